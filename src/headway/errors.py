@@ -1,0 +1,21 @@
+"""Errors that a person can mend: one line that says what is wrong and what to do, no traceback."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(Exception):
+    """Wrong use or bad input. The command line prints its one line and leaves with exit code 2."""
+
+
+class Failure(Exception):
+    """The work itself failed (no memory, no disk). One line, exit code 1."""
+
+
+def nearest(wrong: str, right: Iterable[str]) -> str:
+    """A hint for an error line: `; did you mean 'x'?`, or the list of what there is when nothing is near."""
+    known = sorted(right)
+    close = get_close_matches(wrong, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; there is: {', '.join(known)}" if known else ""

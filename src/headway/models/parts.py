@@ -1,0 +1,97 @@
+"""Choices of part as plain values: what a config holds, and how each becomes a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import nn
+
+from headway.nn import feed_forward, position, residual
+
+
+@dataclass(frozen=True)
+class Sinusoidal:
+    name: ClassVar[str] = "sinusoidal"
+    base: float = 10_000.0
+
+    def build(self, width: int, length: int) -> position.Position:
+        return position.Sinusoidal(width, self.base, length)
+
+
+@dataclass(frozen=True)
+class Learned:
+    name: ClassVar[str] = "learned"
+
+    def build(self, width: int, length: int) -> position.Position:
+        return position.Learned(width, length)
+
+
+@dataclass(frozen=True)
+class NoPosition:
+    name: ClassVar[str] = "none"
+
+    def build(self, width: int, length: int) -> position.Position:
+        return position.Position()
+
+
+@dataclass(frozen=True)
+class Relu:
+    name: ClassVar[str] = "relu"
+    dropout: float = 0.0
+
+    def build(self, width: int, inner: int) -> nn.Module:
+        return feed_forward.MLP(width, inner, F.relu, self.dropout)
+
+
+@dataclass(frozen=True)
+class Gelu:
+    name: ClassVar[str] = "gelu"
+    dropout: float = 0.0
+
+    def build(self, width: int, inner: int) -> nn.Module:
+        return feed_forward.MLP(width, inner, F.gelu, self.dropout)
+
+
+@dataclass(frozen=True)
+class Gated:
+    name: ClassVar[str] = "gated"
+    dropout: float = 0.0
+
+    def build(self, width: int, inner: int) -> nn.Module:
+        return feed_forward.GatedMLP(width, inner, F.silu, self.dropout)
+
+
+@dataclass(frozen=True)
+class PostNorm:
+    """2017's placement: the norm outside the sum."""
+
+    name: ClassVar[str] = "post"
+    epsilon: float = 1e-5
+
+    def residual(self, width: int, dropout: float) -> Callable[[], residual.Residual]:
+        return residual.post_norm(lambda: nn.LayerNorm(width, self.epsilon), dropout)
+
+    def final(self, width: int) -> nn.Module:
+        return nn.Identity()
+
+
+@dataclass(frozen=True)
+class PreNorm:
+    """The norm before the sublayer; the stack's sum then needs one of its own at the end."""
+
+    name: ClassVar[str] = "pre"
+    epsilon: float = 1e-5
+
+    def residual(self, width: int, dropout: float) -> Callable[[], residual.Residual]:
+        return residual.pre_norm(lambda: nn.LayerNorm(width, self.epsilon), dropout)
+
+    def final(self, width: int) -> nn.Module:
+        return nn.LayerNorm(width, self.epsilon)
+
+
+Position = Sinusoidal | Learned | NoPosition
+FeedForward = Relu | Gelu | Gated
+Norm = PostNorm | PreNorm

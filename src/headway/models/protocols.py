@@ -1,0 +1,33 @@
+"""The two ways in which a model is stepped. Generation and training know these, and no model's insides."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+class State(Protocol):
+    """What is carried between steps; `headway.nn.state` says what each call promises."""
+
+    @property
+    def group(self) -> int: ...
+    def reorder(self, rows_R: Tensor) -> None: ...
+    def widen(self, group: int) -> None: ...
+    def select(self, sources_B: Tensor) -> None: ...
+    def insert(self, other: Any) -> Any: ...
+    def fork(self) -> Any: ...
+
+
+class Seq2Seq(Protocol):
+    """A source is encoded once; the target is decoded from its state, any number of tokens at a time."""
+
+    def encode(self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None) -> Any:
+        """A fresh state. `room` asks for caches of that fixed size; without it they grow."""
+
+    def hidden(self, ids_RT: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+
+    def head(self, hidden_RTD: Tensor) -> Tensor: ...
+
+    def decode(self, ids_RT: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """head(hidden(ids))."""

@@ -1,0 +1,171 @@
+"""Attention: one equation at two speeds, and the multi-head parts built on it.
+
+B batch, T target length, S source length, H heads, D width, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.nn import tap
+from headway.nn.mask import View
+from headway.nn.state import Cache, Memory
+
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+def dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+    """QKᵀ (Luong et al. 2015)."""
+    return q_BHTK @ k_BHSK.mT
+
+
+def scaled_dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+    """QKᵀ/√K: unit variance whatever the width (Vaswani et al. 2017, 3.2.1)."""
+    return dot(q_BHTK, k_BHSK) / math.sqrt(q_BHTK.shape[-1])
+
+
+class Multiplicative(nn.Module):
+    """QWKᵀ (Luong et al. 2015, "general")."""
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__()
+        self.weight = nn.Linear(query_width, key_width, bias=False)
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        return dot(self.weight(q_BHTK), k_BHSK)
+
+
+class Additive(nn.Module):
+    """vᵀ tanh(W₁q + W₂k) (Bahdanau et al. 2015)."""
+
+    def __init__(self, query_width: int, key_width: int, hidden: int) -> None:
+        super().__init__()
+        self.query, self.key = nn.Linear(query_width, hidden, bias=False), nn.Linear(key_width, hidden, bias=False)
+        self.v = nn.Linear(hidden, 1, bias=False)
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        pairs_BHTSK = self.query(q_BHTK)[..., :, None, :] + self.key(k_BHSK)[..., None, :, :]
+        return self.v(torch.tanh(pairs_BHTSK)).squeeze(-1)
+
+
+def attend(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    visible_BHTS: Tensor | None = None,
+    bias_BHTS: Tensor | None = None,
+    score: Score = scaled_dot,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """softmax(score(Q, K) + bias)V, and the weights (Vaswani et al. 2017, eq. 1).
+
+    What is not visible gets −∞ before the softmax, so weight 0; a query that sees nothing gives 0.
+    """
+    scores_BHTS = score(q_BHTK, k_BHSK)
+    if bias_BHTS is not None:
+        scores_BHTS = scores_BHTS + bias_BHTS
+    if visible_BHTS is not None:
+        scores_BHTS = scores_BHTS.masked_fill(~visible_BHTS, -math.inf)
+    weights_BHTS = scores_BHTS.softmax(dim=-1)
+    if visible_BHTS is not None:
+        weights_BHTS = weights_BHTS.masked_fill(~visible_BHTS, 0.0)
+    return F.dropout(weights_BHTS, dropout) @ v_BHSK, weights_BHTS
+
+
+def fused_attend(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    view: View,
+    bias_BHTS: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """`attend` with the scaled dot in one kernel; the weights are never built."""
+    if bias_BHTS is None:
+        return F.scaled_dot_product_attention(
+            q_BHTK, k_BHSK, v_BHSK, attn_mask=view.visible_BHTS, dropout_p=dropout, is_causal=view.causal
+        )
+    visible = view.matrix(q_BHTK.shape[-2], k_BHSK.shape[-2], q_BHTK.device)
+    if visible is not None:
+        bias_BHTS = bias_BHTS.masked_fill(~visible, -math.inf)
+    return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias_BHTS, dropout_p=dropout)
+
+
+def _projection(width: int, to: int, parts: int) -> nn.Linear:
+    """`parts` maps of equal size side by side, each drawn as if it stood alone, at 1/√2 of Glorot's width."""
+    layer = nn.Linear(width, to)
+    for block in layer.weight.data.chunk(parts):
+        nn.init.xavier_uniform_(block, gain=1.0 if parts == 1 else 2**-0.5)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _split(x_BTD: Tensor, heads: int) -> Tensor:
+    return x_BTD.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _merge(x_BHTK: Tensor) -> Tensor:
+    return x_BHTK.transpose(1, 2).flatten(2)
+
+
+class SelfAttention(nn.Module):
+    """Concat(head₁ … head_H)Wᴼ, head_h = attend(xW_h^Q, xW_h^K, xW_h^V) (Vaswani et al. 2017, 3.2.2).
+
+    The three maps of all heads are one product. The same part is masked self-attention: the view says so.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.qkv = _projection(width, 3 * width, parts=3)
+        self.output = _projection(width, width, parts=1)
+
+    def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
+        q_BHTK, k_BHSK, v_BHSK = (_split(part, self.heads) for part in self.qkv(x_BTD).chunk(3, dim=-1))
+        if cache is not None:
+            k_BHSK, v_BHSK = cache.append(k_BHSK, v_BHSK)
+        return self.output(_merge(_mix(self, q_BHTK, k_BHSK, v_BHSK, view)))
+
+
+class CrossAttention(nn.Module):
+    """Queries from the target, keys and values from the source, which are made once for each source."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = _projection(width, width, parts=1)
+        self.key_value = _projection(width, 2 * width, parts=2)
+        self.output = _projection(width, width, parts=1)
+
+    def remember(self, source_BSD: Tensor) -> Memory:
+        k_BHSK, v_BHSK = (_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1))
+        return Memory(k_BHSK, v_BHSK)
+
+    def forward(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
+        """R rows may be several hypotheses of each of B sources: their queries then stand side by side as
+        further queries of that source, so that its keys and values are never copied."""
+        q_RHTK = _split(self.query(x_RTD), self.heads)
+        rows, heads, length, head_width = q_RHTK.shape
+        sources = len(memory.k_BHSK)
+        q_BHTK = q_RHTK
+        if rows != sources:
+            q_BHTK = q_RHTK.unflatten(0, (sources, -1)).transpose(1, 2).reshape(sources, heads, -1, head_width)
+        mixed_BHTK = _mix(self, q_BHTK, memory.k_BHSK, memory.v_BHSK, view)
+        if rows != sources:
+            mixed_BHTK = mixed_BHTK.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
+        return self.output(_merge(mixed_BHTK))
+
+
+def _mix(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
+    """The readable path while somebody looks, the fused one otherwise."""
+    dropout = part.dropout if part.training else 0.0
+    if not tap.recording():
+        return fused_attend(q, k, v, view, dropout=dropout)
+    mixed, weights = attend(q, k, v, view.matrix(q.shape[-2], k.shape[-2], q.device), dropout=dropout)
+    tap.save(part, "weights", weights, ("row", "head", "target", "source"))
+    return mixed

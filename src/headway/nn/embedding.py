@@ -1,0 +1,40 @@
+"""From ids to vectors: the front end of a text model. B batch, T length, D width, V vocabulary."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from headway.nn.position import Position
+
+
+def token_table(vocabulary: int, width: int) -> nn.Embedding:
+    table = nn.Embedding(vocabulary, width)
+    nn.init.normal_(table.weight, std=width**-0.5)
+    return table
+
+
+class TokenEmbedding(nn.Module):
+    """dropout(√D · E[ids] + positions) (Vaswani et al. 2017, 3.4 and 5.4)."""
+
+    def __init__(self, table: nn.Embedding, position: Position, dropout: float) -> None:
+        super().__init__()
+        self.table, self.position = table, position
+        self.scale = math.sqrt(table.embedding_dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
+        return self.dropout(self.position.add(self.table(ids_BT) * self.scale, start))
+
+
+class Head(nn.Linear):
+    """Logits hWᵀ; tied, W is the embedding's own table."""
+
+    def __init__(self, width: int, vocabulary: int, tied: nn.Embedding | None = None) -> None:
+        super().__init__(width, vocabulary, bias=False)
+        if tied is not None:
+            self.weight = tied.weight
+        else:
+            nn.init.normal_(self.weight, std=width**-0.5)
+

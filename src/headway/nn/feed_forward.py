@@ -1,0 +1,46 @@
+"""The position-wise network of a block. D width, F inner width."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def _linear(width: int, to: int, bias: bool = True) -> nn.Linear:
+    layer = nn.Linear(width, to, bias=bias)
+    nn.init.xavier_uniform_(layer.weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class MLP(nn.Module):
+    """f(xW₁ + b₁)W₂ + b₂, with f = max(0, ·) (Vaswani et al. 2017, eq. 2) or GELU."""
+
+    def __init__(
+        self, width: int, inner: int, activation: Callable[[Tensor], Tensor] = F.relu, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.expand, self.contract = _linear(width, inner), _linear(inner, width)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return self.contract(self.dropout(self.activation(self.expand(x_BTD))))
+
+
+class GatedMLP(nn.Module):
+    """(f(xW) ⊙ xV)W₂, no biases; f = SiLU gives SwiGLU (Shazeer 2020, eq. 6)."""
+
+    def __init__(
+        self, width: int, inner: int, activation: Callable[[Tensor], Tensor] = F.silu, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        # Gate and value share one product.
+        self.expand, self.contract = _linear(width, 2 * inner, False), _linear(inner, width, False)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        gate_BTF, value_BTF = self.expand(x_BTD).chunk(2, dim=-1)
+        return self.contract(self.dropout(self.activation(gate_BTF) * value_BTF))

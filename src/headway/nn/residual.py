@@ -1,0 +1,39 @@
+"""Where the norm stands around a sublayer: one formula, three slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+
+class Residual(nn.Module):
+    """y = outside(x + dropout(after(f(before(x)))))
+
+    Post-norm (Vaswani et al. 2017) fills `outside`, pre-norm (Xiong et al. 2020) fills `before`, sandwich norm
+    fills `before` and `after`.
+    """
+
+    def __init__(
+        self,
+        before: nn.Module | None = None,
+        after: nn.Module | None = None,
+        outside: nn.Module | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.before = before or nn.Identity()
+        self.after = after or nn.Identity()
+        self.outside = outside or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.outside(x_BTD + self.dropout(self.after(sublayer(self.before(x_BTD)))))
+
+
+def pre_norm(norm: Callable[[], nn.Module], dropout: float) -> Callable[[], Residual]:
+    return lambda: Residual(before=norm(), dropout=dropout)
+
+
+def post_norm(norm: Callable[[], nn.Module], dropout: float) -> Callable[[], Residual]:
+    return lambda: Residual(outside=norm(), dropout=dropout)

@@ -1,0 +1,224 @@
+"""State: what a model carries from one step to the next. It is passed, never stored on a module.
+
+A call consumes a state (and may update it in place); `fork` copies. Rows come in groups: R hypotheses over B
+sources, R a multiple of B. `reorder` picks hypotheses inside their groups and leaves the source alone;
+`select` keeps some sources with all their hypotheses; `insert` puts the rows of another state behind.
+
+B sources, R rows, H heads, S source length, C capacity, K head width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Memory:
+    """Keys and values of the source in one layer."""
+
+    k_BHSK: Tensor
+    v_BHSK: Tensor
+
+    def select(self, sources_B: Tensor) -> Memory:
+        return Memory(self.k_BHSK.index_select(0, sources_B), self.v_BHSK.index_select(0, sources_B))
+
+    def insert(self, other: Memory) -> Memory:
+        return Memory(*(_stack(a, b) for a, b in ((self.k_BHSK, other.k_BHSK), (self.v_BHSK, other.v_BHSK))))
+
+
+def _stack(a: Tensor, b: Tensor) -> Tensor:
+    """Rows of b behind rows of a, the shorter padded with zeros on the right of the length axis."""
+    length = max(a.shape[2], b.shape[2])
+    return torch.cat([torch.nn.functional.pad(x, (0, 0, 0, length - x.shape[2])) for x in (a, b)])
+
+
+class Cache(Protocol):
+    """Keys and values of the target so far, in one layer. `append` hides the layout."""
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]: ...
+    def reorder(self, rows_R: Tensor) -> None: ...
+    def fork(self) -> Cache: ...
+
+
+class GrowingCache:
+    """Joins new keys and values to the old. Simple, differentiable, one copy of everything a step."""
+
+    def __init__(self) -> None:
+        self.k_RHSK: Tensor | None = None
+        self.v_RHSK: Tensor | None = None
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        if self.k_RHSK is not None and self.v_RHSK is not None:
+            k_RHTK, v_RHTK = torch.cat([self.k_RHSK, k_RHTK], 2), torch.cat([self.v_RHSK, v_RHTK], 2)
+        self.k_RHSK, self.v_RHSK = k_RHTK, v_RHTK
+        return k_RHTK, v_RHTK
+
+    def reorder(self, rows_R: Tensor) -> None:
+        if self.k_RHSK is not None and self.v_RHSK is not None:
+            self.k_RHSK, self.v_RHSK = self.k_RHSK.index_select(0, rows_R), self.v_RHSK.index_select(0, rows_R)
+
+    def fork(self) -> GrowingCache:
+        twin = GrowingCache()
+        twin.k_RHSK, twin.v_RHSK = self.k_RHSK, self.v_RHSK
+        return twin
+
+
+@dataclass
+class Clock:
+    """How far each row is. `longest` bounds the lengths on the host, so that nobody has to ask the device."""
+
+    lengths_R: Tensor
+    longest: int
+    even: bool = True  # all rows are `longest` long
+
+    @property
+    def start(self) -> int | Tensor:
+        return self.longest if self.even else self.lengths_R
+
+    def advance(self, steps: int) -> None:
+        self.lengths_R = self.lengths_R + steps
+        self.longest += steps
+
+    def reorder(self, rows_R: Tensor) -> None:
+        self.lengths_R = self.lengths_R.index_select(0, rows_R)
+
+    def fork(self) -> Clock:
+        return Clock(self.lengths_R, self.longest, self.even)
+
+
+class FixedCache:
+    """Writes new keys and values in place into room of a fixed size, each row at its own length.
+
+    The length axis comes first, so that the part in use is one piece of memory: a reorder copies just that,
+    into a spare that then changes places with it. For use without gradients: torch refuses it otherwise.
+    """
+
+    def __init__(self, clock: Clock, capacity: int) -> None:
+        self.clock, self.capacity = clock, capacity
+        self.kv_2CRHK: Tensor | None = None
+        self.spare_2CRHK: Tensor | None = None
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        rows, heads, steps, head_width = k_RHTK.shape
+        used = self.clock.longest + steps
+        if used > self.capacity:
+            raise IndexError(f"a cache of {self.capacity} positions is full")
+        if self.kv_2CRHK is None:
+            self.kv_2CRHK = k_RHTK.new_zeros(2, self.capacity, rows, heads, head_width)
+        for part_CRHK, new_RHTK in zip(self.kv_2CRHK, (k_RHTK, v_RHTK), strict=True):
+            new_TRHK = new_RHTK.permute(2, 0, 1, 3)
+            if self.clock.even:
+                part_CRHK[self.clock.longest : used] = new_TRHK
+            else:
+                steps_TR = self.clock.lengths_R + torch.arange(steps, device=new_TRHK.device)[:, None]
+                part_CRHK[steps_TR, torch.arange(rows, device=new_TRHK.device)] = new_TRHK
+        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4)
+        return k_RHSK, v_RHSK
+
+    def reorder(self, rows_R: Tensor) -> None:
+        if self.kv_2CRHK is None:
+            return
+        used = self.clock.longest
+        shape = (2, self.capacity, len(rows_R), *self.kv_2CRHK.shape[3:])
+        if self.spare_2CRHK is None or self.spare_2CRHK.shape != shape:
+            self.spare_2CRHK = self.kv_2CRHK.new_zeros(shape)
+        for spare_CRHK, part_CRHK in zip(self.spare_2CRHK, self.kv_2CRHK, strict=True):
+            torch.index_select(part_CRHK[:used], 1, rows_R, out=spare_CRHK[:used])
+        self.kv_2CRHK, self.spare_2CRHK = self.spare_2CRHK, self.kv_2CRHK
+
+    def fork(self) -> FixedCache:
+        twin = FixedCache(self.clock, self.capacity)
+        twin.kv_2CRHK = None if self.kv_2CRHK is None else self.kv_2CRHK.clone()
+        return twin
+
+    def insert(self, other: FixedCache, clock: Clock) -> FixedCache:
+        twin = FixedCache(clock, self.capacity)
+        known = self.kv_2CRHK if self.kv_2CRHK is not None else other.kv_2CRHK
+        if known is not None:
+            twin.kv_2CRHK = torch.cat([cache._room_like(known) for cache in (self, other)], dim=2)
+        return twin
+
+    def _room_like(self, other_2CRHK: Tensor) -> Tensor:
+        if self.kv_2CRHK is not None:
+            return self.kv_2CRHK
+        two, capacity, _, *head = other_2CRHK.shape
+        return other_2CRHK.new_zeros(two, capacity, len(self.clock.lengths_R), *head)
+
+
+@dataclass
+class DecoderState:
+    """All that an encoder-decoder carries: the source's memories and lengths, the target's caches and clock."""
+
+    memories: list[Memory]
+    source_lengths_B: Tensor | None  # None: no row is padded
+    caches: list[FixedCache] | list[GrowingCache]
+    clock: Clock
+
+    @property
+    def sources(self) -> int:
+        return len(self.memories[0].k_BHSK)
+
+    @property
+    def group(self) -> int:
+        """Hypotheses of each source."""
+        return len(self.clock.lengths_R) // self.sources
+
+    def reorder(self, rows_R: Tensor) -> None:
+        """Row r goes on from row rows_R[r]; rows stay with their source, so the source stays as it is."""
+        for cache in self.caches:
+            cache.reorder(rows_R)
+        if not self.clock.even:
+            self.clock.reorder(rows_R)
+
+    def widen(self, group: int) -> None:
+        """From one hypothesis of each source to `group` equal ones."""
+        rows_R = torch.arange(self.sources, device=self.clock.lengths_R.device).repeat_interleave(group)
+        for cache in self.caches:
+            cache.reorder(rows_R)
+        self.clock.reorder(rows_R)
+
+    def select(self, sources_B: Tensor) -> None:
+        """Keep these sources, in this order, each with all its hypotheses."""
+        group = self.group
+        rows_R = (sources_B[:, None] * group + torch.arange(group, device=sources_B.device)).flatten()
+        self.memories = [memory.select(sources_B) for memory in self.memories]
+        if self.source_lengths_B is not None:
+            self.source_lengths_B = self.source_lengths_B.index_select(0, sources_B)
+        for cache in self.caches:
+            cache.reorder(rows_R)
+        self.clock.reorder(rows_R)
+
+    def insert(self, other: DecoderState) -> DecoderState:
+        """This state's rows, then the other's (of the same group size); both must have fixed caches."""
+        mine, theirs = self.clock, other.clock
+        clock = Clock(
+            torch.cat([mine.lengths_R, theirs.lengths_R]),
+            max(mine.longest, theirs.longest),
+            mine.even and theirs.even and mine.longest == theirs.longest,
+        )
+        caches = []
+        for a, b in zip(self.caches, other.caches, strict=True):
+            if not (isinstance(a, FixedCache) and isinstance(b, FixedCache)):
+                raise TypeError("only states with fixed caches can be joined")
+            caches.append(a.insert(b, clock))
+        lengths = torch.cat([self._source_lengths(), other._source_lengths()])
+        memories = [a.insert(b) for a, b in zip(self.memories, other.memories, strict=True)]
+        return DecoderState(memories, lengths, caches, clock)
+
+    def _source_lengths(self) -> Tensor:
+        if self.source_lengths_B is not None:
+            return self.source_lengths_B
+        k_BHSK = self.memories[0].k_BHSK
+        return torch.full((len(k_BHSK),), k_BHSK.shape[2], device=k_BHSK.device)
+
+    def fork(self) -> DecoderState:
+        clock = self.clock.fork()
+        caches = [cache.fork() for cache in self.caches]
+        for cache in caches:
+            if isinstance(cache, FixedCache):
+                cache.clock = clock
+        return DecoderState(list(self.memories), self.source_lengths_B, caches, clock)  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+"""Frozen dataclasses to plain JSON values and back, and `key=value` changes to them.
+
+A field whose type is a union of dataclasses is a choice of part: each has a class variable `name`, its JSON
+carries that name under "name", and `key=othername` swaps the part. What does not fit is one line that names
+the key, what was expected and the nearest right name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from headway.errors import InputError, nearest
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        tag = {"name": value.name} if hasattr(value, "name") else {}  # type: ignore[attr-defined]
+        return tag | {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    return value
+
+
+def from_plain(kind: Any, data: Any, key: str = "") -> Any:
+    """`data` as a value of type `kind`; every wrong key or type is an InputError that names it."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _from_union(get_args(kind), data, key)
+    if origin is Literal:
+        if data not in get_args(kind):
+            raise InputError(f"{key}: '{data}' is not a choice{nearest(str(data), map(str, get_args(kind)))}")
+        return data
+    if origin is tuple:
+        if not isinstance(data, list | tuple):
+            raise InputError(f"{key} must be a list, not {data!r}")
+        return tuple(from_plain(get_args(kind)[0], item, f"{key}[{i}]") for i, item in enumerate(data))
+    if origin is dict:
+        return {name: from_plain(get_args(kind)[1], item, f"{key}.{name}") for name, item in data.items()}
+    if dataclasses.is_dataclass(kind):
+        return _from_fields(kind, data, key)
+    return _scalar(kind, data, key)
+
+
+def _scalar(kind: Any, data: Any, key: str) -> Any:
+    if kind is Any:
+        return data
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if kind is type(None) and data is None:
+        return None
+    if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
+        return data
+    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, str(kind))
+    raise InputError(f"{key} must be {wanted}, not {json.dumps(data)}")
+
+
+def _from_fields(kind: Any, data: Any, key: str) -> Any:
+    if not isinstance(data, dict):
+        raise InputError(f"{key or kind.__name__} must be an object with keys, not {json.dumps(data)}")
+    hints = get_type_hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    given = {name: item for name, item in data.items() if not (name == "name" and "name" not in fields)}
+    prefix = f"{key}." if key else ""
+    for name in given:
+        if name not in fields:
+            raise InputError(f"unknown key '{prefix}{name}'{nearest(name, fields)}")
+    for name, f in fields.items():
+        optional = f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
+        if name not in given and not optional:
+            raise InputError(f"key '{prefix}{name}' is missing")
+    return kind(**{name: from_plain(hints[name], item, prefix + name) for name, item in given.items()})
+
+
+def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
+    if data is None and type(None) in kinds:
+        return None
+    parts = {kind.name: kind for kind in kinds if dataclasses.is_dataclass(kind)}
+    if not parts:
+        for kind in kinds:
+            try:
+                return from_plain(kind, data, key)
+            except InputError:
+                continue
+        return from_plain(kinds[0], data, key)
+    name = data.get("name") if isinstance(data, dict) else data
+    if name not in parts:
+        raise InputError(f"{key}: there is no '{name}'{nearest(str(name), parts)}")
+    return _from_fields(parts[name], data if isinstance(data, dict) else {}, key)
+
+
+def change(value: T, settings: list[str]) -> T:
+    """`value` with `key.path=value` settings applied in order."""
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals:
+            raise InputError(f"'{setting}' is not a setting: write key=value, for example engine.steps=1000")
+        value = _change(value, path.strip().split("."), _parse(text.strip()), path.strip())
+    return value
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        pass
+    words = {"True": True, "False": False, "None": None, "none": None}
+    return words.get(text, text)
+
+
+def _change(value: Any, path: list[str], new: Any, whole: str) -> Any:
+    hints = get_type_hints(type(value))
+    names = [f.name for f in dataclasses.fields(value)]
+    head, *rest = path
+    if head not in names:
+        raise InputError(f"unknown key '{whole}': there is no '{head}'{nearest(head, names)}")
+    if not rest:
+        kind = hints[head]
+        if kind is str and not isinstance(new, str):
+            new = json.dumps(new)
+        if get_origin(kind) is tuple and isinstance(new, str):
+            new = new.split(",")
+        return dataclasses.replace(value, **{head: from_plain(kind, new, whole)})
+    inner = getattr(value, head)
+    if not dataclasses.is_dataclass(inner):
+        raise InputError(f"unknown key '{whole}': '{head}' has no keys below it")
+    return dataclasses.replace(value, **{head: _change(inner, rest, new, whole)})
+
+
+def differences(a: Any, b: Any, key: str = "") -> list[str]:
+    """`key: a → b` for each leaf that differs."""
+    a, b = to_plain(a), to_plain(b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        prefix = f"{key}." if key else ""
+        return [line for name in a | b for line in differences(a.get(name), b.get(name), prefix + name)]
+    return [] if a == b else [f"{key}: {json.dumps(a)} → {json.dumps(b)}"]
