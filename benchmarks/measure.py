@@ -1,0 +1,78 @@
+"""Timing and records that the benchmarks share: medians over interleaved repeats, results as small JSON."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name().removeprefix("NVIDIA ")
+    return f"{torch.get_num_threads()} CPU cores ({platform.machine()})"
+
+
+def seconds(work: Callable[[], Any], device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def interleaved(works: dict[str, Callable[[], Any]], device: str, warm: int, repeats: int) -> dict[str, list[float]]:
+    """Each repeat runs every piece of work once, so that a busy moment of the machine touches all alike."""
+    for work in works.values():
+        for _ in range(warm):
+            work()
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            times[name].append(seconds(work, device))
+    return times
+
+
+def write(name: str, device: str, rows: list[dict[str, Any]], out: str | None = None, **more: Any) -> None:
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    if "transformers" in sys.modules:
+        versions["transformers"] = sys.modules["transformers"].__version__
+    record = {
+        "benchmark": name,
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(device),
+        "versions": versions,
+        "command": "python " + " ".join(["benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **more,
+        "rows": rows,
+    }
+    folder = Path(out) if out else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--out", help="folder for the result (default: benchmarks/results)")
+    parser.add_argument("--repeats", type=int)
+    return parser

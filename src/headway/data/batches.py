@@ -1,0 +1,205 @@
+"""Batches of sentence pairs: by token budget, bucketed by length, shuffled from a seed, the same everywhere.
+
+The plan of an epoch is a function of (lengths, seed, epoch) alone, so the batch of any step can be had without
+the ones before it. Padded lengths come from a short ladder, so that compiled code and captured graphs are
+reused.
+
+B rows, S source length, T target length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.text.tokenizer import END, PAD, START
+
+Ints = NDArray[np.int64]
+
+
+class Pairs(Protocol):
+    """What a corpus of pairs offers; `PairStore` does."""
+
+    @property
+    def source_lengths(self) -> NDArray[np.int32]: ...
+    @property
+    def target_lengths(self) -> NDArray[np.int32]: ...
+    def rows(self, side: str, examples: Ints, width: int) -> Ints: ...
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Teacher forcing's inputs and labels, right-padded; `tokens` counts the labels that are not padding."""
+
+    source_BS: Tensor
+    source_lengths_B: Tensor | None  # None: no row is padded
+    target_BT: Tensor
+    labels_BT: Tensor
+    tokens: int
+    examples: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much each term of an objective sums over, known before the first forward."""
+        return {"loss": self.tokens, "nll": self.tokens}
+
+    def to(self, device: torch.device) -> PairBatch:
+        lengths = self.source_lengths_B
+        lengths = None if lengths is None else lengths.to(device, non_blocking=True)
+        return replace(
+            self,
+            source_BS=self.source_BS.to(device, non_blocking=True),
+            source_lengths_B=lengths,
+            target_BT=self.target_BT.to(device, non_blocking=True),
+            labels_BT=self.labels_BT.to(device, non_blocking=True),
+        )
+
+    def split(self, parts: int) -> list[PairBatch]:
+        """Rows dealt to `parts` smaller batches; empty ones are left out."""
+        pieces = []
+        for rows in np.array_split(np.arange(len(self.source_BS)), parts):
+            if len(rows) == 0:
+                continue
+            cut = slice(int(rows[0]), int(rows[-1]) + 1)
+            lengths = None if self.source_lengths_B is None else self.source_lengths_B[cut]
+            labels = self.labels_BT[cut]
+            pieces.append(
+                PairBatch(self.source_BS[cut], lengths, self.target_BT[cut], labels, int((labels != PAD).sum()))
+            )
+        return pieces
+
+
+def rung(length: int) -> int:
+    """The padded length for `length`: multiples of 4 up to 32, then 8 up to 64, 16 up to 128, and so on."""
+    step = 4
+    while length > 8 * step:
+        step *= 2
+    return -(-length // step) * step
+
+
+def permutation(count: int, *seed: int) -> Ints:
+    """A shuffle that is the same on every machine and version: the order of raw Philox words."""
+    key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+    words = np.random.Philox(key=key).random_raw(count)
+    return np.argsort(words, kind="stable")
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Examples that are padded to the same two lengths, and how many fit into a batch."""
+
+    source_length: int
+    target_length: int
+    examples: Ints
+    rows: int
+
+
+def buckets(pairs: Pairs, budget: int) -> list[Bucket]:
+    """Group examples by padded lengths; a group too small for one batch joins the next larger one."""
+    source = np.asarray(pairs.source_lengths, dtype=np.int64) + 1
+    target = np.asarray(pairs.target_lengths, dtype=np.int64) + 1
+    ladder = np.array([rung(n) for n in range(int(max(source.max(), target.max())) + 1)])
+    padded_source, padded_target = ladder[source], ladder[target]
+    shapes = np.stack([np.maximum(padded_source, padded_target), padded_target, padded_source], 1)
+    order = np.lexsort((np.arange(len(shapes)), shapes[:, 2], shapes[:, 1], shapes[:, 0]))
+    starts = np.flatnonzero(np.any(np.diff(shapes[order], axis=0) != 0, axis=1)) + 1
+    groups = np.split(order, starts)
+    result: list[Bucket] = []
+    waiting = np.zeros(0, dtype=np.int64)
+    for i, group in enumerate(groups):
+        examples = np.sort(np.concatenate([waiting, group]))
+        s, t = int(padded_source[examples].max()), int(padded_target[examples].max())
+        rows = max(1, budget // max(s, t))
+        rows = rows // 8 * 8 or rows
+        if len(examples) < rows and i + 1 < len(groups):
+            waiting = examples
+            continue
+        waiting = np.zeros(0, dtype=np.int64)
+        result.append(Bucket(s, t, examples, rows))
+    return result
+
+
+class PairBatches:
+    """Endless batches over a corpus, epoch after epoch, each epoch in a new order."""
+
+    def __init__(self, pairs: Pairs, budget: int, seed: int, shuffle: bool = True) -> None:
+        self.pairs, self.seed, self.shuffle = pairs, seed, shuffle
+        self.buckets = buckets(pairs, budget)
+        self.per_epoch = sum(-(-len(bucket.examples) // bucket.rows) for bucket in self.buckets)
+        self._plan: tuple[int, list[tuple[Bucket, Ints]]] | None = None
+
+    def plan(self, epoch: int) -> list[tuple[Bucket, Ints]]:
+        """Every batch of an epoch, as its bucket and its examples."""
+        if self._plan is not None and self._plan[0] == epoch:
+            return self._plan[1]
+        cuts: list[tuple[Bucket, Ints]] = []
+        for number, bucket in enumerate(self.buckets):
+            order = bucket.examples
+            if self.shuffle:
+                order = order[permutation(len(order), self.seed, epoch, number)]
+            cuts += [(bucket, order[at : at + bucket.rows]) for at in range(0, len(order), bucket.rows)]
+        if self.shuffle:
+            cuts = [cuts[i] for i in permutation(len(cuts), self.seed, epoch)]
+        self._plan = (epoch, cuts)
+        return cuts
+
+    def batch(self, step: int) -> PairBatch:
+        """The batch of training step `step`, counted from 0 over all epochs."""
+        bucket, examples = self.plan(step // self.per_epoch)[step % self.per_epoch]
+        return collate(self.pairs, examples, bucket.source_length, bucket.target_length)
+
+    def from_step(self, step: int) -> Iterator[PairBatch]:
+        while True:
+            yield self.batch(step)
+            step += 1
+
+    def epoch(self, epoch: int = 0) -> Iterator[PairBatch]:
+        for bucket, examples in self.plan(epoch):
+            yield collate(self.pairs, examples, bucket.source_length, bucket.target_length)
+
+
+def collate(pairs: Pairs, examples: Ints, source_length: int, target_length: int) -> PairBatch:
+    rows = np.arange(len(examples))
+    lengths = pairs.source_lengths[examples].astype(np.int64)
+    source = pairs.rows("source", examples, source_length)
+    source[rows, lengths] = END
+    ends = pairs.target_lengths[examples]
+    labels = pairs.rows("target", examples, target_length)
+    target = np.concatenate([np.full((len(examples), 1), START), labels[:, :-1]], 1)
+    labels[rows, ends] = END
+    even = bool((lengths + 1 == source_length).all())
+    return PairBatch(
+        torch.from_numpy(source),
+        None if even else torch.from_numpy(lengths + 1),
+        torch.from_numpy(target),
+        torch.from_numpy(labels),
+        int(ends.sum()) + len(examples),
+        tuple(examples.tolist()),
+    )
+
+
+def pad_rows(batch: PairBatch, rows: int) -> PairBatch:
+    """The same batch with empty rows behind, so that its shape is one of few; the padding counts nowhere."""
+    missing = rows - len(batch.source_BS)
+    lengths = batch.source_lengths_B
+    if lengths is None:
+        lengths = torch.full((len(batch.source_BS),), batch.source_BS.shape[1])
+    if missing <= 0:
+        return replace(batch, source_lengths_B=lengths)
+
+    def extend(ids: Tensor, value: int) -> Tensor:
+        return torch.cat([ids, ids.new_full((missing, *ids.shape[1:]), value)])
+
+    return replace(
+        batch,
+        source_BS=extend(batch.source_BS, END),
+        source_lengths_B=extend(lengths, 1),
+        target_BT=extend(batch.target_BT, START),
+        labels_BT=extend(batch.labels_BT, PAD),
+    )

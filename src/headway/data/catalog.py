@@ -1,0 +1,171 @@
+"""Data sets by name: a folder of yours, the cache, or, only when asked, their public address with a checksum.
+
+A name is a relative path such as `multi30k/train.en.gz`, looked for below `$HEADWAY_DATA`, then below `data/`
+of the cache folder (`$HEADWAY_CACHE`, or `~/.cache/headway`); a file and its `.gz` stand for each other.
+"""
+
+import hashlib
+import os
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
+
+from headway.errors import InputError, nearest
+
+Progress = Callable[[int, int | None], None]
+
+CHUNK = 1 << 16
+SILENCE_S = 60
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a data set: its name here, its pinned address, the SHA-256 of what that address gives."""
+
+    name: str
+    url: str
+    sha256: str
+
+
+def _at(repository: str, commit: str, path: str) -> str:
+    return f"https://raw.githubusercontent.com/{repository}/{commit}/{path}"
+
+
+MULTI30K = ("multi30k/dataset", "a3d2e0d26b56f3846f66a952536ffed4e401d05a")
+
+_RAW = {
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+}
+
+_TOKENISED = {
+    "train.lc.norm.tok.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
+    "train.lc.norm.tok.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
+    "train.lc.norm.tok.fr": "8fa41bb718412bcb7c5dfa58603842810a01543eae86a51279f9886b901266e1",
+    "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
+    "val.lc.norm.tok.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
+    "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
+    "test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
+    "test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
+    "test_2016_flickr.lc.norm.tok.fr": "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836",
+}
+
+_FILES = (
+    *(File(f"multi30k/{name}", _at(*MULTI30K, f"data/task1/raw/{name}"), sha) for name, sha in _RAW.items()),
+    *(
+        File(f"multi30k/tok/{name}", _at(*MULTI30K, f"data/task1/tok/{name}"), sha)
+        for name, sha in _TOKENISED.items()
+    ),
+    File(
+        "tatoeba/fra-eng.zip",
+        _at("genimind/seq2seq", "4f3f8eb0adde54fcc8b89394336b002e7961244c", "fra-eng.zip"),
+        "16c4f7d0df9e7c5e6c54cdb0447f3f4a18a55052ff5e2e0b27dd4a06c0e49d04",
+    ),
+    File(
+        "tatoeba/deu-eng.zip",
+        _at("rioyshky/translation", "de48b7027f7318d77010a6e08ed928c10748c23d", "deu-eng.zip"),
+        "b7688f84f99fa33c17397c14d8bd9cef1fdeb2ee0bf50074767023aee8926e28",
+    ),
+)
+FILES = {file.name: file for file in _FILES}
+
+
+def cache_folder() -> Path:
+    """Where headway keeps what it can make or fetch again."""
+    chosen = os.environ.get("HEADWAY_CACHE")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "headway"
+
+
+def find(name: str, *, download: bool = False, progress: Progress | None = None) -> Path:
+    """The path of a data set's file; the network is contacted only with `download=True`."""
+    names = _spellings(name)
+    for root in _roots():
+        for spelling in names:
+            if (root / spelling).is_file():
+                return root / spelling
+    entry = next((FILES[spelling] for spelling in names if spelling in FILES), None)
+    if entry is None:
+        hint = nearest(name, FILES)
+        raise InputError(f"no file {name}: set HEADWAY_DATA to a folder that has it{hint}")
+    if not download:
+        raise InputError(
+            f"no file {name}: set HEADWAY_DATA to a folder that has it, "
+            f"or pass --download to fetch it from {entry.url}"
+        )
+    return fetch(entry, cache_folder() / "data", progress)
+
+
+def fetch(file: File, root: Path, progress: Progress | None = None) -> Path:
+    """Download to root/name. The file appears there only when it is whole and its checksum is right."""
+    path = root / file.name
+    # Its own name for each download: two processes may fetch the same file.
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = _stream(file.url, part, progress)
+        if found != file.sha256:
+            raise InputError(
+                f"{file.url} is not what it was: SHA-256 {found}, expected {file.sha256}; "
+                f"get {file.name} elsewhere and put it below HEADWAY_DATA"
+            )
+        part.replace(path)
+    except (OSError, HTTPException) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise InputError(
+            f"could not fetch {file.url} to {path}: {reason}; try again, or put the file below HEADWAY_DATA"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def _stream(url: str, part: Path, progress: Progress | None) -> str:
+    """Write what the address gives to a file; returns its SHA-256."""
+    digest = hashlib.sha256()
+    done = 0
+    with urllib.request.urlopen(url, timeout=SILENCE_S) as answer, part.open("wb") as out:
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length and length.isdigit() else None
+        while chunk := answer.read(CHUNK):
+            out.write(chunk)
+            digest.update(chunk)
+            done += len(chunk)
+            if progress:
+                progress(done, total)
+    # A connection that ends early looks like the end of the file.
+    if total is not None and done < total:
+        raise ConnectionError(f"the connection ended after {done} of {total} bytes")
+    return digest.hexdigest()
+
+
+def _spellings(name: str) -> list[str]:
+    parts = PurePosixPath(name)
+    if not name or parts.is_absolute() or ".." in parts.parts:
+        raise InputError(
+            f"{name!r} is no name of a data set's file: expected a relative path below HEADWAY_DATA"
+        )
+    return [name, name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"]
+
+
+def _roots() -> list[Path]:
+    cached = cache_folder() / "data"
+    chosen = os.environ.get("HEADWAY_DATA")
+    if not chosen:
+        return [cached]
+    root = Path(chosen).expanduser()
+    if not root.is_dir():
+        raise InputError(
+            f"HEADWAY_DATA is {chosen}, which is not a folder: set it to the one that holds the data"
+        )
+    return [root, cached]

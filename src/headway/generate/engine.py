@@ -1,0 +1,198 @@
+"""The step engine: sources are admitted, stepped together and leave as they finish.
+
+It sees a model only through `encode`, `decode` and the state they pass. What is decided on the device stays
+there; the host reads the record of some steps at a time.
+
+N sources in flight, K beam, R = N·K rows, V vocabulary, G steps since the last reading.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.generate.search import Hypothesis, Request, Search
+from headway.generate.top_k import top_k
+from headway.models.protocols import Seq2Seq
+
+
+@dataclass
+class Flight:
+    """A source in flight: the host's record of its beams, and the hypotheses that have ended."""
+
+    request: Request
+    longest: int
+    age: int = 0
+    tokens: list[NDArray[np.int64]] = field(default_factory=list)  # each step: the token of every beam
+    parents: list[NDArray[np.int64]] = field(default_factory=list)  # and the beam that it continues
+    scores: list[NDArray[np.float32]] = field(default_factory=list)  # and the sum of log-probabilities
+    ended: list[tuple[float, float, int, int]] = field(default_factory=list)  # score, sum, step, parent beam
+
+    def trace_back(self, score: float, total: float, step: int, beam: int) -> Hypothesis:
+        ids: list[int] = []
+        sums = [total]
+        for t in range(step - 1, -1, -1):
+            ids.append(int(self.tokens[t][beam]))
+            sums.append(float(self.scores[t][beam]))
+            beam = int(self.parents[t][beam])
+        sums.append(0.0)
+        return Hypothesis(ids[::-1], score, [a - b for a, b in zip(sums, sums[1:], strict=False)][::-1])
+
+
+class SearchEngine:
+    """Beam search over any number of sources, admitted at any time."""
+
+    def __init__(
+        self, model: Seq2Seq, search: Search, *, start: int, end: int, limit: int, device: torch.device,
+        pace: int = 1, room: int = 0,
+    ) -> None:  # fmt: skip
+        """`limit` is the most tokens that the model can take; `pace` how many steps pass between readings;
+        `room` the least size of the caches, for sources that come later."""
+        self.model, self.search, self.start, self.end = model, search, start, end
+        self.limit, self.device, self.pace, self.least = limit, device, pace, room
+        self.flights: list[Flight] = []
+        self.state: Any = None
+        self.room = 0
+        self.record: list[tuple[Tensor, ...]] = []
+
+    def admit(self, requests: list[Request]) -> None:
+        """Take sources in. Into a running engine only those that fit its caches (see `fits`)."""
+        flights = [Flight(r, self.search.longest(len(r.source), self.limit)) for r in requests]
+        if not self.flights:
+            self.room = max(self.least, max(flight.longest for flight in flights) + self.pace)
+        lengths = [len(request.source) for request in requests]
+        ids = torch.full((len(requests), max(lengths)), self.end, dtype=torch.long)
+        for row, request in enumerate(requests):
+            ids[row, : lengths[row]] = torch.tensor(request.source)
+        even = min(lengths) == max(lengths)
+        lengths_N = None if even else torch.tensor(lengths, device=self.device)
+        state = self.model.encode(ids.to(self.device), lengths_N, room=self.room + 1)
+        state.widen(self.search.beam)
+        scores_NK = torch.full((len(requests), self.search.beam), -math.inf, device=self.device)
+        scores_NK[:, 0] = 0.0  # all beams start equal: only one may speak
+        last_NK = torch.full((len(requests), self.search.beam), self.start, device=self.device)
+        limits_N = torch.tensor([flight.longest for flight in flights], device=self.device)
+        ages_N = torch.zeros(len(requests), dtype=torch.long, device=self.device)
+        if self.flights:
+            self._read()
+            state = self.state.insert(state)
+            scores_NK, last_NK = torch.cat([self.scores_NK, scores_NK]), torch.cat([self.last_NK, last_NK])
+            limits_N, ages_N = torch.cat([self.limits_N, limits_N]), torch.cat([self.ages_N, ages_N])
+        self.state, self.scores_NK, self.last_NK = state, scores_NK, last_NK
+        self.limits_N, self.ages_N = limits_N, ages_N
+        self.flights = self.flights + flights
+
+    def fits(self, request: Request) -> bool:
+        """Whether the caches of the running batch have room for this source from now on."""
+        used = self.state.clock.longest if self.flights else 0
+        return not self.flights or used + self.search.longest(len(request.source), self.limit) + self.pace <= self.room
+
+    @torch.inference_mode()
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        """One token for every row; every `pace` steps what has finished leaves, best hypothesis first."""
+        self.record.append(self._advance())
+        if len(self.record) < self.pace:
+            return []
+        finished = self._read()
+        if finished:
+            self._evict({key for key, _ in finished})
+        return finished
+
+    def _advance(self) -> tuple[Tensor, ...]:
+        beam, (sources, _) = self.search.beam, self.scores_NK.shape
+        logits_RTV, self.state = self.model.decode(self.last_NK.view(-1, 1), self.state)
+        logp_RV = F.log_softmax(logits_RTV[:, -1], -1, dtype=torch.promote_types(logits_RTV.dtype, torch.float32))
+        if self.search.min_length:
+            young_R = (self.ages_N < self.search.min_length).repeat_interleave(beam)
+            logp_RV[:, self.end].masked_fill_(young_R, -math.inf)
+        # Twice the beam: even if every beam's best is its end, `beam` others go on.
+        values_RC, ids_RC = top_k(logp_RV, min(2 * beam, logp_RV.shape[1]))
+        last_N = self.ages_N >= self.limits_N
+        values_RC, ids_RC = self._force_end(logp_RV, values_RC, ids_RC, last_N.repeat_interleave(beam))
+        width = values_RC.shape[1]
+        totals_NC = (self.scores_NK[:, :, None] + values_RC.view(sources, beam, width)).flatten(1)
+        totals_NC, at_NC = totals_NC.topk(min(2 * beam, beam * width))
+        parents_NC = at_NC // width
+        tokens_NC = ids_RC.view(sources, -1).gather(1, at_NC)
+        ends_NC = tokens_NC == self.end
+        # The first `beam` candidates that do not end, in order: ended ones are moved behind all others.
+        order_NC = torch.arange(tokens_NC.shape[1], device=self.device) + ends_NC * tokens_NC.shape[1]
+        going_NK = order_NC.topk(beam, largest=False).indices
+        self.scores_NK = totals_NC.gather(1, going_NK).masked_fill(ends_NC.gather(1, going_NK), -math.inf)
+        self.last_NK = tokens_NC.gather(1, going_NK)
+        parents_NK = parents_NC.gather(1, going_NK)
+        if beam > 1:
+            base_N1 = torch.arange(sources, device=self.device)[:, None] * beam
+            self.state.reorder((base_N1 + parents_NK).flatten())
+        self.ages_N = self.ages_N + 1
+        # Only ends among the first `beam` candidates count: a worse one would not have been kept either.
+        ended_NK = totals_NC[:, :beam].masked_fill(~ends_NC[:, :beam], -math.inf)
+        return self.last_NK, parents_NK, self.scores_NK, ended_NK, parents_NC[:, :beam]
+
+    def _force_end(
+        self, logp_RV: Tensor, values_RC: Tensor, ids_RC: Tensor, last_R: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """A row at its longest may only end."""
+        only_RC = torch.full_like(values_RC, -math.inf)
+        only_RC[:, 0] = logp_RV[:, self.end]
+        first_RC = ids_RC.clone()
+        first_RC[:, 0] = self.end
+        return torch.where(last_R[:, None], only_RC, values_RC), torch.where(last_R[:, None], first_RC, ids_RC)
+
+    def _read(self) -> list[tuple[int, list[Hypothesis]]]:
+        """Bring the record to the host, step by step; returns the sources that are done."""
+        if not self.record:
+            return []
+        columns = [torch.stack(column).cpu().numpy() for column in zip(*self.record, strict=True)]
+        self.record = []
+        done = []
+        for n, flight in enumerate(self.flights):
+            for g in range(len(columns[0])):
+                tokens, parents, scores, ended, from_beam = (column[g, n] for column in columns)
+                self._note_ends(flight, ended, from_beam)
+                flight.tokens.append(tokens)
+                flight.parents.append(parents)
+                flight.scores.append(scores)
+                flight.age += 1
+                if self._is_done(flight):
+                    best = sorted(flight.ended, key=lambda end: -end[0])[: self.search.best]
+                    done.append((flight.request.key, [flight.trace_back(*end) for end in best]))
+                    break
+        return done
+
+    def _note_ends(self, flight: Flight, ended: NDArray[np.float32], from_beam: NDArray[np.int64]) -> None:
+        for total, beam in zip(ended.tolist(), from_beam.tolist(), strict=True):
+            if total > -math.inf:
+                score = total / (flight.age + 1) ** self.search.length_penalty
+                flight.ended.append((score, total, flight.age, beam))
+
+    def _is_done(self, flight: Flight) -> bool:
+        if flight.age > flight.longest:
+            return True
+        if self.search.finish == "full":
+            return len(flight.ended) >= self.search.beam
+        if len(flight.ended) < self.search.best:
+            return False
+        # A sum of log-probabilities only falls: the best that an open beam can still reach is its own sum
+        # over the most forgiving length.
+        alpha, shortest, longest = self.search.length_penalty, flight.age + 1, flight.longest + 1
+        reach = float(flight.scores[-1].max()) / (longest if alpha > 0 else shortest) ** alpha
+        return sorted((end[0] for end in flight.ended), reverse=True)[self.search.best - 1] >= reach
+
+    def _evict(self, gone: set[int]) -> None:
+        stay = [n for n, flight in enumerate(self.flights) if flight.request.key not in gone]
+        self.flights = [self.flights[n] for n in stay]
+        if not stay:
+            self.state = None
+            return
+        stay_N = torch.tensor(stay, device=self.device)
+        self.state.select(stay_N)
+        self.scores_NK, self.last_NK = self.scores_NK[stay_N], self.last_NK[stay_N]
+        self.limits_N, self.ages_N = self.limits_N[stay_N], self.ages_N[stay_N]

@@ -1,0 +1,40 @@
+"""Offline search: a loop over the step engine, sources of like length together, answers in the asked order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from headway.generate.engine import SearchEngine
+from headway.generate.search import Hypothesis, Request, Search
+from headway.models.protocols import Seq2Seq
+from headway.text.tokenizer import END, START
+
+
+def search_all(
+    model: Seq2Seq,
+    sources: Sequence[list[int]],
+    search: Search,
+    *,
+    limit: int,
+    device: torch.device,
+    batch: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of every source (ids with their end). `batch` bounds the sources in flight."""
+    gpu = device.type == "cuda"
+    batch = batch or (1024 if gpu else 64)
+    engine = SearchEngine(model, search, start=START, end=END, limit=limit, device=device, pace=4 if gpu else 1)
+    # Longest first: the batch that needs most memory fails first, if one does.
+    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+    answers: list[list[Hypothesis]] = [[] for _ in sources]
+    for at in range(0, len(order), batch):
+        with torch.inference_mode():
+            engine.admit([Request(i, sources[i]) for i in order[at : at + batch]])
+        while engine.flights:
+            for key, hypotheses in engine.step():
+                answers[key] = hypotheses
+                if progress:
+                    progress(1)
+    return answers

@@ -1,0 +1,56 @@
+"""Settings and results of a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.errors import InputError
+
+
+@dataclass(frozen=True)
+class Search:
+    """Beam search; `beam=1` is greedy.
+
+    A hypothesis of log-probability s and n tokens (its end counted) scores s / nᵅ, α = `length_penalty`.
+    `finish="full"` ends a sentence when `beam` hypotheses have ended; `"bound"` goes on until none that is
+    still open can come among the `best` (with a beam wide enough: the exact answer).
+    The longest output has `max_ratio` · source + `max_extra` tokens.
+    """
+
+    beam: int = 5
+    length_penalty: float = 1.0
+    best: int = 1
+    min_length: int = 0
+    max_ratio: float = 2.0
+    max_extra: int = 20
+    finish: Literal["full", "bound"] = "full"
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise InputError(f"beam must be at least 1, not {self.beam}")
+        if not 1 <= self.best <= self.beam:
+            raise InputError(f"best must lie between 1 and the beam ({self.beam}), not {self.best}")
+        if self.min_length < 0 or self.max_extra < 0 or self.max_ratio < 0 or self.max_ratio + self.max_extra == 0:
+            raise InputError("lengths must not be negative, and the longest output needs at least one token")
+
+    def longest(self, source_length: int, limit: int) -> int:
+        """The most tokens, without the end, that an output may have."""
+        return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output: its ids without the end, its score, and the log-probability of each token, the end's last."""
+
+    ids: list[int]
+    score: float
+    token_scores: list[float]
+
+
+@dataclass
+class Request:
+    """One source to be searched, under a key of the caller's own."""
+
+    key: int
+    source: list[int]

@@ -1,0 +1,288 @@
+"""Text to ids and back: byte-level BPE (Sennrich et al. 2016; Radford et al. 2019) or whole words.
+
+A thin face over the `tokenizers` library, so that `tokenizer.json` is a file that others read too. Ids never
+contain a special on their own: who needs START or END puts it there, and text can never smuggle one in.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, final
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from headway.errors import InputError
+
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+PAD, START, END, UNKNOWN = range(len(SPECIALS))
+
+BYTES = 256
+SPACE_MARK = "▁"
+LINES_AT_ONCE = 1_000
+
+# The library warns at every fork unless it is told what to do, and its thread pool does not survive one: so
+# threads in this process, none in a forked child. A setting of the user's own stays.
+if "TOKENIZERS_PARALLELISM" not in os.environ:
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How text becomes ids.
+
+    kind: `bpe` cuts words into pieces of bytes, so no character is ever unknown; `word` splits on spaces.
+    size: entries in the vocabulary, specials included; small corpora may give fewer.
+    joint: one vocabulary for source and target, or one each.
+    min_count: a pair of pieces is joined, a word kept, when it occurs this often.
+    """
+
+    kind: Literal["bpe", "word"] = "bpe"
+    size: int = 10_000
+    lowercase: bool = False
+    nfc: bool = True
+    joint: bool = True
+    min_count: int = 2
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("bpe", "word"):
+            raise InputError(f"text.kind is {self.kind!r}: it must be 'bpe' or 'word'")
+        smallest = len(SPECIALS) + (BYTES if self.kind == "bpe" else 1)
+        if self.size < smallest:
+            raise InputError(
+                f"text.size is {self.size}: a {self.kind} vocabulary needs at least {smallest} entries"
+            )
+        if self.min_count < 1:
+            raise InputError(f"text.min_count is {self.min_count}: it must be at least 1")
+
+
+@final
+class Tokenizer:
+    """encode: text → ids without specials; decode: ids → text, PAD, START and END left out."""
+
+    def __init__(self, inner: tokenizers.Tokenizer):
+        self.inner = inner
+        # The library does not save this switch; without it "</s>" in a user's text would end the sentence.
+        self.inner.encode_special_tokens = True
+        self._bytes_level = isinstance(inner.model, models.BPE)
+
+    @classmethod
+    def train(cls, lines: Iterable[str], options: TextOptions) -> "Tokenizer":
+        """Learn a vocabulary. The same lines and options give the same file, byte for byte."""
+        chunks = _chunks(lines)
+        first = next(chunks, None)
+        if first is None:
+            raise InputError("there is no text to learn a vocabulary from: every line is empty")
+        inner = _train_bpe if options.kind == "bpe" else _train_words
+        return cls(inner(_again(first, chunks), options))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        """The tokenizer in the text of a `tokenizer.json`; it must carry headway's specials at their ids."""
+        try:
+            inner = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare Exception
+            raise InputError(f"not a tokenizer.json: {error}") from error
+        found = tuple(inner.id_to_token(i) for i in range(len(SPECIALS)))
+        if found != SPECIALS:
+            raise InputError(f"the first entries of the vocabulary are {found}, expected {SPECIALS}")
+        return cls(inner)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"no tokenizer at {path}: a model folder has its tokenizer.json") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read {path}: {error}") from error
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    def to_json(self) -> str:
+        return str(self.inner.to_str(pretty=True))
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything that decides how text becomes ids."""
+        return hashlib.blake2b(self.to_json().encode("utf-8"), digest_size=16).hexdigest()
+
+    def __len__(self) -> int:
+        return int(self.inner.get_vocab_size())
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Tokenizer.from_json, (self.to_json(),)
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """All texts at once, in parallel: much faster than one after the other."""
+        try:
+            encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:
+            _refuse_what_is_no_text(texts)
+            raise
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+        kept = [[i for i in self._checked(ids) if i > END] for ids in batch]
+        texts: list[str] = self.inner.decode_batch(kept, skip_special_tokens=False)
+        # One space was put before the first word, so that a word has the same pieces wherever it stands.
+        return [text.removeprefix(" ") for text in texts] if self._bytes_level else texts
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each id as something to look at: a space as `▁`, half or invisible characters as their code."""
+        return [self._readable(i) for i in self._checked(ids)]
+
+    def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
+        """The words, and for each id the index of its word: what attention over pieces is merged by.
+
+        A word starts at a piece that starts with a space; a special is a word of its own.
+        """
+        known = self._checked(ids)
+        if not self._bytes_level:
+            return self.pieces(known), list(range(len(known)))
+        raw_words: list[bytes] = []
+        owner: list[int] = []
+        closed = True
+        for i in known:
+            raw = self._raw(i)
+            special = i < len(SPECIALS)
+            # A piece that is only a space belongs to the word after it.
+            if closed or special or (raw[:1].isspace() and not raw_words[-1].isspace()):
+                raw_words.append(b"")
+            raw_words[-1] += raw
+            owner.append(len(raw_words) - 1)
+            closed = special
+        # Joined before they are decoded: a character may be spread over pieces.
+        return [raw.decode("utf-8", "replace").strip() or SPACE_MARK for raw in raw_words], owner
+
+    def _raw(self, i: int) -> bytes:
+        """The bytes that a piece of a byte-level vocabulary stands for."""
+        piece = str(self.inner.id_to_token(i))
+        if i < len(SPECIALS):
+            return piece.encode("utf-8")
+        return bytes(_BYTE_OF[letter] for letter in piece)
+
+    def _readable(self, i: int) -> str:
+        if i < len(SPECIALS) or not self._bytes_level:
+            return str(self.inner.id_to_token(i))
+        text = self._raw(i).decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        """Plain ints, all of them in the vocabulary: the library would drop the others without a word."""
+        plain = [int(i) for i in ids]
+        size = len(self)
+        for i in plain:
+            if not 0 <= i < size:
+                raise InputError(
+                    f"id {i} is not in the vocabulary of {size} entries: another model's tokenizer?"
+                )
+        return plain
+
+
+def _train_bpe(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
+    """Join the most frequent pair of pieces, again and again, starting from single bytes."""
+    inner = tokenizers.Tokenizer(models.BPE())
+    if steps := _normalizers(options):
+        inner.normalizer = normalizers.Sequence(steps)
+    # Its pattern parts letters from punctuation, so a learned piece can never spell a special.
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=options.size,
+        min_frequency=options.min_count,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    inner.train_from_iterator(chunks, trainer)
+    return inner
+
+
+def _train_words(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
+    """The most frequent words; every other word is UNKNOWN."""
+    counting = tokenizers.Tokenizer(models.WordLevel())
+    # A special spelled out in text is a word that is not known, as any other rare word.
+    specials_in_text = Regex(rf"(?<!\S)(?:{'|'.join(SPECIALS)})(?!\S)")
+    steps = [*_normalizers(options), normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN])]
+    counting.normalizer = normalizers.Sequence(steps)
+    counting.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    # The library's trainer gives a special that occurs as a word a second id, so specials are put in here.
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=options.size, min_frequency=options.min_count, special_tokens=[], show_progress=False
+    )
+    counting.train_from_iterator(chunks, trainer)
+    id_of = counting.get_vocab()
+    words = [word for word in sorted(id_of, key=id_of.__getitem__) if word not in SPECIALS]
+    if not words:
+        raise InputError(f"no word occurs {options.min_count} times: lower text.min_count or give more text")
+    entries = [*SPECIALS, *words][: options.size]
+    vocabulary = {entry: i for i, entry in enumerate(entries)}
+    inner = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]))
+    inner.normalizer = counting.normalizer
+    inner.pre_tokenizer = counting.pre_tokenizer
+    inner.add_special_tokens(list(SPECIALS))
+    return inner
+
+
+def _normalizers(options: TextOptions) -> list[normalizers.Normalizer]:
+    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if options.lowercase else []
+    # NFC comes last: lower-casing can take a composed letter apart (İ).
+    return [*steps, normalizers.NFC()] if options.nfc else steps
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines that have text, some at a time: a call from the library into Python for each line is slow."""
+    chunk: list[str] = []
+    for line in lines:
+        if line and not line.isspace():
+            chunk.append(line)
+        if len(chunk) == LINES_AT_ONCE:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _again(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
+    yield first
+    yield from rest
+
+
+def _refuse_what_is_no_text(texts: Sequence[str]) -> None:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {type(text).__name__}, expected a string")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"text {number} is not valid Unicode: half a surrogate pair ({error})"
+            ) from error
+
+
+def _byte_of_letter() -> dict[str, int]:
+    """GPT-2's table: a byte that is printable stands for itself, the others for letters from 256 on."""
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
+    others = [byte for byte in range(BYTES) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(BYTES + n): byte for n, byte in enumerate(others)}
+
+
+_BYTE_OF = _byte_of_letter()

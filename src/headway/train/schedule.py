@@ -1,0 +1,55 @@
+"""Learning rates: a linear warm-up, then one of three ways down. Steps count from 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class InverseRoot:
+    """peak · min(step/warmup, √(warmup/step)) (Vaswani et al. 2017, eq. 3)."""
+
+    name: ClassVar[str] = "inverse-root"
+    peak: float = 1e-3
+    warmup: int = 4000
+
+    def rate(self, step: int, steps: int) -> float:
+        warmup = max(self.warmup, 1)
+        return self.peak * min(step / warmup, math.sqrt(warmup / step))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Up to the peak, then straight down to `floor` · peak at the last step."""
+
+    name: ClassVar[str] = "linear"
+    peak: float = 1e-3
+    warmup: int = 400
+    floor: float = 0.0
+
+    def rate(self, step: int, steps: int) -> float:
+        if step < self.warmup:
+            return self.peak * step / self.warmup
+        left = max(0.0, (steps - step) / max(steps - self.warmup, 1))
+        return self.peak * (self.floor + (1 - self.floor) * left)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Up to the peak, then half a cosine down to `floor` · peak (Loshchilov and Hutter 2017)."""
+
+    name: ClassVar[str] = "cosine"
+    peak: float = 1e-3
+    warmup: int = 400
+    floor: float = 0.0
+
+    def rate(self, step: int, steps: int) -> float:
+        if step < self.warmup:
+            return self.peak * step / self.warmup
+        done = min(1.0, (step - self.warmup) / max(steps - self.warmup, 1))
+        return self.peak * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+Schedule = InverseRoot | Linear | Cosine

@@ -1,0 +1,95 @@
+"""One training step, at two speeds: launched kernel by kernel, or replayed as one captured CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.data.batches import PairBatch, pad_rows
+from headway.train.objective import Triples
+from headway.train.optimiser import Masters
+
+Sums = dict[str, Tensor]
+
+
+class TrainStep:
+    """Forward, backward and update on one global batch, in `parts` pieces whose gradients add up.
+
+    The batch knows its counts before the first piece, so the pieces give the gradient of the whole.
+    Returns the sum of every term and the gradient's norm (`norm`), all still on the device.
+    """
+
+    def __init__(self, objective: Callable[[PairBatch], Triples], masters: Masters) -> None:
+        self.objective, self.masters = objective, masters
+
+    def __call__(self, batch: PairBatch, parts: int = 1) -> Sums:
+        self.masters.zero()
+        sums: Sums = {}
+        for piece in batch.split(parts) if parts > 1 else [batch]:
+            for name, value in self._backward(piece, batch).items():
+                sums[name] = sums[name] + value if name in sums else value
+        return sums | {"norm": self.masters.step()}
+
+    def _backward(self, piece: PairBatch, batch: PairBatch) -> Sums:
+        triples = self.objective(piece)
+        total = sum(weight * value / batch.counts[name] for name, (value, _, weight) in triples.items() if weight)
+        assert isinstance(total, Tensor)
+        total.backward()
+        return {name: value.detach() for name, (value, _, _) in triples.items()}
+
+
+class GraphStep:
+    """`TrainStep` captured once for each shape of batch and replayed: no launch costs, which is most of the
+    time of a small model. Rows are padded to a few numbers, so that shapes come again."""
+
+    warm = 2  # steps of a shape that run plainly before it is captured
+
+    def __init__(self, objective: Callable[[PairBatch], Triples], masters: Masters) -> None:
+        self.plain = TrainStep(objective, masters)
+        self.seen: dict[tuple[int, ...], int] = {}
+        self.captured: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, PairBatch, Tensor, Sums]] = {}
+        self.pool: Any = None
+
+    def __call__(self, batch: PairBatch, parts: int = 1) -> Sums:
+        if parts > 1:
+            return self.plain(batch, parts)
+        key = (*batch.source_BS.shape, batch.target_BT.shape[1], batch.source_lengths_B is None)
+        if key not in self.captured:
+            self.seen[key] = self.seen.get(key, 0) + 1
+            if self.seen[key] <= self.warm:
+                return self.plain(batch)
+            self._capture(key, batch)
+        graph, room, count, sums = self.captured[key]
+        for name in ("source_BS", "source_lengths_B", "target_BT", "labels_BT"):
+            if getattr(room, name) is not None:
+                getattr(room, name).copy_(getattr(batch, name), non_blocking=True)
+        count.fill_(batch.tokens)
+        graph.replay()
+        return sums
+
+    def _capture(self, key: tuple[int, ...], batch: PairBatch) -> None:
+        count = torch.full((), float(batch.tokens), device=batch.source_BS.device)
+        lengths = batch.source_lengths_B
+        room = replace(
+            batch,
+            source_BS=batch.source_BS.clone(),
+            source_lengths_B=None if lengths is None else lengths.clone(),
+            target_BT=batch.target_BT.clone(),
+            labels_BT=batch.labels_BT.clone(),
+            tokens=count,  # the count must be read at each replay, not fixed at capture
+        )
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, pool=self.pool):
+            sums = self.plain(room)
+        self.pool = self.pool or graph.pool()
+        self.captured[key] = (graph, room, count, sums)
+
+
+def even_rows(batch: PairBatch, rows: int) -> PairBatch:
+    """The batch with as many rows as a full batch of its bucket has."""
+    return pad_rows(batch, rows)

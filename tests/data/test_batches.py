@@ -1,0 +1,81 @@
+"""Batches: every pair once an epoch, within the budget, the same from the same seed, at any step."""
+
+import numpy as np
+import pytest
+import torch
+
+from headway.data.batches import PairBatches, pad_rows, permutation, rung
+from headway.data.store import prepare
+from headway.text.tokenizer import END, PAD, START, TextOptions, Tokenizer
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    dice = np.random.Generator(np.random.PCG64(0))
+    words = "a b c d e f g".split()
+    sides = {
+        side: [" ".join(dice.choice(words, dice.integers(1, 40))) for _ in range(700)] for side in ("x", "y")
+    }
+    for side, lines in sides.items():
+        (folder / side).write_text("\n".join(lines) + "\n")
+    tokenizer = Tokenizer.train(sides["x"], TextOptions(kind="word", size=20, min_count=1))
+    store = prepare([folder / "x", folder / "y"], tokenizer, tokenizer, folder / "store", max_length=100)
+    return store, tokenizer, sides
+
+
+def test_an_epoch_has_every_pair_once_and_batches_keep_the_budget(pairs):
+    store, tokenizer, sides = pairs
+    batches = PairBatches(store, budget=512, seed=1)
+    seen = []
+    for batch in batches.epoch(0):
+        rows, width = batch.source_BS.shape[0], max(batch.source_BS.shape[1], batch.target_BT.shape[1])
+        assert rows * width <= 512
+        assert batch.tokens == int((batch.labels_BT != PAD).sum())
+        seen += batch.examples
+        for row, example in enumerate(batch.examples):
+            n = len(batch.source_BS[row]) if batch.source_lengths_B is None else int(batch.source_lengths_B[row])
+            assert batch.source_BS[row, n - 1] == END
+            assert tokenizer.decode(batch.source_BS[row, :n].tolist()) == sides["x"][example]
+            labels = batch.labels_BT[row][batch.labels_BT[row] != PAD]
+            assert tokenizer.decode(labels.tolist()) == sides["y"][example] and labels[-1] == END
+            assert batch.target_BT[row, 0] == START
+            assert torch.equal(batch.target_BT[row, 1 : len(labels)], labels[:-1])
+    assert sorted(seen) == list(range(700))
+
+
+def test_any_step_can_be_had_without_the_ones_before(pairs):
+    batches = PairBatches(pairs[0], budget=512, seed=1)
+    stream = batches.from_step(0)
+    wanted = batches.per_epoch + 3
+    for _ in range(wanted):
+        next(stream)
+    assert next(stream).examples == PairBatches(pairs[0], budget=512, seed=1).batch(wanted).examples
+
+
+def test_seed_and_epoch_decide_the_order(pairs):
+    def order(seed, epoch):
+        return [batch.examples for batch in PairBatches(pairs[0], 512, seed).epoch(epoch)]
+
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(2, 0) and order(1, 0) != order(1, 1)
+
+
+def test_the_shuffle_is_pinned_for_every_machine():
+    assert permutation(8, 1, 2).tolist() == [7, 1, 3, 0, 4, 2, 6, 5]
+
+
+def test_shapes_are_few(pairs):
+    shapes = {(b.source_BS.shape[1], b.target_BT.shape[1]) for b in PairBatches(pairs[0], 512, 1).epoch()}
+    assert len(shapes) <= 36 and all(rung(n) == n for shape in shapes for n in shape)
+    assert [rung(n) for n in (1, 4, 5, 32, 33, 64, 65, 129)] == [4, 4, 8, 32, 40, 64, 80, 160]
+
+
+def test_split_deals_all_rows_and_padding_rows_count_nowhere(pairs):
+    batch = next(PairBatches(pairs[0], 512, 1).epoch())
+    pieces = batch.split(3)
+    assert sum(piece.tokens for piece in pieces) == batch.tokens
+    assert torch.equal(torch.cat([piece.labels_BT for piece in pieces]), batch.labels_BT)
+    padded = pad_rows(batch, len(batch.source_BS) + 5)
+    assert padded.tokens == batch.tokens == int((padded.labels_BT != PAD).sum())
+    assert padded.source_lengths_B is not None and padded.source_lengths_B.min() >= 1

@@ -1,0 +1,152 @@
+"""Beam search against exhaustive search, against greedy decoding by hand, and against itself in other company."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from headway.generate.engine import SearchEngine
+from headway.generate.offline import search_all
+from headway.generate.search import Request, Search
+from headway.generate.top_k import top_k
+from headway.models.transformer import Transformer, TransformerConfig
+from headway.text.tokenizer import END, START
+
+CPU = torch.device("cpu")
+CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=2, width=16, inner=24, heads=2, dropout=0.0, max_length=64)
+
+
+def model_of(vocabulary, seed, sharp=3.0):
+    torch.manual_seed(seed)
+    model = Transformer(CONFIG, vocabulary, vocabulary).double().eval()
+    with torch.no_grad():
+        model.head.weight.mul_(sharp)
+    return model
+
+
+def run(model, sources, search, **how):
+    return search_all(model, sources, search, limit=CONFIG.max_length, device=CPU, **how)
+
+
+def exhaustive(model, source, longest, alpha, min_length=0):
+    """Every output up to `longest` tokens with its score, best first, by teacher forcing."""
+    vocabulary = model.vocabularies[1]
+    found = []
+    for n in range(min_length, longest + 1):
+        for body in itertools.product([v for v in range(vocabulary) if v != END], repeat=n):
+            ids = torch.tensor([[START, *body]])
+            with torch.no_grad():
+                logp = model(torch.tensor([source]), ids).log_softmax(-1)[0]
+            tokens = [logp[t, y].item() for t, y in enumerate([*body, END])]
+            found.append((sum(tokens) / (n + 1) ** alpha, list(body), tokens))
+    return sorted(found, key=lambda item: -item[0])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("min_length", [0, 2])
+def test_a_wide_beam_is_exhaustive_search(alpha, min_length):
+    model = model_of(5, seed=1)
+    source, longest = [4, 3, 4, END], 3
+    expected = exhaustive(model, source, longest, alpha, min_length)[:6]
+    search = Search(
+        beam=64, length_penalty=alpha, best=6, finish="bound", min_length=min_length, max_ratio=0, max_extra=longest
+    )
+    found = run(model, [source], search)[0]
+    assert [h.ids for h in found] == [ids for _, ids, _ in expected]
+    for hypothesis, (score, _, tokens) in zip(found, expected, strict=True):
+        assert math.isclose(hypothesis.score, score, rel_tol=1e-6)
+        assert hypothesis.token_scores == pytest.approx(tokens, abs=1e-5)
+
+
+def test_beam_of_one_is_greedy():
+    model = model_of(30, seed=2)
+    sources = [[5, 7, 9, END], [8, END], [11, 12, 13, 14, 15, END]]
+    for source, [found] in zip(sources, run(model, sources, Search(beam=1)), strict=True):
+        ids = [START]
+        while len(ids) - 1 < Search().longest(len(source), 64):
+            with torch.no_grad():
+                ids.append(int(model(torch.tensor([source]), torch.tensor([ids]))[0, -1].argmax()))
+            if ids[-1] == END:
+                break
+        assert found.ids == [i for i in ids[1:] if i != END]
+
+
+def many(count, vocabulary=30):
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
+    return [[*torch.randint(4, vocabulary, (n,), generator=generator).tolist(), END] for n in lengths]
+
+
+def same(a, b):
+    return a.ids == b.ids and math.isclose(a.score, b.score, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("finish", ["full", "bound"])
+def test_a_sentence_gives_the_same_alone_and_in_any_batch(finish):
+    model, sources = model_of(30, seed=3), many(17)
+    search = Search(beam=4, best=3, finish=finish)
+    alone = [run(model, [source], search)[0] for source in sources]
+    for batch in (5, 100):
+        for a, b in zip(alone, run(model, sources, search, batch=batch), strict=True):
+            assert len(a) == len(b) == 3 and all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_readings_may_be_rare_without_changing_the_answer():
+    model, sources = model_of(30, seed=4), many(9)
+    answers = []
+    for pace in (1, 4):
+        engine = SearchEngine(model, Search(beam=3), start=START, end=END, limit=64, device=CPU, pace=pace)
+        with torch.inference_mode():
+            engine.admit([Request(i, source) for i, source in enumerate(sources)])
+        found = {}
+        while engine.flights:
+            found |= dict(engine.step())
+        answers.append(found)
+    assert all(same(answers[0][i][0], answers[1][i][0]) for i in range(9))
+
+
+def test_sources_admitted_later_step_beside_the_earlier_ones():
+    model, sources = model_of(30, seed=5), many(8)
+    search = Search(beam=3, max_ratio=0, max_extra=12)
+    alone = [run(model, [source], search)[0][0] for source in sources]
+    engine = SearchEngine(model, search, start=START, end=END, limit=64, device=CPU, room=60)
+    waiting, found, shared = list(enumerate(sources)), {}, 0
+    with torch.inference_mode():
+        while waiting or engine.flights:
+            if waiting and (not engine.flights or engine.fits(Request(*waiting[0]))):
+                shared += bool(engine.flights)
+                engine.admit([Request(*waiting.pop(0))])
+            found |= dict(engine.step())
+    assert shared >= 5
+    assert all(same(found[i][0], alone[i]) for i in range(8))
+
+
+def test_finished_rows_leave_the_batch():
+    model, sources = model_of(30, seed=6), many(12)
+    engine = SearchEngine(model, Search(beam=2), start=START, end=END, limit=64, device=CPU)
+    with torch.inference_mode():
+        engine.admit([Request(i, source) for i, source in enumerate(sources)])
+    sizes = []
+    while engine.flights:
+        sizes.append(len(engine.state.clock.lengths_R))
+        engine.step()
+    assert sizes[0] == 24 and sizes[-1] < 24 and sizes == sorted(sizes, reverse=True)
+
+
+def test_the_longest_output_is_ended_by_force_and_the_shortest_is_kept():
+    model, sources = model_of(30, seed=7), many(6)
+    for hypotheses in run(model, sources, Search(beam=3, min_length=4, max_ratio=0, max_extra=5)):
+        assert 4 <= len(hypotheses[0].ids) <= 5 and len(hypotheses[0].token_scores) == len(hypotheses[0].ids) + 1
+
+
+@pytest.mark.parametrize("width", [7, 64, 1000, 1001, 10_000])
+def test_top_k_equals_torch_topk(width):
+    torch.manual_seed(0)
+    scores = torch.randn(6, width)
+    scores[1] = -math.inf
+    scores[1, 3] = 0.0
+    values, indices = top_k(scores, 5)
+    assert torch.equal(values, scores.topk(5).values)
+    assert torch.equal(scores.gather(1, indices), values)
+    assert all(len(set(row)) == 5 for row in indices.tolist())

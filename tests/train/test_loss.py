@@ -1,0 +1,58 @@
+"""The chunked loss against its readable twin and against torch's own cross-entropy."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from headway.train import loss as module
+from headway.train.loss import linear_cross_entropy, smoothed_cross_entropy
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_pieces_equal_the_whole_with_gradients(smoothing, rows):
+    torch.manual_seed(0)
+    hidden = torch.randn(13, 6, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(0, 11, (13,))
+    labels[[2, 5]] = 0
+    slow, slow_nll = smoothed_cross_entropy(hidden @ weight.T, labels, smoothing, ignore=0)
+    fast, fast_nll = module._Pieces.apply(hidden, weight, labels, smoothing, 0, rows)
+    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-11)
+    torch.testing.assert_close(fast_nll, slow_nll, rtol=0, atol=1e-11)
+    scale = 0.37
+    expected = torch.autograd.grad(scale * slow, (hidden, weight))
+    for mine, theirs in zip(torch.autograd.grad(scale * fast, (hidden, weight)), expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-11)
+    whole, _ = linear_cross_entropy(hidden, weight, labels, smoothing, ignore=0)
+    for mine, theirs in zip(torch.autograd.grad(scale * whole, (hidden, weight)), expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-11)
+
+
+def test_the_readable_twin_is_torchs_cross_entropy():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(9, 7, dtype=torch.float64), torch.randint(0, 7, (9,))
+    mine, nll = smoothed_cross_entropy(logits, labels, 0.1, ignore=0)
+    torch.testing.assert_close(mine, F.cross_entropy(logits, labels, label_smoothing=0.1, ignore_index=0, reduction="sum"))
+    torch.testing.assert_close(nll, F.cross_entropy(logits, labels, ignore_index=0, reduction="sum"))
+
+
+def test_bfloat16_stays_near_float32():
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(64, 32), torch.randn(101, 32) / 6
+    labels = torch.randint(1, 101, (64,))
+    exact = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
+    rough = [hidden.bfloat16().requires_grad_(), weight.bfloat16().requires_grad_()]
+    a, _ = smoothed_cross_entropy(exact[0] @ exact[1].T, labels, 0.1, 0)
+    b, _ = module._Pieces.apply(*rough, labels, 0.1, 0, 16)
+    assert b.dtype == torch.float32
+    torch.testing.assert_close(a, b, rtol=5e-3, atol=0)
+    for mine, theirs in zip(torch.autograd.grad(b, rough), torch.autograd.grad(a, exact), strict=True):
+        assert (mine.float() - theirs).norm() / theirs.norm() < 2e-2
+
+
+def test_without_gradients_nothing_is_made_for_them():
+    hidden, weight, labels = torch.randn(5, 4), torch.randn(9, 4), torch.tensor([1, 2, 0, 4, 5])
+    with torch.no_grad():
+        loss, _ = linear_cross_entropy(hidden, weight, labels, 0.1, 0)
+    torch.testing.assert_close(loss, smoothed_cross_entropy(hidden @ weight.T, labels, 0.1, 0)[0])
