@@ -84,7 +84,9 @@ def marian(config: TransformerConfig, vocabulary: int, data: list[torch.Tensor],
 def headway(
     config: TransformerConfig, vocabulary: int, data: list[torch.Tensor], device: str, how: str
 ) -> Callable[[], None]:
-    model = Transformer(config, vocabulary, vocabulary).to(device, torch.bfloat16 if device == "cuda" else torch.float32)
+    model = Transformer(config, vocabulary, vocabulary).to(
+        device, torch.bfloat16 if device == "cuda" else torch.float32
+    )
     masters = Masters(model.parameters(), Adam())
     masters.set_rate(1e-4)
     objective: Any = TranslationObjective(model, CrossEntropy(0.1))

@@ -1,0 +1,31 @@
+"""headway: train, run and explain sequence models, from the Markov chain to the Transformer.
+
+    import headway
+    translator = headway.load("runs/my-translator")
+    translator.translate(["He drives the car"])
+
+Everything heavy is imported where it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.generate.translator import Translator, load
+
+__all__ = ["Translator", "load"]
+
+try:
+    __version__ = version("headway")
+except PackageNotFoundError:  # run from a checkout that is not installed
+    __version__ = "0+checkout"
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from headway.generate import translator
+
+        return getattr(translator, name)
+    raise AttributeError(f"module 'headway' has no attribute '{name}'")

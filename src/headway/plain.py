@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        tag = {"name": value.name} if hasattr(value, "name") else {}  # type: ignore[attr-defined]
+        tag = {"name": value.name} if hasattr(value, "name") else {}
         return tag | {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
@@ -81,7 +81,7 @@ def _from_fields(kind: Any, data: Any, key: str) -> Any:
 def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
     if data is None and type(None) in kinds:
         return None
-    parts = {kind.name: kind for kind in kinds if dataclasses.is_dataclass(kind)}
+    parts: dict[str, Any] = {getattr(kind, "name", ""): kind for kind in kinds if dataclasses.is_dataclass(kind)}
     if not parts:
         for kind in kinds:
             try:

@@ -13,10 +13,8 @@ from headway.text.tokenizer import END, PAD, START, TextOptions, Tokenizer
 def pairs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
     dice = np.random.Generator(np.random.PCG64(0))
-    words = "a b c d e f g".split()
-    sides = {
-        side: [" ".join(dice.choice(words, dice.integers(1, 40))) for _ in range(700)] for side in ("x", "y")
-    }
+    words = ["a", "b", "c", "d", "e", "f", "g"]
+    sides = {side: [" ".join(dice.choice(words, dice.integers(1, 40))) for _ in range(700)] for side in ("x", "y")}
     for side, lines in sides.items():
         (folder / side).write_text("\n".join(lines) + "\n")
     tokenizer = Tokenizer.train(sides["x"], TextOptions(kind="word", size=20, min_count=1))

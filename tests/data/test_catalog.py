@@ -75,12 +75,8 @@ def test_a_file_and_its_gz_stand_for_each_other(tmp_path: Path) -> None:
 
 
 def test_the_network_is_not_touched_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        catalog.urllib.request, "urlopen", lambda *_, **__: pytest.fail("contacted the network")
-    )
-    with pytest.raises(
-        InputError, match=r"set HEADWAY_DATA to a folder that has it, or pass --download .*raw"
-    ):
+    monkeypatch.setattr(catalog.urllib.request, "urlopen", lambda *_, **__: pytest.fail("contacted the network"))
+    with pytest.raises(InputError, match=r"set HEADWAY_DATA to a folder that has it, or pass --download .*raw"):
         find("multi30k/tok/val.lc.norm.tok.en.gz")
 
 

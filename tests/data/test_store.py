@@ -33,12 +33,8 @@ def tsv(path: Path, pairs: list[tuple[str, str]]) -> Path:
     return path
 
 
-def built(
-    tmp_path: Path, tokenizer: Tokenizer, pairs: list[tuple[str, str]], max_length: int = 99
-) -> PairStore:
-    return prepare(
-        [tsv(tmp_path / "p.tsv", pairs)], tokenizer, tokenizer, tmp_path / "c", max_length=max_length
-    )
+def built(tmp_path: Path, tokenizer: Tokenizer, pairs: list[tuple[str, str]], max_length: int = 99) -> PairStore:
+    return prepare([tsv(tmp_path / "p.tsv", pairs)], tokenizer, tokenizer, tmp_path / "c", max_length=max_length)
 
 
 def test_every_pair_comes_back(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -70,16 +66,12 @@ def test_each_side_has_its_own_tokenizer(tmp_path: Path) -> None:
     assert (source.decode(store.source(3)), target.decode(store.target(3))) == PAIRS[3]
 
 
-def test_long_and_empty_pairs_are_left_out_and_counted_never_cut(
-    tmp_path: Path, tokenizer: Tokenizer
-) -> None:
+def test_long_and_empty_pairs_are_left_out_and_counted_never_cut(tmp_path: Path, tokenizer: Tokenizer) -> None:
     long = "cat " * 50 + "end"
     pairs = [*PAIRS[:3], ("", "leer"), (long, "kurz"), ("\u3000 ", "x"), ("short", long), PAIRS[3]]
     store = built(tmp_path, tokenizer, pairs, max_length=40)
     assert store.skipped == {"empty": 2, "too_long": 2} and store.too_long == [5, 7]
-    assert [tokenizer.decode(store.source(i)) for i in range(len(store))] == [
-        source for source, _ in PAIRS[:4]
-    ]
+    assert [tokenizer.decode(store.source(i)) for i in range(len(store))] == [source for source, _ in PAIRS[:4]]
     exact = max(len(tokenizer.encode(text)) for pair in PAIRS for text in pair)
     assert built(tmp_path, tokenizer, PAIRS, max_length=exact).skipped["too_long"] == 0
     many = built(tmp_path, tokenizer, [(long, "x")] * 30 + PAIRS[:1], max_length=40)
@@ -87,9 +79,7 @@ def test_long_and_empty_pairs_are_left_out_and_counted_never_cut(
 
 
 def test_nothing_left_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    with pytest.raises(
-        InputError, match="none of 2 pairs is left: 1 have an empty side, 1 are longer than 1"
-    ):
+    with pytest.raises(InputError, match="none of 2 pairs is left: 1 have an empty side, 1 are longer than 1"):
         built(tmp_path, tokenizer, [("", "a"), PAIRS[0]], max_length=1)
     assert os.listdir(tmp_path / "c") == []
 
@@ -117,9 +107,7 @@ def test_anything_that_changes_the_ids_makes_another_store(tmp_path: Path, token
         prepare(plain, tokenizer, tokenizer, cache, max_length=99),
         built(tmp_path, tokenizer, PAIRS[1:]),
     ]
-    assert len({store.folder for store in stores}) == len(stores) and not any(
-        store.reused for store in stores
-    )
+    assert len({store.folder for store in stores}) == len(stores) and not any(store.reused for store in stores)
 
 
 @pytest.mark.parametrize("name", ["source.ids.bin", "target.offsets.npy", "store.json"])

@@ -50,7 +50,13 @@ def test_a_wide_beam_is_exhaustive_search(alpha, min_length):
     source, longest = [4, 3, 4, END], 3
     expected = exhaustive(model, source, longest, alpha, min_length)[:6]
     search = Search(
-        beam=64, length_penalty=alpha, best=6, finish="bound", min_length=min_length, max_ratio=0, max_extra=longest
+        beam=64,
+        length_penalty=alpha,
+        best=6,
+        finish="bound",
+        min_length=min_length,
+        max_ratio=0,
+        max_extra=longest,
     )
     found = run(model, [source], search)[0]
     assert [h.ids for h in found] == [ids for _, ids, _ in expected]

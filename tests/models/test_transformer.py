@@ -131,7 +131,11 @@ def test_cached_decoding_equals_uncached(room, position, feed_forward):
 def test_a_padded_batch_gives_what_single_sentences_give():
     torch.manual_seed(3)
     model = Transformer(SMALL, 19, 19).double().eval()
-    source, target, lengths = torch.randint(4, 19, (4, 9)), torch.randint(4, 19, (4, 5)), torch.tensor([9, 1, 3, 6])
+    source, target, lengths = (
+        torch.randint(4, 19, (4, 9)),
+        torch.randint(4, 19, (4, 5)),
+        torch.tensor([9, 1, 3, 6]),
+    )
     batch = model(source, target, lengths)
     for row, length in enumerate(lengths):
         alone = model(source[row : row + 1, :length], target[row : row + 1])
@@ -152,9 +156,7 @@ def test_hypotheses_of_one_source_share_its_memory_and_reorder_in_their_group():
     assert state.memories[0].k_BHSK.shape[0] == 2
     after = torch.randint(4, 19, (6, 1))
     logits, _ = model.decode(after, state)
-    whole = model(
-        source.repeat_interleave(3, 0), torch.cat([prefixes[rows], after], 1), lengths.repeat_interleave(3)
-    )
+    whole = model(source.repeat_interleave(3, 0), torch.cat([prefixes[rows], after], 1), lengths.repeat_interleave(3))
     torch.testing.assert_close(logits[:, 0], whole[:, -1], rtol=0, atol=1e-10)
 
 
@@ -175,7 +177,9 @@ def test_select_keeps_sources_with_their_hypotheses_and_fork_copies():
     torch.testing.assert_close(logits[:, 0], whole[:, -1], rtol=0, atol=1e-10)
     again, _ = model.decode(torch.full((6, 1), 7), fork)
     whole = model(
-        source.repeat_interleave(2, 0), torch.cat([prefixes, torch.full((6, 1), 7)], 1), lengths.repeat_interleave(2)
+        source.repeat_interleave(2, 0),
+        torch.cat([prefixes, torch.full((6, 1), 7)], 1),
+        lengths.repeat_interleave(2),
     )
     torch.testing.assert_close(again[:, 0], whole[:, -1], rtol=0, atol=1e-10)
 

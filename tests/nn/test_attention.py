@@ -7,7 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.nn.attention import Additive, Multiplicative, SelfAttention, attend, dot, fused_attend, scaled_dot
+from headway.nn.attention import (
+    Additive,
+    Multiplicative,
+    SelfAttention,
+    attend,
+    dot,
+    fused_attend,
+    scaled_dot,
+)
 from headway.nn.mask import SEE_ALL, Causal, Everything, Padding, Scene, Window
 
 

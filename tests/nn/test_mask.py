@@ -29,9 +29,7 @@ RULES = {
 
 def scene(start=0, queries=6):
     segments = torch.tensor(SEGMENTS)
-    return Scene(
-        queries, 6, torch.device("cpu"), start, torch.tensor(LENGTHS), segments[:, 6 - queries :], segments
-    )
+    return Scene(queries, 6, torch.device("cpu"), start, torch.tensor(LENGTHS), segments[:, 6 - queries :], segments)
 
 
 def by_loops(rule, queries=range(6)):

@@ -33,7 +33,9 @@ def test_the_readable_twin_is_torchs_cross_entropy():
     torch.manual_seed(0)
     logits, labels = torch.randn(9, 7, dtype=torch.float64), torch.randint(0, 7, (9,))
     mine, nll = smoothed_cross_entropy(logits, labels, 0.1, ignore=0)
-    torch.testing.assert_close(mine, F.cross_entropy(logits, labels, label_smoothing=0.1, ignore_index=0, reduction="sum"))
+    torch.testing.assert_close(
+        mine, F.cross_entropy(logits, labels, label_smoothing=0.1, ignore_index=0, reduction="sum")
+    )
     torch.testing.assert_close(nll, F.cross_entropy(logits, labels, ignore_index=0, reduction="sum"))
 
 

@@ -9,7 +9,7 @@ B rows, S source length, T target length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -49,15 +49,15 @@ class PairBatch:
         """How much each term of an objective sums over, known before the first forward."""
         return {"loss": self.tokens, "nll": self.tokens}
 
-    def to(self, device: torch.device) -> PairBatch:
+    def map(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
+        """The batch with every tensor changed: moved, pinned, copied."""
         lengths = self.source_lengths_B
-        lengths = None if lengths is None else lengths.to(device, non_blocking=True)
         return replace(
             self,
-            source_BS=self.source_BS.to(device, non_blocking=True),
-            source_lengths_B=lengths,
-            target_BT=self.target_BT.to(device, non_blocking=True),
-            labels_BT=self.labels_BT.to(device, non_blocking=True),
+            source_BS=change(self.source_BS),
+            source_lengths_B=None if lengths is None else change(lengths),
+            target_BT=change(self.target_BT),
+            labels_BT=change(self.labels_BT),
         )
 
     def split(self, parts: int) -> list[PairBatch]:

@@ -63,10 +63,7 @@ _TOKENISED = {
 
 _FILES = (
     *(File(f"multi30k/{name}", _at(*MULTI30K, f"data/task1/raw/{name}"), sha) for name, sha in _RAW.items()),
-    *(
-        File(f"multi30k/tok/{name}", _at(*MULTI30K, f"data/task1/tok/{name}"), sha)
-        for name, sha in _TOKENISED.items()
-    ),
+    *(File(f"multi30k/tok/{name}", _at(*MULTI30K, f"data/task1/tok/{name}"), sha) for name, sha in _TOKENISED.items()),
     File(
         "tatoeba/fra-eng.zip",
         _at("genimind/seq2seq", "4f3f8eb0adde54fcc8b89394336b002e7961244c", "fra-eng.zip"),
@@ -100,8 +97,7 @@ def find(name: str, *, download: bool = False, progress: Progress | None = None)
         raise InputError(f"no file {name}: set HEADWAY_DATA to a folder that has it{hint}")
     if not download:
         raise InputError(
-            f"no file {name}: set HEADWAY_DATA to a folder that has it, "
-            f"or pass --download to fetch it from {entry.url}"
+            f"no file {name}: set HEADWAY_DATA to a folder that has it, or pass --download to fetch it from {entry.url}"
         )
     return fetch(entry, cache_folder() / "data", progress)
 
@@ -152,9 +148,7 @@ def _stream(url: str, part: Path, progress: Progress | None) -> str:
 def _spellings(name: str) -> list[str]:
     parts = PurePosixPath(name)
     if not name or parts.is_absolute() or ".." in parts.parts:
-        raise InputError(
-            f"{name!r} is no name of a data set's file: expected a relative path below HEADWAY_DATA"
-        )
+        raise InputError(f"{name!r} is no name of a data set's file: expected a relative path below HEADWAY_DATA")
     return [name, name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"]
 
 
@@ -165,7 +159,5 @@ def _roots() -> list[Path]:
         return [cached]
     root = Path(chosen).expanduser()
     if not root.is_dir():
-        raise InputError(
-            f"HEADWAY_DATA is {chosen}, which is not a folder: set it to the one that holds the data"
-        )
+        raise InputError(f"HEADWAY_DATA is {chosen}, which is not a folder: set it to the one that holds the data")
     return [root, cached]

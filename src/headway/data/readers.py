@@ -130,9 +130,7 @@ def _jsonl(rows: Iterator[str], name: str, source: str, target: str) -> Iterator
         if isinstance(record, dict) and source not in record and isinstance(record.get("translation"), dict):
             record = record["translation"]
         if not isinstance(record, dict):
-            raise InputError(
-                f"{where}: {type(record).__name__}, expected an object with {source!r} and {target!r}"
-            )
+            raise InputError(f"{where}: {type(record).__name__}, expected an object with {source!r} and {target!r}")
         yield _text_of(record, source, where), _text_of(record, target, where)
 
 
@@ -156,9 +154,7 @@ def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
             suffix = Path(names[0]).suffix.lower() if len(names) == 1 else None
             if suffix not in (".txt", ".tsv", ".jsonl"):
                 held = ", ".join(names[:5]) or "nothing"
-                raise InputError(
-                    f"{path} holds {held}: a .zip must hold one .txt or .tsv with tabs, or one .jsonl"
-                )
+                raise InputError(f"{path} holds {held}: a .zip must hold one .txt or .tsv with tabs, or one .jsonl")
             name = f"{path}/{names[0]}"
             with archive.open(names[0]) as stream:
                 rows = _decoded(_read(stream), name)

@@ -143,9 +143,7 @@ def prepare(
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         what = "no room left on the disk for the encoded text" if full else f"cannot write ({error.strerror})"
-        raise InputError(
-            f"{what} in {root}: make room there, or set HEADWAY_CACHE to another folder"
-        ) from error
+        raise InputError(f"{what} in {root}: make room there, or set HEADWAY_CACHE to another folder") from error
     return PairStore(place, reused=False)
 
 
@@ -297,9 +295,7 @@ class _Writer:
         self.ends.close()
         shape = (self.sentences + 1,)
         with self.offsets_path.open("wb") as out, self.ends_path.open("rb") as ends:
-            np.lib.format.write_array_header_1_0(
-                out, {"descr": "<i8", "fortran_order": False, "shape": shape}
-            )
+            np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": shape})
             out.write(np.zeros(1, "<i8").tobytes())
             shutil.copyfileobj(ends, out)
         self.ends_path.unlink()
@@ -336,9 +332,7 @@ def _fingerprint(files: Files, tokenizers: list[Tokenizer], options: list[object
     read_pairs(files)  # says what is wrong with the list before anything is read
     for path in map(Path, [files] if isinstance(files, str | Path) else files):
         if not path.is_file():
-            raise InputError(
-                f"{path} is not a regular file: it is read more than once, so save it to one first"
-            )
+            raise InputError(f"{path} is not a regular file: it is read more than once, so save it to one first")
         digest.update(f"{form(path)} {_hash(path)}\n".encode())
     parts = [FORMAT, [tokenizer.fingerprint for tokenizer in tokenizers], options]
     digest.update(json.dumps(parts).encode())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.errors import InputError
+from headway.generate.attention import merge_words
 
 Link = tuple[int, int]
 Links = AbstractSet[Link]
@@ -53,9 +54,7 @@ class BestHead:
     chosen_table_LH: np.ndarray
 
 
-def alignment_error(
-    predicted: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links]
-) -> AlignmentScore:
+def alignment_error(predicted: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links]) -> AlignmentScore:
     """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|)  (Och and Ney 2003), over all sentences together.
 
     Precision is |A∩P| / |A| and recall |A∩S| / |S|. Every sure link is possible too, listed or not. A
@@ -72,30 +71,7 @@ def alignment_error(
     return _score(counts)
 
 
-def merge_words(
-    weights_TS: np.ndarray, target_words: Sequence[int], source_words: Sequence[int]
-) -> np.ndarray:
-    """Attention over words from attention over pieces; leading axes such as layers and heads are kept.
-
-    The weight of a source word is the sum over its pieces, since attention spreads over them. That of a
-    target word is the mean over its pieces, since each of them attends once. A piece whose word is -1 is
-    left out; rows are not brought back to sum to 1, so what went to the end token shows as missing. A word
-    without any piece has a row or a column of zeros.
-    """
-    weights_TS = np.asarray(weights_TS, dtype=np.float64)
-    if weights_TS.ndim < 2 or weights_TS.shape[-2:] != (len(target_words), len(source_words)):
-        raise InputError(
-            f"attention of shape {weights_TS.shape} does not fit {len(target_words)} target "
-            f"and {len(source_words)} source pieces; its last two axes must be target and source"
-        )
-    target_TW, source_SV = _membership(target_words), _membership(source_words)
-    pieces_W = np.maximum(target_TW.sum(axis=0), 1)
-    return (target_TW / pieces_W).T @ weights_TS @ source_SV
-
-
-def links_from_weights(
-    weights_TS: np.ndarray, target_words: Sequence[int], source_words: Sequence[int]
-) -> set[Link]:
+def links_from_weights(weights_TS: np.ndarray, target_words: Sequence[int], source_words: Sequence[int]) -> set[Link]:
     """Each target word linked to argmaxᵥ of its merged attention; the first of equals wins.
 
     A target word stays unlinked when it has no piece, or when all its weight is on pieces of no word.
@@ -147,8 +123,7 @@ def best_head(chosen_on: Iterable[AttendedPair], reported_on: Iterable[AttendedP
     if not reported:
         raise InputError("no sentence pairs to report the best head on; keep some out of the choice")
     predicted = [
-        links_from_weights(pair.weights_LHTS[layer, head], pair.target_words, pair.source_words)
-        for pair in reported
+        links_from_weights(pair.weights_LHTS[layer, head], pair.target_words, pair.source_words) for pair in reported
     ]
     score = alignment_error(predicted, [pair.sure for pair in reported], [pair.possible for pair in reported])
     return BestHead(layer, head, float(table_LH[layer, head]), score, table_LH)
@@ -165,9 +140,7 @@ def read_links(line: str, *, first: int = 0, where: str = "") -> tuple[set[Link]
     for token in line.split():
         match = _LINK.fullmatch(token)
         if match is None:
-            raise InputError(
-                f"{_prefix(where)}'{token}' is no link; write 3-4 if it is sure, 3p4 if possible"
-            )
+            raise InputError(f"{_prefix(where)}'{token}' is no link; write 3-4 if it is sure, 3p4 if possible")
         link = (int(match[1]) - first, int(match[3]) - first)
         if min(link) < 0:
             raise InputError(f"{_prefix(where)}link '{token}' counts words from 0; read it with first=0")
@@ -207,9 +180,7 @@ def _score(counts: np.ndarray) -> AlignmentScore:
 def _head_counts(pair: AttendedPair) -> np.ndarray:
     """The counts of one sentence pair for every head, the four along the last axis."""
     if np.ndim(pair.weights_LHTS) != 4:
-        raise InputError(
-            f"attention of shape {np.shape(pair.weights_LHTS)}; expected layers, heads, target, source"
-        )
+        raise InputError(f"attention of shape {np.shape(pair.weights_LHTS)}; expected layers, heads, target, source")
     weights_LHWV = merge_words(pair.weights_LHTS, pair.target_words, pair.source_words)
     return np.array(
         [
@@ -224,14 +195,6 @@ def _argmax_links(weights_WV: np.ndarray) -> set[Link]:
         return set()
     source_W, seen_W = weights_WV.argmax(axis=1), weights_WV.max(axis=1) > 0
     return {(int(source), target) for target, source in enumerate(source_W) if seen_W[target]}
-
-
-def _membership(words: Sequence[int]) -> np.ndarray:
-    """member[piece, word] = 1 where the piece belongs to the word; the row of a -1 is empty."""
-    index = np.asarray(words, dtype=np.int64).reshape(-1)
-    if index.size and index.min() < -1:
-        raise InputError(f"word index {index.min()} of a piece; give 0 and up, or -1 for a piece of no word")
-    return (index[:, None] == np.arange(index.max(initial=-1) + 1)).astype(np.float64)
 
 
 def _check_first(first: int) -> None:

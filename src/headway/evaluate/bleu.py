@@ -47,9 +47,7 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as plain values, ready for JSON: tuples are lists."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
-        }
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
 def score(

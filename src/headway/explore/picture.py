@@ -64,9 +64,7 @@ def alignment_picture(
     figure = _figure(len(source_words) * cell, len(target_words) * cell)
     axes = figure.add_axes((0, 0, 1, 1))
     strongest = float(weights_TS.max()) or 1.0
-    axes.pcolormesh(
-        weights_TS, cmap=_shades(), vmin=0, vmax=strongest, edgecolors="white", linewidth=3 * cell
-    )
+    axes.pcolormesh(weights_TS, cmap=_shades(), vmin=0, vmax=strongest, edgecolors="white", linewidth=3 * cell)
     _bare(axes, weights_TS.shape)
     slant = 45 if cell > 0.3 else 60
     _label_words(axes, source_words, target_words, size=min(11.0, 42 * cell), gap=0.09 / cell, slant=slant)
@@ -189,9 +187,7 @@ def _bare(axes: "Axes", shape: Sequence[int], frame: str | None = None) -> None:
 
 def _write(axes: Any, x: float, y: float, text: str, size: float, colour: str = INK, **more: Any) -> None:
     """Text in the coordinates of the axes (or the figure) with every letter drawable and `$` left alone."""
-    axes.text(
-        x, y, _drawable(text), fontsize=size, color=colour, family=list(_families()), parse_math=False, **more
-    )
+    axes.text(x, y, _drawable(text), fontsize=size, color=colour, family=list(_families()), parse_math=False, **more)
 
 
 def _label_words(
@@ -302,9 +298,7 @@ def _save(figure: "Figure", path: Path) -> Path:
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
     try:
         with rc_context({"svg.hashsalt": "headway"}):
-            figure.savefig(
-                unfinished, format=kind, dpi=DPI, bbox_inches="tight", pad_inches=0.2, metadata=metadata
-            )
+            figure.savefig(unfinished, format=kind, dpi=DPI, bbox_inches="tight", pad_inches=0.2, metadata=metadata)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -49,6 +49,11 @@ class Flight:
 class SearchEngine:
     """Beam search over any number of sources, admitted at any time."""
 
+    scores_NK: Tensor  # sum of log-probabilities of every beam
+    last_NK: Tensor  # its newest token
+    limits_N: Tensor  # the longest output of a source
+    ages_N: Tensor  # and how long it is so far
+
     def __init__(
         self, model: Seq2Seq, search: Search, *, start: int, end: int, limit: int, device: torch.device,
         pace: int = 1, room: int = 0,
@@ -56,7 +61,8 @@ class SearchEngine:
         """`limit` is the most tokens that the model can take; `pace` how many steps pass between readings;
         `room` the least size of the caches, for sources that come later."""
         self.model, self.search, self.start, self.end = model, search, start, end
-        self.limit, self.device, self.pace, self.least = limit, device, pace, room
+        # A row that is done takes up to pace − 1 steps more before it is read: these need positions too.
+        self.limit, self.device, self.pace, self.least = limit + 1 - pace, device, pace, room
         self.flights: list[Flight] = []
         self.state: Any = None
         self.room = 0
@@ -136,9 +142,7 @@ class SearchEngine:
         ended_NK = totals_NC[:, :beam].masked_fill(~ends_NC[:, :beam], -math.inf)
         return self.last_NK, parents_NK, self.scores_NK, ended_NK, parents_NC[:, :beam]
 
-    def _force_end(
-        self, logp_RV: Tensor, values_RC: Tensor, ids_RC: Tensor, last_R: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _force_end(self, logp_RV: Tensor, values_RC: Tensor, ids_RC: Tensor, last_R: Tensor) -> tuple[Tensor, Tensor]:
         """A row at its longest may only end."""
         only_RC = torch.full_like(values_RC, -math.inf)
         only_RC[:, 0] = logp_RV[:, self.end]

@@ -85,9 +85,7 @@ class Transformer(nn.Module):
         tied = None if config.embeddings == "separate" else target_table
         self.head = Head(config.width, target_vocabulary, tied)
 
-    def encode(
-        self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None
-    ) -> DecoderState:
+    def encode(self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None) -> DecoderState:
         """The source's memory for each decoder layer, and empty caches (fixed at `room`, or growing)."""
         scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
         view = Padding().view(scene)

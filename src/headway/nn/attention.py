@@ -45,7 +45,10 @@ class Additive(nn.Module):
 
     def __init__(self, query_width: int, key_width: int, hidden: int) -> None:
         super().__init__()
-        self.query, self.key = nn.Linear(query_width, hidden, bias=False), nn.Linear(key_width, hidden, bias=False)
+        self.query, self.key = (
+            nn.Linear(query_width, hidden, bias=False),
+            nn.Linear(key_width, hidden, bias=False),
+        )
         self.v = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:

@@ -18,9 +18,7 @@ from headway.nn.state import Cache, Memory
 class EncoderBlock(nn.Module):
     """Self-attention, then the feed-forward network."""
 
-    def __init__(
-        self, attention: SelfAttention, feed_forward: nn.Module, residual: Callable[[], Residual]
-    ) -> None:
+    def __init__(self, attention: SelfAttention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
         self.around_attention, self.around_feed_forward = residual(), residual()
@@ -42,11 +40,13 @@ class DecoderBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
-        self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
+        self.around_attention, self.around_cross, self.around_feed_forward = (
+            residual(),
+            residual(),
+            residual(),
+        )
 
-    def forward(
-        self, x_BTD: Tensor, view: View, memory: Memory, source_view: View, cache: Cache | None
-    ) -> Tensor:
+    def forward(self, x_BTD: Tensor, view: View, memory: Memory, source_view: View, cache: Cache | None) -> Tensor:
         x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
         x_BTD = self.around_cross(x_BTD, lambda x: self.cross(x, memory, source_view))
         return self.around_feed_forward(x_BTD, self.feed_forward)

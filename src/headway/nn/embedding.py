@@ -37,4 +37,3 @@ class Head(nn.Linear):
             self.weight = tied.weight
         else:
             nn.init.normal_(self.weight, std=width**-0.5)
-

@@ -59,7 +59,10 @@ class GrowingCache:
 
     def reorder(self, rows_R: Tensor) -> None:
         if self.k_RHSK is not None and self.v_RHSK is not None:
-            self.k_RHSK, self.v_RHSK = self.k_RHSK.index_select(0, rows_R), self.v_RHSK.index_select(0, rows_R)
+            self.k_RHSK, self.v_RHSK = (
+                self.k_RHSK.index_select(0, rows_R),
+                self.v_RHSK.index_select(0, rows_R),
+            )
 
     def fork(self) -> GrowingCache:
         twin = GrowingCache()

@@ -88,9 +88,7 @@ def finish(clause: Phrase, mark: str = "") -> Sentence:
         line = " ".join(parts).replace("' ", "'").replace(" .", ".").replace(" ?", gap + "?")
         return line[0].upper() + line[1:]
 
-    return Sentence(
-        text(phrase.source, ""), text(phrase.target, " "), phrase.sure, phrase.sure | phrase.maybe
-    )
+    return Sentence(text(phrase.source, ""), text(phrase.target, " "), phrase.sure, phrase.sure | phrase.maybe)
 
 
 # --- Drawing sentences ---
@@ -126,9 +124,7 @@ def draw_noun_phrase(
     determiner = DETERMINERS["the"]
     if dice.chance(0.6):
         unfit = ("a", "two") if definite else ()
-        determiner = dice.pick(
-            [d for d in DETERMINERS.values() if noun.kind in d.kinds and d.english not in unfit]
-        )
+        determiner = dice.pick([d for d in DETERMINERS.values() if noun.kind in d.kinds and d.english not in unfit])
     plural = dice.chance(0.3) if len(determiner.numbers) == 2 else determiner.numbers[0]
     adjectives: list[Adjective] = []
     for before_noun in (True, False):

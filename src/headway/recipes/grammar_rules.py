@@ -175,18 +175,14 @@ def noun_phrase(
     """the small red cars: les petites voitures rouges. `negated`: the object after ne ... pas, de."""
     entry = NOUNS[noun]
     described = [ADJECTIVES[name] for name in adjectives]
-    english, french = (
-        (entry.plural, entry.french_plural) if plural else (entry.singular, entry.french_singular)
-    )
+    english, french = (entry.plural, entry.french_plural) if plural else (entry.singular, entry.french_singular)
     phrase = pair(english, french)
     for adjective in reversed(described):
         agreed = agree(adjective, entry.gender, plural, phrase.target[0] if adjective.before_noun else "")
         phrase = agreed + phrase if adjective.before_noun else cross(agreed, phrase)
     article = agree(DETERMINERS[determiner], entry.gender, plural, phrase.target[0])
     if determiner == "a":
-        article = pair(
-            "an" if phrase.source[0][0] in "aeiou" else "a", "de" if negated else article.target[0]
-        )
+        article = pair("an" if phrase.source[0][0] in "aeiou" else "a", "de" if negated else article.target[0])
     if plural:
         again = "they"
     elif entry.kind in PEOPLE:
@@ -226,9 +222,7 @@ def place(preposition: str, where: Nominal) -> Phrase:
 # --- Clauses: `how` is "", an adverb (often, always) or a negation (not, never) ---
 
 
-def verb_group(
-    verb: Verb, person: int, how: str = "", back: Phrase | None = None, base: bool = False
-) -> Phrase:
+def verb_group(verb: Verb, person: int, how: str = "", back: Phrase | None = None, base: bool = False) -> Phrase:
     """often sees it: le voit souvent; does not see it: ne le voit pas. `base`: a "do" stands elsewhere."""
     third = person == 1 and how != "not" and not base
     phrase = pair(verb.third if third else verb.base, verb.french.split()[person])

@@ -169,9 +169,7 @@ ADJECTIVES: dict[str, Adjective] = {
         Adjective("white", "blanc blanche blancs blanches", (*_PAINTED, "animal"), topic="colour"),
         Adjective("black", "noir noire noirs noires", (*_PAINTED, "animal"), topic="colour"),
         Adjective("expensive", "cher chère chers chères", (*GOODS,), topic="price"),
-        Adjective(
-            "interesting", "intéressant intéressante intéressants intéressantes", ("text",), topic="worth"
-        ),
+        Adjective("interesting", "intéressant intéressante intéressants intéressantes", ("text",), topic="worth"),
         Adjective("happy", "heureux heureuse heureux heureuses", ANIMATE, topic="mood"),
         Adjective("sad", "triste triste tristes tristes", (*ANIMATE, "text"), topic="mood"),
         Adjective("tired", "fatigué fatiguée fatigués fatiguées", ANIMATE, topic="strength"),

@@ -53,9 +53,7 @@ class TextOptions:
             raise InputError(f"text.kind is {self.kind!r}: it must be 'bpe' or 'word'")
         smallest = len(SPECIALS) + (BYTES if self.kind == "bpe" else 1)
         if self.size < smallest:
-            raise InputError(
-                f"text.size is {self.size}: a {self.kind} vocabulary needs at least {smallest} entries"
-            )
+            raise InputError(f"text.size is {self.size}: a {self.kind} vocabulary needs at least {smallest} entries")
         if self.min_count < 1:
             raise InputError(f"text.min_count is {self.min_count}: it must be at least 1")
 
@@ -187,9 +185,7 @@ class Tokenizer:
         size = len(self)
         for i in plain:
             if not 0 <= i < size:
-                raise InputError(
-                    f"id {i} is not in the vocabulary of {size} entries: another model's tokenizer?"
-                )
+                raise InputError(f"id {i} is not in the vocabulary of {size} entries: another model's tokenizer?")
         return plain
 
 
@@ -269,9 +265,7 @@ def _refuse_what_is_no_text(texts: Sequence[str]) -> None:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InputError(
-                f"text {number} is not valid Unicode: half a surrogate pair ({error})"
-            ) from error
+            raise InputError(f"text {number} is not valid Unicode: half a surrogate pair ({error})") from error
 
 
 def _byte_of_letter() -> dict[str, int]:

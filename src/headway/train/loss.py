@@ -41,7 +41,13 @@ def linear_cross_entropy(
 class _Pieces(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int, rows: int
+        ctx: Any,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        labels_N: Tensor,
+        smoothing: float,
+        ignore: int,
+        rows: int,
     ) -> tuple[Tensor, Tensor]:
         learning = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
@@ -80,4 +86,11 @@ class _Pieces(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = outer[0]
-        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale.to(grad_weight.dtype), None, None, None, None
+        return (
+            grad_hidden * scale.to(grad_hidden.dtype),
+            grad_weight * scale.to(grad_weight.dtype),
+            None,
+            None,
+            None,
+            None,
+        )

@@ -57,7 +57,7 @@ class Masters:
             {"params": [m for m in self.masters if (m.ndim >= 2) == decays], "decays": decays}
             for decays in (True, False)
         ]
-        device = self.weights[0].device
+        self.device = device = self.weights[0].device
         # A rate that lives on the device can be changed under a captured graph.
         rate: Any = torch.zeros((), device=device) if device.type == "cuda" else 0.0
         self.optimiser = config.build([g for g in groups if g["params"]], lr=rate, fused=True)
@@ -76,7 +76,7 @@ class Masters:
             if master.grad is None and weight.grad is not None:
                 master.grad = torch.empty_like(master)
         if copies:
-            torch._foreach_copy_([m.grad for _, m in copies], [w.grad for w, _ in copies])
+            torch._foreach_copy_([m.grad for _, m in copies], [w.grad for w, _ in copies])  # type: ignore[misc]
         grads = [m.grad for m in self.masters if m.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads, foreach=True)
         if self.clip > 0:
@@ -86,6 +86,15 @@ class Masters:
             with torch.no_grad():
                 torch._foreach_copy_([w for w, _ in copies], [m for _, m in copies])
         return norm
+
+    def named(self, objective: nn.Module) -> dict[str, Tensor]:
+        """The masters under their weights' names in the objective's model, on the CPU."""
+        model: Any = objective.get_submodule("model")
+        master_of = {id(weight): master for weight, master in zip(self.weights, self.masters, strict=True)}
+        return {
+            name: master_of.get(id(weight), weight).detach().to("cpu", torch.float32, copy=True).contiguous()
+            for name, weight in model.named_parameters()
+        }
 
     def zero(self) -> None:
         for weight in self.weights:

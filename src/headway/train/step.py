@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.data.batches import PairBatch, pad_rows
+from headway.data.batches import PairBatch
 from headway.train.objective import Triples
 from headway.train.optimiser import Masters
 
@@ -28,6 +28,7 @@ class TrainStep:
 
     def __call__(self, batch: PairBatch, parts: int = 1) -> Sums:
         self.masters.zero()
+        batch = batch.map(lambda tensor: tensor.to(self.masters.device, non_blocking=True))
         sums: Sums = {}
         for piece in batch.split(parts) if parts > 1 else [batch]:
             for name, value in self._backward(piece, batch).items():
@@ -44,7 +45,7 @@ class TrainStep:
 
 class GraphStep:
     """`TrainStep` captured once for each shape of batch and replayed: no launch costs, which is most of the
-    time of a small model. Rows are padded to a few numbers, so that shapes come again."""
+    time of a small model. Batches should come in few shapes (`pad_rows`)."""
 
     warm = 2  # steps of a shape that run plainly before it is captured
 
@@ -72,24 +73,13 @@ class GraphStep:
         return sums
 
     def _capture(self, key: tuple[int, ...], batch: PairBatch) -> None:
-        count = torch.full((), float(batch.tokens), device=batch.source_BS.device)
-        lengths = batch.source_lengths_B
-        room = replace(
-            batch,
-            source_BS=batch.source_BS.clone(),
-            source_lengths_B=None if lengths is None else lengths.clone(),
-            target_BT=batch.target_BT.clone(),
-            labels_BT=batch.labels_BT.clone(),
-            tokens=count,  # the count must be read at each replay, not fixed at capture
-        )
+        device = self.plain.masters.device
+        count: Any = torch.full((), float(batch.tokens), device=device)
+        # The count is a tensor here: it must be read at each replay, not fixed at capture.
+        room = replace(batch.map(lambda tensor: tensor.to(device, copy=True)), tokens=count)
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph, pool=self.pool):
             sums = self.plain(room)
         self.pool = self.pool or graph.pool()
         self.captured[key] = (graph, room, count, sums)
-
-
-def even_rows(batch: PairBatch, rows: int) -> PairBatch:
-    """The batch with as many rows as a full batch of its bucket has."""
-    return pad_rows(batch, rows)

@@ -1,0 +1,3 @@
+from headway.cli.app import main
+
+main()

@@ -1,0 +1,116 @@
+"""The command line: one thin module a verb, and one place where errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Any
+
+import typer
+
+from headway.cli import demo, evaluate, recipes, train, translate
+from headway.errors import InputError
+
+app = typer.Typer(
+    name="headway",
+    help="Train, run and explain sequence models, from the Markov chain to the Transformer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo", short_help="The whole trip in minutes, offline.")(demo.demo)
+app.command("train", short_help="Train a model on a recipe's data or yours.")(train.train)
+app.command("translate", short_help="Translate text, line by line.")(translate.translate)
+app.command("evaluate", short_help="BLEU and chrF of a model or a file.")(evaluate.evaluate)
+app.command("recipes", short_help="What can be trained, to which score.")(recipes.recipes)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import headway
+
+        print(headway.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+) -> None:
+    pass
+
+
+SEVERAL = ("--data", "--valid", "--test", "--set")
+
+
+def spread(arguments: list[str]) -> list[str]:
+    """`--data a b` as `--data a --data b`, which is what the option parser understands."""
+    result: list[str] = []
+    option = ""
+    for argument in arguments:
+        if argument.startswith("-") and argument != "-":
+            option = argument if argument in SEVERAL else ""
+            result += [] if option else [argument]
+        else:
+            result += [option, argument] if option else [argument]
+    return result
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Exit 0 done, 1 failed, 2 wrong use or bad input."""
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
+    try:
+        code = app(spread(given), standalone_mode=False)
+        sys.stdout.flush()
+    except Exception as error:
+        if debug:
+            raise
+        code = _explain(error)
+    except KeyboardInterrupt:
+        print("headway: interrupted", file=sys.stderr)
+        code = 130
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Python would complain once more at exit about the pipe that nobody reads.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(code)
+
+
+def _explain(error: Exception) -> int:
+    """One line for a person, and the exit code."""
+    line, code = _line(error)
+    print(f"headway: {line}", file=sys.stderr)
+    return code
+
+
+def _line(error: Any) -> tuple[str, int]:
+    if isinstance(error, InputError):
+        return str(error), 2
+    if hasattr(error, "format_message"):  # the option parser's own errors
+        return error.format_message(), getattr(error, "exit_code", 2)
+    if isinstance(error, BrokenPipeError):
+        return "nobody reads the output any more (broken pipe): what was written until then is whole lines", 2
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"no room left on the disk{f' for {error.filename}' if error.filename else ''}: make room and start again",
+            2,
+        )
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return (
+            "out of memory: lower engine.batch (training) or --batch (translating), or take a smaller model",
+            1,
+        )
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the system'}: {error.strerror or error}", 2
+    return f"{type(error).__name__}: {error} (run again with --debug to see where)", 1

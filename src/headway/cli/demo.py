@@ -1,0 +1,31 @@
+"""headway demo"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from headway.cli.options import DEVICE, THREADS, use_threads
+
+
+def demo(
+    out: str = typer.Option("demo", help="Folder for the model, the pictures and the data."),
+    overwrite: bool = typer.Option(False, help="Replace the folder if it is there."),
+    steps: int = typer.Option(None, help="Fewer or more training steps than the recipe has."),
+    device: str = DEVICE,
+    threads: int = THREADS,
+) -> None:
+    """The whole trip in a few minutes on a laptop, offline: train, translate, score, look inside."""
+    from headway.cli.train import claim
+    from headway.recipes.demo import run_demo
+    from headway.train.log import Log
+
+    use_threads(threads)
+    place = Path(out)
+    claim(place, overwrite)
+    log = Log(place)
+    try:
+        print(run_demo(place, log, device, steps))
+    finally:
+        log.close()

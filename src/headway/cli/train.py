@@ -1,0 +1,119 @@
+"""headway train"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
+from headway.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from headway.train.run import Run
+
+
+def train(
+    recipe: str = typer.Argument(help="A name from `headway recipes`, or the run.json of an earlier run."),
+    data: list[str] = typer.Option([], help="Training pairs: SOURCE TARGET files, a .tsv or a .jsonl (.gz, .zst)."),
+    valid: list[str] = typer.Option([], help="Validation pairs; without them some training pairs are held out."),
+    test: list[str] = typer.Option([], help="Test pairs, scored once at the end."),
+    source: str = typer.Option(None, help="Source language, a name or a code."),
+    target: str = typer.Option(None, help="Target language."),
+    size: str = typer.Option(None, help="Model size: tiny, base or big."),
+    init: str = typer.Option(None, help="Go on from this model's weights and vocabulary."),
+    settings: list[str] = typer.Option([], "--set", help="Any value of the run: --set engine.steps=5000."),
+    out: str = typer.Option(None, help="Folder for the run (default: runs/RECIPE)."),
+    overwrite: bool = typer.Option(False, help="Replace the folder if it is there."),
+    download: bool = typer.Option(False, help="Fetch the recipe's data if it is not at hand."),
+    dry_run: bool = typer.Option(False, help="Show the run, its size and an estimate of the time; train nothing."),
+    device: str = DEVICE,
+    dtype: str = DTYPE,
+    threads: int = THREADS,
+) -> None:
+    """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
+    files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
+    named = {"source": source, "target": target}
+    run = resolve(recipe, files | named, size, init, settings, {"device": device, "dtype": dtype})
+    use_threads(threads)
+    if dry_run:
+        from headway.train.estimate import describe
+
+        print(describe(run))
+        return
+    from headway.train.log import Log
+    from headway.train.translation import train_translator
+
+    place = Path(out or f"runs/{run.recipe}")
+    claim(place, overwrite)
+    log = Log(place, run.engine.tensorboard)
+    try:
+        outcome = train_translator(run, place, log, init=init, download=download)
+    except BaseException:
+        log.close()
+        _clear_if_untrained(place)
+        raise
+    log.close()
+    for key, value in outcome.scores.items():
+        print(f"{key}: {value}")
+    print(f"model: {outcome.folder} ({outcome.seconds:.0f} s in all)")
+
+
+def resolve(
+    recipe: str,
+    data: dict[str, Any],
+    size: str | None,
+    init: str | None,
+    settings: list[str],
+    engine: dict[str, str],
+) -> Run:
+    """The run that the command line describes."""
+    from headway.folder import find_model, read_card
+    from headway.models.transformer import SIZES
+    from headway.plain import change
+    from headway.recipes import RECIPES
+    from headway.train.run import read_run
+
+    if recipe in RECIPES:
+        run = RECIPES[recipe].make()
+    elif Path(recipe).is_file():
+        run = read_run(Path(recipe))
+    else:
+        raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
+    if size is not None:
+        if size not in SIZES:
+            raise InputError(f"there is no size '{size}'{nearest(size, SIZES)}")
+        run = replace(run, model=SIZES[size])
+    if init is not None:
+        card = read_card(find_model(init))
+        run = replace(
+            run,
+            model=card.config,
+            data=replace(run.data, text=card.text, source=card.source, target=card.target),
+        )
+    run = replace(run, data=replace(run.data, **{key: value for key, value in data.items() if value}))
+    given = [f"engine.{key}={value}" for key, value in engine.items() if value != "auto"]
+    return change(run, [*given, *settings])
+
+
+def claim(place: Path, overwrite: bool) -> None:
+    """Make the run's folder; one that is there is only replaced when asked, and only if it is a run."""
+    import shutil
+
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        if not overwrite:
+            raise InputError(f"{place} is there already: choose another --out, or pass --overwrite")
+        if not (place / "run.json").is_file():
+            raise InputError(f"{place} is not the folder of a run: it is left alone, choose another --out")
+        shutil.rmtree(place)
+    place.mkdir(parents=True, exist_ok=True)
+
+
+def _clear_if_untrained(place: Path) -> None:
+    """A run that failed before its first snapshot leaves nothing behind."""
+    import shutil
+
+    if not any((place / "checkpoints").glob("step-*")):
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,171 @@
+"""headway translate"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import typer
+
+from headway.cli.options import BEAM, DEVICE, DTYPE, LENGTH_PENALTY, THREADS, search_settings, use_threads
+from headway.errors import InputError
+
+if TYPE_CHECKING:
+    from headway.generate.translator import Translation
+
+CHUNK = 4096  # lines that are held at a time: sorted by length, translated, written in their order
+
+
+def translate(
+    model: str = typer.Argument(help="A model folder, or a run's folder."),
+    file: str = typer.Argument("-", help="Text, a sentence a line (.gz, .zst too); - is standard input."),
+    output: str = typer.Option(None, help="Write to this file instead of standard output."),
+    beam: int = BEAM,
+    length_penalty: float = LENGTH_PENALTY,
+    best: int = typer.Option(None, help="How many translations of each line (tab-separated: score, text)."),
+    max_ratio: float = typer.Option(None, help="Longest output: max-ratio · source + max-extra pieces."),
+    max_extra: int = typer.Option(None, help="See --max-ratio."),
+    min_length: int = typer.Option(None, help="Fewest pieces of an output."),
+    as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, score, pieces and their scores."),
+    attention: bool = typer.Option(False, help="With --json, the cross-attention of all layers and heads; "
+                                               "without, the source words of each output word."),
+    picture: str = typer.Option(None, help="Folder for an alignment picture of each line."),
+    batch: int = typer.Option(None, help="Sentences translated at once."),
+    device: str = DEVICE,
+    dtype: str = DTYPE,
+    threads: int = THREADS,
+) -> None:  # fmt: skip
+    """Translate text, line by line: stdin or a file to stdout, order and empty lines kept."""
+    from headway.generate.translator import load
+
+    use_threads(threads)
+    settings = search_settings(
+        beam=beam,
+        length_penalty=length_penalty,
+        best=best,
+        max_ratio=max_ratio,
+        max_extra=max_extra,
+        min_length=min_length,
+    )
+    translator = load(model, device, dtype)
+    looked_at = attention or picture is not None
+    with _opened(output) as out:
+        number = 0
+        for lines in _chunks(_input(file)):
+            found = _translated(translator, lines, number, attention=looked_at, batch=batch, **settings)
+            for line, translations in zip(lines, found, strict=True):
+                number += 1
+                print(_answer(line, translations, as_json, attention, best), file=out)
+                if picture is not None and translations:
+                    _draw(Path(picture) / f"{number:04}.png", translations[0])
+            out.flush()
+
+
+def _translated(translator: Any, lines: list[str], before: int, **how: Any) -> list[list[Translation]]:
+    ids = translator.source_tokenizer.encode_batch(lines)
+    for number, pieces in enumerate(ids, before + 1):
+        if len(pieces) > translator.limit:
+            raise InputError(
+                f"line {number} has {len(pieces)} pieces, this model takes at most {translator.limit}: split the line"
+            )
+    return translator.translate_n(lines, **how)
+
+
+def _input(file: str) -> Iterator[str]:
+    from headway.data.readers import lines
+
+    if file != "-":
+        yield from lines(file)
+        return
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield raw.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"standard input, line {number} is not UTF-8 ({error.reason})") from None
+
+
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    size = 1 if sys.stdin.isatty() else CHUNK
+    while chunk := list(islice(lines, size)):
+        yield chunk
+
+
+class _opened:
+    """Standard output, or a file that appears only when everything was written."""
+
+    def __init__(self, output: str | None) -> None:
+        self.path = Path(output) if output else None
+        self.part = self.path.with_name(f".{self.path.name}.part") if self.path else None
+
+    def __enter__(self) -> TextIO:
+        self.stream = self.part.open("w", encoding="utf-8") if self.part else sys.stdout
+        return self.stream
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        if self.path is None or self.part is None:
+            return
+        try:
+            self.stream.close()
+            if kind is None:
+                os.replace(self.part, self.path)
+        finally:
+            self.part.unlink(missing_ok=True)
+
+
+def _answer(line: str, found: list[Translation], as_json: bool, attention: bool, best: int | None) -> str:
+    if as_json:
+        rows = [_plain(translation, attention) for translation in found]
+        return json.dumps({"source": line, "translations": rows}, ensure_ascii=False)
+    if not found:
+        return ""
+    if best is not None:
+        return "\n".join(f"{translation.score:.4f}\t{translation.text}" for translation in found)
+    if attention:
+        return f"{found[0].text}\n{_words(found[0])}\n"
+    return found[0].text
+
+
+def _plain(translation: Translation, attention: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "text": translation.text,
+        "score": translation.score,
+        "pieces": translation.pieces,
+        "piece_scores": translation.piece_scores,
+    }
+    seen = translation.attention
+    if attention and seen is not None:
+        row["attention"] = {
+            "source_words": seen.source_words,
+            "target_words": seen.target_words,
+            "source_owner": seen.source_owner,
+            "target_owner": seen.target_owner,
+            "weights": [
+                [[[round(float(w), 4) for w in row] for row in head] for head in layer] for layer in seen.weights_LHTS
+            ],
+        }
+    return row
+
+
+def _words(translation: Translation) -> str:
+    from headway.explore.picture import alignment_text
+
+    assert translation.attention is not None
+    return alignment_text(
+        translation.attention.by_word(),
+        translation.attention.source_words,
+        translation.attention.target_words,
+    )
+
+
+def _draw(path: Path, translation: Translation) -> None:
+    from headway.explore.picture import alignment_picture
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    seen = translation.attention
+    assert seen is not None
+    alignment_picture(seen.by_word(), seen.source_words, seen.target_words, path)

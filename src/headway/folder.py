@@ -1,0 +1,200 @@
+"""The model folder: everything a verb needs, as tensors and JSON, replaced by rename.
+
+headway.json        format, family, config, text options, languages, search settings, score
+model.safetensors   weights, float32
+tokenizer.json      or source.tokenizer.json and target.tokenizer.json
+README.md           its card: what it is, how it was trained, what it reaches
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headway.errors import InputError, nearest
+from headway.models import FAMILIES
+from headway.plain import from_plain, to_plain
+from headway.text.tokenizer import TextOptions, Tokenizer
+
+FORMAT = 1
+WEIGHTS = "model.safetensors"
+
+
+@dataclass
+class Card:
+    """What a folder says of its model beside the weights."""
+
+    family: str
+    config: Any
+    vocabularies: tuple[int, int]
+    text: TextOptions
+    source: str = "source"
+    target: str = "target"
+    search: dict[str, Any] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+    score: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Loaded:
+    model: nn.Module
+    card: Card
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Each weight once (a tied one under its first name), float32, on the CPU."""
+    return {name: p.detach().to("cpu", torch.float32).contiguous() for name, p in model.named_parameters()}
+
+
+def write_model(folder: Path, weights: dict[str, Tensor], card: Card, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    """Write a model folder; one that is there is replaced at the end, in one rename."""
+
+    def fill(place: Path) -> None:
+        save_file(weights, place / WEIGHTS)
+        if card.text.joint:
+            tokenizers[0].save(place / "tokenizer.json")
+        else:
+            tokenizers[0].save(place / "source.tokenizer.json")
+            tokenizers[1].save(place / "target.tokenizer.json")
+        facts = {"format": FORMAT} | to_plain(card)
+        (place / "headway.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        (place / "README.md").write_text(_readme(card, weights))
+
+    replace_folder(folder, fill)
+
+
+def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Fill a new folder beside `folder`, then let it take its place; on any failure the old one stays."""
+    new = folder.with_name(f".{folder.name}.new-{uuid.uuid4().hex[:8]}")
+    old = folder.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:8]}")
+    try:
+        new.mkdir(parents=True)
+        fill(new)
+        for path in new.iterdir():
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    except (OSError, SafetensorError) as error:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise _disk_error(folder, error) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _disk_error(folder: Path, error: Exception) -> InputError:
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+    if full:
+        return InputError(f"no room left on the disk for {folder}: make room, or choose another --out")
+    return InputError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}")
+
+
+def find_model(folder: str | Path) -> Path:
+    """The model folder that is meant by a model folder or by a run that has one."""
+    place = Path(folder)
+    for candidate in (place, place / "model"):
+        if (candidate / "headway.json").is_file():
+            return candidate
+    if not place.exists():
+        raise InputError(f"there is no folder {folder}")
+    what = "a run that has no model yet" if (place / "run.json").is_file() else "no model (headway.json is missing)"
+    raise InputError(f"{folder} is {what}: `headway train` makes one")
+
+
+def read_card(folder: Path) -> Card:
+    path = folder / "headway.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts, dict):
+            raise ValueError("not an object")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    version = facts.pop("format", None)
+    if not isinstance(version, int) or version > FORMAT:
+        raise InputError(f"{path} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
+    if facts.get("family") not in FAMILIES:
+        family = str(facts.get("family"))
+        raise InputError(f"{path}: there is no family '{family}'{nearest(family, FAMILIES)}")
+    config = from_plain(FAMILIES[facts["family"]][0], facts.get("config"), "config")
+    text = from_plain(TextOptions, facts.get("text"), "text")
+    known = {key: facts[key] for key in ("source", "target", "search", "run", "score") if key in facts}
+    return Card(facts["family"], config, tuple(facts["vocabularies"]), text, **known)
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Fill every parameter from the file; a missing, left-over or misshapen one is named, and nothing is used."""
+    try:
+        with safe_open(path, "pt") as file:
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: the folder is not whole") from None
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is broken ({error}): it was cut short or changed; copy it again") from error
+    wanted = dict(model.named_parameters())
+    for name in wanted.keys() - found.keys():
+        raise InputError(f"{path} lacks the weight '{name}'")
+    for name in found.keys() - wanted.keys():
+        raise InputError(f"{path} has a weight '{name}' that this model does not know")
+    for name, tensor in found.items():
+        if tensor.shape != wanted[name].shape:
+            shapes = f"{list(tensor.shape)}, expected {list(wanted[name].shape)}"
+            raise InputError(f"{path}: weight '{name}' has shape {shapes}")
+    with torch.no_grad():
+        for name, tensor in found.items():
+            wanted[name].copy_(tensor)
+
+
+def read_model(folder: str | Path) -> Loaded:
+    place = find_model(folder)
+    card = read_card(place)
+    names = ("tokenizer.json",) * 2 if card.text.joint else ("source.tokenizer.json", "target.tokenizer.json")
+    source = Tokenizer.load(place / names[0])
+    target = source if card.text.joint else Tokenizer.load(place / names[1])
+    for tokenizer, size, name in zip((source, target), card.vocabularies, names, strict=True):
+        if len(tokenizer) > size:
+            raise InputError(f"{place / name} has {len(tokenizer)} entries, the model {size}")
+    model = FAMILIES[card.family][1](card.config, *card.vocabularies)
+    load_weights(model, place / WEIGHTS)
+    return Loaded(model.eval(), card, source, target)
+
+
+def _readme(card: Card, weights: dict[str, Tensor]) -> str:
+    count = sum(tensor.numel() for tensor in weights.values())
+    lines = [
+        f"# {card.source} → {card.target}, a headway {card.family}",
+        "",
+        f"{count:,} parameters; vocabulary {card.vocabularies[0]:,} and {card.vocabularies[1]:,} "
+        f"({'joint' if card.text.joint else 'separate'} {card.text.kind}).",
+        "",
+        "    headway translate FOLDER < text",
+        "",
+    ]
+    if card.score:
+        lines += ["Score:", "", *(f"- {key}: {value}" for key, value in card.score.items()), ""]
+    if card.run:
+        lines += [
+            "Trained with this run:",
+            "",
+            "```json",
+            json.dumps(card.run, indent=1, ensure_ascii=False),
+            "```",
+            "",
+        ]
+    return "\n".join(lines)

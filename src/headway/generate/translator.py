@@ -1,0 +1,139 @@
+"""A translator: text in, text out, with scores and with the attention behind each word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.errors import InputError
+from headway.folder import Card, Loaded, read_model
+from headway.generate.attention import Attention
+from headway.generate.offline import search_all
+from headway.generate.search import Hypothesis, Search
+from headway.nn import tap
+from headway.plain import from_plain
+from headway.text.tokenizer import END, START, Tokenizer
+
+
+@dataclass(frozen=True)
+class Translation:
+    text: str
+    score: float
+    pieces: list[str]
+    piece_scores: list[float]
+    attention: Attention | None = None
+
+
+class Translator:
+    """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self.model: Any = loaded.model.to(device, dtype).eval()
+        self.card: Card = loaded.card
+        self.source_tokenizer: Tokenizer = loaded.source_tokenizer
+        self.target_tokenizer: Tokenizer = loaded.target_tokenizer
+        self.device = device
+        self.search = from_plain(Search, loaded.card.search, "search") if loaded.card.search else Search()
+
+    @property
+    def limit(self) -> int:
+        """The most pieces of a sentence, its end not counted."""
+        return int(self.card.config.max_length) - 1
+
+    def translate(self, texts: Sequence[str], **search: Any) -> list[str]:
+        """The best translation of each text, in order; an empty text gives an empty one.
+
+        Keywords change the search: `beam=1` is greedy, `length_penalty=0.6`, … (see `Search`).
+        """
+        return [found[0].text if found else "" for found in self.translate_n(texts, **search)]
+
+    def translate_n(
+        self,
+        texts: Sequence[str],
+        *,
+        attention: bool = False,
+        batch: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        **search: Any,
+    ) -> list[list[Translation]]:
+        """The `best` translations of each text with their scores and, if asked for, their attention."""
+        if isinstance(texts, str):
+            raise InputError("translate takes a list of texts, not one text: write [text]")
+        try:
+            settings = replace(self.search, **search)
+        except TypeError as error:
+            raise InputError(f"unknown search setting: {error}") from error
+        ids = self.source_tokenizer.encode_batch([" ".join(text.split()) for text in texts])
+        self._check_lengths(ids)
+        busy = [i for i, piece_ids in enumerate(ids) if piece_ids]
+        with torch.inference_mode():
+            found = search_all(
+                self.model, [[*ids[i], END] for i in busy], settings,
+                limit=self.limit, device=self.device, batch=batch, progress=progress,
+            )  # fmt: skip
+            answers: list[list[Translation]] = [[] for _ in texts]
+            for i, hypotheses in zip(busy, found, strict=True):
+                answers[i] = [self._translation(ids[i], h, attention) for h in hypotheses]
+        return answers
+
+    def _check_lengths(self, ids: list[list[int]]) -> None:
+        for number, piece_ids in enumerate(ids, 1):
+            if len(piece_ids) > self.limit:
+                raise InputError(
+                    f"sentence {number} has {len(piece_ids)} pieces, this model takes at most {self.limit}: split it"
+                )
+
+    def _translation(self, source: list[int], found: Hypothesis, attention: bool) -> Translation:
+        return Translation(
+            self.target_tokenizer.decode(found.ids),
+            found.score,
+            [*self.target_tokenizer.pieces(found.ids), "</s>"],
+            found.token_scores,
+            self.attention(source, found.ids) if attention else None,
+        )
+
+    @torch.inference_mode()
+    def attention(self, source: list[int], target: list[int]) -> Attention:
+        """One teacher-forced pass over a hypothesis with the taps open."""
+        with tap.record(self.model) as recorder:
+            state = self.model.encode(torch.tensor([[*source, END]], device=self.device))
+            self.model.hidden(torch.tensor([[START, *target]], device=self.device), state)
+        layers = [
+            tensor[0].float().cpu().numpy()
+            for name, tensor in recorder.tensors.items()
+            if name.startswith("decoder.") and name.endswith(".cross.weights")
+        ]
+        source_words, source_owner = self.source_tokenizer.words(source)
+        target_words, target_owner = self.target_tokenizer.words(target)
+        return Attention(np.stack(layers), source_words, target_words, [*source_owner, -1], [*target_owner, -1])
+
+
+def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Translator:
+    """The model in a folder (or in a run's folder), ready for use."""
+    place, precision = choose(device, dtype)
+    return Translator(read_model(folder), place, precision)
+
+
+def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
+    """A device and a dtype from what a person wrote; `auto` takes the GPU in bfloat16 where there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"there is no device '{device}': write cpu, cuda or cuda:1") from None
+    if place.type not in ("cpu", "cuda"):
+        raise InputError(f"headway runs on cpu and cuda, not on '{device}'")
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("no GPU can be used here: write --device cpu")
+    names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+    if dtype == "auto":
+        dtype = "bfloat16" if place.type == "cuda" else "float32"
+    if dtype not in names:
+        raise InputError(f"there is no dtype '{dtype}': write float32, bfloat16 or float64")
+    return place, names[dtype]

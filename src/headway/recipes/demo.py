@@ -1,0 +1,133 @@
+"""The demo: a grammar's sentences, a small Transformer, its score, its heads and its pictures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from headway.evaluate.alignment import AttendedPair, alignment_error, best_head, random_links
+from headway.evaluate.bleu import score
+from headway.explore.picture import alignment_picture, alignment_text, heads_picture
+from headway.generate.attention import merge_words
+from headway.generate.translator import Translator, load
+from headway.recipes.grammar import Sentence, splits, words
+from headway.recipes.translation import demo_run
+from headway.train.log import Log
+from headway.train.translation import train_translator
+
+SHOWN = (
+    "He drives the car",
+    "The old woman does not like the red cars.",
+    "Does the girl see the black cat?",
+    "The car is old but it is red.",
+)
+
+
+def run_demo(out: Path, log: Log, device: str, steps: int | None = None) -> str:
+    """Train and judge; returns the report that is printed and kept as `report.txt`."""
+    train, valid, test = splits()
+    run = demo_run()
+    engine = replace(run.engine, device=device, steps=steps or run.engine.steps)
+    folder = out / "data"
+    data = replace(
+        run.data,
+        train=_write(folder, "train", train),
+        valid=_write(folder, "valid", valid),
+        test=_write(folder, "test", test),
+    )
+    run = replace(run, engine=engine, data=data)
+    started = time.perf_counter()
+    outcome = train_translator(run, out, log)
+    seconds = time.perf_counter() - started
+    translator = load(out / "model", device)
+    report = "\n\n".join(
+        [
+            f"A Transformer of {sum(p.numel() for p in translator.model.parameters()):,} parameters, "
+            f"trained on {len(train):,} sentence pairs in {outcome.scores['training seconds']:.0f} s "
+            f"({seconds:.0f} s with vocabulary and scoring).",
+            _scores(translator, test),
+            _heads(translator, valid, test, out),
+            _examples(translator),
+            f"model: {out / 'model'}\npictures: {out / 'alignment.png'}, {out / 'heads.png'}\n"
+            f"try: echo 'The small dog sleeps in the garden.' | headway translate {out}",
+        ]
+    )
+    (out / "report.txt").write_text(report + "\n", encoding="utf-8")
+    return report
+
+
+def _write(folder: Path, name: str, part: Sequence[Sentence]) -> tuple[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / f"{name}.en", folder / f"{name}.fr"
+    paths[0].write_text("".join(s.source + "\n" for s in part), encoding="utf-8")
+    paths[1].write_text("".join(s.target + "\n" for s in part), encoding="utf-8")
+    return str(paths[0]), str(paths[1])
+
+
+def _scores(translator: Translator, test: Sequence[Sentence]) -> str:
+    found = score(translator.translate([s.source for s in test]), [s.target for s in test])
+    return (
+        f"On {len(test)} sentences never seen in training:\n"
+        f"  BLEU         {found.bleu:6.2f}   {found.bleu_signature}\n"
+        f"  exact match  {100 * found.exact_match:6.1f} %"
+    )
+
+
+def attended(translator: Translator, sentence: Sentence) -> AttendedPair:
+    """The cross-attention along the gold translation, with the grammar's own words and links."""
+    source, target = (
+        tokenizer.encode(text)
+        for tokenizer, text in (
+            (translator.source_tokenizer, sentence.source),
+            (translator.target_tokenizer, sentence.target),
+        )
+    )
+    seen = translator.attention(source, target)
+    return AttendedPair(
+        seen.weights_LHTS,
+        [*owners(translator.target_tokenizer.pieces(target), words(sentence.target)), -1],
+        [*owners(translator.source_tokenizer.pieces(source), words(sentence.source)), -1],
+        set(sentence.sure),
+        set(sentence.possible),
+    )
+
+
+def owners(pieces: Sequence[str], text_words: Sequence[str]) -> list[int]:
+    """For each piece the word it lies in, by counting letters: neither side has spaces of its own."""
+    letter_owner = [number for number, word in enumerate(text_words) for _ in word]
+    owner, at = [], 0
+    for piece in pieces:
+        owner.append(letter_owner[min(at, len(letter_owner) - 1)])
+        at += len(piece.replace("▁", ""))
+    return owner
+
+
+def _heads(translator: Translator, valid: Sequence[Sentence], test: Sequence[Sentence], out: Path) -> str:
+    """The head that aligns best on validation sentences, judged on test sentences beside a random one."""
+    best = best_head([attended(translator, s) for s in valid[:200]], [attended(translator, s) for s in test])
+    sizes = [(len(words(s.source)), len(words(s.target))) for s in test]
+    gold = [set(s.sure) for s in test], [set(s.possible) for s in test]
+    chance = alignment_error(random_links(sizes, seed=0), *gold)
+    longest = max((s for s in test if len(words(s.source)) <= 12), key=lambda s: len(words(s.source)))
+    pair, (layer, head) = attended(translator, longest), (best.layer, best.head)
+    source, target = words(longest.source), words(longest.target)
+    by_word = merge_words(pair.weights_LHTS, pair.target_words, pair.source_words)
+    alignment_picture(
+        by_word[layer, head], source, target, out / "alignment.png",
+        title=f"Layer {layer + 1}, head {head + 1}: which English word each French word came from",
+        gold=longest.sure, possible=longest.possible,
+    )  # fmt: skip
+    heads_picture(by_word, source, target, out / "heads.png", title="Every head on one sentence", best=(layer, head))
+    return (
+        "Word alignment read off the cross-attention (error rate, lower is better):\n"
+        f"  best head    {best.reported.aer:6.3f}   layer {layer + 1}, head {head + 1}, chosen on validation pairs\n"
+        f"  random       {chance.aer:6.3f}\n\n" + alignment_text(by_word[layer, head], source, target)
+    )
+
+
+def _examples(translator: Translator) -> str:
+    found = translator.translate(list(SHOWN))
+    width = max(map(len, SHOWN))
+    return "\n".join(f"  {source:<{width}}  →  {text}" for source, text in zip(SHOWN, found, strict=True))

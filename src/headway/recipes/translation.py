@@ -1,0 +1,107 @@
+"""Recipes for translators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.generate.search import Search
+from headway.models import parts
+from headway.models.transformer import SIZES, TINY
+from headway.recipes.recipe import Recipe
+from headway.text.tokenizer import TextOptions
+from headway.train.optimiser import Adam
+from headway.train.run import Engine, ParallelText, Run, Validation
+from headway.train.schedule import InverseRoot
+
+
+def multi30k(source: str, target: str, tokenised: bool = True) -> ParallelText:
+    """Captions of Flickr photographs (Elliott et al. 2016); tokenised and lower-cased, or as they were written."""
+    form = "multi30k/tok/{}.lc.norm.tok.{}" if tokenised else "multi30k/{}.{}.gz"
+    train, valid, test = (
+        tuple(form.format(part, language) for language in (source, target))
+        for part in ("train", "val", "test_2016_flickr")
+    )
+    return ParallelText(train, valid, test, source, target, text=TextOptions(size=10_000))
+
+
+def tatoeba(file: str, target: str) -> ParallelText:
+    """Short sentences of learners; every 1,000th or so source is held out for validation and for test."""
+    return ParallelText((f"tatoeba/{file}",), source="en", target=target, hold_out=1500, text=TextOptions(size=10_000))
+
+
+def caption_run(name: str, data: ParallelText, tokenize: str) -> Run:
+    """4+4 layers of width 128, the settings that published results on Multi30k use."""
+    return Run(
+        name,
+        data,
+        TINY,
+        optimiser=Adam(),
+        schedule=InverseRoot(peak=5e-3, warmup=2000),
+        search=Search(beam=5, length_penalty=1.0),
+        validation=Validation(every=1000, score_every=2000, tokenize=tokenize),
+        engine=Engine(steps=8000, batch=4096, average=10, snapshot=100),
+    )
+
+
+def sentences_run(name: str, data: ParallelText) -> Run:
+    run = caption_run(name, data, "13a")
+    model = replace(TINY, width=256, inner=1024, dropout=0.2)
+    engine = replace(run.engine, steps=20_000, batch=8192, snapshot=200)
+    schedule = InverseRoot(peak=2e-3, warmup=2000)
+    return replace(run, model=model, engine=engine, schedule=schedule)
+
+
+def own_data() -> Run:
+    """Defaults for anybody's parallel text: `base` needs a GPU, `--size tiny` a laptop."""
+    return Run(
+        "translate",
+        ParallelText(text=TextOptions(size=16_000)),
+        SIZES["tiny"],
+        schedule=InverseRoot(peak=2e-3, warmup=2000),
+        validation=Validation(every=1000, score_every=2000, sentences=1000, patience=10),
+        engine=Engine(steps=20_000, batch=4096, average=5, snapshot=500),
+    )
+
+
+def demo_run() -> Run:
+    """A small model for the grammar that headway ships; `recipes/demo.py` makes its sentences."""
+    model = replace(TINY, encoder_layers=2, decoder_layers=2, dropout=0.1, norm=parts.PreNorm())
+    return Run(
+        "demo",
+        ParallelText(source="en", target="fr", text=TextOptions(size=1000, min_count=1)),
+        model,
+        schedule=InverseRoot(peak=4e-3, warmup=200),
+        search=Search(beam=5),
+        validation=Validation(every=200, score_every=400, sentences=200),
+        engine=Engine(steps=1200, batch=2048, average=4, snapshot=50, log=20),
+    )
+
+
+TRANSLATION = (
+    Recipe("demo", "English to French, a small grammar that headway makes itself", "", demo_run),
+    Recipe("translate", "your own parallel text: --data SOURCE TARGET", "", own_data, needs_data=True),
+    Recipe(
+        "multi30k-en-de", "captions, English to German, tokenised and lower-cased", "",
+        lambda: caption_run("multi30k-en-de", multi30k("en", "de"), "none"),
+    ),
+    Recipe(
+        "multi30k-en-fr", "captions, English to French, tokenised and lower-cased", "",
+        lambda: caption_run("multi30k-en-fr", multi30k("en", "fr"), "none"),
+    ),
+    Recipe(
+        "multi30k-de-en", "captions, German to English, tokenised and lower-cased", "",
+        lambda: caption_run("multi30k-de-en", multi30k("de", "en"), "none"),
+    ),
+    Recipe(
+        "multi30k-en-de-cased", "captions, English to German, as they were written", "",
+        lambda: caption_run("multi30k-en-de-cased", multi30k("en", "de", tokenised=False), "13a"),
+    ),
+    Recipe(
+        "tatoeba-en-fr", "short sentences, English to French", "",
+        lambda: sentences_run("tatoeba-en-fr", tatoeba("fra-eng.zip", "fr")),
+    ),
+    Recipe(
+        "tatoeba-en-de", "short sentences, English to German", "",
+        lambda: sentences_run("tatoeba-en-de", tatoeba("deu-eng.zip", "de")),
+    ),
+)  # fmt: skip

@@ -1,0 +1,55 @@
+"""What a run would be: its values, its size, its memory and its time, without training."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import torch
+
+from headway.data.batches import PairBatch
+from headway.generate.translator import choose
+from headway.models.transformer import Transformer
+from headway.plain import to_plain
+from headway.train.objective import TranslationObjective
+from headway.train.optimiser import Masters
+from headway.train.run import Run
+from headway.train.step import TrainStep
+
+LENGTH = 24  # of the sentences that the estimate is made with
+
+
+def describe(run: Run) -> str:
+    """The resolved run as JSON, then parameters, memory and an estimate of the time from a few real steps."""
+    device, dtype = choose(run.engine.device, run.engine.dtype)
+    size = run.data.text.size
+    model: Any = Transformer(run.model, size, size).to(device, dtype)
+    count = sum(p.numel() for p in model.parameters())
+    wide = torch.empty((), dtype=dtype).element_size()
+    masters = 0 if wide >= 4 else 8
+    held = count * (2 * wide + 8 + masters)
+    seconds = _seconds_per_step(run, model, device)
+    return "\n".join(
+        [
+            json.dumps(to_plain(run), indent=1, ensure_ascii=False),
+            "",
+            f"parameters: {count:,} (with a vocabulary of {size:,})",
+            f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it",
+            f"time on {device}: about {seconds:.3f} s a step, {run.engine.steps * seconds / 60:,.1f} minutes "
+            f"for {run.engine.steps:,} steps, validation beside it (measured on a few steps of random text)",
+        ]
+    )
+
+
+def _seconds_per_step(run: Run, model: Any, device: torch.device, repeats: int = 3) -> float:
+    rows, size = max(1, run.engine.batch // LENGTH), run.data.text.size
+    ids = torch.randint(4, size, (rows, LENGTH), device=device)
+    batch = PairBatch(ids, None, ids, ids, ids.numel())
+    step = TrainStep(TranslationObjective(model, run.objective), Masters(model.parameters(), run.optimiser))
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        float(step(batch, run.engine.accumulate)["loss"])
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,107 @@
+"""A run: one frozen value of plain fields that says everything about a training, written as `run.json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from headway.errors import InputError
+from headway.generate.search import Search
+from headway.models.transformer import TransformerConfig
+from headway.plain import from_plain, to_plain
+from headway.text.tokenizer import TextOptions
+from headway.train.objective import CrossEntropy
+from headway.train.optimiser import Adam, AdamW
+from headway.train.schedule import Cosine, InverseRoot, Linear
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Sentence pairs: files of one's own, or names of a data set that headway knows.
+
+    Without `valid`, `hold_out` pairs are taken from the end of the shuffled training pairs, and `test` likewise.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    source: str = "source"
+    target: str = "target"
+    hold_out: int = 1000
+    text: TextOptions = field(default_factory=TextOptions)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """When and how a run is judged on the validation pairs.
+
+    Every `every` steps the loss; every `score_every` steps BLEU with the run's own search, over `sentences`
+    of them (0: all). `patience` stops after that many scores without a better one (0: never).
+    """
+
+    every: int = 1000
+    score_every: int = 2000
+    sentences: int = 0
+    patience: int = 0
+    tokenize: str = "13a"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a run is carried out.
+
+    batch: target tokens of a global batch, padding counted; `accumulate` cuts it into that many pieces.
+    average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0: no mean).
+    speed: `plain` launches kernels one by one, `compile` uses torch.compile, `graphs` captures each shape of
+    batch as a CUDA graph (no compile time: best for small models); `auto` chooses by device and size.
+    """
+
+    steps: int = 10_000
+    batch: int = 4096
+    accumulate: int = 1
+    clip: float = 0.0
+    seed: int = 1
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
+    speed: Literal["auto", "plain", "compile", "graphs"] = "auto"
+    average: int = 10
+    snapshot: int = 500
+    log: int = 50
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    recipe: str
+    data: ParallelText
+    model: TransformerConfig
+    objective: CrossEntropy = field(default_factory=CrossEntropy)
+    optimiser: Adam | AdamW = field(default_factory=Adam)
+    schedule: InverseRoot | Linear | Cosine = field(default_factory=InverseRoot)
+    search: Search = field(default_factory=Search)
+    validation: Validation = field(default_factory=Validation)
+    engine: Engine = field(default_factory=Engine)
+
+    def __post_init__(self) -> None:
+        for name, value in (("steps", self.engine.steps), ("batch", self.engine.batch), ("log", self.engine.log),
+                            ("accumulate", self.engine.accumulate), ("snapshot", self.engine.snapshot)):  # fmt: skip
+            if value < 1:
+                raise InputError(f"engine.{name} must be at least 1, not {value}")
+        if self.model.width % self.model.heads:
+            raise InputError(f"model.width {self.model.width} is not a multiple of model.heads {self.model.heads}")
+        if self.model.embeddings == "shared" and not self.data.text.joint:
+            raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
+                             "or model.embeddings=tied")  # fmt: skip
+
+
+def read_run(path: Path) -> Run:
+    try:
+        return from_plain(Run, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as a run: {error}") from error
+
+
+def write_run(run: Run, path: Path) -> None:
+    path.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

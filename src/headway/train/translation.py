@@ -1,0 +1,234 @@
+"""Training a translator: from files and a run to a model folder with its score."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.data.batches import PairBatch, PairBatches, pad_rows
+from headway.data.catalog import cache_folder, find
+from headway.data.readers import read_pairs
+from headway.data.split import split_corpus
+from headway.data.store import PairStore, prepare, train_tokenizers
+from headway.errors import InputError
+from headway.evaluate.bleu import corpus_bleu
+from headway.folder import Card, Loaded, read_model, write_model
+from headway.generate.translator import Translator, choose
+from headway.models.transformer import Transformer
+from headway.plain import to_plain
+from headway.text.tokenizer import Tokenizer
+from headway.train.checkpoint import Checkpoints, Weights
+from headway.train.log import Log
+from headway.train.loop import Progress, fit, prefetch
+from headway.train.objective import TranslationObjective
+from headway.train.optimiser import Masters
+from headway.train.run import ParallelText, Run, write_run
+from headway.train.step import GraphStep, TrainStep
+
+SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
+
+
+@dataclass
+class Corpus:
+    """A run's data, ready: files of each part, tokenizers, and the encoded pairs."""
+
+    files: dict[str, list[Path]]
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    train: PairStore
+    valid: PairStore
+
+
+@dataclass
+class Outcome:
+    """What a run came to. `scores` holds validation and, where there are test pairs, test figures."""
+
+    folder: Path
+    scores: dict[str, Any]
+    seconds: float
+
+
+def locate(data: ParallelText, download: bool, log: Log) -> dict[str, list[Path]]:
+    """The files of each part: paths as they are, known names from the data folder or, if asked, the network."""
+    if not data.train:
+        raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
+    parts: dict[str, list[Path]] = {}
+    for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test)):
+        parts[part] = [Path(n) if Path(n).exists() or "/" not in n else find(n, download=download) for n in names]
+    return parts
+
+
+def open_corpus(run: Run, out: Path, log: Log, download: bool = False, init: Loaded | None = None) -> Corpus:
+    """Find the files, hold some pairs out where that is needed, learn the vocabularies, encode the pairs."""
+    data = run.data
+    files = locate(data, download, log)
+    if not files["valid"]:
+        held = split_corpus(files["train"], out / "data", data.hold_out, data.source, data.target)
+        files = {part: list(paths) for part, paths in held.items()} | ({"test": files["test"]} if files["test"] else {})
+    if init is not None:
+        tokenizers = (init.source_tokenizer, init.target_tokenizer)
+    else:
+        log.say("learning the vocabulary")
+        tokenizers = train_tokenizers(files["train"], data.text, source=data.source, target=data.target)
+    stores = {part: _encode(run, files[part], tokenizers, part, log) for part in ("train", "valid")}
+    return Corpus(files, tokenizers, stores["train"], stores["valid"])
+
+
+def _encode(run: Run, files: list[Path], tokenizers: tuple[Tokenizer, Tokenizer], part: str, log: Log) -> PairStore:
+    longest = run.model.max_length - 1
+    with log.bar(f"encoding {part}", None, " pairs") as show:
+        store = prepare(
+            files, *tokenizers, cache_folder() / "stores", max_length=longest,
+            source=run.data.source, target=run.data.target, progress=show,
+        )  # fmt: skip
+    tokens = int(store.source_lengths.sum()), int(store.target_lengths.sum())
+    log.say(
+        f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} pieces{' (encoded before)' if store.reused else ''}"
+    )
+    log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
+    if store.skipped["too_long"]:
+        named = ", ".join(map(str, store.too_long)) + (" …" if store.skipped["too_long"] > len(store.too_long) else "")
+        log.say(f"{part}: {store.skipped['too_long']:,} pairs longer than {longest} pieces left out (pairs {named})")
+    if store.skipped["empty"]:
+        log.say(f"{part}: {store.skipped['empty']:,} pairs with an empty side left out")
+    return store
+
+
+def read_texts(files: Iterable[Path], data: ParallelText) -> tuple[list[str], list[str]]:
+    pairs = list(read_pairs(list(files), data.source, data.target))
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def train_translator(run: Run, out: Path, log: Log, *, init: str | None = None, download: bool = False) -> Outcome:
+    """The whole trip. `out` exists and is empty; it gets run.json, log.jsonl, checkpoints and the model."""
+    started = time.perf_counter()
+    write_run(run, out / "run.json")
+    device, dtype = choose(run.engine.device, run.engine.dtype)
+    earlier = read_model(init) if init else None
+    corpus = open_corpus(run, out, log, download, earlier)
+    torch.manual_seed(run.engine.seed)
+    model = earlier.model if earlier else Transformer(run.model, *map(len, corpus.tokenizers))
+    card = Card(
+        "transformer", run.model, (len(corpus.tokenizers[0]), len(corpus.tokenizers[1])), run.data.text,
+        run.data.source, run.data.target, to_plain(run.search), to_plain(run),
+    )  # fmt: skip
+    parameters = sum(p.numel() for p in model.parameters())
+    job = TranslationJob(run, corpus, model.to(device, dtype), card, device, log)
+    log.say(f"{parameters:,} parameters on {_name(device)}, {str(dtype).removeprefix('torch.')}, speed {job.speed}")
+    log.event("start", parameters=parameters, device=_name(device), dtype=str(dtype), speed=job.speed)
+    checkpoints = Checkpoints(out / "checkpoints", max(run.engine.average, 1))
+    training = time.perf_counter()
+    progress = job.fit(checkpoints)
+    trained = time.perf_counter() - training
+    if progress.stopped:
+        log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
+    weights, chosen, bleu = job.choose_weights(checkpoints, progress)
+    scores = {"validation BLEU": round(bleu, 2), "weights": chosen} | job.test_scores()
+    scores |= {"steps": progress.step, "training seconds": round(trained, 1)}
+    card.score = scores
+    write_model(out / "model", weights, card, corpus.tokenizers)
+    log.event("end", progress.step, **scores)
+    return Outcome(out / "model", scores, time.perf_counter() - started)
+
+
+class TranslationJob:
+    """A run in progress: its model, its batches, and how it is judged."""
+
+    def __init__(self, run: Run, corpus: Corpus, model: Any, card: Card, device: torch.device, log: Log) -> None:
+        self.run, self.corpus, self.device, self.log = run, corpus, device, log
+        self.objective = TranslationObjective(model, run.objective)
+        self.masters = Masters(model.parameters(), run.optimiser, run.engine.clip)
+        self.translator = Translator(Loaded(model, card, *corpus.tokenizers), device, next(model.parameters()).dtype)
+        self.batches = PairBatches(corpus.train, run.engine.batch, run.engine.seed)
+        self.valid_batches = PairBatches(corpus.valid, 4 * run.engine.batch, 0, shuffle=False)
+        limit = run.validation.sentences or None
+        self.valid_texts = tuple(side[:limit] for side in read_texts(corpus.files["valid"], run.data))
+        self.speed = run.engine.speed if run.engine.speed != "auto" else self._speed()
+
+    def _speed(self) -> str:
+        if self.device.type == "cpu":
+            return "plain"
+        small = sum(weight.numel() for weight in self.masters.weights) <= SMALL
+        return "graphs" if small and self.run.engine.accumulate == 1 else "compile"
+
+    def fit(self, checkpoints: Checkpoints) -> Progress:
+        objective: Any = torch.compile(self.objective, dynamic=False) if self.speed == "compile" else self.objective
+        step = (GraphStep if self.speed == "graphs" else TrainStep)(objective, self.masters)
+        batches = prefetch(self.batches.from_step(0), self._ready)
+        return fit(self.run, self.objective, self.masters, step, batches, self.validate, checkpoints, self.log)
+
+    def _ready(self, batch: PairBatch) -> PairBatch:
+        """For a GPU: as many rows as every batch of these lengths has, in pinned memory."""
+        if self.device.type == "cpu":
+            return batch
+        shape = (batch.source_BS.shape[1], batch.target_BT.shape[1])
+        rows = next(b.rows for b in self.batches.buckets if (b.source_length, b.target_length) == shape)
+        return pad_rows(batch, rows).map(Tensor.pin_memory)
+
+    @torch.no_grad()
+    def validate(self, step: int, with_bleu: bool) -> tuple[float | None, dict[str, float]]:
+        self.objective.eval()
+        loss, nll, tokens = 0.0, 0.0, 0
+        for batch in self.valid_batches.epoch():
+            triples = self.objective(batch.map(lambda tensor: tensor.to(self.device)))
+            loss, nll, tokens = (
+                loss + float(triples["loss"][0]),
+                nll + float(triples["nll"][0]),
+                tokens + batch.tokens,
+            )
+        values = {"loss": loss / tokens, "perplexity": math.exp(min(nll / tokens, 700))}
+        if not with_bleu:
+            return None, values
+        bleu = self.bleu(*self.valid_texts)
+        return bleu, values | {"bleu": bleu}
+
+    def bleu(self, sources: list[str], references: list[str]) -> float:
+        with self.log.bar("translating", len(sources), " sentences") as show:
+            done = 0
+
+            def one_more(count: int) -> None:
+                nonlocal done
+                done += count
+                show(done)
+
+            found = self.translator.translate_n(sources, progress=one_more)
+        texts = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
+        return corpus_bleu(texts, references, tokenize=self.run.validation.tokenize)
+
+    def choose_weights(self, checkpoints: Checkpoints, progress: Progress) -> tuple[Weights, str, float]:
+        """The average or the best snapshot, whichever has the better validation BLEU."""
+        candidates: list[tuple[str, Weights]] = [(f"step {progress.best_step}", checkpoints.load(progress.best_step))]
+        if self.run.engine.average > 1:
+            mean, steps = checkpoints.average(self.run.engine.average)
+            candidates.append((f"average of {len(steps)} snapshots, steps {steps[0]} to {steps[-1]}", mean))
+        scored = []
+        for name, weights in candidates:
+            self._use(weights)
+            scored.append((self.bleu(*self.valid_texts), name, weights))
+            self.log.say(f"validation BLEU {scored[-1][0]:.2f}: {name}")
+            self.log.event("candidate", bleu=scored[-1][0], weights=name)
+        bleu, name, weights = max(scored, key=lambda item: item[0])
+        self._use(weights)
+        return weights, name, bleu
+
+    def _use(self, weights: Weights) -> None:
+        self.objective.eval()
+        with torch.no_grad():
+            for name, parameter in self.objective.get_submodule("model").named_parameters():
+                parameter.copy_(weights[name])
+
+    def test_scores(self) -> dict[str, Any]:
+        """The chosen model on the test pairs, once, at the very end."""
+        if not self.corpus.files.get("test"):
+            return {}
+        return {"test BLEU": round(self.bleu(*read_texts(self.corpus.files["test"], self.run.data)), 2)}
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
