@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway.generate.history import History
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.top_k import top_k
 from headway.models.protocols import Seq2Seq
@@ -25,25 +26,12 @@ from headway.models.protocols import Seq2Seq
 
 @dataclass
 class Flight:
-    """A source in flight: the host's record of its beams, and the hypotheses that have ended."""
+    """A source in flight: when it came, how long it may get, and the hypotheses that have ended."""
 
     request: Request
+    born: int  # the engine's step at which it was admitted
     longest: int
-    age: int = 0
-    tokens: list[NDArray[np.int64]] = field(default_factory=list)  # each step: the token of every beam
-    parents: list[NDArray[np.int64]] = field(default_factory=list)  # and the beam that it continues
-    scores: list[NDArray[np.float32]] = field(default_factory=list)  # and the sum of log-probabilities
     ended: list[tuple[float, float, int, int]] = field(default_factory=list)  # score, sum, step, parent beam
-
-    def trace_back(self, score: float, total: float, step: int, beam: int) -> Hypothesis:
-        ids: list[int] = []
-        sums = [total]
-        for t in range(step - 1, -1, -1):
-            ids.append(int(self.tokens[t][beam]))
-            sums.append(float(self.scores[t][beam]))
-            beam = int(self.parents[t][beam])
-        sums.append(0.0)
-        return Hypothesis(ids[::-1], score, [a - b for a, b in zip(sums, sums[1:], strict=False)][::-1])
 
 
 class SearchEngine:
@@ -67,10 +55,12 @@ class SearchEngine:
         self.state: Any = None
         self.room = 0
         self.record: list[tuple[Tensor, ...]] = []
+        self.history = History()
 
     def admit(self, requests: list[Request]) -> None:
-        """Take sources in. Into a running engine only those that fit its caches (see `fits`)."""
-        flights = [Flight(r, self.search.longest(len(r.source), self.limit)) for r in requests]
+        """Take sources in, between readings. Into a running engine only those that fit (see `fits`)."""
+        now = self.history.steps + len(self.record)
+        flights = [Flight(r, now, self.search.longest(len(r.source), self.limit)) for r in requests]
         if not self.flights:
             self.room = max(self.least, max(flight.longest for flight in flights) + self.pace)
         lengths = [len(request.source) for request in requests]
@@ -87,18 +77,20 @@ class SearchEngine:
         limits_N = torch.tensor([flight.longest for flight in flights], device=self.device)
         ages_N = torch.zeros(len(requests), dtype=torch.long, device=self.device)
         if self.flights:
-            self._read()
             state = self.state.insert(state)
             scores_NK, last_NK = torch.cat([self.scores_NK, scores_NK]), torch.cat([self.last_NK, last_NK])
             limits_N, ages_N = torch.cat([self.limits_N, limits_N]), torch.cat([self.ages_N, ages_N])
         self.state, self.scores_NK, self.last_NK = state, scores_NK, last_NK
         self.limits_N, self.ages_N = limits_N, ages_N
+        self.history.place([*range(len(self.flights)), *(-1 for _ in flights)])
         self.flights = self.flights + flights
 
     def fits(self, request: Request) -> bool:
-        """Whether the caches of the running batch have room for this source from now on."""
-        used = self.state.clock.longest if self.flights else 0
-        return not self.flights or used + self.search.longest(len(request.source), self.limit) + self.pace <= self.room
+        """Whether it can be admitted now: the running caches have room for it, and no steps wait to be read."""
+        if not self.flights:
+            return True
+        need = self.search.longest(len(request.source), self.limit) + self.pace
+        return not self.record and self.state.clock.longest + need <= self.room
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -151,34 +143,28 @@ class SearchEngine:
         return torch.where(last_R[:, None], only_RC, values_RC), torch.where(last_R[:, None], first_RC, ids_RC)
 
     def _read(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Bring the record to the host, step by step; returns the sources that are done."""
-        if not self.record:
-            return []
+        """Bring the record to the host and go through it step by step; returns the sources that are done."""
         columns = [torch.stack(column).cpu().numpy() for column in zip(*self.record, strict=True)]
         self.record = []
-        done = []
-        for n, flight in enumerate(self.flights):
-            for g in range(len(columns[0])):
-                tokens, parents, scores, ended, from_beam = (column[g, n] for column in columns)
-                self._note_ends(flight, ended, from_beam)
-                flight.tokens.append(tokens)
-                flight.parents.append(parents)
-                flight.scores.append(scores)
-                flight.age += 1
-                if self._is_done(flight):
-                    best = sorted(flight.ended, key=lambda end: -end[0])[: self.search.best]
-                    done.append((flight.request.key, [flight.trace_back(*end) for end in best]))
-                    break
-        return done
+        first = self.history.steps
+        self.history.add(*columns[:3])
+        done: dict[int, int] = {}  # slot of a source that is done, in order
+        for g, (scores_NK, ended_NK, from_NK) in enumerate(zip(*columns[2:], strict=True)):
+            for n, c in np.argwhere(ended_NK > -math.inf).tolist():
+                if n not in done:
+                    self._note_end(self.flights[n], float(ended_NK[n, c]), first + g, int(from_NK[n, c]))
+            for n, flight in enumerate(self.flights):
+                if n not in done and self._is_done(flight, first + g + 1, scores_NK[n]):
+                    done[n] = n
+        return self._harvest(list(done))
 
-    def _note_ends(self, flight: Flight, ended: NDArray[np.float32], from_beam: NDArray[np.int64]) -> None:
-        for total, beam in zip(ended.tolist(), from_beam.tolist(), strict=True):
-            if total > -math.inf:
-                score = total / (flight.age + 1) ** self.search.length_penalty
-                flight.ended.append((score, total, flight.age, beam))
+    def _note_end(self, flight: Flight, total: float, step: int, beam: int) -> None:
+        length = step - flight.born + 1
+        flight.ended.append((total / length**self.search.length_penalty, total, step, beam))
 
-    def _is_done(self, flight: Flight) -> bool:
-        if flight.age > flight.longest:
+    def _is_done(self, flight: Flight, now: int, scores_K: NDArray[np.float32]) -> bool:
+        age = now - flight.born
+        if age > flight.longest:
             return True
         if self.search.finish == "full":
             return len(flight.ended) >= self.search.beam
@@ -186,15 +172,33 @@ class SearchEngine:
             return False
         # A sum of log-probabilities only falls: the best that an open beam can still reach is its own sum
         # over the most forgiving length.
-        alpha, shortest, longest = self.search.length_penalty, flight.age + 1, flight.longest + 1
-        reach = float(flight.scores[-1].max()) / (longest if alpha > 0 else shortest) ** alpha
+        alpha = self.search.length_penalty
+        reach = float(scores_K.max()) / (flight.longest + 1 if alpha > 0 else age + 1) ** alpha
         return sorted((end[0] for end in flight.ended), reverse=True)[self.search.best - 1] >= reach
+
+    def _harvest(self, slots: list[int]) -> list[tuple[int, list[Hypothesis]]]:
+        """The best hypotheses of the sources in these slots, traced back all at once."""
+        chosen = [
+            (n, end)
+            for n in slots
+            for end in sorted(self.flights[n].ended, key=lambda end: -end[0])[: self.search.best]
+        ]
+        found: dict[int, list[Hypothesis]] = {n: [] for n in slots}
+        traced = self.history.trace_back(
+            [n for n, _ in chosen], [end[2] for _, end in chosen], [end[3] for _, end in chosen],
+            [self.flights[n].born for n, _ in chosen],
+        )  # fmt: skip
+        for (n, (score, total, _, _)), (ids, sums) in zip(chosen, traced, strict=True):
+            steps = np.diff([0.0, *sums, total]).tolist()
+            found[n].append(Hypothesis(ids, score, steps))
+        return [(self.flights[n].request.key, hypotheses) for n, hypotheses in found.items()]
 
     def _evict(self, gone: set[int]) -> None:
         stay = [n for n, flight in enumerate(self.flights) if flight.request.key not in gone]
         self.flights = [self.flights[n] for n in stay]
+        self.history.place(stay)
         if not stay:
-            self.state = None
+            self.state, self.history = None, History()
             return
         stay_N = torch.tensor(stay, device=self.device)
         self.state.select(stay_N)

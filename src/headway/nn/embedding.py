@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor, nn
 
+from headway.nn.dropout import Dropout
 from headway.nn.position import Position
 
 
@@ -22,7 +23,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.table, self.position = table, position
         self.scale = math.sqrt(table.embedding_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
         return self.dropout(self.position.add(self.table(ids_BT) * self.scale, start))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn.dropout import Dropout
+
 
 def _linear(width: int, to: int, bias: bool = True) -> nn.Linear:
     layer = nn.Linear(width, to, bias=bias)
@@ -23,7 +25,7 @@ class MLP(nn.Module):
         super().__init__()
         self.expand, self.contract = _linear(width, inner), _linear(inner, width)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return self.contract(self.dropout(self.activation(self.expand(x_BTD))))
@@ -39,7 +41,7 @@ class GatedMLP(nn.Module):
         # Gate and value share one product.
         self.expand, self.contract = _linear(width, 2 * inner, False), _linear(inner, width, False)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         gate_BTF, value_BTF = self.expand(x_BTD).chunk(2, dim=-1)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from headway.nn.dropout import Dropout
+
 
 class Residual(nn.Module):
     """y = outside(x + dropout(after(f(before(x)))))
@@ -25,7 +27,7 @@ class Residual(nn.Module):
         self.before = before or nn.Identity()
         self.after = after or nn.Identity()
         self.outside = outside or nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         return self.outside(x_BTD + self.dropout(self.after(sublayer(self.before(x_BTD)))))

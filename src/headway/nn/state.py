@@ -9,6 +9,7 @@ B sources, R rows, H heads, S source length, C capacity, K head width.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -103,7 +104,7 @@ class FixedCache:
     def __init__(self, clock: Clock, capacity: int) -> None:
         self.clock, self.capacity = clock, capacity
         self.kv_2CRHK: Tensor | None = None
-        self.spare_2CRHK: Tensor | None = None
+        self.spare: Tensor | None = None
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
         rows, heads, steps, head_width = k_RHTK.shape
@@ -125,13 +126,19 @@ class FixedCache:
     def reorder(self, rows_R: Tensor) -> None:
         if self.kv_2CRHK is None:
             return
-        used = self.clock.longest
-        shape = (2, self.capacity, len(rows_R), *self.kv_2CRHK.shape[3:])
-        if self.spare_2CRHK is None or self.spare_2CRHK.shape != shape:
-            self.spare_2CRHK = self.kv_2CRHK.new_zeros(shape)
-        for spare_CRHK, part_CRHK in zip(self.spare_2CRHK, self.kv_2CRHK, strict=True):
-            torch.index_select(part_CRHK[:used], 1, rows_R, out=spare_CRHK[:used])
-        self.kv_2CRHK, self.spare_2CRHK = self.spare_2CRHK, self.kv_2CRHK
+        used, shape = self.clock.longest, (2, self.capacity, len(rows_R), *self.kv_2CRHK.shape[3:])
+        new_2CRHK = self._spare_room(shape)
+        for new_CRHK, part_CRHK in zip(new_2CRHK, self.kv_2CRHK, strict=True):
+            torch.index_select(part_CRHK[:used], 1, rows_R, out=new_CRHK[:used])
+        self.kv_2CRHK, self.spare = new_2CRHK, self.kv_2CRHK
+
+    def _spare_room(self, shape: tuple[int, ...]) -> Tensor:
+        """The spare in this shape: fewer rows need no new memory."""
+        assert self.kv_2CRHK is not None
+        size = math.prod(shape)
+        if self.spare is None or self.spare.numel() < size:
+            return self.kv_2CRHK.new_zeros(shape)
+        return self.spare.view(-1)[:size].view(shape)
 
     def fork(self) -> FixedCache:
         twin = FixedCache(self.clock, self.capacity)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headway.errors import InputError
 
@@ -23,8 +23,6 @@ class Log:
         self.started = time.perf_counter()
         self._file: TextIO | None = None
         self._board: Any = None
-        self._bar: tuple[Progress, TaskID] | None = None
-        self._last_line = 0.0
         if folder is not None:
             self._file = (folder / "log.jsonl").open("w", encoding="utf-8")
             if tensorboard:
@@ -71,11 +69,11 @@ class Log:
             yield self._plain_lines(what, total, unit)
 
     def _plain_lines(self, what: str, total: int | None, unit: str) -> Callable[..., None]:
-        started = time.perf_counter()
+        started = self._last_line = time.perf_counter()
 
         def update(done: int, text: str = "") -> None:
             now = time.perf_counter()
-            if now - self._last_line < 5 and done != total:
+            if now - self._last_line < 5:
                 return
             self._last_line = now
             spent = now - started

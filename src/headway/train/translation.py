@@ -88,9 +88,8 @@ def _encode(run: Run, files: list[Path], tokenizers: tuple[Tokenizer, Tokenizer]
             source=run.data.source, target=run.data.target, progress=show,
         )  # fmt: skip
     tokens = int(store.source_lengths.sum()), int(store.target_lengths.sum())
-    log.say(
-        f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} pieces{' (encoded before)' if store.reused else ''}"
-    )
+    before = " (encoded before)" if store.reused else ""
+    log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} pieces{before}")
     log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
     if store.skipped["too_long"]:
         named = ", ".join(map(str, store.too_long)) + (" …" if store.skipped["too_long"] > len(store.too_long) else "")
