@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from headway.nn.dropout import Dropout, cheap_dropout
+from headway.nn.dropout import Dropout, dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
-def test_cheap_dropout_keeps_its_share_in_each_of_the_four_words_and_the_mean(p):
+def test_dropout_keeps_its_share_in_each_of_the_four_words_and_the_mean(p):
     torch.manual_seed(0)
     x = torch.ones(400_000)
-    y = cheap_dropout(x, p)
+    y = dropout(x, p)
     dropped = (y == 0).float()
     for word in range(4):
         assert abs(dropped[word::4].mean().item() - p) < 0.006

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.train import loss as module
-from headway.train.loss import linear_cross_entropy, smoothed_cross_entropy
+from headway.train.loss import linear_cross_entropy, readable_paired_cross_entropy, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -58,3 +58,19 @@ def test_without_gradients_nothing_is_made_for_them():
     with torch.no_grad():
         loss, _ = linear_cross_entropy(hidden, weight, labels, 0.1, 0)
     torch.testing.assert_close(loss, smoothed_cross_entropy(hidden @ weight.T, labels, 0.1, 0)[0])
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_paired_pieces_equal_the_readable_twin_with_gradients(rows):
+    torch.manual_seed(0)
+    hidden = torch.randn(26, 6, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(0, 11, (13,))
+    labels[[2, 5]] = 0
+    slow, slow_nll = readable_paired_cross_entropy(hidden @ weight.T, labels, 0.1, 0, 2.5)
+    fast, fast_nll = module._PairedPieces.apply(hidden, weight, labels, 0.1, 0, 2.5, rows)
+    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-11)
+    torch.testing.assert_close(fast_nll, slow_nll, rtol=0, atol=1e-11)
+    expected = torch.autograd.grad(0.37 * slow, (hidden, weight))
+    for mine, theirs in zip(torch.autograd.grad(0.37 * fast, (hidden, weight)), expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-11)

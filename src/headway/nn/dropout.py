@@ -1,9 +1,8 @@
-"""Dropout (Srivastava et al. 2014), with a cheaper draw where drawing is dear."""
+"""Dropout (Srivastava et al. 2014), drawn the cheap way."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 WORDS = 4  # 16-bit words in one 64-bit draw
@@ -20,20 +19,38 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        return cheap_dropout(x, self.p) if x.device.type == "cpu" else F.dropout(x, self.p)
+        return dropout(x, self.p) if self.training and self.p > 0 else x
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
-def cheap_dropout(x: Tensor, p: float) -> Tensor:
-    """Four decisions from each draw: a CPU spends more on drawing than on all else here.
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Four decisions from each 64-bit draw.
 
-    p is rounded to a multiple of 2⁻¹⁶, and the scale is that of the rounded p.
+    On a CPU drawing costs more than all else here; in a compiled GPU kernel torch draws anew for every
+    element, in forward and backward, which costs more than reading a word. p is rounded to a multiple of
+    2⁻¹⁶, and the scale is that of the rounded p.
     """
     cut = min(round(p * STEPS), STEPS - 1)
-    draws = torch.empty(-(-x.numel() // WORDS), dtype=torch.int64).random_(-(2**63), None)
-    kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= cut - STEPS // 2
-    return x * (kept * (STEPS / (STEPS - cut))).to(x.dtype)
+    draw = _opaque_words if torch.compiler.is_compiling() else random_words
+    words = draw(x)[: x.numel()].view(x.shape)
+    return x * ((words >= cut - STEPS // 2) * (STEPS / (STEPS - cut))).to(x.dtype)
+
+
+def random_words(like: Tensor) -> Tensor:
+    """At least as many uniform 16-bit words as `like` has elements."""
+    draws = torch.empty(-(-like.numel() // WORDS), dtype=torch.int64, device=like.device)
+    return draws.random_(-(2**63), None).view(torch.int16)
+
+
+# For a compiler: a call that it does not look into. It may take two calls on the very same tensor for one,
+# which no model makes; the tag keeps it from drawing again in the backward.
+_opaque_words = torch.library.custom_op(
+    "headway::random_words", random_words, mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,)
+)
+
+
+@_opaque_words.register_fake
+def _(like: Tensor) -> Tensor:
+    return torch.empty(-(-like.numel() // WORDS) * WORDS, dtype=torch.int16, device=like.device)

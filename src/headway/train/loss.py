@@ -94,3 +94,79 @@ class _Pieces(torch.autograd.Function):
             None,
             None,
         )
+
+
+def readable_paired_cross_entropy(
+    logits_2NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
+) -> tuple[Tensor, Tensor]:
+    """Mean of two passes' smoothed cross-entropies plus weight · ½(KL(p‖q) + KL(q‖p)); the readable twin."""
+    first, second = logits_2NV.chunk(2)
+    (loss_a, nll_a), (loss_b, nll_b) = (smoothed_cross_entropy(x, labels_N, smoothing, ignore) for x in (first, second))
+    logp_NV, logq_NV = first.log_softmax(-1), second.log_softmax(-1)
+    distance_N = ((logp_NV.exp() - logq_NV.exp()) * (logp_NV - logq_NV)).sum(-1) / 2
+    distance = distance_N[labels_N != ignore].sum()
+    return (loss_a + loss_b) / 2 + weight * distance, (nll_a + nll_b) / 2
+
+
+def paired_cross_entropy(
+    hidden_2ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
+) -> tuple[Tensor, Tensor]:
+    """The same from hidden vectors (pass one above pass two), some rows at a time, gradients made on the way."""
+    most = 2**20 if hidden_2ND.device.type == "cpu" else 2**27
+    rows = max(1, min(len(labels_N), most // len(weight_VD)))
+    return _PairedPieces.apply(hidden_2ND, weight_VD, labels_N, smoothing, ignore, weight, rows)
+
+
+class _PairedPieces(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_2ND: Tensor,
+        weight_VD: Tensor,
+        labels_N: Tensor,
+        smoothing: float,
+        ignore: int,
+        weight: float,
+        rows: int,
+    ) -> tuple[Tensor, Tensor]:
+        wide = torch.promote_types(hidden_2ND.dtype, torch.float32)
+        loss, nll = (torch.zeros((), dtype=wide, device=hidden_2ND.device) for _ in range(2))
+        grad_hidden = torch.empty_like(hidden_2ND)
+        grad_weight = torch.zeros_like(weight_VD, dtype=wide)
+        both_2ND, grads_2ND = hidden_2ND.unflatten(0, (2, -1)), grad_hidden.view(2, -1, hidden_2ND.shape[1])
+        for at in range(0, len(labels_N), rows):
+            y_N1 = labels_N[at : at + rows, None]
+            kept_N1 = (y_N1 != ignore).to(wide)
+            h_2ND = both_2ND[:, at : at + rows]
+            logp_2NV = F.log_softmax(h_2ND @ weight_VD.T, -1, dtype=wide)
+            p_2NV = logp_2NV.exp()
+            y_2N1 = y_N1.expand(2, -1, -1)
+            nll_2N1 = -logp_2NV.gather(2, y_2N1)
+            uniform_2N1 = -logp_2NV.mean(2, keepdim=True)
+            apart_NV = logp_2NV[0] - logp_2NV[1]
+            kl_2N1 = torch.stack([(p_2NV[0] * apart_NV).sum(1), -(p_2NV[1] * apart_NV).sum(1)])[:, :, None]
+            nll = nll + (nll_2N1 * kept_N1).sum() / 2
+            entropy_2N1 = (1 - smoothing) * nll_2N1 + smoothing * uniform_2N1
+            loss = loss + ((entropy_2N1 + weight * kl_2N1) * kept_N1).sum() / 2
+            # ∂KL(p‖q)/∂z = p(log p − log q − KL) and ∂KL(q‖p)/∂z = p − q, for the logits z of p.
+            signed_2NV = torch.stack([apart_NV, -apart_NV])
+            swapped_2NV = p_2NV.flip(0)
+            grad_2NV = p_2NV - smoothing / len(weight_VD)
+            grad_2NV.scatter_add_(2, y_2N1, torch.full_like(y_2N1, smoothing - 1, dtype=wide))
+            grad_2NV += weight * (p_2NV * (signed_2NV - kl_2N1) + p_2NV - swapped_2NV)
+            grad_2NV = (grad_2NV * (kept_N1 / 2)).to(hidden_2ND.dtype)
+            grads_2ND[:, at : at + rows] = grad_2NV @ weight_VD
+            grad_weight += (grad_2NV.flatten(0, 1).T @ h_2ND.flatten(0, 1)).to(wide)
+        ctx.save_for_backward(grad_hidden, grad_weight.to(weight_VD.dtype))
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale = outer[0]
+        return (
+            grad_hidden * scale.to(grad_hidden.dtype),
+            grad_weight * scale.to(grad_weight.dtype),
+            *(None for _ in range(5)),
+        )

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from headway.data.batches import PairBatch
 from headway.text.tokenizer import PAD
-from headway.train.loss import linear_cross_entropy
+from headway.train.loss import linear_cross_entropy, paired_cross_entropy
 
 Triples = dict[str, tuple[Tensor, int, float]]
 
@@ -25,18 +26,35 @@ class CrossEntropy:
     smoothing: float = 0.1
 
 
+@dataclass(frozen=True)
+class RDrop:
+    """Cross-entropy of two passes with different dropout, and α times the distance between their answers:
+    ½(KL(p‖q) + KL(q‖p)) (Liang et al. 2021). For small data: it takes twice the work a step."""
+
+    name: ClassVar[str] = "r-drop"
+    smoothing: float = 0.1
+    weight: float = 5.0
+
+
 class TranslationObjective(nn.Module):
     """`loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
 
-    def __init__(self, model: nn.Module, config: CrossEntropy) -> None:
+    def __init__(self, model: nn.Module, config: CrossEntropy | RDrop) -> None:
         super().__init__()
-        self.model, self.smoothing = model, config.smoothing
+        self.model, self.config = model, config
 
-    def forward(self, batch: PairBatch) -> Triples:
+    def hidden(self, batch: PairBatch) -> Tensor:
+        """The decoder's vectors under teacher forcing, a row a token."""
         model: Any = self.model
         state = model.encode(batch.source_BS, batch.source_lengths_B)
-        hidden_BTD, _ = model.hidden(batch.target_BT, state)
-        loss, nll = linear_cross_entropy(
-            hidden_BTD.flatten(0, 1), model.head.weight, batch.labels_BT.flatten(), self.smoothing, PAD
-        )
+        return model.hidden(batch.target_BT, state)[0].flatten(0, 1)
+
+    def forward(self, batch: PairBatch) -> Triples:
+        head: Any = self.model.head
+        labels_N, smoothing = batch.labels_BT.flatten(), self.config.smoothing
+        if isinstance(self.config, RDrop) and self.training:
+            twice_2ND = self.hidden(batch.map(lambda tensor: torch.cat([tensor, tensor])))
+            loss, nll = paired_cross_entropy(twice_2ND, head.weight, labels_N, smoothing, PAD, self.config.weight)
+        else:
+            loss, nll = linear_cross_entropy(self.hidden(batch), head.weight, labels_N, smoothing, PAD)
         return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}

@@ -60,7 +60,9 @@ class Masters:
         self.device = device = self.weights[0].device
         # A rate that lives on the device can be changed under a captured graph.
         rate: Any = torch.zeros((), device=device) if device.type == "cuda" else 0.0
-        self.optimiser = config.build([g for g in groups if g["params"]], lr=rate, fused=True, capturable=device.type == "cuda")
+        self.optimiser = config.build(
+            [g for g in groups if g["params"]], lr=rate, fused=True, capturable=device.type == "cuda"
+        )
 
     def set_rate(self, rate: float) -> None:
         for group in self.optimiser.param_groups:

@@ -12,7 +12,7 @@ from headway.generate.search import Search
 from headway.models.transformer import TransformerConfig
 from headway.plain import from_plain, to_plain
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import CrossEntropy
+from headway.train.objective import CrossEntropy, RDrop
 from headway.train.optimiser import Adam, AdamW
 from headway.train.schedule import Cosine, InverseRoot, Linear
 
@@ -77,7 +77,7 @@ class Run:
     recipe: str
     data: ParallelText
     model: TransformerConfig
-    objective: CrossEntropy = field(default_factory=CrossEntropy)
+    objective: CrossEntropy | RDrop = field(default_factory=CrossEntropy)
     optimiser: Adam | AdamW = field(default_factory=Adam)
     schedule: InverseRoot | Linear | Cosine = field(default_factory=InverseRoot)
     search: Search = field(default_factory=Search)
