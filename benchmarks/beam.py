@@ -74,8 +74,9 @@ def main() -> None:
 
     def headway(batch: int) -> list[int]:
         found = search_all(
-            translator.model, sources, translator.search, limit=translator.limit, device=device, batch=batch
-        )
+            translator.model, sources, translator.search, limit=translator.limit, device=device,
+            stepper=translator.stepper, batch=batch,
+        )  # fmt: skip
         return [len(hypotheses[0].ids) for hypotheses in found]
 
     lengths = headway(64)

@@ -132,10 +132,17 @@ def read_card(folder: Path) -> Card:
     if facts.get("family") not in FAMILIES:
         family = str(facts.get("family"))
         raise InputError(f"{path}: there is no family '{family}'{nearest(family, FAMILIES)}")
-    config = from_plain(FAMILIES[facts["family"]][0], facts.get("config"), "config")
-    text = from_plain(TextOptions, facts.get("text"), "text")
-    known = {key: facts[key] for key in ("source", "target", "search", "run", "score") if key in facts}
-    return Card(facts["family"], config, tuple(facts["vocabularies"]), text, **known)
+    try:
+        config = from_plain(FAMILIES[facts["family"]][0], facts.get("config"), "config")
+        text = from_plain(TextOptions, facts.get("text"), "text")
+        sizes = from_plain(tuple[int, ...], facts.get("vocabularies"), "vocabularies")
+        if len(sizes) != 2:
+            raise InputError(f"vocabularies must be two sizes, source and target, not {list(sizes)}")
+        named = {key: from_plain(str, facts[key], key) for key in ("source", "target") if key in facts}
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    known = {key: facts[key] for key in ("search", "run", "score") if key in facts}
+    return Card(facts["family"], config, (sizes[0], sizes[1]), text, **named, **known)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -170,7 +177,10 @@ def read_model(folder: str | Path) -> Loaded:
     for tokenizer, size, name in zip((source, target), card.vocabularies, names, strict=True):
         if len(tokenizer) > size:
             raise InputError(f"{place / name} has {len(tokenizer)} entries, the model {size}")
-    model = FAMILIES[card.family][1](card.config, *card.vocabularies)
+    try:
+        model = FAMILIES[card.family][1](card.config, *card.vocabularies)
+    except (ValueError, RuntimeError, ZeroDivisionError) as error:
+        raise InputError(f"{place / 'headway.json'} describes no model that can be built: {error}") from error
     load_weights(model, place / WEIGHTS)
     return Loaded(model.eval(), card, source, target)
 

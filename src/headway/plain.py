@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from headway.errors import InputError, nearest
 
 T = TypeVar("T")
+Change = tuple[list[str], Any, str]  # where, what, and the key as it was written
 
 
 def to_plain(value: Any) -> Any:
@@ -42,6 +43,8 @@ def from_plain(kind: Any, data: Any, key: str = "") -> Any:
             raise InputError(f"{key} must be a list, not {data!r}")
         return tuple(from_plain(get_args(kind)[0], item, f"{key}[{i}]") for i, item in enumerate(data))
     if origin is dict:
+        if not isinstance(data, dict):
+            raise InputError(f"{key} must be an object with keys, not {json.dumps(data)}")
         return {name: from_plain(get_args(kind)[1], item, f"{key}.{name}") for name, item in data.items()}
     if dataclasses.is_dataclass(kind):
         return _from_fields(kind, data, key)
@@ -90,19 +93,23 @@ def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
                 continue
         return from_plain(kinds[0], data, key)
     name = data.get("name") if isinstance(data, dict) else data
-    if name not in parts:
+    if not isinstance(name, str) or name not in parts:
         raise InputError(f"{key}: there is no '{name}'{nearest(str(name), parts)}")
     return _from_fields(parts[name], data if isinstance(data, dict) else {}, key)
 
 
 def change(value: T, settings: list[str]) -> T:
-    """`value` with `key.path=value` settings applied in order."""
+    """`value` with `key.path=value` settings applied; of two for one key the later holds.
+
+    They are checked together: what is only right with another setting may stand before it.
+    """
+    changes = []
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
             raise InputError(f"'{setting}' is not a setting: write key=value, for example engine.steps=1000")
-        value = _change(value, path.strip().split("."), _parse(text.strip()), path.strip())
-    return value
+        changes.append((path.strip().split("."), _parse(text.strip()), path.strip()))
+    return _change(value, changes) if changes else value
 
 
 def _parse(text: str) -> Any:
@@ -114,23 +121,33 @@ def _parse(text: str) -> Any:
     return words.get(text, text)
 
 
-def _change(value: Any, path: list[str], new: Any, whole: str) -> Any:
+def _change(value: Any, changes: list[Change]) -> Any:
     hints = get_type_hints(type(value))
     names = [f.name for f in dataclasses.fields(value)]
-    head, *rest = path
-    if head not in names:
-        raise InputError(f"unknown key '{whole}': there is no '{head}'{nearest(head, names)}")
-    if not rest:
-        kind = hints[head]
-        if kind is str and not isinstance(new, str):
-            new = json.dumps(new)
-        if get_origin(kind) is tuple and isinstance(new, str):
-            new = new.split(",")
-        return dataclasses.replace(value, **{head: from_plain(kind, new, whole)})
-    inner = getattr(value, head)
-    if not dataclasses.is_dataclass(inner):
-        raise InputError(f"unknown key '{whole}': '{head}' has no keys below it")
-    return dataclasses.replace(value, **{head: _change(inner, rest, new, whole)})
+    new: dict[str, Any] = {}
+    below: dict[str, list[Change]] = {}
+    for (head, *rest), item, whole in changes:
+        if head not in names:
+            raise InputError(f"unknown key '{whole}': there is no '{head}'{nearest(head, names)}")
+        if rest:
+            below.setdefault(head, []).append((rest, item, whole))
+        else:
+            new[head] = _leaf(hints[head], item, whole)
+            below.pop(head, None)
+    for head, inner in below.items():
+        part = new.get(head, getattr(value, head))
+        if not dataclasses.is_dataclass(part):
+            raise InputError(f"unknown key '{inner[0][2]}': '{head}' has no keys below it")
+        new[head] = _change(part, inner)
+    return dataclasses.replace(value, **new)
+
+
+def _leaf(kind: Any, item: Any, key: str) -> Any:
+    if kind is str and not isinstance(item, str):
+        item = json.dumps(item)
+    if get_origin(kind) is tuple and isinstance(item, str):
+        item = item.split(",")
+    return from_plain(kind, item, key)
 
 
 def differences(a: Any, b: Any, key: str = "") -> list[str]:

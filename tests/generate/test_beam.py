@@ -6,9 +6,11 @@ import math
 import pytest
 import torch
 
+from headway.generate.beam import Board
 from headway.generate.engine import SearchEngine
 from headway.generate.offline import search_all
 from headway.generate.search import Request, Search
+from headway.generate.stepper import Captured, GraphStepper, PlainStepper
 from headway.generate.top_k import top_k
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.text.tokenizer import END, START
@@ -27,6 +29,11 @@ def model_of(vocabulary, seed, sharp=3.0):
 
 def run(model, sources, search, **how):
     return search_all(model, sources, search, limit=CONFIG.max_length, device=CPU, **how)
+
+
+def engine_of(model, search, pace=1, room=0):
+    stepper = PlainStepper(model, pace)
+    return SearchEngine(model, search, stepper, start=START, end=END, limit=64, device=CPU, room=room)
 
 
 def exhaustive(model, source, longest, alpha, min_length=0):
@@ -102,9 +109,8 @@ def test_readings_may_be_rare_without_changing_the_answer():
     model, sources = model_of(30, seed=4), many(9)
     answers = []
     for pace in (1, 4):
-        engine = SearchEngine(model, Search(beam=3), start=START, end=END, limit=64, device=CPU, pace=pace)
-        with torch.inference_mode():
-            engine.admit([Request(i, source) for i, source in enumerate(sources)])
+        engine = engine_of(model, Search(beam=3), pace)
+        engine.admit([Request(i, source) for i, source in enumerate(sources)])
         found = {}
         while engine.flights:
             found |= dict(engine.step())
@@ -116,7 +122,7 @@ def test_sources_admitted_later_step_beside_the_earlier_ones():
     model, sources = model_of(30, seed=5), many(8)
     search = Search(beam=3, max_ratio=0, max_extra=12)
     alone = [run(model, [source], search)[0][0] for source in sources]
-    engine = SearchEngine(model, search, start=START, end=END, limit=64, device=CPU, room=60)
+    engine = engine_of(model, search, room=60)
     waiting, found, shared = list(enumerate(sources)), {}, 0
     with torch.inference_mode():
         while waiting or engine.flights:
@@ -130,12 +136,11 @@ def test_sources_admitted_later_step_beside_the_earlier_ones():
 
 def test_finished_rows_leave_the_batch():
     model, sources = model_of(30, seed=6), many(12)
-    engine = SearchEngine(model, Search(beam=2), start=START, end=END, limit=64, device=CPU)
-    with torch.inference_mode():
-        engine.admit([Request(i, source) for i, source in enumerate(sources)])
+    engine = engine_of(model, Search(beam=2))
+    engine.admit([Request(i, source) for i, source in enumerate(sources)])
     sizes = []
     while engine.flights:
-        sizes.append(len(engine.state.clock.lengths_R))
+        sizes.append(len(engine.board.state.clock.lengths_R))
         engine.step()
     assert sizes[0] == 24 and sizes[-1] < 24 and sizes == sorted(sizes, reverse=True)
 
@@ -156,3 +161,55 @@ def test_top_k_equals_torch_topk(width):
     assert torch.equal(values, scores.topk(5).values)
     assert torch.equal(scores.gather(1, indices), values)
     assert all(len(set(row)) == 5 for row in indices.tolist())
+
+
+def clones(board):
+    return {name: tensor.clone() for name, tensor in board.tensors().items()}
+
+
+class Uncaptured(GraphStepper):
+    """The graph stepper's room at fixed addresses, with its steps run instead of replayed: no GPU needed."""
+
+    def _capture(self, like, search, end, capacity, source_length):
+        room = Board(like.state.steady(capacity, source_length), **clones(like), captured=True)
+        stepper_room = room
+        homes = {id(tensor) for tensor in room.tensors().values()}
+
+        class Replay:
+            def replay(self):
+                captured.records = stepper._pace(stepper_room, search, end)
+                assert {id(tensor) for tensor in stepper_room.tensors().values()} == homes
+
+        stepper, captured = self, Captured(Replay(), room, [])
+        return captured
+
+    def steps(self, board, search, end, age, limit):
+        board, _ = super().steps(board, search, end, age, limit)
+        records = next(found.records for found in self.captured.values() if found.board is board)
+        return board, records
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_steps_in_fixed_room_give_what_plain_steps_give(beam):
+    model, sources = model_of(30, seed=8), many(21)
+    search = Search(beam=beam, max_ratio=3, max_extra=9)
+    plain = run(model, sources, search)
+    stepper = Uncaptured(model)
+    for batch in (21, 6):
+        found = run(model, sources, search, stepper=stepper, batch=batch)
+        assert all(same(a[0], b[0]) for a, b in zip(plain, found, strict=True))
+    sizes = {key[0] for key in stepper.captured}
+    assert sizes <= {1, 2, 4, 8, 16, 32} and len(sizes) > 2
+
+
+@pytest.mark.gpu
+def test_captured_steps_give_what_plain_steps_give():
+    device = torch.device("cuda")
+    model, sources = model_of(30, seed=9).to(device), many(50)
+    search = Search(beam=4, best=2)
+    how = {"limit": CONFIG.max_length, "device": device}
+    plain = search_all(model, sources, search, stepper=PlainStepper(model, 4), **how)
+    stepper = GraphStepper(model)
+    for _ in range(2):
+        found = search_all(model, sources, search, stepper=stepper, **how)
+        assert all(same(x, y) for a, b in zip(plain, found, strict=True) for x, y in zip(a, b, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import Any
@@ -51,9 +52,11 @@ def spread(arguments: list[str]) -> list[str]:
     """`--data a b` as `--data a --data b`, which is what the option parser understands."""
     result: list[str] = []
     option = ""
-    for argument in arguments:
+    for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
         if argument.startswith("-") and argument != "-":
             option = argument if argument in SEVERAL else ""
+            if option and (not after or after.startswith("-")):
+                raise InputError(f"{option} needs a value, or several")
             result += [] if option else [argument]
         else:
             result += [option, argument] if option else [argument]
@@ -65,9 +68,10 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what is read: the locale has no say in either
     try:
-        code = app(spread(given), standalone_mode=False)
-        sys.stdout.flush()
+        code = _run(given)
     except Exception as error:
         if debug:
             raise
@@ -75,7 +79,20 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("headway: interrupted", file=sys.stderr)
         code = 130
-    _leave(code if isinstance(code, int) else 0)
+    _leave(code)
+
+
+def _run(given: list[str]) -> int:
+    """Without the parser's own `main`, which ends a broken pipe and an interrupt in its own ways."""
+    command = typer.main.get_command(app)
+    code = 0
+    try:
+        with command.make_context("headway", spread(given)) as context:
+            command.invoke(context)
+    except typer.Exit as done:
+        code = done.exit_code
+    sys.stdout.flush()
+    return code
 
 
 def _leave(code: int) -> None:
@@ -89,8 +106,11 @@ def _leave(code: int) -> None:
 
 def _explain(error: Exception) -> int:
     """One line for a person, and the exit code."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error, file=sys.stderr)
+        return 2
     line, code = _line(error)
-    print(f"headway: {line}", file=sys.stderr)
+    print(f"headway: {' '.join(line.split())}", file=sys.stderr)
     return code
 
 
@@ -100,7 +120,7 @@ def _line(error: Any) -> tuple[str, int]:
     if hasattr(error, "format_message"):  # the option parser's own errors
         return error.format_message(), getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):
-        return "nobody reads the output any more (broken pipe): what was written until then is whole lines", 2
+        return "nobody reads the output any more (broken pipe): the rest was not written", 2
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"no room left on the disk{f' for {error.filename}' if error.filename else ''}: make room and start again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import typer
@@ -17,15 +18,12 @@ def demo(
     threads: int = THREADS,
 ) -> None:
     """The whole trip in a few minutes on a laptop, offline: train, translate, score, look inside."""
-    from headway.cli.train import claim
+    from headway.cli.place import claimed
     from headway.recipes.demo import run_demo
     from headway.train.log import Log
 
     use_threads(threads)
     place = Path(out)
-    claim(place, overwrite)
-    log = Log(place)
-    try:
-        print(run_demo(place, log, device, steps))
-    finally:
-        log.close()
+    with claimed(place, overwrite), closing(Log(place)) as log:
+        report = run_demo(place, log, device, steps)
+    print(report)

@@ -26,16 +26,18 @@ def evaluate(
     as_json: bool = typer.Option(False, "--json", help="As JSON."),
     beam: int = BEAM,
     length_penalty: float = LENGTH_PENALTY,
-    batch: int = typer.Option(None, help="Sentences translated at once."),
+    batch: int = typer.Option(None, min=1, help="Sentences translated at once."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
     """BLEU with its signature and confidence interval, and chrF, of a model or of given translations."""
     from headway.data.readers import lines, read_pairs
-    from headway.evaluate.bleu import score
+    from headway.evaluate.bleu import check_bootstrap, check_tokenizer, score
 
     use_threads(threads)
+    check_tokenizer(tokenize)
+    check_bootstrap(bootstrap)
     if (hypotheses is None) != (references is None):
         raise InputError("--hypotheses and --references go together")
     if hypotheses is not None:
@@ -47,6 +49,8 @@ def evaluate(
     else:
         if model is None or not data:
             raise InputError("give a model and its test pairs: headway evaluate MODEL SOURCE REFERENCE")
+        from headway.cli.place import opened
+        from headway.cli.translate import one_line
         from headway.generate.translator import load
 
         translator = load(model, device, dtype)
@@ -55,9 +59,8 @@ def evaluate(
         texts = translator.translate([source for source, _ in pairs], **settings)
         wanted = [target for _, target in pairs]
         if output:
-            from pathlib import Path
-
-            Path(output).write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+            with opened(output) as out:
+                out.writelines(one_line(text) + "\n" for text in texts)
     scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
     print(json.dumps(scores.to_dict(), ensure_ascii=False) if as_json else in_words(scores))
 

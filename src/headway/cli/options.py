@@ -6,7 +6,7 @@ import typer
 
 DEVICE = typer.Option("auto", help="cpu, cuda or cuda:N; auto takes a GPU where there is one.")
 DTYPE = typer.Option("auto", help="float32 or bfloat16; auto is bfloat16 on a GPU.")
-THREADS = typer.Option(0, help="CPU threads; 0 leaves it to torch.")
+THREADS = typer.Option(0, min=0, help="CPU threads; 0 leaves it to torch.")
 BEAM = typer.Option(None, help="Beam width; 1 is greedy. Default: what the model was tuned with.")
 LENGTH_PENALTY = typer.Option(None, help="α in score / lengthᵅ.")
 

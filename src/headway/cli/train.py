@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,19 +44,13 @@ def train(
 
         print(describe(run))
         return
+    from headway.cli.place import claimed
     from headway.train.log import Log
     from headway.train.translation import train_translator
 
     place = Path(out or f"runs/{run.recipe}")
-    claim(place, overwrite)
-    log = Log(place, run.engine.tensorboard)
-    try:
+    with claimed(place, overwrite), closing(Log(place, run.engine.tensorboard)) as log:
         outcome = train_translator(run, place, log, init=init, download=download)
-    except BaseException:
-        log.close()
-        _clear_if_untrained(place)
-        raise
-    log.close()
     for key, value in outcome.scores.items():
         print(f"{key}: {value}")
     print(f"model: {outcome.folder} ({outcome.seconds:.0f} s in all)")
@@ -83,6 +78,8 @@ def resolve(
     else:
         raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
     if size is not None:
+        if init is not None:
+            raise InputError("--init brings a model with its own size: leave --size out")
         if size not in SIZES:
             raise InputError(f"there is no size '{size}'{nearest(size, SIZES)}")
         run = replace(run, model=SIZES[size])
@@ -94,26 +91,7 @@ def resolve(
             data=replace(run.data, text=card.text, source=card.source, target=card.target),
         )
     run = replace(run, data=replace(run.data, **{key: value for key, value in data.items() if value}))
+    if run.recipe == "demo" and not run.data.train:
+        raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")
     given = [f"engine.{key}={value}" for key, value in engine.items() if value != "auto"]
     return change(run, [*given, *settings])
-
-
-def claim(place: Path, overwrite: bool) -> None:
-    """Make the run's folder; one that is there is only replaced when asked, and only if it is a run."""
-    import shutil
-
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        if not overwrite:
-            raise InputError(f"{place} is there already: choose another --out, or pass --overwrite")
-        if not (place / "run.json").is_file():
-            raise InputError(f"{place} is not the folder of a run: it is left alone, choose another --out")
-        shutil.rmtree(place)
-    place.mkdir(parents=True, exist_ok=True)
-
-
-def _clear_if_untrained(place: Path) -> None:
-    """A run that failed before its first snapshot leaves nothing behind."""
-    import shutil
-
-    if not any((place / "checkpoints").glob("step-*")):
-        shutil.rmtree(place, ignore_errors=True)

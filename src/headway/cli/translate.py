@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -35,12 +34,13 @@ def translate(
     attention: bool = typer.Option(False, help="With --json, the cross-attention of all layers and heads; "
                                                "without, the source words of each output word."),
     picture: str = typer.Option(None, help="Folder for an alignment picture of each line."),
-    batch: int = typer.Option(None, help="Sentences translated at once."),
+    batch: int = typer.Option(None, min=1, help="Sentences translated at once."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:  # fmt: skip
     """Translate text, line by line: stdin or a file to stdout, order and empty lines kept."""
+    from headway.cli.place import opened
     from headway.generate.translator import load
 
     use_threads(threads)
@@ -52,11 +52,11 @@ def translate(
         max_extra=max_extra,
         min_length=min_length,
     )
-    translator = load(model, device, dtype)
     looked_at = attention or picture is not None
-    with _opened(output) as out:
+    with opened(output) as out:
+        translator = load(model, device, dtype)
         number = 0
-        for lines in _chunks(_input(file)):
+        for lines in _chunks(_input(file), one_by_one=file == "-" and sys.stdin.isatty()):
             found = _translated(translator, lines, number, attention=looked_at, batch=batch, **settings)
             for line, translations in zip(lines, found, strict=True):
                 number += 1
@@ -84,37 +84,14 @@ def _input(file: str) -> Iterator[str]:
         return
     for number, raw in enumerate(sys.stdin.buffer, 1):
         try:
-            yield raw.decode("utf-8").rstrip("\r\n")
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise InputError(f"standard input, line {number} is not UTF-8 ({error.reason})") from None
 
 
-def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    size = 1 if sys.stdin.isatty() else CHUNK
-    while chunk := list(islice(lines, size)):
+def _chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:
+    while chunk := list(islice(lines, 1 if one_by_one else CHUNK)):
         yield chunk
-
-
-class _opened:
-    """Standard output, or a file that appears only when everything was written."""
-
-    def __init__(self, output: str | None) -> None:
-        self.path = Path(output) if output else None
-        self.part = self.path.with_name(f".{self.path.name}.part") if self.path else None
-
-    def __enter__(self) -> TextIO:
-        self.stream = self.part.open("w", encoding="utf-8") if self.part else sys.stdout
-        return self.stream
-
-    def __exit__(self, kind: object, *error: object) -> None:
-        if self.path is None or self.part is None:
-            return
-        try:
-            self.stream.close()
-            if kind is None:
-                os.replace(self.part, self.path)
-        finally:
-            self.part.unlink(missing_ok=True)
 
 
 def _answer(line: str, found: list[Translation], as_json: bool, attention: bool, best: int | None) -> str:
@@ -124,10 +101,15 @@ def _answer(line: str, found: list[Translation], as_json: bool, attention: bool,
     if not found:
         return ""
     if best is not None:
-        return "\n".join(f"{translation.score:.4f}\t{translation.text}" for translation in found)
+        return "\n".join(f"{translation.score:.4f}\t{one_line(translation.text)}" for translation in found)
     if attention:
-        return f"{found[0].text}\n{_words(found[0])}\n"
-    return found[0].text
+        return f"{one_line(found[0].text)}\n{_words(found[0])}\n"
+    return one_line(found[0].text)
+
+
+def one_line(text: str) -> str:
+    """A byte-level model can write a line break, and every line after it would answer the wrong one."""
+    return text.replace("\r", " ").replace("\n", " ")
 
 
 def _plain(translation: Translation, attention: bool) -> dict[str, Any]:

@@ -27,14 +27,19 @@ def split_corpus(
     folder.mkdir(parents=True, exist_ok=True)
     paths = {part: (folder / f"{part}.{source}", folder / f"{part}.{target}") for part in PARTS}
     streams = {part: tuple(path.open("w", encoding="utf-8", newline="\n") for path in paths[part]) for part in PARTS}
+    filled = set()
     try:
         for pair in read_pairs(files, source, target):
-            for stream, text in zip(streams[_part(pair[0], share)], pair, strict=True):
+            part = _part(pair[0], share)
+            filled.add(part)
+            for stream, text in zip(streams[part], pair, strict=True):
                 stream.write(text + "\n")
     finally:
         for pair_of_streams in streams.values():
             for stream in pair_of_streams:
                 stream.close()
+    if filled != set(PARTS):
+        raise InputError(f"{count} pairs are too few, or too much alike, to hold some out: give --valid and --test")
     return paths
 
 

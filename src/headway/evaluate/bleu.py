@@ -65,12 +65,8 @@ def score(
     changes from one call to the next. 0 asks for none; 1000 is usual.
     """
     _check_pairs(hypotheses, references)
-    _check_tokenizer(tokenize)
-    if bootstrap and bootstrap < FEWEST_RESAMPLES:
-        raise InputError(
-            f"bootstrap={bootstrap} is too few for a 95 % interval; "
-            f"give at least {FEWEST_RESAMPLES} (1000 is usual), or 0 for none"
-        )
+    check_tokenizer(tokenize)
+    check_bootstrap(bootstrap)
     from sacrebleu.metrics import BLEU, CHRF
 
     # `force` keeps sacreBLEU from warning about text that looks tokenised: the caller chose `tokenize`.
@@ -99,7 +95,7 @@ def corpus_bleu(
 ) -> float:
     """BLEU alone, from 0 to 100: the same figure as `score(...).bleu`, cheap enough for every validation."""
     _check_pairs(hypotheses, references)
-    _check_tokenizer(tokenize)
+    check_tokenizer(tokenize)
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
@@ -118,7 +114,17 @@ def _check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise InputError("nothing to score; give at least one hypothesis and its reference")
 
 
-def _check_tokenizer(name: str) -> None:
+def check_bootstrap(resamples: int) -> None:
+    """Refuse a number of resamples that gives no interval."""
+    if resamples and resamples < FEWEST_RESAMPLES:
+        raise InputError(
+            f"bootstrap={resamples} is too few for a 95 % interval; "
+            f"give at least {FEWEST_RESAMPLES} (1000 is usual), or 0 for none"
+        )
+
+
+def check_tokenizer(name: str) -> None:
+    """Refuse a tokenisation that cannot be had here, before any work is done for it."""
     if name in OFFLINE_TOKENIZERS:
         return
     if name in PACKAGED_TOKENIZERS:

@@ -8,6 +8,7 @@ import torch
 
 from headway.generate.engine import SearchEngine
 from headway.generate.search import Hypothesis, Request, Search
+from headway.generate.stepper import Stepper, stepper_for
 from headway.models.protocols import Seq2Seq
 from headway.text.tokenizer import END, START
 
@@ -19,19 +20,19 @@ def search_all(
     *,
     limit: int,
     device: torch.device,
+    stepper: Stepper | None = None,
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of every source (ids with their end). `batch` bounds the sources in flight."""
-    gpu = device.type == "cuda"
-    batch = batch or (1024 if gpu else 64)
-    engine = SearchEngine(model, search, start=START, end=END, limit=limit, device=device, pace=4 if gpu else 1)
+    stepper = stepper or stepper_for(model, device)
+    batch = batch or (1024 if device.type == "cuda" else 64)
+    engine = SearchEngine(model, search, stepper, start=START, end=END, limit=limit, device=device)
     # Longest first: the batch that needs most memory fails first, if one does.
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     answers: list[list[Hypothesis]] = [[] for _ in sources]
     for at in range(0, len(order), batch):
-        with torch.inference_mode():
-            engine.admit([Request(i, sources[i]) for i in order[at : at + batch]])
+        engine.admit([Request(i, sources[i]) for i in order[at : at + batch]])
         while engine.flights:
             for key, hypotheses in engine.step():
                 answers[key] = hypotheses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from headway.folder import Card, Loaded, read_model
 from headway.generate.attention import Attention
 from headway.generate.offline import search_all
 from headway.generate.search import Hypothesis, Search
+from headway.generate.stepper import stepper_for
+from headway.models.protocols import Seq2Seq
 from headway.nn import tap
 from headway.plain import from_plain
 from headway.text.tokenizer import END, START, Tokenizer
@@ -38,6 +40,7 @@ class Translator:
         self.source_tokenizer: Tokenizer = loaded.source_tokenizer
         self.target_tokenizer: Tokenizer = loaded.target_tokenizer
         self.device = device
+        self.stepper = stepper_for(cast(Seq2Seq, self.model), device)  # kept: what it captures serves later calls
         self.search = from_plain(Search, loaded.card.search, "search") if loaded.card.search else Search()
 
     @property
@@ -74,7 +77,7 @@ class Translator:
         with torch.inference_mode():
             found = search_all(
                 self.model, [[*ids[i], END] for i in busy], settings,
-                limit=self.limit, device=self.device, batch=batch, progress=progress,
+                limit=self.limit, device=self.device, stepper=self.stepper, batch=batch, progress=progress,
             )  # fmt: skip
             answers: list[list[Translation]] = [[] for _ in texts]
             for i, hypotheses in zip(busy, found, strict=True):

@@ -78,6 +78,7 @@ class Clock:
     lengths_R: Tensor
     longest: int
     even: bool = True  # all rows are `longest` long
+    steady: bool = False  # `longest` is a bound that stays; lengths end there (for captured steps)
 
     @property
     def start(self) -> int | Tensor:
@@ -85,13 +86,16 @@ class Clock:
 
     def advance(self, steps: int) -> None:
         self.lengths_R = self.lengths_R + steps
-        self.longest += steps
+        if self.steady:
+            self.lengths_R = self.lengths_R.clamp(max=self.longest)
+        else:
+            self.longest += steps
 
     def reorder(self, rows_R: Tensor) -> None:
         self.lengths_R = self.lengths_R.index_select(0, rows_R)
 
     def fork(self) -> Clock:
-        return Clock(self.lengths_R, self.longest, self.even)
+        return Clock(self.lengths_R, self.longest, self.even, self.steady)
 
 
 class FixedCache:
@@ -151,6 +155,12 @@ class FixedCache:
         if known is not None:
             twin.kv_2CRHK = torch.cat([cache._room_like(known) for cache in (self, other)], dim=2)
         return twin
+
+    def load(self, other: FixedCache) -> None:
+        """Copy what the other holds, as far as there is room."""
+        if self.kv_2CRHK is not None and other.kv_2CRHK is not None:
+            used = min(self.capacity, other.capacity, other.clock.longest + other.clock.steady)
+            self.kv_2CRHK[:, :used].copy_(other.kv_2CRHK[:, :used])
 
     def _room_like(self, other_2CRHK: Tensor) -> Tensor:
         if self.kv_2CRHK is not None:
@@ -218,6 +228,33 @@ class DecoderState:
         lengths = torch.cat([self._source_lengths(), other._source_lengths()])
         memories = [a.insert(b) for a, b in zip(self.memories, other.memories, strict=True)]
         return DecoderState(memories, lengths, caches, clock)
+
+    def steady(self, capacity: int, source_length: int) -> DecoderState:
+        """Room of the same rows at addresses that stay, whose steps need nothing from the host: for capture."""
+        rows = len(self.clock.lengths_R)
+        clock = Clock(torch.zeros_like(self.clock.lengths_R), capacity - 1, even=False, steady=True)
+        memories, caches = [], []
+        for memory in self.memories:
+            batch, heads, _, head_width = memory.k_BHSK.shape
+            k_BHSK, v_BHSK = memory.k_BHSK.new_zeros(2, batch, heads, source_length, head_width)
+            memories.append(Memory(k_BHSK, v_BHSK))
+            cache = FixedCache(clock, capacity)
+            cache.kv_2CRHK, cache.spare = memory.k_BHSK.new_zeros(2, 2, capacity, rows, heads, head_width)
+            caches.append(cache)
+        return DecoderState(memories, self._source_lengths().clone(), caches, clock)
+
+    def load(self, other: DecoderState) -> None:
+        """Copy another state of as many rows into this room."""
+        for mine, theirs in zip(self.memories, other.memories, strict=True):
+            length = min(mine.k_BHSK.shape[2], theirs.k_BHSK.shape[2])
+            mine.k_BHSK[:, :, :length].copy_(theirs.k_BHSK[:, :, :length])
+            mine.v_BHSK[:, :, :length].copy_(theirs.v_BHSK[:, :, :length])
+        for a, b in zip(self.caches, other.caches, strict=True):
+            assert isinstance(a, FixedCache) and isinstance(b, FixedCache)
+            a.load(b)
+        assert self.source_lengths_B is not None
+        self.source_lengths_B.copy_(other._source_lengths())
+        self.clock.lengths_R.copy_(other.clock.lengths_R)
 
     def _source_lengths(self) -> Tensor:
         if self.source_lengths_B is not None:

@@ -29,7 +29,7 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None) -> str:
     """Train and judge; returns the report that is printed and kept as `report.txt`."""
     train, valid, test = splits()
     run = demo_run()
-    engine = replace(run.engine, device=device, steps=steps or run.engine.steps)
+    engine = replace(run.engine, device=device, steps=run.engine.steps if steps is None else steps)
     folder = out / "data"
     data = replace(
         run.data,

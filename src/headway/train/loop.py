@@ -59,29 +59,31 @@ class Meter:
 def prefetch(
     batches: Iterator[PairBatch], ready: Callable[[PairBatch], PairBatch], ahead: int = 8
 ) -> Iterator[PairBatch]:
-    """Batches made by a thread, a few ahead of the one in use."""
-    waiting: queue.Queue[PairBatch | BaseException] = queue.Queue(ahead)
+    """Batches made by a thread, a few ahead of the one in use; an error there is raised here, in its turn."""
+    waiting: queue.Queue[PairBatch | BaseException | None] = queue.Queue(ahead)
     stop = threading.Event()
+
+    def hand_over(item: PairBatch | BaseException | None) -> None:
+        while not stop.is_set():
+            try:
+                waiting.put(item, timeout=0.2)
+                return
+            except queue.Full:
+                continue
 
     def fill() -> None:
         try:
             for batch in batches:
-                item = ready(batch)
-                while not stop.is_set():
-                    try:
-                        waiting.put(item, timeout=0.2)
-                        break
-                    except queue.Full:
-                        continue
+                hand_over(ready(batch))
                 if stop.is_set():
                     return
+            hand_over(None)
         except BaseException as error:
-            waiting.put(error)
+            hand_over(error)
 
     threading.Thread(target=fill, daemon=True).start()
     try:
-        while True:
-            item = waiting.get()
+        while (item := waiting.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item

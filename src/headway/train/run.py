@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from headway.errors import InputError
+from headway.evaluate.bleu import check_tokenizer
 from headway.generate.search import Search
 from headway.models.transformer import TransformerConfig
 from headway.plain import from_plain, to_plain
@@ -72,6 +73,13 @@ class Engine:
     tensorboard: bool = False
 
 
+COUNTS = {
+    "engine": ("steps", "batch", "log", "accumulate", "snapshot"),
+    "validation": ("every", "score_every"),
+    "model": ("encoder_layers", "decoder_layers", "width", "inner", "heads", "max_length"),
+}
+
+
 @dataclass(frozen=True)
 class Run:
     recipe: str
@@ -85,10 +93,16 @@ class Run:
     engine: Engine = field(default_factory=Engine)
 
     def __post_init__(self) -> None:
-        for name, value in (("steps", self.engine.steps), ("batch", self.engine.batch), ("log", self.engine.log),
-                            ("accumulate", self.engine.accumulate), ("snapshot", self.engine.snapshot)):  # fmt: skip
-            if value < 1:
-                raise InputError(f"engine.{name} must be at least 1, not {value}")
+        for part, names in COUNTS.items():
+            for name in names:
+                value = getattr(getattr(self, part), name)
+                if value < 1:
+                    raise InputError(f"{part}.{name} must be at least 1, not {value}")
+        for name in ("dropout", "attention_dropout"):
+            value = getattr(self.model, name)
+            if not 0 <= value < 1:
+                raise InputError(f"model.{name} must be at least 0 and below 1, not {value}")
+        check_tokenizer(self.validation.tokenize)
         if self.model.width % self.model.heads:
             raise InputError(f"model.width {self.model.width} is not a multiple of model.heads {self.model.heads}")
         if self.model.embeddings == "shared" and not self.data.text.joint:
@@ -99,7 +113,7 @@ class Run:
 def read_run(path: Path) -> Run:
     try:
         return from_plain(Run, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, InputError) as error:
         raise InputError(f"{path} cannot be read as a run: {error}") from error
 
 

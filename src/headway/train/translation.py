@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from headway.data.split import split_corpus
 from headway.data.store import PairStore, prepare, train_tokenizers
 from headway.errors import InputError
 from headway.evaluate.bleu import corpus_bleu
-from headway.folder import Card, Loaded, read_model, write_model
+from headway.folder import WEIGHTS, Card, Loaded, find_model, load_weights, read_model, write_model
 from headway.generate.translator import Translator, choose
 from headway.models.transformer import Transformer
 from headway.plain import to_plain
@@ -32,6 +33,7 @@ from headway.train.optimiser import Masters
 from headway.train.run import ParallelText, Run, write_run
 from headway.train.step import GraphStep, TrainStep
 
+NAMED = 20
 SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
 
 
@@ -60,8 +62,14 @@ def locate(data: ParallelText, download: bool, log: Log) -> dict[str, list[Path]
         raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
     parts: dict[str, list[Path]] = {}
     for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test)):
-        parts[part] = [Path(n) if Path(n).exists() or "/" not in n else find(n, download=download) for n in names]
+        parts[part] = [Path(n) if _is_own(n) else find(n, download=download) for n in names]
     return parts
+
+
+def _is_own(name: str) -> bool:
+    """Whether a name means a file of one's own, there or mistyped, and not one of a known data set."""
+    path = Path(name)
+    return path.exists() or path.is_absolute() or path.parent.is_dir()
 
 
 def open_corpus(run: Run, out: Path, log: Log, download: bool = False, init: Loaded | None = None) -> Corpus:
@@ -92,11 +100,17 @@ def _encode(run: Run, files: list[Path], tokenizers: tuple[Tokenizer, Tokenizer]
     log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} pieces{before}")
     log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
     if store.skipped["too_long"]:
-        named = ", ".join(map(str, store.too_long)) + (" …" if store.skipped["too_long"] > len(store.too_long) else "")
-        log.say(f"{part}: {store.skipped['too_long']:,} pairs longer than {longest} pieces left out (pairs {named})")
+        which = named(store.too_long, store.skipped["too_long"])
+        log.say(f"{part}: {store.skipped['too_long']:,} pairs longer than {longest} pieces left out (pairs {which})")
     if store.skipped["empty"]:
         log.say(f"{part}: {store.skipped['empty']:,} pairs with an empty side left out")
     return store
+
+
+def named(numbers: list[int], count: int | None = None) -> str:
+    """The first of `count` numbers, for a line that a person reads."""
+    shown = numbers[:NAMED]
+    return ", ".join(map(str, shown)) + (" …" if (count or len(numbers)) > len(shown) else "")
 
 
 def read_texts(files: Iterable[Path], data: ParallelText) -> tuple[list[str], list[str]]:
@@ -112,9 +126,12 @@ def train_translator(run: Run, out: Path, log: Log, *, init: str | None = None, 
     earlier = read_model(init) if init else None
     corpus = open_corpus(run, out, log, download, earlier)
     torch.manual_seed(run.engine.seed)
-    model = earlier.model if earlier else Transformer(run.model, *map(len, corpus.tokenizers))
+    sizes = earlier.card.vocabularies if earlier else (len(corpus.tokenizers[0]), len(corpus.tokenizers[1]))
+    model = Transformer(run.model, *sizes)
+    if init:
+        load_weights(model, find_model(init) / WEIGHTS)
     card = Card(
-        "transformer", run.model, (len(corpus.tokenizers[0]), len(corpus.tokenizers[1])), run.data.text,
+        "transformer", run.model, sizes, run.data.text,
         run.data.source, run.data.target, to_plain(run.search), to_plain(run),
     )  # fmt: skip
     parameters = sum(p.numel() for p in model.parameters())
@@ -147,7 +164,9 @@ class TranslationJob:
         self.batches = PairBatches(corpus.train, run.engine.batch, run.engine.seed)
         self.valid_batches = PairBatches(corpus.valid, 4 * run.engine.batch, 0, shuffle=False)
         limit = run.validation.sentences or None
-        self.valid_texts = tuple(side[:limit] for side in read_texts(corpus.files["valid"], run.data))
+        self.valid_texts = tuple(side[:limit] for side in self.texts("valid"))
+        # Read now: what is wrong with a test file should not be found out after hours of training.
+        self.test_texts = self.texts("test") if corpus.files.get("test") else ([], [])
         self.speed = run.engine.speed if run.engine.speed != "auto" else self._speed()
 
     def _speed(self) -> str:
@@ -200,6 +219,20 @@ class TranslationJob:
         texts = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
         return corpus_bleu(texts, references, tokenize=self.run.validation.tokenize)
 
+    def texts(self, part: str) -> tuple[list[str], list[str]]:
+        """The pairs of a part as text, without those whose source is longer than the model takes."""
+        sources, references = read_texts(self.corpus.files[part], self.run.data)
+        lengths = map(len, self.translator.source_tokenizer.encode_batch([" ".join(text.split()) for text in sources]))
+        fits = [length <= self.translator.limit for length in lengths]
+        too_long = [number for number, fit in enumerate(fits, 1) if not fit]
+        if too_long:
+            self.log.say(
+                f"{part}: {len(too_long):,} sources longer than {self.translator.limit} pieces are not scored "
+                f"(pairs {named(too_long)})"
+            )
+            self.log.event("scored", part=part, pairs=sum(fits), too_long=too_long)
+        return list(compress(sources, fits)), list(compress(references, fits))
+
     def choose_weights(self, checkpoints: Checkpoints, progress: Progress) -> tuple[Weights, str, float]:
         """The average or the best snapshot, whichever has the better validation BLEU."""
         candidates: list[tuple[str, Weights]] = [(f"step {progress.best_step}", checkpoints.load(progress.best_step))]
@@ -224,9 +257,7 @@ class TranslationJob:
 
     def test_scores(self) -> dict[str, Any]:
         """The chosen model on the test pairs, once, at the very end."""
-        if not self.corpus.files.get("test"):
-            return {}
-        return {"test BLEU": round(self.bleu(*read_texts(self.corpus.files["test"], self.run.data)), 2)}
+        return {"test BLEU": round(self.bleu(*self.test_texts), 2)} if self.test_texts[0] else {}
 
 
 def _name(device: torch.device) -> str:

@@ -1,0 +1,128 @@
+"""Ways to take steps: launched one by one, or several at a time as one captured CUDA graph."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from headway.generate.beam import Board, Record, advance
+from headway.generate.search import Search
+from headway.models.protocols import Seq2Seq
+
+
+class Stepper(Protocol):
+    """`pace` steps are taken at a time; `slots` tells how many sources a batch of `count` should have room for;
+    `joins` whether sources may come into a running batch; `margin` the positions that steps past a source's end
+    may need."""
+
+    pace: int
+    joins: bool
+    margin: int
+
+    def slots(self, count: int) -> int: ...
+    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, list[Record]]: ...
+
+
+class PlainStepper:
+    """Every step as it is, for just the sources there are."""
+
+    joins = True
+
+    def __init__(self, model: Seq2Seq, pace: int = 1) -> None:
+        self.model, self.pace, self.margin = model, pace, pace - 1
+
+    def slots(self, count: int) -> int:
+        return count
+
+    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, list[Record]]:
+        return board, [advance(self.model, search, end, board) for _ in range(self.pace)]
+
+
+@dataclass
+class Captured:
+    graph: torch.cuda.CUDAGraph
+    board: Board
+    records: list[Record]
+
+
+class GraphStepper:
+    """`pace` steps as one CUDA graph over room at fixed addresses, captured once for each size.
+
+    Sizes are powers of two (sources, target length) and multiples of 16 (source length), so that few graphs
+    serve all; they outlive a batch and follow the model's weights, which are changed in place.
+    """
+
+    pace = 4  # even: a cache and its spare have then changed places an even number of times
+    most = 24  # graphs kept
+    joins = False
+    margin = pace
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model = model
+        self.captured: OrderedDict[tuple[object, ...], Captured] = OrderedDict()
+
+    def slots(self, count: int) -> int:
+        return 1 << max(0, count - 1).bit_length()
+
+    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, list[Record]]:
+        """`age` is that of the oldest source, `limit` the longest that any can get."""
+        sources, beam = board.scores_NK.shape
+        capacity = min(limit, max(16, 1 << (age + self.pace).bit_length()))
+        source_length = -(-board.state.memories[0].k_BHSK.shape[2] // 16) * 16
+        key = (sources, beam, capacity, source_length, search.min_length, end)
+        found = self.captured.get(key)
+        if found is None:
+            found = self._capture(board, search, end, capacity, source_length)
+            self.captured[key] = found
+            if len(self.captured) > self.most:
+                self.captured.popitem(last=False)
+        self.captured.move_to_end(key)
+        if found.board is not board:
+            _load(found.board, board)
+        found.graph.replay()
+        return found.board, found.records
+
+    def _capture(self, like: Board, search: Search, end: int, capacity: int, source_length: int) -> Captured:
+        room = Board(
+            like.state.steady(capacity, source_length),
+            **{name: tensor.clone() for name, tensor in like.tensors().items()},
+            captured=True,
+        )
+        _load(room, like)
+        # Libraries set themselves up at their first call, which must not be captured.
+        warm = torch.cuda.Stream()
+        warm.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(warm):
+            self._pace(room, search, end)
+        torch.cuda.current_stream().wait_stream(warm)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            records = self._pace(room, search, end)
+        _load(room, like)
+        return Captured(graph, room, records)
+
+    def _pace(self, room: Board, search: Search, end: int) -> list[Record]:
+        """Steps whose results are written back to where they were read."""
+        homes, lengths_R = room.tensors(), room.state.clock.lengths_R
+        records = [advance(self.model, search, end, room) for _ in range(self.pace)]
+        records = [tuple(tensor.clone() for tensor in record) for record in records]  # type: ignore[misc]
+        for name, home in homes.items():
+            home.copy_(getattr(room, name))
+            setattr(room, name, home)
+        lengths_R.copy_(room.state.clock.lengths_R)
+        room.state.clock.lengths_R = lengths_R
+        return records
+
+
+def _load(room: Board, board: Board) -> None:
+    """Copy a board into room of the same size."""
+    room.state.load(board.state)
+    for name, tensor in board.tensors().items():
+        getattr(room, name).copy_(tensor)
+
+
+def stepper_for(model: Seq2Seq, device: torch.device) -> Stepper:
+    return GraphStepper(model) if device.type == "cuda" else PlainStepper(model)

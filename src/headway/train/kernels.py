@@ -1,0 +1,293 @@
+"""The loss and its gradient by the logits as one Triton kernel each: a row is read once and written once.
+
+N tokens, V vocabulary, B logits of a row at a time. A program has one row (or the two rows of a pair).
+The readable twins are `smoothed_cross_entropy` and `readable_paired_cross_entropy` in `headway.train.loss`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.errors import InputError
+
+try:
+    import triton  # type: ignore
+    import triton.language as tl  # type: ignore
+    from triton.language import constexpr, tensor
+except ImportError:  # no wheel for this machine: `available` says no and the readable path is taken
+    triton = tl = None
+
+# So many logits (of one row or of a pair) stay in registers; more are read a second time, out of the cache.
+LONGEST_HELD = 2**14
+
+
+def available(tensor: Tensor) -> bool:
+    """Whether the kernels can take this tensor as logits: on a GPU, at most 32 bits wide, Triton installed."""
+    return triton is not None and tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16, torch.float32)
+
+
+def _jit(function: Any) -> Any:
+    return function if triton is None else triton.jit(function)
+
+
+# In the kernels V is a constant of the compilation: Triton then knows how rows are aligned (only a multiple of 16 is
+# found out for a variable) and reads 16 bytes at once. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and
+# differences of two masked lanes are no NaN.
+
+
+@_jit
+def _read(row: tensor, at_B: tensor, mask_B: tensor) -> tensor:
+    """The logits of a row at some places, in float32."""
+    return tl.where(mask_B, tl.load(row + at_B, mask=mask_B, other=0.0).to(tl.float32), -1.0e30)
+
+
+@_jit
+def _label_logit(row: tensor, label: tensor, V: constexpr) -> tensor:
+    """NaN for a label outside the vocabulary: it shows in the loss, where a stray read would not."""
+    return tl.load(row + label, mask=(label >= 0) & (label < V), other=float("nan")).to(tl.float32)
+
+
+@_jit
+def _target(at_B: tensor, label: tensor, smoothing: tensor, V: constexpr) -> tensor:
+    """(1−ε)·onehot(y) + ε/V: the gradient of a cross-entropy is p minus this."""
+    return tl.where(at_B == label, 1.0 - smoothing, 0.0) + smoothing / V
+
+
+@_jit
+def _entropy(nll: tensor, lse: tensor, total: tensor, smoothing: tensor, V: constexpr) -> tensor:
+    """−(1−ε) log p(y) − ε/V Σ_v log p(v), where the last sum is Σ logits − V·logsumexp."""
+    return (1.0 - smoothing) * nll + smoothing * (lse - total / V)
+
+
+@_jit
+def _shares(z_B: tensor, high_B: tensor, mask_B: tensor) -> tensor:
+    """exp(old − new) and exp(z − new), new = max(z, old): what a running Σ exp and the next term are scaled by.
+
+    One of the two is always 1, so that a logit costs one exp.
+    """
+    lesser_B = tl.exp(-tl.abs(z_B - high_B))
+    rises_B = z_B > high_B
+    return tl.where(rises_B, lesser_B, 1.0), tl.where(rises_B, 1.0, tl.where(mask_B, lesser_B, 0.0))
+
+
+@_jit
+def _entropy_held(
+    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
+    smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr
+) -> None:  # fmt: skip
+    """One row, all of it in registers."""
+    n = tl.program_id(0).to(tl.int64)
+    row, label = logits + n * V, tl.load(labels + n)
+    kept, at_B = label != ignore, tl.arange(0, B)
+    z_B = _read(row, at_B, (at_B < V) & kept)
+    total, high = tl.sum(tl.where(at_B < V, z_B, 0.0), 0), tl.max(z_B, 0)
+    exp_B = tl.exp(z_B - high)
+    sum_exp = tl.sum(exp_B, 0)
+    lse = high + tl.log(sum_exp)
+    nll = lse - _label_logit(row, label, V)
+    tl.store(losses + n, tl.where(kept, _entropy(nll, lse, total, smoothing, V), 0.0))
+    tl.store(nlls + n, tl.where(kept, nll, 0.0))
+    grad_B = exp_B * (1.0 / sum_exp) - _target(at_B, label, smoothing, V)
+    tl.store(grads + n * V + at_B, tl.where(kept, grad_B, 0.0), mask=at_B < V)
+
+
+@_jit
+def _entropy_looped(
+    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
+    smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr
+) -> None:  # fmt: skip
+    """One row, B logits at a time: logsumexp first, then the gradient.
+
+    Each lane has a running maximum and sums of its own: the warps meet once a row, not at every step.
+    """
+    n = tl.program_id(0).to(tl.int64)
+    row, label = logits + n * V, tl.load(labels + n)
+    kept = label != ignore
+    high_B = tl.full([B], -1.0e30, tl.float32)
+    sum_B, total_B = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
+    for start in range(0, V, B):
+        at_B = start + tl.arange(0, B)
+        z_B = _read(row, at_B, (at_B < V) & kept)
+        old_B, new_B = _shares(z_B, high_B, at_B < V)
+        sum_B = sum_B * old_B + new_B
+        high_B = tl.maximum(z_B, high_B)
+        total_B += tl.where(at_B < V, z_B, 0.0)
+    high = tl.max(high_B, 0)
+    lse = high + tl.log(tl.sum(sum_B * tl.exp(high_B - high), 0))
+    nll = lse - _label_logit(row, label, V)
+    tl.store(losses + n, tl.where(kept, _entropy(nll, lse, tl.sum(total_B, 0), smoothing, V), 0.0))
+    tl.store(nlls + n, tl.where(kept, nll, 0.0))
+    for start in range(0, V, B):
+        at_B = start + tl.arange(0, B)
+        grad_B = tl.exp(_read(row, at_B, (at_B < V) & kept) - lse) - _target(at_B, label, smoothing, V)
+        tl.store(grads + n * V + at_B, tl.where(kept, grad_B, 0.0), mask=at_B < V)
+
+
+@_jit
+def _pair_losses(
+    row_p: tensor, row_q: tensor, label: tensor, lse_p: tensor, lse_q: tensor, total: tensor, both_kl: tensor,
+    smoothing: tensor, weight: tensor, V: constexpr
+) -> tensor:  # fmt: skip
+    """½(CE(p) + CE(q)) + weight · ½(KL(p‖q) + KL(q‖p)), and the mean −log p(y); `total` is the sum of all logits."""
+    nll = lse_p + lse_q - _label_logit(row_p, label, V) - _label_logit(row_q, label, V)
+    loss = _entropy(nll, lse_p + lse_q, total, smoothing, V) + weight * both_kl
+    return 0.5 * loss, 0.5 * nll
+
+
+@_jit
+def _pair_grads(
+    logp_B: tensor, logq_B: tensor, kl_p: tensor, kl_q: tensor, target_B: tensor, weight: tensor
+) -> tensor:  # fmt: skip
+    """∂KL(p‖q)/∂z = p(log p − log q − KL) and ∂KL(q‖p)/∂z = p − q, for the logits z of p; and mirrored for q."""
+    p_B, q_B = tl.exp(logp_B), tl.exp(logq_B)
+    apart_B, over_B = logp_B - logq_B, p_B - q_B
+    grad_p_B = p_B - target_B + weight * (p_B * (apart_B - kl_p) + over_B)
+    grad_q_B = q_B - target_B - weight * (q_B * (apart_B + kl_q) + over_B)
+    return 0.5 * grad_p_B, 0.5 * grad_q_B
+
+
+@_jit
+def _paired_held(
+    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
+    smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
+) -> None:  # fmt: skip
+    """The two rows of a pair, all of both in registers.
+
+    KL(p‖q) = Σ p·(z_p − z_q) − (logsumexp_p − logsumexp_q): float32 keeps more of it than of Σ p·(log p − log q).
+    """
+    n = tl.program_id(0).to(tl.int64)
+    at_p, at_q = n * V, (tl.num_programs(0) + n) * V
+    row_p, row_q, label = logits + at_p, logits + at_q, tl.load(labels + n)
+    kept, at_B = label != ignore, tl.arange(0, B)
+    zp_B, zq_B = _read(row_p, at_B, (at_B < V) & kept), _read(row_q, at_B, (at_B < V) & kept)
+    total = tl.sum(tl.where(at_B < V, zp_B + zq_B, 0.0), 0)
+    high_p, high_q = tl.max(zp_B, 0), tl.max(zq_B, 0)
+    exp_p_B, exp_q_B = tl.exp(zp_B - high_p), tl.exp(zq_B - high_q)
+    sum_p, sum_q = tl.sum(exp_p_B, 0), tl.sum(exp_q_B, 0)
+    lse_p, lse_q = high_p + tl.log(sum_p), high_q + tl.log(sum_q)
+    kl_p = tl.sum(exp_p_B * (zp_B - zq_B), 0) / sum_p - (lse_p - lse_q)
+    kl_q = tl.sum(exp_q_B * (zq_B - zp_B), 0) / sum_q - (lse_q - lse_p)
+    loss, nll = _pair_losses(row_p, row_q, label, lse_p, lse_q, total, kl_p + kl_q, smoothing, weight, V)
+    tl.store(losses + n, tl.where(kept, loss, 0.0))
+    tl.store(nlls + n, tl.where(kept, nll, 0.0))
+    target_B = _target(at_B, label, smoothing, V)
+    grad_p_B, grad_q_B = _pair_grads(zp_B - lse_p, zq_B - lse_q, kl_p, kl_q, target_B, weight)
+    tl.store(grads + at_p + at_B, tl.where(kept, grad_p_B, 0.0), mask=at_B < V)
+    tl.store(grads + at_q + at_B, tl.where(kept, grad_q_B, 0.0), mask=at_B < V)
+
+
+@_jit
+def _paired_looped(
+    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
+    smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
+) -> None:  # fmt: skip
+    """The two rows of a pair, B logits at a time: logsumexps and KLs first, then the gradients.
+
+    The sum in KL(p‖q) = Σ p·(z_p − z_q) − (logsumexp_p − logsumexp_q) runs along with the one in logsumexp.
+    """
+    n = tl.program_id(0).to(tl.int64)
+    at_p, at_q = n * V, (tl.num_programs(0) + n) * V
+    row_p, row_q, label = logits + at_p, logits + at_q, tl.load(labels + n)
+    kept = label != ignore
+    high_p_B, high_q_B = tl.full([B], -1.0e30, tl.float32), tl.full([B], -1.0e30, tl.float32)
+    sum_p_B, sum_q_B = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
+    gap_p_B, gap_q_B, total_B = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
+    for start in range(0, V, B):
+        at_B = start + tl.arange(0, B)
+        zp_B, zq_B = _read(row_p, at_B, (at_B < V) & kept), _read(row_q, at_B, (at_B < V) & kept)
+        old_B, new_B = _shares(zp_B, high_p_B, at_B < V)
+        sum_p_B, gap_p_B = sum_p_B * old_B + new_B, gap_p_B * old_B + new_B * (zp_B - zq_B)
+        old_B, new_B = _shares(zq_B, high_q_B, at_B < V)
+        sum_q_B, gap_q_B = sum_q_B * old_B + new_B, gap_q_B * old_B + new_B * (zq_B - zp_B)
+        high_p_B, high_q_B = tl.maximum(zp_B, high_p_B), tl.maximum(zq_B, high_q_B)
+        total_B += tl.where(at_B < V, zp_B + zq_B, 0.0)
+    high_p, high_q = tl.max(high_p_B, 0), tl.max(high_q_B, 0)
+    share_p_B, share_q_B = tl.exp(high_p_B - high_p), tl.exp(high_q_B - high_q)
+    sum_p, sum_q = tl.sum(sum_p_B * share_p_B, 0), tl.sum(sum_q_B * share_q_B, 0)
+    lse_p, lse_q = high_p + tl.log(sum_p), high_q + tl.log(sum_q)
+    kl_p = tl.sum(gap_p_B * share_p_B, 0) / sum_p - (lse_p - lse_q)
+    kl_q = tl.sum(gap_q_B * share_q_B, 0) / sum_q - (lse_q - lse_p)
+    total, both_kl = tl.sum(total_B, 0), kl_p + kl_q
+    loss, nll = _pair_losses(row_p, row_q, label, lse_p, lse_q, total, both_kl, smoothing, weight, V)
+    tl.store(losses + n, tl.where(kept, loss, 0.0))
+    tl.store(nlls + n, tl.where(kept, nll, 0.0))
+    for start in range(0, V, B):
+        at_B = start + tl.arange(0, B)
+        logp_B = _read(row_p, at_B, (at_B < V) & kept) - lse_p
+        logq_B = _read(row_q, at_B, (at_B < V) & kept) - lse_q
+        grad_p_B, grad_q_B = _pair_grads(logp_B, logq_B, kl_p, kl_q, _target(at_B, label, smoothing, V), weight)
+        tl.store(grads + at_p + at_B, tl.where(kept, grad_p_B, 0.0), mask=at_B < V)
+        tl.store(grads + at_q + at_B, tl.where(kept, grad_q_B, 0.0), mask=at_B < V)
+
+
+def _outputs(logits: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # Not empty_like: it would keep strides, and the kernels write whole rows.
+    loss_N, nll_N = (torch.empty(labels_N.shape[0], dtype=torch.float32, device=logits.device) for _ in range(2))
+    return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device), loss_N, nll_N
+
+
+def _launch(held: Any, looped: Any, logits: Tensor, labels_N: Tensor, *numbers: float) -> tuple[Tensor, Tensor, Tensor]:
+    if triton is None:
+        raise InputError(
+            "the loss kernels need triton: pip install triton, or take the functions of headway.train.loss"
+        )
+    grad, loss_N, nll_N = _outputs(logits, labels_N)
+    if len(labels_N) == 0:
+        return grad, loss_N, nll_N
+    V, rows = logits.shape[-1], logits.dim() - 1
+    kernel, block, warps = looped, 4096 // rows, 16 // rows
+    if rows * V <= LONGEST_HELD:
+        kernel, block = held, triton.next_power_of_2(V)
+        warps = max(4, rows * block // 1024)
+    with torch.cuda.device_of(logits):
+        kernel[(len(labels_N),)](
+            logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, B=block, num_warps=warps
+        )
+    return grad, loss_N, nll_N
+
+
+def _check(logits: Tensor, labels_N: Tensor, shape: tuple[int, ...]) -> None:
+    if labels_N.dim() != 1 or tuple(logits.shape[:-1]) != shape:
+        raise InputError(
+            f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels_N.shape)}: "
+            f"expected ({', '.join(map(str, shape))}, V)"
+        )
+
+
+@torch.library.custom_op("headway::cross_entropy_rows", mutates_args=())
+def cross_entropy_rows(
+    logits_NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """p − (1−ε)·onehot(y) − ε/V, the gradient in the dtype of the logits, and each row's loss and −log p(y).
+
+    All three are zero in rows whose label is `ignore`. It has no backward of its own: the gradient is a result.
+    """
+    _check(logits_NV, labels_N, (len(labels_N),))
+    return _launch(_entropy_held, _entropy_looped, logits_NV, labels_N, float(smoothing), ignore)
+
+
+@cross_entropy_rows.register_fake
+def _(logits_NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int) -> tuple[Tensor, Tensor, Tensor]:
+    return _outputs(logits_NV, labels_N)
+
+
+@torch.library.custom_op("headway::paired_rows", mutates_args=())
+def paired_rows(
+    logits_2NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """½(CE(p) + CE(q)) + weight · ½(KL(p‖q) + KL(q‖p)) of two passes: its gradient, itself, and the mean −log p(y).
+
+    All three are zero where the label is `ignore`. It has no backward of its own: the gradient is a result.
+    """
+    _check(logits_2NV, labels_N, (2, len(labels_N)))
+    return _launch(_paired_held, _paired_looped, logits_2NV, labels_N, float(smoothing), ignore, float(weight))
+
+
+@paired_rows.register_fake
+def _(
+    logits_2NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _outputs(logits_2NV, labels_N)

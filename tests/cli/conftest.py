@@ -1,0 +1,80 @@
+"""One tiny model for all tests of the command line, and two ways to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from calling import Answer, Headway, World, write
+
+from headway.cli.app import main
+from headway.recipes.grammar import sample
+
+
+@pytest.fixture
+def headway(capsys: pytest.CaptureFixture[str]) -> Headway:
+    """The command in this process: much quicker than a new one."""
+
+    def call(*arguments: object) -> Answer:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return Answer(left.value.code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def refuses(headway: Headway) -> Callable[..., str]:
+    """Exit code 2 and one line on stderr, which it returns; progress lines before it are not looked at."""
+
+    def call(*arguments: object, after_work: bool = False) -> str:
+        answer = headway(*arguments)
+        assert answer.code == 2, answer
+        if after_work:
+            return Answer(2, answer.out, answer.err.splitlines(keepends=True)[-1]).line
+        return answer.line
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@contextmanager
+def surroundings(cache: Path) -> Iterator[None]:
+    """A cache of the tests' own, no data folder, and one thread: for small matrices more only cost time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADWAY_CACHE", str(cache))
+        patch.delenv("HEADWAY_DATA", raising=False)
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def apart(cache: Path) -> Iterator[None]:
+    with surroundings(cache):
+        yield
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> World:
+    root = tmp_path_factory.mktemp("world")
+    found = World(root)
+    sentences = sample(340, seed=7)
+    for part, rows in (("train", sentences[:300]), ("valid", sentences[300:320]), ("test", sentences[320:])):
+        write(root, f"{part}.en", [sentence.source for sentence in rows])
+        write(root, f"{part}.fr", [sentence.target for sentence in rows])
+    with surroundings(cache), pytest.raises(SystemExit) as left:
+        main([str(a) for a in found.train(found.run, "--set", "engine.steps=150", "engine.tensorboard=true")])
+    assert left.value.code == 0
+    return found

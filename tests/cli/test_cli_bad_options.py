@@ -1,0 +1,133 @@
+"""Wrong use: one line that names what is wrong and, where one is near, the right name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from calling import DEVICE, World, listing, write
+
+Refuses = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "engine.stpes=5"], ("engine.stpes", "did you mean 'steps'")),
+        (["--set", "modle.width=5"], ("modle", "did you mean 'model'")),
+        (["--set", "engine.steps.more=5"], ("engine.steps.more", "no keys below")),
+        (["--set", "engine.steps=many"], ("engine.steps", "whole number", "many")),
+        (["--set", "engine.steps=2.5"], ("engine.steps", "whole number")),
+        (["--set", "engine.tensorboard=1"], ("engine.tensorboard", "true or false")),
+        (["--set", "model.dropout=high"], ("model.dropout", "a number")),
+        (["--set", "model.dropout=1.5"], ("model.dropout", "below 1")),
+        (["--set", "model.position=rotray"], ("model.position", "rotray", "sinusoidal")),
+        (["--set", "engine.steps"], ("engine.steps", "key=value")),
+        (["--set"], ("--set needs a value",)),
+        (["--set", "engine.steps=0"], ("engine.steps", "at least 1")),
+        (["--set", "model.heads=0"], ("model.heads", "at least 1")),
+        (["--set", "model.heads=3"], ("model.heads 3", "multiple")),
+        (["--set", "validation.every=0"], ("validation.every", "at least 1")),
+        (["--set", "validation.tokenize=13b"], ("13b", "did you mean '13a'")),
+        (["--set", "search.beam=0"], ("beam", "at least 1")),
+        (["--set", "data.text.size=10"], ("text.size", "10")),
+        (["--size", "tini"], ("tini", "did you mean 'tiny'")),
+        (["--device", "abacus"], ("abacus", "cpu")),
+        (["--dtype", "float31"], ("float31", "did you mean 'float32'")),
+        (["--init", "nowhere"], ("nowhere",)),
+        (["--init", "RUN", "--size", "tiny"], ("--init", "--size")),
+        (["--threads", "few"], ("--threads",)),
+        (["--threads", "-1"], ("--threads",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_train_refuses(
+    refuses: Refuses, world: World, tmp_path: Path, options: list[str], words: tuple[str, ...]
+) -> None:
+    given = [world.run if option == "RUN" else option for option in options]
+    device = [] if "--device" in options else DEVICE
+    line = refuses("train", "translate", *world.data, "--out", tmp_path / "runs" / "x", *device, *given)
+    assert all(word in line for word in words), line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_recipe_is_answered_with_the_nearest(refuses: Refuses) -> None:
+    assert "did you mean 'multi30k-en-de'" in refuses("train", "multi30k-en-dee")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", ("cannot be read",)),
+        ("[]", ("object",)),
+        ('{"recipe": "x"}', ("data", "missing")),
+        ('{"recipe": "x", "data": {}, "model": {"widht": 3}}', ("model.widht", "did you mean 'width'")),
+    ],
+)
+def test_a_run_file_that_is_no_run_is_named(
+    refuses: Refuses, tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
+    path = write(tmp_path, "run.json", [text])
+    line = refuses("train", path, "--out", tmp_path / "x")
+    assert all(word in line for word in (str(path), *words)), line
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--beam", "0"], ("beam", "at least 1")),
+        (["--beam", "2", "--best", "3"], ("best", "beam")),
+        (["--best", "0"], ("best",)),
+        (["--max-ratio", "-1"], ("negative",)),
+        (["--min-length", "-1"], ("negative",)),
+        (["--batch", "0"], ("--batch",)),
+        (["--device", "abacus"], ("abacus", "cpu")),
+        (["--dtype", "float31"], ("float31", "float32")),
+        (["--output", "FOLDER"], ("folder",)),
+        (["--output", "FOLDER/none/a.fr"], ("none", "make it first")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_translate_refuses(
+    refuses: Refuses, world: World, tmp_path: Path, options: list[str], words: tuple[str, ...]
+) -> None:
+    given = [option.replace("FOLDER", str(tmp_path)) for option in options]
+    device = [] if "--device" in options else DEVICE
+    output = [] if "--output" in options else ["--output", tmp_path / "a.fr"]
+    line = refuses("translate", world.run, world.root / "test.en", *device, *output, *given)
+    assert all(word in line for word in words), line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_evaluate_refuses_before_it_translates(refuses: Refuses, world: World, tmp_path: Path) -> None:
+    given = ["evaluate", world.run, *world.files("test"), *DEVICE, "--output", tmp_path / "kept"]
+    assert "did you mean '13a'" in refuses(*given, "--tokenize", "13b")
+    assert "too few" in refuses(*given, "--bootstrap", 3)
+    assert "beam must be at least 1" in refuses(*given, "--beam", 0)
+    assert "folder" in refuses("evaluate", world.run, *world.files("test"), *DEVICE, "--output", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_evaluate_needs_a_model_with_data_or_two_files(refuses: Refuses, world: World) -> None:
+    source, target = world.files("test")
+    assert "--references" in refuses("evaluate", "--hypotheses", target)
+    assert "--hypotheses" in refuses("evaluate", "--references", target)
+    assert "not both" in refuses("evaluate", world.run, "--hypotheses", target, "--references", target)
+    assert "SOURCE REFERENCE" in refuses("evaluate")
+    assert "SOURCE REFERENCE" in refuses("evaluate", world.run)
+    assert "cannot tell source from target" in refuses("evaluate", world.run, source, *DEVICE)
+
+
+def test_hypotheses_and_references_must_match_line_by_line(refuses: Refuses, world: World, tmp_path: Path) -> None:
+    few = write(tmp_path, "few.fr", ["un", "deux"])
+    line = refuses("evaluate", "--hypotheses", few, "--references", world.root / "test.fr")
+    assert str(few) in line and "2 lines" in line and "20" in line
+
+
+def test_a_wrong_run_of_an_earlier_folder_changes_nothing_there(refuses: Refuses, world: World) -> None:
+    before = listing(world.run)
+    refuses("train", world.run / "run.json", "--out", world.run, "--overwrite", "--set", "model.heads=3")
+    assert listing(world.run) == before
+    assert json.loads((world.run / "run.json").read_text(encoding="utf-8"))["recipe"] == "translate"

@@ -1,0 +1,201 @@
+"""Where results go: what was there stays whole, whatever fails, be it the disk or the reader of a pipe."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import DEVICE, Headway, World, listing, process, write
+from safetensors import SafetensorError
+
+Refuses = Callable[..., str]
+SHORT = ["--set", "engine.steps=4", "engine.snapshot=2", "validation.every=2", "validation.score_every=2"]
+
+
+@pytest.fixture
+def earlier(world: World, tmp_path: Path) -> Path:
+    """A run that is there already."""
+    return Path(shutil.copytree(world.run, tmp_path / "run"))
+
+
+def test_a_folder_that_is_there_is_left_alone(refuses: Refuses, world: World, earlier: Path) -> None:
+    before = listing(earlier.parent)
+    assert "--overwrite" in refuses(*world.train(earlier))
+    assert listing(earlier.parent) == before
+
+
+@pytest.mark.parametrize("verb", ["train", "demo"])
+def test_overwrite_never_takes_a_folder_that_is_no_run(
+    refuses: Refuses, world: World, tmp_path: Path, verb: str
+) -> None:
+    write(tmp_path, "thesis.txt", ["years of work"])
+    before = listing(tmp_path)
+    for place in (tmp_path, tmp_path / "thesis.txt"):
+        call = world.train(place) if verb == "train" else ["demo", "--out", place]
+        assert "left alone" in refuses(*call, "--overwrite")
+        assert listing(tmp_path) == before
+
+
+def test_overwrite_replaces_a_run_and_leaves_nothing_of_it(headway: Headway, world: World, earlier: Path) -> None:
+    write(earlier, "old-note", [])
+    assert headway(*world.train(earlier, *SHORT, "--overwrite")).code == 0
+    assert not (earlier / "old-note").exists()
+    assert [path.name for path in earlier.parent.iterdir()] == ["run"]
+
+
+def test_an_empty_folder_is_as_good_as_none_and_is_empty_again_after_a_failure(
+    headway: Headway, refuses: Refuses, world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "x").mkdir()
+    refuses(*world.train(tmp_path / "x", "--test", "nothing", "there"), after_work=True)
+    assert listing(tmp_path) == {"x": None}
+    assert headway(*world.train(tmp_path / "x", *SHORT)).code == 0
+
+
+def test_an_earlier_run_survives_a_new_one_that_reads_from_it(refuses: Refuses, world: World, earlier: Path) -> None:
+    """The folder that is to be replaced holds the weights to start from: refused, and both are still there."""
+    before = listing(earlier.parent)
+    refuses(*world.train(earlier, "--init", earlier, "--overwrite"))
+    assert listing(earlier.parent) == before
+
+
+def no_room(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def no_room_in_rust(*_: Any, **__: Any) -> None:
+    raise SafetensorError('I/O error: Os { code: 28, kind: StorageFull, message: "No space left on device" }')
+
+
+@pytest.mark.parametrize(
+    ("what", "failure"),
+    [
+        ("headway.train.checkpoint.save_file", no_room_in_rust),
+        ("headway.train.checkpoint.save_file", no_room),
+        ("headway.train.translation.write_run", no_room),
+        ("headway.train.log.Log.event", no_room),
+        ("headway.data.store._Writer.append", no_room),
+    ],
+)
+@pytest.mark.parametrize("there", [False, True], ids=["new", "overwrite"])
+def test_a_full_disk_before_the_first_snapshot_leaves_things_as_they_were(
+    refuses: Refuses,
+    world: World,
+    earlier: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    failure: Callable[..., None],
+    there: bool,
+) -> None:
+    before = listing(earlier.parent)
+    monkeypatch.setattr(what, failure)
+    monkeypatch.setenv("HEADWAY_CACHE", str(earlier.parent.parent / f"{earlier.parent.name}-cache"))
+    out = earlier if there else earlier.parent / "new"
+    line = refuses(*world.train(out, *SHORT, "--overwrite"), after_work=True)
+    assert "no room left on the disk" in line
+    assert listing(earlier.parent) == before
+
+
+def test_a_full_disk_at_the_end_keeps_the_snapshots_beside_the_earlier_run(
+    refuses: Refuses, world: World, earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = listing(earlier)
+    monkeypatch.setattr("headway.folder.save_file", no_room_in_rust)
+    assert "no room left" in refuses(*world.train(earlier, *SHORT, "--overwrite"), after_work=True)
+    assert listing(earlier) == before
+    failed = earlier.with_name("run.failed-1")
+    assert sorted(path.name for path in earlier.parent.iterdir()) == ["run", failed.name]
+    assert sorted(path.name for path in (failed / "checkpoints").iterdir()) == ["step-2", "step-4"]
+    assert not (failed / "model").exists()
+
+
+def test_an_interrupt_is_one_line_and_leaves_nothing(
+    headway: Headway, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headway.train.translation.open_corpus", interrupt)
+    answer = headway(*world.train(tmp_path / "x"))
+    assert answer.code == 130 and answer.line == "interrupted"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_out_of_memory_is_a_failure_with_advice(
+    headway: Headway, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("headway.train.translation.open_corpus", too_much)
+    answer = headway(*world.train(tmp_path / "x"))
+    assert answer.code == 1 and "engine.batch" in answer.line
+
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+@needs_full
+def test_standard_output_on_a_full_disk_is_one_line(world: World) -> None:
+    with Path("/dev/full").open("wb") as full:
+        call = ["translate", world.run, world.root / "test.en", "--threads", 1, *DEVICE]
+        answer = process(*call, stdout=full, stderr=subprocess.PIPE, capture_output=False)
+    assert answer.returncode == 2
+    assert answer.stderr == b"headway: no room left on the disk: make room and start again\n"
+
+
+@needs_full
+def test_a_device_and_a_link_are_written_to_and_never_replaced(
+    refuses: Refuses, headway: Headway, world: World, tmp_path: Path
+) -> None:
+    """By way of links, so that a mistake could not harm the devices themselves."""
+    write(tmp_path, "real", ["from before"])
+    for name, goal in (("full", "/dev/full"), ("null", "/dev/null"), ("link", tmp_path / "real")):
+        (tmp_path / name).symlink_to(goal)
+    call = ["translate", world.run, world.root / "test.en", *DEVICE, "--output"]
+    assert "no room left" in refuses(*call, tmp_path / "full")
+    assert headway(*call, tmp_path / "null").code == headway(*call, tmp_path / "link").code == 0
+    assert all((tmp_path / name).is_symlink() for name in ("full", "null", "link"))
+    assert len((tmp_path / "real").read_text(encoding="utf-8").splitlines()) == 20
+
+
+def test_an_output_that_cannot_be_finished_keeps_the_earlier_file(
+    refuses: Refuses, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a.fr", ["from before"])
+    before = listing(tmp_path)
+    monkeypatch.setattr("headway.cli.place.os.replace", no_room)
+    for call in (["translate", world.run, world.root / "test.en"], ["evaluate", world.run, *world.files("test")]):
+        assert "no room left" in refuses(*call, *DEVICE, "--output", tmp_path / "a.fr")
+        assert listing(tmp_path) == before
+
+
+def test_a_reader_that_leaves_is_one_line_without_noise(world: World) -> None:
+    """`headway translate MODEL FILE | head -1`, with far more output than a pipe holds."""
+    how = ["--json", "--attention", "--beam", "1", "--threads", "1", *DEVICE]
+    command = [sys.executable, "-m", "headway", "translate", str(world.run), str(world.root / "valid.en"), *how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.readline().startswith(b'{"source"')
+        running.stdout.close()
+        noise = running.stderr.read()
+        assert running.wait(60) == 2
+    assert noise.startswith(b"headway: nobody reads the output any more") and noise.count(b"\n") == 1, noise
+
+
+def test_a_pipe_that_is_closed_from_the_start_is_told_too(world: World) -> None:
+    read, write_end = os.pipe()
+    os.close(read)
+    try:
+        answer = process("recipes", stdout=write_end, capture_output=False, stderr=subprocess.PIPE)
+    finally:
+        os.close(write_end)
+    assert answer.returncode == 2
+    assert answer.stderr.count(b"\n") == 1 and b"broken pipe" in answer.stderr
