@@ -19,7 +19,7 @@ from torch import nn
 
 from headway.data.batches import PairBatch
 from headway.models.transformer import SIZES, Transformer, TransformerConfig
-from headway.train.objective import CrossEntropy, TranslationObjective
+from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.step import GraphStep, TrainStep
 
@@ -89,7 +89,7 @@ def headway(
     )
     masters = Masters(model.parameters(), Adam())
     masters.set_rate(1e-4)
-    objective: Any = TranslationObjective(model, CrossEntropy(0.1))
+    objective: Any = CrossEntropy(0.1).build(model)
     if "compile" in how:
         objective = torch.compile(objective)
     source, target, labels = data

@@ -23,7 +23,7 @@ from headway.text.tokenizer import END, PAD, START
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
 from headway.train.loop import Progress, fit, prefetch
-from headway.train.objective import CrossEntropy, TranslationObjective
+from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.run import Run
 from headway.train.step import TrainStep
@@ -64,7 +64,7 @@ def test_pieces_give_the_gradient_of_the_whole_batch(parts: int) -> None:
     batch = uneven(rows=14)
     sums = []
     for model, count in ((whole, 1), (pieces, parts)):
-        step = TrainStep(TranslationObjective(model, CrossEntropy()), Masters(model.parameters(), Adam()))
+        step = TrainStep(CrossEntropy().build(model), Masters(model.parameters(), Adam()))
         sums.append(step(batch, count))
     for name, one in sums[0].items():
         torch.testing.assert_close(sums[1][name], one, rtol=1e-10, atol=1e-10)
@@ -215,3 +215,20 @@ def test_the_best_snapshot_is_no_part_of_the_average(tmp_path: Path) -> None:
     assert (tmp_path / "step-1" / WEIGHTS).is_file()
     mean, steps = checkpoints.average(5)
     assert steps == [2, 3] and mean["w"].item() == 2.5
+
+
+@pytest.mark.long
+def test_compiled_objective_equals_plain_on_batches_of_several_shapes():
+    """One compilation serves many shapes: the code is made for any length after the second."""
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(2, 2, 32, 64, 2, dropout=0.0), 50, 50)
+    plain = CrossEntropy(0.1).build(model)
+    compiled = torch.compile(plain)
+    for rows, source, target in ((4, 8, 12), (6, 12, 8), (5, 16, 20), (3, 9, 7)):
+        ids = [torch.randint(4, 50, (rows, n)) for n in (source, target, target)]
+        batch = PairBatch(ids[0], torch.randint(1, source + 1, (rows,)), ids[1], ids[2], rows * target)
+        expected = torch.autograd.grad(plain(batch)["loss"][0], list(model.parameters()))
+        found = torch.autograd.grad(compiled(batch)["loss"][0], list(model.parameters()))
+        for a, b in zip(expected, found, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    assert sum(torch._dynamo.utils.counters["frames"].values()) < 20

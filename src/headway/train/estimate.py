@@ -12,7 +12,6 @@ from headway.data.batches import PairBatch
 from headway.generate.translator import choose
 from headway.models.transformer import Transformer
 from headway.plain import to_plain
-from headway.train.objective import TranslationObjective
 from headway.train.optimiser import Masters
 from headway.train.run import Run
 from headway.train.step import TrainStep
@@ -46,7 +45,7 @@ def _seconds_per_step(run: Run, model: Any, device: torch.device, repeats: int =
     rows, size = max(1, run.engine.batch // LENGTH), run.data.text.size
     ids = torch.randint(4, size, (rows, LENGTH), device=device)
     batch = PairBatch(ids, None, ids, ids, ids.numel())
-    step = TrainStep(TranslationObjective(model, run.objective), Masters(model.parameters(), run.optimiser))
+    step = TrainStep(run.objective.build(model), Masters(model.parameters(), run.optimiser))
     times = []
     for _ in range(repeats):
         start = time.perf_counter()

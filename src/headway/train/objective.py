@@ -25,6 +25,9 @@ class CrossEntropy:
     name: ClassVar[str] = "cross-entropy"
     smoothing: float = 0.1
 
+    def build(self, model: nn.Module) -> TranslationObjective:
+        return TranslationObjective(model, self.smoothing)
+
 
 @dataclass(frozen=True)
 class RDrop:
@@ -33,15 +36,18 @@ class RDrop:
 
     name: ClassVar[str] = "r-drop"
     smoothing: float = 0.1
-    weight: float = 5.0
+    weight: float = 1.0
+
+    def build(self, model: nn.Module) -> TranslationObjective:
+        return RDropObjective(model, self.smoothing, self.weight)
 
 
 class TranslationObjective(nn.Module):
     """`loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
 
-    def __init__(self, model: nn.Module, config: CrossEntropy | RDrop) -> None:
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
         super().__init__()
-        self.model, self.config = model, config
+        self.model, self.smoothing = model, smoothing
 
     def hidden(self, batch: PairBatch) -> Tensor:
         """The decoder's vectors under teacher forcing, a row a token."""
@@ -49,12 +55,25 @@ class TranslationObjective(nn.Module):
         state = model.encode(batch.source_BS, batch.source_lengths_B)
         return model.hidden(batch.target_BT, state)[0].flatten(0, 1)
 
+    def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
+        return linear_cross_entropy(self.hidden(batch), weight_VD, batch.labels_BT.flatten(), self.smoothing, PAD)
+
     def forward(self, batch: PairBatch) -> Triples:
         head: Any = self.model.head
-        labels_N, smoothing = batch.labels_BT.flatten(), self.config.smoothing
-        if isinstance(self.config, RDrop) and self.training:
-            twice_2ND = self.hidden(batch.map(lambda tensor: torch.cat([tensor, tensor])))
-            loss, nll = paired_cross_entropy(twice_2ND, head.weight, labels_N, smoothing, PAD, self.config.weight)
-        else:
-            loss, nll = linear_cross_entropy(self.hidden(batch), head.weight, labels_N, smoothing, PAD)
+        loss, nll = self.losses(batch, head.weight)
         return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
+
+
+class RDropObjective(TranslationObjective):
+    """Two passes as one batch of twice the rows; without dropout, in validation, one pass says it all."""
+
+    def __init__(self, model: nn.Module, smoothing: float, weight: float) -> None:
+        super().__init__(model, smoothing)
+        self.weight = weight
+
+    def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.training:
+            return super().losses(batch, weight_VD)
+        twice_2ND = self.hidden(batch.map(lambda tensor: torch.cat([tensor, tensor])))
+        labels_N = batch.labels_BT.flatten()
+        return paired_cross_entropy(twice_2ND, weight_VD, labels_N, self.smoothing, PAD, self.weight)

@@ -55,8 +55,9 @@ class Engine:
 
     batch: target tokens of a global batch, padding counted; `accumulate` cuts it into that many pieces.
     average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0: no mean).
-    speed: `plain` launches kernels one by one, `compile` uses torch.compile, `graphs` captures each shape of
-    batch as a CUDA graph (no compile time: best for small models); `auto` chooses by device and size.
+    speed: `plain` launches kernels one by one; `graphs` captures the step for each shape of batch as a CUDA graph
+    (no compile time: best for small models); `compile` captures what torch.compile made of it (a minute or more
+    at the start, best for large ones); `auto` chooses by device and size.
     """
 
     steps: int = 10_000

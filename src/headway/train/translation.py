@@ -28,7 +28,6 @@ from headway.text.tokenizer import Tokenizer
 from headway.train.checkpoint import Checkpoints, Weights
 from headway.train.log import Log
 from headway.train.loop import Progress, fit, prefetch
-from headway.train.objective import TranslationObjective
 from headway.train.optimiser import Masters
 from headway.train.run import ParallelText, Run, write_run
 from headway.train.step import GraphStep, TrainStep
@@ -158,7 +157,7 @@ class TranslationJob:
 
     def __init__(self, run: Run, corpus: Corpus, model: Any, card: Card, device: torch.device, log: Log) -> None:
         self.run, self.corpus, self.device, self.log = run, corpus, device, log
-        self.objective = TranslationObjective(model, run.objective)
+        self.objective = run.objective.build(model)
         self.masters = Masters(model.parameters(), run.optimiser, run.engine.clip)
         self.translator = Translator(Loaded(model, card, *corpus.tokenizers), device, next(model.parameters()).dtype)
         self.batches = PairBatches(corpus.train, run.engine.batch, run.engine.seed)
@@ -176,8 +175,9 @@ class TranslationJob:
         return "graphs" if small and self.run.engine.accumulate == 1 else "compile"
 
     def fit(self, checkpoints: Checkpoints) -> Progress:
-        objective: Any = torch.compile(self.objective, dynamic=False) if self.speed == "compile" else self.objective
-        step = (GraphStep if self.speed == "graphs" else TrainStep)(objective, self.masters)
+        objective: Any = torch.compile(self.objective) if self.speed == "compile" else self.objective
+        graphs = self.device.type == "cuda" and self.speed != "plain"
+        step = (GraphStep if graphs else TrainStep)(objective, self.masters)
         batches = prefetch(self.batches.from_step(0), self._ready)
         return fit(self.run, self.objective, self.masters, step, batches, self.validate, checkpoints, self.log)
 
