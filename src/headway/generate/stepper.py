@@ -99,7 +99,7 @@ class GraphStepper:
             self._pace(room, search, end)
         torch.cuda.current_stream().wait_stream(warm)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             records = self._pace(room, search, end)
         _load(room, like)
         return Captured(graph, room, records)

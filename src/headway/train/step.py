@@ -79,7 +79,8 @@ class GraphStep:
         room = replace(batch.map(lambda tensor: tensor.to(device, copy=True)), tokens=count)
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=self.pool):
+        # Other threads prepare batches meanwhile: what they allocate is no business of this capture.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             sums = self.plain(room)
         self.pool = self.pool or graph.pool()
         self.captured[key] = (graph, room, count, sums)
