@@ -55,7 +55,7 @@ def write(name: str, device: str, rows: list[dict[str, Any]], out: str | None = 
         "date": datetime.date.today().isoformat(),
         "machine": machine(device),
         "versions": versions,
-        "command": "python " + " ".join(["benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command(),
         **more,
         "rows": rows,
     }
@@ -64,6 +64,15 @@ def write(name: str, device: str, rows: list[dict[str, Any]], out: str | None = 
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     for row in rows:
         print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+def command() -> str:
+    """How this was started, with file names instead of one machine's paths."""
+    words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+    if "--out" in words:
+        at = words.index("--out")
+        words = words[:at] + words[at + 2 :]
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 
 def median(values: list[float]) -> float:

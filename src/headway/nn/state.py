@@ -116,12 +116,15 @@ class FixedCache:
         if used > self.capacity:
             raise IndexError(f"a cache of {self.capacity} positions is full")
         if self.kv_2CRHK is None:
-            self.kv_2CRHK = k_RHTK.new_zeros(2, self.capacity, rows, heads, head_width)
+            self.kv_2CRHK = k_RHTK.new_empty(2, self.capacity, rows, heads, head_width)
         for part_CRHK, new_RHTK in zip(self.kv_2CRHK, (k_RHTK, v_RHTK), strict=True):
             new_TRHK = new_RHTK.permute(2, 0, 1, 3)
             if self.clock.even:
                 part_CRHK[self.clock.longest : used] = new_TRHK
             else:
+                if not self.clock.steady:
+                    # A shorter row has nothing there yet, and weight 0 times whatever memory holds may be NaN.
+                    part_CRHK[self.clock.longest : used] = 0
                 steps_TR = self.clock.lengths_R + torch.arange(steps, device=new_TRHK.device)[:, None]
                 part_CRHK[steps_TR, torch.arange(rows, device=new_TRHK.device)] = new_TRHK
         k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4)
@@ -141,7 +144,7 @@ class FixedCache:
         assert self.kv_2CRHK is not None
         size = math.prod(shape)
         if self.spare is None or self.spare.numel() < size:
-            return self.kv_2CRHK.new_zeros(shape)
+            return self.kv_2CRHK.new_empty(shape)
         return self.spare.view(-1)[:size].view(shape)
 
     def fork(self) -> FixedCache:
@@ -153,13 +156,16 @@ class FixedCache:
         twin = FixedCache(clock, self.capacity)
         known = self.kv_2CRHK if self.kv_2CRHK is not None else other.kv_2CRHK
         if known is not None:
-            twin.kv_2CRHK = torch.cat([cache._room_like(known) for cache in (self, other)], dim=2)
+            parts = [cache._room_like(known) for cache in (self, other)]
+            for part_2CRHK, part in zip(parts, (self, other), strict=True):
+                part_2CRHK[:, part.clock.longest :] = 0
+            twin.kv_2CRHK = torch.cat(parts, dim=2)
         return twin
 
     def load(self, other: FixedCache) -> None:
         """Copy what the other holds, as far as there is room."""
         if self.kv_2CRHK is not None and other.kv_2CRHK is not None:
-            used = min(self.capacity, other.capacity, other.clock.longest + other.clock.steady)
+            used = min(self.capacity, other.clock.longest)
             self.kv_2CRHK[:, :used].copy_(other.kv_2CRHK[:, :used])
 
     def _room_like(self, other_2CRHK: Tensor) -> Tensor:
