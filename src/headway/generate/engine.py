@@ -3,13 +3,14 @@
 It sees a model only through `encode`, `decode` and the state they pass. What is decided on the device stays
 there; the host reads the record of some steps at a time.
 
-N slots, K beam, G steps since the last reading.
+N slots, K beam, F sources that are done.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +22,41 @@ from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper
 from headway.models.protocols import Seq2Seq
 
+Ints = NDArray[np.int64]
+
 
 @dataclass
-class Flight:
-    """A source in flight: when it came, how long it may get, and the hypotheses that have ended."""
+class Flights:
+    """The sources in flight, slot by slot. A closed slot's source has left; its rows go along until the next
+    move."""
 
-    request: Request
-    born: int  # the engine's step at which it was admitted
-    longest: int
-    ended: list[tuple[float, float, int, int]] = field(default_factory=list)  # score, sum, step, parent beam
+    requests: list[Request]
+    born_N: Ints  # the engine's step at which each was admitted
+    longest_N: Ints
+    open_N: NDArray[np.bool_]
+    ended_N: Ints  # hypotheses that have ended
+    top_Nb: NDArray[np.float64]  # the scores of the `best` of them
+
+    @staticmethod
+    def fresh(requests: list[Request], longest: list[int], closed: int, born: int, best: int) -> Flights:
+        count = len(requests)
+        return Flights(
+            requests, np.full(count, born), np.array(longest), np.arange(count) < count - closed,
+            np.zeros(count, dtype=np.int64), np.full((count, best), -np.inf),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        """Those that are still open."""
+        return int(self.open_N.sum())
+
+    def keep(self, slots_N: Ints) -> Flights:
+        arrays = {f.name: getattr(self, f.name)[slots_N] for f in fields(self) if f.name != "requests"}
+        return Flights([self.requests[n] for n in slots_N], **arrays)
+
+    def join(self, other: Flights) -> Flights:
+        names = [f.name for f in fields(self) if f.name != "requests"]
+        arrays = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        return Flights(self.requests + other.requests, **arrays)
 
 
 class SearchEngine:
@@ -46,123 +73,113 @@ class SearchEngine:
         self.model, self.search, self.stepper, self.start, self.end = model, search, stepper, start, end
         # A row that is done may take some steps more before it is read: these need positions too.
         self.limit, self.device, self.least = limit - stepper.margin, device, room
-        self.slots: list[Flight | None] = []  # None: its source has finished, its rows go along until the next move
+        self.flights = Flights.fresh([], [], 0, 0, search.best)
         self.room = 0
         self.history = History()
-
-    @property
-    def flights(self) -> list[Flight]:
-        return [flight for flight in self.slots if flight is not None]
 
     @torch.inference_mode()
     def admit(self, requests: list[Request]) -> None:
         """Take sources in. Into a running engine only those that fit (see `fits`)."""
-        new = [Flight(r, self.history.steps, self.search.longest(len(r.source), self.limit)) for r in requests]
         if not self.flights:
-            self.slots, self.history = [], History()
-            for flight in new:
-                flight.born = 0
-            self.room = max(self.least, max(flight.longest for flight in new) + self.stepper.pace)
-        spare = self.stepper.slots(len(self.slots) + len(new)) - len(self.slots) - len(new)
-        everyone: list[Flight] = new + [new[-1]] * spare  # rows that only fill the room repeat the last source
+            self.flights, self.history = Flights.fresh([], [], 0, 0, self.search.best), History()
+        old = len(self.flights.requests)
+        spare = self.stepper.slots(old + len(requests)) - old - len(requests)
+        everyone = requests + [requests[-1]] * spare  # rows that only fill the room repeat the last source
+        longest = [self.search.longest(len(request.source), self.limit) for request in everyone]
+        if not old:
+            self.room = max(self.least, max(longest) + self.stepper.pace)
+        new = Flights.fresh(everyone, longest, spare, self.history.steps, self.search.best)
         state = self.model.encode(*self._source(everyone), room=self.room + 1)
-        board = Board.fresh(state, self.start, self.search.beam, [f.longest for f in everyone], self.device)
-        self.board = self.board.insert(board) if self.slots else board
-        self.history.place([*range(len(self.slots)), *(-1 for _ in everyone)])
-        self.slots = [*self.slots, *new, *(None for _ in range(spare))]
+        board = Board.fresh(state, self.start, self.search.beam, longest, self.device)
+        self.board = self.board.insert(board) if old else board
+        self.history.place(np.concatenate([np.arange(old), np.full(len(everyone), -1)]))
+        self.flights = self.flights.join(new)
 
-    def _source(self, flights: list[Flight]) -> tuple[torch.Tensor, torch.Tensor | None]:
-        lengths = np.array([len(flight.request.source) for flight in flights])
-        ids = np.full((len(flights), lengths.max()), self.end)
-        for row, flight in enumerate(flights):
-            ids[row, : lengths[row]] = flight.request.source
+    def _source(self, requests: list[Request]) -> tuple[torch.Tensor, torch.Tensor | None]:
+        lengths = np.array([len(request.source) for request in requests])
+        ids = np.full((len(requests), lengths.max()), self.end)
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([request.source for request in requests])
         even = bool((lengths == lengths.max()).all())
         lengths_N = None if even else torch.from_numpy(lengths).to(self.device)
         return torch.from_numpy(ids).to(self.device), lengths_N
 
     def fits(self, request: Request) -> bool:
         """Whether the running caches have room for this source from now on."""
-        flights = self.flights
-        if not flights or not self.stepper.joins:
-            return not flights
+        if not self.flights or not self.stepper.joins:
+            return not self.flights
         need = self.search.longest(len(request.source), self.limit) + self.stepper.pace
-        return self.history.steps - min(flight.born for flight in flights) + need <= self.room
+        return self._oldest() + need <= self.room
+
+    def _oldest(self) -> int:
+        return self.history.steps - int(self.flights.born_N[self.flights.open_N].min())
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """Some tokens for every row; what has finished leaves, best hypothesis first."""
-        age = self.history.steps - min(flight.born for flight in self.flights)
         limit = self.limit + self.stepper.margin + 1
-        self.board, records = self.stepper.steps(self.board, self.search, self.end, age, limit)
-        done = self._read(records)
-        finished = self._harvest(done)
-        for n in done:
-            self.slots[n] = None
+        self.board, records = self.stepper.steps(self.board, self.search, self.end, self._oldest(), limit)
+        done_F, until_F = self._read(records)
+        finished = self._harvest(done_F, until_F)
         self._evict()
         return finished
 
-    def _read(self, records: list[Record]) -> list[int]:
-        """Bring the record to the host and go through it step by step; returns the slots that are done."""
+    def _read(self, records: list[Record]) -> tuple[Ints, Ints]:
+        """Bring the record to the host and go through it; returns the slots that are done, and after which step."""
         columns = [torch.stack(column).cpu().numpy() for column in zip(*records, strict=True)]
-        first = self.history.steps
-        self.history.add(*columns[:3])
-        open_N = np.array([flight is not None for flight in self.slots])
-        done: list[int] = []
-        for step, (scores_NK, ended_NK, from_NK) in enumerate(zip(*columns[2:], strict=True), first):
-            for n, c in np.argwhere((ended_NK > -math.inf) & open_N[:, None]).tolist():
-                self._note_end(self.slots[n], float(ended_NK[n, c]), step, int(from_NK[n, c]))
-            for n in np.flatnonzero(open_N).tolist():
-                if self._is_done(self.slots[n], step + 1, scores_NK[n]):
-                    done.append(n)
-                    open_N[n] = False
-        return done
+        first, flights = self.history.steps, self.flights
+        self.history.add(columns)
+        done, until = [], []
+        for step, (scores_NK, ended_NK) in enumerate(zip(columns[2], columns[3], strict=True), first):
+            age_N = step + 1 - flights.born_N
+            self._count_ends(ended_NK, age_N)
+            done_N = np.flatnonzero(flights.open_N & self._is_done(age_N, scores_NK))
+            flights.open_N[done_N] = False
+            done.append(done_N)
+            until.append(np.full(len(done_N), step + 1))
+        return np.concatenate(done), np.concatenate(until)
 
-    def _note_end(self, flight: Flight | None, total: float, step: int, beam: int) -> None:
-        assert flight is not None
-        length = step - flight.born + 1
-        flight.ended.append((total / length**self.search.length_penalty, total, step, beam))
+    def _count_ends(self, ended_NK: NDArray[np.float32], age_N: Ints) -> None:
+        flights = self.flights
+        flights.ended_N += (ended_NK > -math.inf).sum(1)
+        if self.search.finish == "bound":
+            scores_NK = ended_NK / (age_N**self.search.length_penalty)[:, None]
+            every = np.concatenate([flights.top_Nb, scores_NK], axis=1)
+            flights.top_Nb = -np.sort(-every, axis=1)[:, : self.search.best]
 
-    def _is_done(self, flight: Flight | None, now: int, scores_K: NDArray[np.float32]) -> bool:
-        assert flight is not None
-        age = now - flight.born
-        if age > flight.longest:
-            return True
+    def _is_done(self, age_N: Ints, scores_NK: NDArray[np.float32]) -> NDArray[np.bool_]:
+        flights, alpha = self.flights, self.search.length_penalty
+        over_N = age_N > flights.longest_N
         if self.search.finish == "full":
-            return len(flight.ended) >= self.search.beam
-        if len(flight.ended) < self.search.best:
-            return False
+            return over_N | (flights.ended_N >= self.search.beam)
         # A sum of log-probabilities only falls: the best that an open beam can still reach is its own sum
         # over the most forgiving length.
-        alpha = self.search.length_penalty
-        reach = float(scores_K.max()) / (flight.longest + 1 if alpha > 0 else age + 1) ** alpha
-        return sorted((end[0] for end in flight.ended), reverse=True)[self.search.best - 1] >= reach
+        forgiving_N = (flights.longest_N if alpha > 0 else age_N) + 1
+        return over_N | (flights.top_Nb[:, -1] >= scores_NK.max(1) / forgiving_N**alpha)
 
-    def _harvest(self, done: list[int]) -> list[tuple[int, list[Hypothesis]]]:
+    def _harvest(self, done_F: Ints, until_F: Ints) -> list[tuple[int, list[Hypothesis]]]:
         """The best hypotheses of the sources in these slots, traced back all at once."""
-        flights = {n: flight for n in done if (flight := self.slots[n]) is not None}
-        chosen = [
-            (n, flight, end)
-            for n, flight in flights.items()
-            for end in sorted(flight.ended, key=lambda end: -end[0])[: self.search.best]
-        ]
-        found: dict[int, tuple[int, list[Hypothesis]]] = {n: (f.request.key, []) for n, f in flights.items()}
-        traced = self.history.trace_back(
-            [n for n, _, _ in chosen], [end[2] for _, _, end in chosen], [end[3] for _, _, end in chosen],
-            [flight.born for _, flight, _ in chosen],
-        )  # fmt: skip
-        for (n, _, (score, total, _, _)), (ids, sums) in zip(chosen, traced, strict=True):
-            pieces = [after - before for before, after in zip([0.0, *sums], [*sums, total], strict=True)]
-            found[n][1].append(Hypothesis(ids, score, pieces))
-        return list(found.values())
+        if not len(done_F):
+            return []
+        search, born_F = self.search, self.flights.born_N[done_F]
+        ends = self.history.best_ends(done_F, born_F, until_F, search.best, search.length_penalty)
+        flat: list[Any] = [column.reshape(-1) for column in ends]
+        scores, totals, steps, beams = flat
+        best = ends[0].shape[1]
+        there = np.flatnonzero(scores > -math.inf)
+        source = there // best
+        traced = self.history.trace_back(done_F[source], steps[there], beams[there], born_F[source], totals[there])
+        found: list[tuple[int, list[Hypothesis]]] = [(self.flights.requests[n].key, []) for n in done_F]
+        for f, score, (ids, logp) in zip(source.tolist(), scores[there].tolist(), traced, strict=True):
+            found[f][1].append(Hypothesis(ids, score, logp))
+        return found
 
     def _evict(self) -> None:
         """Let finished rows go, when that makes the batch smaller."""
-        stay = [n for n, flight in enumerate(self.slots) if flight is not None]
-        size = self.stepper.slots(len(stay)) if stay else 0
-        if not stay or size >= len(self.slots):
+        open_N = self.flights.open_N
+        size = self.stepper.slots(len(self.flights)) if self.flights else 0
+        if not size or size >= len(open_N):
             return
-        gone = [n for n, flight in enumerate(self.slots) if flight is None]
-        keep = stay + gone[: size - len(stay)]
-        self.slots = [self.slots[n] for n in keep]
+        keep = np.concatenate([np.flatnonzero(open_N), np.flatnonzero(~open_N)])[:size]
+        self.flights = self.flights.keep(keep)
         self.history.place(keep)
-        self.board = self.board.select(torch.tensor(keep, device=self.device))
+        self.board = self.board.select(torch.from_numpy(keep).to(self.device))
