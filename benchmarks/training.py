@@ -21,7 +21,7 @@ from headway.data.batches import PairBatch
 from headway.models.transformer import SIZES, Transformer, TransformerConfig
 from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
-from headway.train.step import GraphStep, TrainStep
+from headway.train.step import GraphStep, TrainStep, compiled
 
 CASES = {
     "cuda": {"size": "base", "rows": 256, "length": 64, "vocabulary": 37_000},
@@ -91,7 +91,7 @@ def headway(
     masters.set_rate(1e-4)
     objective: Any = CrossEntropy(0.1).build(model)
     if "compile" in how:
-        objective = torch.compile(objective)
+        objective = compiled(objective)
     source, target, labels = data
     batch = PairBatch(source, None, target, labels, labels.numel())
     step: Any = (GraphStep if "graph" in how else TrainStep)(objective, masters)

@@ -26,7 +26,7 @@ from headway.train.loop import Progress, fit, prefetch
 from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.run import Run
-from headway.train.step import TrainStep
+from headway.train.step import TrainStep, compiled
 
 V = 30
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=1, width=16, inner=32, heads=2, dropout=0.0, max_length=32)
@@ -223,12 +223,12 @@ def test_compiled_objective_equals_plain_on_batches_of_several_shapes():
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(2, 2, 32, 64, 2, dropout=0.0), 50, 50)
     plain = CrossEntropy(0.1).build(model)
-    compiled = torch.compile(plain)
+    fast = compiled(plain)
     for rows, source, target in ((4, 8, 12), (6, 12, 8), (5, 16, 20), (3, 9, 7)):
         ids = [torch.randint(4, 50, (rows, n)) for n in (source, target, target)]
         batch = PairBatch(ids[0], torch.randint(1, source + 1, (rows,)), ids[1], ids[2], rows * target)
         expected = torch.autograd.grad(plain(batch)["loss"][0], list(model.parameters()))
-        found = torch.autograd.grad(compiled(batch)["loss"][0], list(model.parameters()))
+        found = torch.autograd.grad(fast(batch)["loss"][0], list(model.parameters()))
         for a, b in zip(expected, found, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
     assert sum(torch._dynamo.utils.counters["frames"].values()) < 20

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: str = typer.Argument(None, help="A model folder, or a run's folder."),
-    data: list[str] = typer.Argument(None, help="SOURCE REFERENCE files, a .tsv or a .jsonl."),
+    model: str = typer.Argument(None, metavar="MODEL", help="A model folder, or a run's folder."),
+    data: list[str] = typer.Argument(None, metavar="DATA", help="SOURCE REFERENCE files, a .tsv or a .jsonl."),
     hypotheses: str = typer.Option(None, help="Score this file of translations instead of a model's."),
     references: str = typer.Option(None, help="The references of --hypotheses."),
     tokenize: str = typer.Option("13a", help="sacreBLEU's tokenisation; none for text that is tokenised."),

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: str = typer.Argument(help="A name from `headway recipes`, or the run.json of an earlier run."),
-    data: list[str] = typer.Option([], help="Training pairs: SOURCE TARGET files, a .tsv or a .jsonl (.gz, .zst)."),
-    valid: list[str] = typer.Option([], help="Validation pairs; without them some training pairs are held out."),
-    test: list[str] = typer.Option([], help="Test pairs, scored once at the end."),
+    recipe: str = typer.Argument(metavar="RECIPE", help="A name from `headway recipes`, or a run.json."),
+    data: list[str] = typer.Option(
+        [], metavar="FILE...", help="Training pairs: two aligned files, a .tsv or a .jsonl."
+    ),
+    valid: list[str] = typer.Option([], metavar="FILE...", help="Validation pairs (default: some are held out)."),
+    test: list[str] = typer.Option([], metavar="FILE...", help="Test pairs, scored once at the end."),
     source: str = typer.Option(None, help="Source language, a name or a code."),
     target: str = typer.Option(None, help="Target language."),
     size: str = typer.Option(None, help="Model size: tiny, base or big."),
     init: str = typer.Option(None, help="Go on from this model's weights and vocabulary."),
-    settings: list[str] = typer.Option([], "--set", help="Any value of the run: --set engine.steps=5000."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Any value of the run: engine.steps=5000."
+    ),
     out: str = typer.Option(None, help="Folder for the run (default: runs/RECIPE)."),
     overwrite: bool = typer.Option(False, help="Replace the folder if it is there."),
     download: bool = typer.Option(False, help="Fetch the recipe's data if it is not at hand."),
@@ -50,7 +54,7 @@ def train(
 
     place = Path(out or f"runs/{run.recipe}")
     with claimed(place, overwrite), closing(Log(place, run.engine.tensorboard)) as log:
-        outcome = train_translator(run, place, log, init=init, download=download)
+        outcome = train_translator(run, place, log, download=download)
     for key, value in outcome.scores.items():
         print(f"{key}: {value}")
     print(f"model: {outcome.folder} ({outcome.seconds:.0f} s in all)")
@@ -85,6 +89,7 @@ def resolve(
         run = replace(run, model=SIZES[size])
     if init is not None:
         card = read_card(find_model(init))
+        run = replace(run, init=init)
         run = replace(
             run,
             model=card.config,

@@ -21,8 +21,8 @@ CHUNK = 4096  # lines that are held at a time: sorted by length, translated, wri
 
 
 def translate(
-    model: str = typer.Argument(help="A model folder, or a run's folder."),
-    file: str = typer.Argument("-", help="Text, a sentence a line (.gz, .zst too); - is standard input."),
+    model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
+    file: str = typer.Argument("-", metavar="FILE", help="Text, a sentence a line (.gz, .zst too); - is stdin."),
     output: str = typer.Option(None, help="Write to this file instead of standard output."),
     beam: int = BEAM,
     length_penalty: float = LENGTH_PENALTY,

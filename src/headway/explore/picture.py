@@ -250,13 +250,13 @@ def _extent(figure: "Figure") -> Any:
 def _number_panels(
     figure: "Figure", count: tuple[int, int], panel: tuple[float, float], step: tuple[float, float]
 ) -> None:
-    """`layer 0` down the right side and `head 0` along the bottom, where no word is in the way."""
+    """`layer 1` down the right side and `head 1` along the bottom, where no word is in the way."""
     (layers, heads), (width, height), (step_x, step_y) = count, panel, step
     for layer in range(layers):
         middle = (layers - layer) * step_y - height / 2
-        _write_inches(figure, heads * step_x - 0.06, middle, f"layer {layer}", va="center_baseline")
+        _write_inches(figure, heads * step_x - 0.06, middle, f"layer {layer + 1}", va="center_baseline")
     for head in range(heads):
-        _write_inches(figure, head * step_x + width / 2, 0.06, f"head {head}", ha="center", va="top")
+        _write_inches(figure, head * step_x + width / 2, 0.06, f"head {head + 1}", ha="center", va="top")
 
 
 def _key(figure: "Figure", strongest: float, *, squares: str = "", rings: str = "") -> None:

@@ -134,6 +134,8 @@ def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
         raise InputError(f"headway runs on cpu and cuda, not on '{device}'")
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InputError("no GPU can be used here: write --device cpu")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPU(s), from cuda:0 on")
     names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
     if dtype == "auto":
         dtype = "bfloat16" if place.type == "cuda" else "float32"

@@ -78,7 +78,7 @@ class Log:
             self._last_line = now
             spent = now - started
             left = f", {(total - done) * spent / done:.0f} s left" if total and done else ""
-            self.say(f"{what} {done:,}{f' of {total:,}' if total else ''}{unit} {text}{left}")
+            self.say(f"{what} {done:,}{f' of {total:,}' if total else ''}{unit}{f' {text}' if text else ''}{left}")
 
         return update
 

@@ -22,7 +22,8 @@ from headway.train.schedule import Cosine, InverseRoot, Linear
 class ParallelText:
     """Sentence pairs: files of one's own, or names of a data set that headway knows.
 
-    Without `valid`, `hold_out` pairs are taken from the end of the shuffled training pairs, and `test` likewise.
+    Without `valid`, about `hold_out` training pairs are held out for it and as many for `test`, chosen by a hash
+    of the source, so that no held-out sentence is ever trained on.
     """
 
     train: tuple[str, ...] = ()
@@ -83,6 +84,8 @@ COUNTS = {
 
 @dataclass(frozen=True)
 class Run:
+    """`init` names the model whose weights and vocabulary it goes on from."""
+
     recipe: str
     data: ParallelText
     model: TransformerConfig
@@ -92,6 +95,7 @@ class Run:
     search: Search = field(default_factory=Search)
     validation: Validation = field(default_factory=Validation)
     engine: Engine = field(default_factory=Engine)
+    init: str = ""
 
     def __post_init__(self) -> None:
         for part, names in COUNTS.items():

@@ -30,7 +30,7 @@ from headway.train.log import Log
 from headway.train.loop import Progress, fit, prefetch
 from headway.train.optimiser import Masters
 from headway.train.run import ParallelText, Run, write_run
-from headway.train.step import GraphStep, TrainStep
+from headway.train.step import GraphStep, TrainStep, compiled
 
 NAMED = 20
 SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
@@ -117,18 +117,18 @@ def read_texts(files: Iterable[Path], data: ParallelText) -> tuple[list[str], li
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 
-def train_translator(run: Run, out: Path, log: Log, *, init: str | None = None, download: bool = False) -> Outcome:
+def train_translator(run: Run, out: Path, log: Log, *, download: bool = False) -> Outcome:
     """The whole trip. `out` exists and is empty; it gets run.json, log.jsonl, checkpoints and the model."""
     started = time.perf_counter()
     write_run(run, out / "run.json")
     device, dtype = choose(run.engine.device, run.engine.dtype)
-    earlier = read_model(init) if init else None
+    earlier = read_model(run.init) if run.init else None
     corpus = open_corpus(run, out, log, download, earlier)
     torch.manual_seed(run.engine.seed)
     sizes = earlier.card.vocabularies if earlier else (len(corpus.tokenizers[0]), len(corpus.tokenizers[1]))
     model = Transformer(run.model, *sizes)
-    if init:
-        load_weights(model, find_model(init) / WEIGHTS)
+    if run.init:
+        load_weights(model, find_model(run.init) / WEIGHTS)
     card = Card(
         "transformer", run.model, sizes, run.data.text,
         run.data.source, run.data.target, to_plain(run.search), to_plain(run),
@@ -175,7 +175,7 @@ class TranslationJob:
         return "graphs" if small and self.run.engine.accumulate == 1 else "compile"
 
     def fit(self, checkpoints: Checkpoints) -> Progress:
-        objective: Any = torch.compile(self.objective) if self.speed == "compile" else self.objective
+        objective: Any = compiled(self.objective) if self.speed == "compile" else self.objective
         graphs = self.device.type == "cuda" and self.speed != "plain"
         step = (GraphStep if graphs else TrainStep)(objective, self.masters)
         batches = prefetch(self.batches.from_step(0), self._ready)
@@ -238,7 +238,7 @@ class TranslationJob:
         candidates: list[tuple[str, Weights]] = [(f"step {progress.best_step}", checkpoints.load(progress.best_step))]
         if self.run.engine.average > 1:
             mean, steps = checkpoints.average(self.run.engine.average)
-            candidates.append((f"average of {len(steps)} snapshots, steps {steps[0]} to {steps[-1]}", mean))
+            candidates.append((f"average of the last {len(steps)} snapshots (steps {steps[0]} to {steps[-1]})", mean))
         scored = []
         for name, weights in candidates:
             self._use(weights)
