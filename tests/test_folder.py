@@ -16,10 +16,11 @@ from safetensors.torch import load_file, save_file
 
 from headway.errors import InputError
 from headway.folder import WEIGHTS, Card, find_model, read_card, read_model, replace_folder, weights_of, write_model
+from headway.generate.translator import load
 from headway.models import parts
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.plain import to_plain
-from headway.text.tokenizer import TextOptions, Tokenizer
+from headway.text.tokenizer import END, START, TextOptions, Tokenizer
 
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=2, width=16, inner=32, heads=2, max_length=20)
 ENGLISH, FRENCH = ["the old cat sees the dog", "a dog eats"], ["le vieux chat voit le chien", "un chien mange bien"]
@@ -174,3 +175,21 @@ def test_an_error_of_the_writer_itself_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         replace_folder(tmp_path / "x", fill)
     assert list(tmp_path.iterdir()) == []
+
+
+FORMAT_1_LOG_PROBABILITY = -48.1121  # of the pair below, as that headway gave it
+FOLDERS = Path(__file__).parent / "folders"
+
+
+def test_a_folder_of_every_format_version_loads_for_ever() -> None:
+    """Format 1: a small English to French translator, written by the first headway that had folders."""
+    translator = load(FOLDERS / "format-1", "cpu")
+    assert (translator.card.source, translator.card.target) == ("en", "fr")
+    source = torch.tensor([[*translator.source_tokenizer.encode("He drives the car"), END]])
+    target = torch.tensor([[START, *translator.target_tokenizer.encode("Il conduit la voiture")]])
+    with torch.no_grad():
+        logp = translator.model(source, target).log_softmax(-1)[0]
+    labels = [*target[0, 1:].tolist(), END]
+    total = sum(logp[t, label].item() for t, label in enumerate(labels))
+    assert total == pytest.approx(FORMAT_1_LOG_PROBABILITY, abs=1e-3)
+    assert translator.translate(["He drives the car"]) != [""]

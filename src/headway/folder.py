@@ -85,6 +85,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         new.mkdir(parents=True)
         fill(new)
         for path in new.iterdir():
+            path.chmod(0o644)  # safetensors writes for the owner alone
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
         if folder.exists():

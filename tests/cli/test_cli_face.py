@@ -53,7 +53,7 @@ def test_nothing_asked_shows_the_help_as_wrong_use(headway: Headway) -> None:
 def test_an_unknown_verb_or_option_is_one_line(headway: Headway) -> None:
     for arguments, word in ((["translat"], "translat"), (["recipes", "--jsn"], "--jsn"), (["train"], "recipe")):
         answer = headway(*arguments)
-        assert answer.code == 2 and word in answer.line
+        assert answer.code == 2 and word in answer.line.lower()
 
 
 def test_debug_shows_where_an_error_came_from(headway: Headway) -> None:

@@ -82,10 +82,14 @@ def demo_run() -> Run:
 
 
 TRANSLATION = (
-    Recipe("demo", "English to French, a small grammar that headway makes itself", "", demo_run),
+    Recipe(
+        "demo", "English to French, a small grammar that headway makes itself (`headway demo`)",
+        "99.2 % of unseen sentences exactly right, BLEU 99.7; two CPU cores, 111 s of training", demo_run,
+    ),
     Recipe("translate", "your own parallel text: --data SOURCE TARGET", "", own_data, needs_data=True),
     Recipe(
-        "multi30k-en-de", "captions, English to German, tokenised and lower-cased", "",
+        "multi30k-en-de", "captions, English to German, tokenised and lower-cased",
+        "BLEU 41.45 on test 2016 (published for this size: 41.02); one H200, 71 s of training",
         lambda: caption_run("multi30k-en-de", multi30k("en", "de"), "none"),
     ),
     Recipe(
