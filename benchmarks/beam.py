@@ -10,11 +10,13 @@ best. Repeats are interleaved; medians.
 
 from __future__ import annotations
 
+from measure import arguments, interleaved, median, write
+
+# isort: split
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from measure import arguments, interleaved, median, write
 
 from headway.data.readers import lines
 from headway.generate.offline import search_all

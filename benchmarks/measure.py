@@ -13,7 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# isort: off
+import headway  # noqa: F401 (first: it settles how long CPU threads spin, for all contestants alike)
 import torch
+# isort: on
 
 RESULTS = Path(__file__).parent / "results"
 

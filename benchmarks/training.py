@@ -9,12 +9,14 @@ tokens, 10,000 words, float32, none compiled.
 
 from __future__ import annotations
 
+from measure import arguments, interleaved, median, write
+
+# isort: split
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measure import arguments, interleaved, median, write
 from torch import nn
 
 from headway.data.batches import PairBatch
