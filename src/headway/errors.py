@@ -8,10 +8,6 @@ class InputError(Exception):
     """Wrong use or bad input. The command line prints its one line and leaves with exit code 2."""
 
 
-class Failure(Exception):
-    """The work itself failed (no memory, no disk). One line, exit code 1."""
-
-
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """A hint for an error line: `; did you mean 'x'?`, or the list of what there is when nothing is near."""
     known = sorted(right)

@@ -61,7 +61,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def write_model(folder: Path, weights: dict[str, Tensor], card: Card, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    """Write a model folder; one that is there is replaced at the end, in one rename."""
+    """Write a model folder; one that is there is replaced at the end, when the new one is whole."""
 
     def fill(place: Path) -> None:
         save_file(weights, place / WEIGHTS)
@@ -71,8 +71,9 @@ def write_model(folder: Path, weights: dict[str, Tensor], card: Card, tokenizers
             tokenizers[0].save(place / "source.tokenizer.json")
             tokenizers[1].save(place / "target.tokenizer.json")
         facts = {"format": FORMAT} | to_plain(card)
-        (place / "headway.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-        (place / "README.md").write_text(_readme(card, weights))
+        card_json = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+        (place / "headway.json").write_text(card_json, encoding="utf-8")
+        (place / "README.md").write_text(_readme(card, weights), encoding="utf-8")
 
     replace_folder(folder, fill)
 
@@ -92,10 +93,11 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             folder.rename(old)
         new.rename(folder)
     except (OSError, SafetensorError) as error:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
         raise _disk_error(folder, error) from error
     finally:
+        # For an interrupt too, and before anything is deleted: between the renames the old one is the only one.
+        if old.exists() and not folder.exists():
+            old.rename(folder)
         shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
@@ -156,10 +158,10 @@ def load_weights(model: nn.Module, path: Path) -> None:
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is broken ({error}): it was cut short or changed; copy it again") from error
     wanted = dict(model.named_parameters())
-    for name in wanted.keys() - found.keys():
-        raise InputError(f"{path} lacks the weight '{name}'")
-    for name in found.keys() - wanted.keys():
-        raise InputError(f"{path} has a weight '{name}' that this model does not know")
+    if missing := sorted(wanted.keys() - found.keys()):
+        raise InputError(f"{path} lacks the weight '{missing[0]}'")
+    if unknown := sorted(found.keys() - wanted.keys()):
+        raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not know")
     for name, tensor in found.items():
         if tensor.shape != wanted[name].shape:
             shapes = f"{list(tensor.shape)}, expected {list(wanted[name].shape)}"

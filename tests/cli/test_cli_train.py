@@ -99,8 +99,18 @@ def test_init_goes_on_from_the_weights_and_the_vocabulary(headway: Headway, worl
     assert all((ours[name] == theirs[name]).all() for name in theirs) and ours.keys() == theirs.keys()
     assert (tmp_path / "same/model/tokenizer.json").read_bytes() == (world.model / "tokenizer.json").read_bytes()
     card = json.loads((tmp_path / "same/model/headway.json").read_text(encoding="utf-8"))
+    assert card["text"] == json.loads((world.model / "headway.json").read_text(encoding="utf-8"))["text"]
     assert card["config"]["dropout"] == 0.1 and (card["source"], card["target"]) == ("en", "fr")
     assert events(tmp_path / "same", "train")[0]["loss"] < 0.7 * events(world.run, "train")[0]["loss"]
+
+
+def test_a_run_that_patience_ends_before_its_first_snapshot_keeps_its_best(
+    headway: Headway, world: World, tmp_path: Path
+) -> None:
+    never_better = ["schedule.peak=0.0", "validation.every=1", "validation.score_every=1", "validation.patience=1"]
+    answer = headway(*world.train(tmp_path / "run", "--set", "engine.snapshot=500", *never_better))
+    assert answer.code == 0, answer
+    assert "stopped at step 2" in answer.err and "weights: step 1\n" in answer.out
 
 
 def test_held_out_pairs_are_never_trained_on(headway: Headway, world: World, tmp_path: Path) -> None:

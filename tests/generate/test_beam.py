@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from headway.errors import InputError
 from headway.generate.beam import Board
 from headway.generate.engine import SearchEngine
 from headway.generate.offline import search_all
@@ -134,6 +135,31 @@ def test_sources_admitted_later_step_beside_the_earlier_ones():
     assert all(same(found[i][0], alone[i]) for i in range(8))
 
 
+def test_room_of_sources_that_left_serves_those_that_come():
+    model, sources = model_of(30, seed=5), many(12)
+    search = Search(beam=3, max_ratio=0, max_extra=6)
+    alone = [run(model, [source], search)[0][0] for source in sources]
+    engine = engine_of(model, search, room=14)
+    waiting, found, longest_run = list(enumerate(sources)), {}, 0
+    while waiting or engine.flights:
+        if waiting and (not engine.flights or engine.fits(Request(*waiting[0]))):
+            engine.admit([Request(*waiting.pop(0))])
+        found |= dict(engine.step())
+        longest_run = max(longest_run, engine.history.steps)
+    assert longest_run > 14  # more steps in one go than the caches have positions
+    assert all(same(found[i][0], alone[i]) for i in range(12))
+
+
+def test_a_source_that_does_not_fit_is_refused_and_an_empty_engine_has_nothing_to_do():
+    model = model_of(30, seed=5)
+    engine = engine_of(model, Search(beam=2, max_ratio=0, max_extra=6))
+    assert engine.step() == []
+    engine.admit([Request(0, [5, END])])
+    engine.step()
+    with pytest.raises(ValueError, match="ask `fits` first"):
+        engine.admit([Request(1, [6, END])])
+
+
 def test_finished_rows_leave_the_batch():
     model, sources = model_of(30, seed=6), many(12)
     engine = engine_of(model, Search(beam=2))
@@ -149,6 +175,21 @@ def test_the_longest_output_is_ended_by_force_and_the_shortest_is_kept():
     model, sources = model_of(30, seed=7), many(6)
     for hypotheses in run(model, sources, Search(beam=3, min_length=4, max_ratio=0, max_extra=5)):
         assert 4 <= len(hypotheses[0].ids) <= 5 and len(hypotheses[0].token_scores) == len(hypotheses[0].ids) + 1
+
+
+def test_the_shortest_output_wins_over_the_longest_but_not_over_the_model():
+    model = model_of(30, seed=7)
+    [[found]] = run(model, [[5, END]], Search(beam=2, min_length=9, max_ratio=0, max_extra=4))
+    assert len(found.ids) == 9
+    with pytest.raises(InputError, match="min_length is 65, this model writes at most 64"):
+        run(model, [[5, END]], Search(min_length=65))
+
+
+def test_a_model_that_has_diverged_gives_no_hypothesis():
+    model = model_of(30, seed=7)
+    with torch.no_grad():
+        model.head.weight.fill_(math.nan)
+    assert run(model, [[5, END], [6, 7, END]], Search(beam=2)) == [[], []]
 
 
 @pytest.mark.parametrize("width", [7, 64, 1000, 1001, 10_000])

@@ -89,12 +89,8 @@ def resolve(
         run = replace(run, model=SIZES[size])
     if init is not None:
         card = read_card(find_model(init))
-        run = replace(run, init=init)
-        run = replace(
-            run,
-            model=card.config,
-            data=replace(run.data, text=card.text, source=card.source, target=card.target),
-        )
+        data_of_card = replace(run.data, text=card.text, source=card.source, target=card.target)
+        run = replace(run, init=init, model=card.config, data=data_of_card)
     run = replace(run, data=replace(run.data, **{key: value for key, value in data.items() if value}))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")

@@ -15,6 +15,7 @@ from headway.cli.options import BEAM, DEVICE, DTYPE, LENGTH_PENALTY, THREADS, se
 from headway.errors import InputError
 
 if TYPE_CHECKING:
+    from headway.generate.attention import Attention
     from headway.generate.translator import Translation
 
 CHUNK = 4096  # lines that are held at a time: sorted by length, translated, written in their order
@@ -61,13 +62,13 @@ def translate(
             for line, translations in zip(lines, found, strict=True):
                 number += 1
                 print(_answer(line, translations, as_json, attention, best), file=out)
-                if picture is not None and translations:
-                    _draw(Path(picture) / f"{number:04}.png", translations[0])
+                if picture is not None and translations and (seen := translations[0].attention):
+                    _draw(Path(picture) / f"{number:04}.png", seen)
             out.flush()
 
 
 def _translated(translator: Any, lines: list[str], before: int, **how: Any) -> list[list[Translation]]:
-    ids = translator.source_tokenizer.encode_batch(lines)
+    ids = translator.encode(lines)
     for number, pieces in enumerate(ids, before + 1):
         if len(pieces) > translator.limit:
             raise InputError(
@@ -102,8 +103,8 @@ def _answer(line: str, found: list[Translation], as_json: bool, attention: bool,
         return ""
     if best is not None:
         return "\n".join(f"{translation.score:.4f}\t{one_line(translation.text)}" for translation in found)
-    if attention:
-        return f"{one_line(found[0].text)}\n{_words(found[0])}\n"
+    if attention and (seen := found[0].attention):
+        return f"{one_line(found[0].text)}\n{_words(seen)}\n"
     return one_line(found[0].text)
 
 
@@ -133,21 +134,14 @@ def _plain(translation: Translation, attention: bool) -> dict[str, Any]:
     return row
 
 
-def _words(translation: Translation) -> str:
+def _words(seen: Attention) -> str:
     from headway.explore.picture import alignment_text
 
-    assert translation.attention is not None
-    return alignment_text(
-        translation.attention.by_word(),
-        translation.attention.source_words,
-        translation.attention.target_words,
-    )
+    return alignment_text(seen.by_word(), seen.source_words, seen.target_words)
 
 
-def _draw(path: Path, translation: Translation) -> None:
+def _draw(path: Path, seen: Attention) -> None:
     from headway.explore.picture import alignment_picture
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    seen = translation.attention
-    assert seen is not None
     alignment_picture(seen.by_word(), seen.source_words, seen.target_words, path)

@@ -107,7 +107,7 @@ def buckets(pairs: Pairs, budget: int) -> list[Bucket]:
     ladder = np.array([rung(n) for n in range(int(max(source.max(), target.max())) + 1)])
     padded_source, padded_target = ladder[source], ladder[target]
     shapes = np.stack([np.maximum(padded_source, padded_target), padded_target, padded_source], 1)
-    order = np.lexsort((np.arange(len(shapes)), shapes[:, 2], shapes[:, 1], shapes[:, 0]))
+    order = np.lexsort((shapes[:, 2], shapes[:, 1], shapes[:, 0]))
     starts = np.flatnonzero(np.any(np.diff(shapes[order], axis=0) != 0, axis=1)) + 1
     groups = np.split(order, starts)
     result: list[Bucket] = []

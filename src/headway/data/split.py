@@ -25,7 +25,8 @@ def split_corpus(
     if share == 0:
         raise InputError(f"{count} pairs are too few to hold some out: give --valid files, or more data")
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {part: (folder / f"{part}.{source}", folder / f"{part}.{target}") for part in PARTS}
+    # Not by their languages: both sides may have the same one, and some names mean another form (`tsv`).
+    paths = {part: (folder / f"{part}.source", folder / f"{part}.target") for part in PARTS}
     streams = {part: tuple(path.open("w", encoding="utf-8", newline="\n") for path in paths[part]) for part in PARTS}
     filled = set()
     try:
@@ -33,7 +34,8 @@ def split_corpus(
             part = _part(pair[0], share)
             filled.add(part)
             for stream, text in zip(streams[part], pair, strict=True):
-                stream.write(text + "\n")
+                # A JSON string may hold a line break, which would shift every pair after it.
+                stream.write(text.replace("\n", " ") + "\n")
     finally:
         for pair_of_streams in streams.values():
             for stream in pair_of_streams:

@@ -88,8 +88,8 @@ def heads_picture(
 ) -> Path:
     """Every head of every layer on one sentence, as small heat maps on one scale; layers run downward.
 
-    `best` is the (layer, head) to outline, counted from 0 as the labels are. `aer_LH` writes its error rate
-    under each head, and its lowest is outlined where `best` names none.
+    `best` is the (layer, head) to outline, counted from 0 (the labels count from 1). `aer_LH` writes its error
+    rate under each head, and its lowest is outlined where `best` names none.
     """
     path = _check_path(path)
     weights_LHTS = _check_weights(weights_LHTS, source_words, target_words, axes=4)
@@ -323,7 +323,7 @@ def _letters() -> frozenset[int]:
 
 
 def _drawable(text: str) -> str:
-    """The text with a square for every letter that no font has; joiners and variation marks are left out."""
+    """The text with a circle for every letter that no font has; joiners and variation marks are left out."""
     known = _letters()
     drawn = []
     for letter in text:

@@ -28,7 +28,7 @@ class Attention:
     source_owner: list[int]
     target_owner: list[int]
 
-    def by_word(self, layer: int | None = None, head: int | None = None) -> NDArray[np.float32]:
+    def by_word(self, layer: int | None = None, head: int | None = None) -> NDArray[np.float64]:
         """(target words, source words), of one head or the mean over heads.
 
         Without a choice: the mean head of the layer before the last, which aligns best in most translators

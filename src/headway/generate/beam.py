@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headway.generate.search import Search
 from headway.generate.top_k import top_k
-from headway.models.protocols import Seq2Seq
+from headway.models.protocols import Seq2Seq, State
 
 # Of every step: token of each beam, the beam it continues, its sum; then the sums of candidates that end here
 # (−∞: does not end) and the beams that those continue.
@@ -26,7 +26,7 @@ Record = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 class Board:
     """Everything that a step reads and changes."""
 
-    state: Any
+    state: State
     scores_NK: Tensor  # sum of log-probabilities of every beam
     last_NK: Tensor  # its newest token
     limits_N: Tensor  # the longest output of a source
@@ -34,7 +34,7 @@ class Board:
     captured: bool = False
 
     @staticmethod
-    def fresh(state: Any, start: int, beam: int, limits: list[int], device: torch.device) -> Board:
+    def fresh(state: State, start: int, beam: int, limits: list[int], device: torch.device) -> Board:
         state.widen(beam)
         scores_NK = torch.full((len(limits), beam), -math.inf, device=device)
         scores_NK[:, 0] = 0.0  # all beams start equal: only one may speak

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +40,7 @@ class Flights:
     def fresh(requests: list[Request], longest: list[int], closed: int, born: int, best: int) -> Flights:
         count = len(requests)
         return Flights(
-            requests, np.full(count, born), np.array(longest), np.arange(count) < count - closed,
+            requests, np.full(count, born), np.array(longest, dtype=np.int64), np.arange(count) < count - closed,
             np.zeros(count, dtype=np.int64), np.full((count, best), -np.inf),
         )  # fmt: skip
 
@@ -73,15 +72,19 @@ class SearchEngine:
         self.model, self.search, self.stepper, self.start, self.end = model, search, stepper, start, end
         # A row that is done may take some steps more before it is read: these need positions too.
         self.limit, self.device, self.least = limit - stepper.margin, device, room
-        self.flights = Flights.fresh([], [], 0, 0, search.best)
         self.room = 0
-        self.history = History()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.flights, self.history = Flights.fresh([], [], closed=0, born=0, best=self.search.best), History()
 
     @torch.inference_mode()
     def admit(self, requests: list[Request]) -> None:
         """Take sources in. Into a running engine only those that fit (see `fits`)."""
         if not self.flights:
-            self.flights, self.history = Flights.fresh([], [], 0, 0, self.search.best), History()
+            self._clear()
+        elif not all(map(self.fits, requests)):
+            raise ValueError("a source does not fit into the running batch: ask `fits` first, or let the batch end")
         old = len(self.flights.requests)
         spare = self.stepper.slots(old + len(requests)) - old - len(requests)
         everyone = requests + [requests[-1]] * spare  # rows that only fill the room repeat the last source
@@ -116,6 +119,8 @@ class SearchEngine:
     @torch.inference_mode()
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """Some tokens for every row; what has finished leaves, best hypothesis first."""
+        if not self.flights:
+            return []
         limit = self.limit + self.stepper.margin + 1
         self.board, records = self.stepper.steps(self.board, self.search, self.end, self._oldest(), limit)
         done_F, until_F = self._read(records)
@@ -161,15 +166,16 @@ class SearchEngine:
         if not len(done_F):
             return []
         search, born_F = self.search, self.flights.born_N[done_F]
-        ends = self.history.best_ends(done_F, born_F, until_F, search.best, search.length_penalty)
-        flat: list[Any] = [column.reshape(-1) for column in ends]
-        scores, totals, steps, beams = flat
-        best = ends[0].shape[1]
-        there = np.flatnonzero(scores > -math.inf)
-        source = there // best
-        traced = self.history.trace_back(done_F[source], steps[there], beams[there], born_F[source], totals[there])
+        scores_Fb, totals_Fb, ends_Fb, beams_Fb = self.history.best_ends(
+            done_F, born_F, until_F, search.best, search.length_penalty
+        )
+        there = np.nonzero(scores_Fb > -math.inf)
+        source = there[0]
+        traced = self.history.trace_back(
+            done_F[source], ends_Fb[there], beams_Fb[there], born_F[source], totals_Fb[there]
+        )
         found: list[tuple[int, list[Hypothesis]]] = [(self.flights.requests[n].key, []) for n in done_F]
-        for f, score, (ids, logp) in zip(source.tolist(), scores[there].tolist(), traced, strict=True):
+        for f, score, (ids, logp) in zip(source.tolist(), scores_Fb[there].tolist(), traced, strict=True):
             found[f][1].append(Hypothesis(ids, score, logp))
         return found
 

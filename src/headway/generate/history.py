@@ -68,6 +68,8 @@ class History:
         self, slot_F: Ints, end_F: Ints, beam_F: Ints, born_F: Ints, total_F: Floats
     ) -> list[tuple[list[int], list[float]]]:
         """Ids and log-probabilities, the end's last, of hypotheses that ended at step `end` out of `beam`."""
+        if not len(slot_F):
+            return []
         first = int(born_F.min())
         tokens_FG = np.zeros((len(slot_F), self.steps - first), dtype=np.int64)
         sums_FG = np.zeros((len(slot_F), self.steps - first + 1))

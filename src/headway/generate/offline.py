@@ -24,18 +24,23 @@ def search_all(
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of every source (ids with their end). `batch` bounds the sources in flight."""
+    """The best hypotheses of every source (ids with their end).
+
+    `batch` bounds the sources in flight; `progress` is called with the number of sources done so far.
+    """
     stepper = stepper or stepper_for(model, device)
     batch = batch or (1024 if device.type == "cuda" else 64)
     engine = SearchEngine(model, search, stepper, start=START, end=END, limit=limit, device=device)
     # Longest first: the batch that needs most memory fails first, if one does.
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     answers: list[list[Hypothesis]] = [[] for _ in sources]
+    done = 0
     for at in range(0, len(order), batch):
         engine.admit([Request(i, sources[i]) for i in order[at : at + batch]])
         while engine.flights:
             for key, hypotheses in engine.step():
                 answers[key] = hypotheses
+                done += 1
                 if progress:
-                    progress(1)
+                    progress(done)
     return answers

@@ -15,7 +15,7 @@ class Search:
     A hypothesis of log-probability s and n tokens (its end counted) scores s / nᵅ, α = `length_penalty`.
     `finish="full"` ends a sentence when `beam` hypotheses have ended; `"bound"` goes on until none that is
     still open can come among the `best` (with a beam wide enough: the exact answer).
-    The longest output has `max_ratio` · source + `max_extra` tokens.
+    The longest output has `max_ratio` · source + `max_extra` tokens, or `min_length` where that is more.
     """
 
     beam: int = 5
@@ -35,8 +35,10 @@ class Search:
             raise InputError("lengths must not be negative, and the longest output needs at least one token")
 
     def longest(self, source_length: int, limit: int) -> int:
-        """The most tokens, without the end, that an output may have."""
-        return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
+        """The most tokens, without the end, that an output may have; `limit` is the model's own."""
+        if self.min_length > limit:
+            raise InputError(f"min_length is {self.min_length}, this model writes at most {limit} tokens")
+        return max(1, self.min_length, min(limit, int(self.max_ratio * source_length) + self.max_extra))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class GraphStepper:
         """`age` is that of the oldest source, `limit` the longest that any can get."""
         sources, beam = board.scores_NK.shape
         capacity = min(limit, max(16, 1 << (age + self.pace).bit_length()))
-        source_length = -(-board.state.memories[0].k_BHSK.shape[2] // 16) * 16
+        source_length = -(-board.state.source_length // 16) * 16
         key = (sources, beam, capacity, source_length, search.min_length, end)
         found = self.captured.get(key)
         if found is None:
@@ -106,14 +106,13 @@ class GraphStepper:
 
     def _pace(self, room: Board, search: Search, end: int) -> list[Record]:
         """Steps whose results are written back to where they were read."""
-        homes, lengths_R = room.tensors(), room.state.clock.lengths_R
+        homes, state_homes = room.tensors(), room.state.homes()
         records = [advance(self.model, search, end, room) for _ in range(self.pace)]
         records = [tuple(tensor.clone() for tensor in record) for record in records]  # type: ignore[misc]
         for name, home in homes.items():
             home.copy_(getattr(room, name))
             setattr(room, name, home)
-        lengths_R.copy_(room.state.clock.lengths_R)
-        room.state.clock.lengths_R = lengths_R
+        room.state.settle(state_homes)
         return records
 
 

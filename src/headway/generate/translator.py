@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+from headway.device import choose
 from headway.errors import InputError
 from headway.folder import Card, Loaded, read_model
 from headway.generate.attention import Attention
@@ -18,7 +19,7 @@ from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
 from headway.models.protocols import Seq2Seq
 from headway.nn import tap
-from headway.plain import from_plain
+from headway.plain import from_plain, to_plain
 from headway.text.tokenizer import END, START, Tokenizer
 
 
@@ -64,14 +65,14 @@ class Translator:
         progress: Callable[[int], None] | None = None,
         **search: Any,
     ) -> list[list[Translation]]:
-        """The `best` translations of each text with their scores and, if asked for, their attention."""
+        """The `best` translations of each text with their scores and, if asked for, their attention.
+
+        `batch` bounds the texts in flight; `progress` is called with the number of texts done so far.
+        """
         if isinstance(texts, str):
             raise InputError("translate takes a list of texts, not one text: write [text]")
-        try:
-            settings = replace(self.search, **search)
-        except TypeError as error:
-            raise InputError(f"unknown search setting: {error}") from error
-        ids = self.source_tokenizer.encode_batch([" ".join(text.split()) for text in texts])
+        settings = from_plain(Search, to_plain(self.search) | search, "search")
+        ids = self.encode(texts)
         self._check_lengths(ids)
         busy = [i for i, piece_ids in enumerate(ids) if piece_ids]
         with torch.inference_mode():
@@ -83,6 +84,10 @@ class Translator:
             for i, hypotheses in zip(busy, found, strict=True):
                 answers[i] = [self._translation(ids[i], h, attention) for h in hypotheses]
         return answers
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The source pieces of each text, its end not among them; a run of white space counts as one space."""
+        return self.source_tokenizer.encode_batch([" ".join(text.split()) for text in texts])
 
     def _check_lengths(self, ids: list[list[int]]) -> None:
         for number, piece_ids in enumerate(ids, 1):
@@ -120,25 +125,3 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Trans
     """The model in a folder (or in a run's folder), ready for use."""
     place, precision = choose(device, dtype)
     return Translator(read_model(folder), place, precision)
-
-
-def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
-    """A device and a dtype from what a person wrote; `auto` takes the GPU in bfloat16 where there is one."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        raise InputError(f"there is no device '{device}': write cpu, cuda or cuda:1") from None
-    if place.type not in ("cpu", "cuda"):
-        raise InputError(f"headway runs on cpu and cuda, not on '{device}'")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("no GPU can be used here: write --device cpu")
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPU(s), from cuda:0 on")
-    names = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
-    if dtype == "auto":
-        dtype = "bfloat16" if place.type == "cuda" else "float32"
-    if dtype not in names:
-        raise InputError(f"there is no dtype '{dtype}': write float32, bfloat16 or float64")
-    return place, names[dtype]

@@ -104,7 +104,8 @@ def fused_attend(
 
 
 def _projection(width: int, to: int, parts: int) -> nn.Linear:
-    """`parts` maps of equal size side by side, each drawn as if it stood alone, at 1/√2 of Glorot's width."""
+    """`parts` maps of equal size side by side, each drawn as if it stood alone: by Glorot, at 1/√2 of the width
+    where there are several."""
     layer = nn.Linear(width, to)
     for block in layer.weight.data.chunk(parts):
         nn.init.xavier_uniform_(block, gain=1.0 if parts == 1 else 2**-0.5)

@@ -40,11 +40,7 @@ class DecoderBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
-        self.around_attention, self.around_cross, self.around_feed_forward = (
-            residual(),
-            residual(),
-            residual(),
-        )
+        self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
 
     def forward(self, x_BTD: Tensor, view: View, memory: Memory, source_view: View, cache: Cache | None) -> Tensor:
         x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))

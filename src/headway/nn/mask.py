@@ -131,8 +131,8 @@ class Causal(Mask):
         return key <= query
 
     def simplify(self, scene: Scene) -> Mask:
-        last_sees_all = isinstance(scene.start, int) and scene.keys <= scene.start + 1
-        return Everything() if last_sees_all else self
+        first_sees_all = isinstance(scene.start, int) and scene.keys <= scene.start + 1
+        return Everything() if first_sees_all else self
 
 
 @dataclass(frozen=True)

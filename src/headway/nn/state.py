@@ -10,6 +10,7 @@ B sources, R rows, H heads, S source length, C capacity, K head width.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,7 +43,7 @@ class Cache(Protocol):
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]: ...
     def reorder(self, rows_R: Tensor) -> None: ...
-    def fork(self) -> Cache: ...
+    def fork(self, clock: Clock) -> Cache: ...
 
 
 class GrowingCache:
@@ -60,12 +61,9 @@ class GrowingCache:
 
     def reorder(self, rows_R: Tensor) -> None:
         if self.k_RHSK is not None and self.v_RHSK is not None:
-            self.k_RHSK, self.v_RHSK = (
-                self.k_RHSK.index_select(0, rows_R),
-                self.v_RHSK.index_select(0, rows_R),
-            )
+            self.k_RHSK, self.v_RHSK = self.k_RHSK.index_select(0, rows_R), self.v_RHSK.index_select(0, rows_R)
 
-    def fork(self) -> GrowingCache:
+    def fork(self, clock: Clock) -> GrowingCache:
         twin = GrowingCache()
         twin.k_RHSK, twin.v_RHSK = self.k_RHSK, self.v_RHSK
         return twin
@@ -94,8 +92,16 @@ class Clock:
     def reorder(self, rows_R: Tensor) -> None:
         self.lengths_R = self.lengths_R.index_select(0, rows_R)
 
+    def select(self, rows_R: Tensor) -> None:
+        """Keep these rows; once the longest have left, the room that only they needed is free again."""
+        self.reorder(rows_R)
+        if not (self.even or self.steady):
+            shortest, self.longest = (int(length) for length in self.lengths_R.aminmax())
+            self.even = shortest == self.longest
+
     def fork(self) -> Clock:
-        return Clock(self.lengths_R, self.longest, self.even, self.steady)
+        # A copy, since a captured step writes the lengths where it read them.
+        return Clock(self.lengths_R.clone(), self.longest, self.even, self.steady)
 
 
 class FixedCache:
@@ -147,8 +153,8 @@ class FixedCache:
             return self.kv_2CRHK.new_empty(shape)
         return self.spare.view(-1)[:size].view(shape)
 
-    def fork(self) -> FixedCache:
-        twin = FixedCache(self.clock, self.capacity)
+    def fork(self, clock: Clock) -> FixedCache:
+        twin = FixedCache(clock, self.capacity)
         twin.kv_2CRHK = None if self.kv_2CRHK is None else self.kv_2CRHK.clone()
         return twin
 
@@ -181,12 +187,17 @@ class DecoderState:
 
     memories: list[Memory]
     source_lengths_B: Tensor | None  # None: no row is padded
-    caches: list[FixedCache] | list[GrowingCache]
+    caches: Sequence[Cache]
     clock: Clock
 
     @property
     def sources(self) -> int:
         return len(self.memories[0].k_BHSK)
+
+    @property
+    def source_length(self) -> int:
+        """Of the longest source, padding of the shorter ones counted."""
+        return self.memories[0].k_BHSK.shape[2]
 
     @property
     def group(self) -> int:
@@ -216,21 +227,17 @@ class DecoderState:
             self.source_lengths_B = self.source_lengths_B.index_select(0, sources_B)
         for cache in self.caches:
             cache.reorder(rows_R)
-        self.clock.reorder(rows_R)
+        self.clock.select(rows_R)
 
     def insert(self, other: DecoderState) -> DecoderState:
-        """This state's rows, then the other's (of the same group size); both must have fixed caches."""
+        """This state's rows, then the other's (of the same group size, with fixed caches of the same capacity)."""
         mine, theirs = self.clock, other.clock
         clock = Clock(
             torch.cat([mine.lengths_R, theirs.lengths_R]),
             max(mine.longest, theirs.longest),
             mine.even and theirs.even and mine.longest == theirs.longest,
         )
-        caches = []
-        for a, b in zip(self.caches, other.caches, strict=True):
-            if not (isinstance(a, FixedCache) and isinstance(b, FixedCache)):
-                raise TypeError("only states with fixed caches can be joined")
-            caches.append(a.insert(b, clock))
+        caches = [a.insert(b, clock) for a, b in zip(self._fixed(), other._fixed(), strict=True)]
         lengths = torch.cat([self._source_lengths(), other._source_lengths()])
         memories = [a.insert(b) for a, b in zip(self.memories, other.memories, strict=True)]
         return DecoderState(memories, lengths, caches, clock)
@@ -255,23 +262,37 @@ class DecoderState:
             length = min(mine.k_BHSK.shape[2], theirs.k_BHSK.shape[2])
             mine.k_BHSK[:, :, :length].copy_(theirs.k_BHSK[:, :, :length])
             mine.v_BHSK[:, :, :length].copy_(theirs.v_BHSK[:, :, :length])
-        for a, b in zip(self.caches, other.caches, strict=True):
-            assert isinstance(a, FixedCache) and isinstance(b, FixedCache)
-            a.load(b)
-        assert self.source_lengths_B is not None
+        for cache, other_cache in zip(self._fixed(), other._fixed(), strict=True):
+            cache.load(other_cache)
+        if self.source_lengths_B is None:
+            raise TypeError("only room that `steady` has made can be loaded")
         self.source_lengths_B.copy_(other._source_lengths())
         self.clock.lengths_R.copy_(other.clock.lengths_R)
+
+    def homes(self) -> list[Tensor]:
+        """The tensors that a step replaces by new ones, where a captured step would write in place."""
+        return [self.clock.lengths_R]
+
+    def settle(self, homes: list[Tensor]) -> None:
+        """Bring what has replaced them back to `homes`."""
+        (lengths_R,) = homes
+        lengths_R.copy_(self.clock.lengths_R)
+        self.clock.lengths_R = lengths_R
+
+    def fork(self) -> DecoderState:
+        """A copy whose steps leave this state alone; the source's memories, which no step changes, are shared."""
+        clock = self.clock.fork()
+        return DecoderState(
+            list(self.memories), self.source_lengths_B, [cache.fork(clock) for cache in self.caches], clock
+        )
+
+    def _fixed(self) -> list[FixedCache]:
+        fixed = [cache for cache in self.caches if isinstance(cache, FixedCache)]
+        if len(fixed) < len(self.caches):
+            raise TypeError("only states with fixed caches can be joined or loaded: encode with a room")
+        return fixed
 
     def _source_lengths(self) -> Tensor:
         if self.source_lengths_B is not None:
             return self.source_lengths_B
-        k_BHSK = self.memories[0].k_BHSK
-        return torch.full((len(k_BHSK),), k_BHSK.shape[2], device=k_BHSK.device)
-
-    def fork(self) -> DecoderState:
-        clock = self.clock.fork()
-        caches = [cache.fork() for cache in self.caches]
-        for cache in caches:
-            if isinstance(cache, FixedCache):
-                cache.clock = clock
-        return DecoderState(list(self.memories), self.source_lengths_B, caches, clock)  # type: ignore[arg-type]
+        return torch.full((self.sources,), self.source_length, device=self.clock.lengths_R.device)

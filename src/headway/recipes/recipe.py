@@ -16,4 +16,3 @@ class Recipe:
     summary: str
     reaches: str
     make: Callable[[], Run]
-    needs_data: bool = False

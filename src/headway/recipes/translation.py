@@ -86,7 +86,7 @@ TRANSLATION = (
         "demo", "English to French, a small grammar that headway makes itself (`headway demo`)",
         "99.2 % of unseen sentences exactly right, BLEU 99.7; two CPU cores, 111 s of training", demo_run,
     ),
-    Recipe("translate", "your own parallel text: --data SOURCE TARGET", "", own_data, needs_data=True),
+    Recipe("translate", "your own parallel text: --data SOURCE TARGET", "", own_data),
     Recipe(
         "multi30k-en-de", "captions, English to German, tokenised and lower-cased",
         "BLEU 41.45 on test 2016 (published for this size: 41.02); one H200, 71 s of training",

@@ -42,7 +42,7 @@ class Checkpoints:
     def _write(self, step: int, weights: Weights, facts: dict[str, Any]) -> None:
         def fill(place: Path) -> None:
             save_file(weights, place / WEIGHTS)
-            (place / "step.json").write_text(json.dumps({"step": step} | facts, indent=1) + "\n")
+            (place / "step.json").write_text(json.dumps({"step": step} | facts, indent=1) + "\n", encoding="utf-8")
 
         replace_folder(self.place(step), fill)
 

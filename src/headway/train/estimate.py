@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from headway.data.batches import PairBatch
-from headway.generate.translator import choose
+from headway.device import choose
 from headway.models.transformer import Transformer
 from headway.plain import to_plain
 from headway.train.optimiser import Masters
@@ -26,8 +26,8 @@ def describe(run: Run) -> str:
     model: Any = Transformer(run.model, size, size).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
     wide = torch.empty((), dtype=dtype).element_size()
-    masters = 0 if wide >= 4 else 8
-    held = count * (2 * wide + 8 + masters)
+    # Weights and gradients, Adam's two moments and, under bfloat16, a float32 copy of each weight and gradient.
+    held = count * (2 * wide + 8 + (0 if wide >= 4 else 8))
     seconds = _seconds_per_step(run, model, device)
     return "\n".join(
         [

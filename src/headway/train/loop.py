@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -18,7 +17,8 @@ from headway.train.optimiser import Masters
 from headway.train.run import Run
 from headway.train.step import Sums
 
-Validate = Callable[[int, bool], tuple[float | None, dict[str, float]]]
+# Whether to score as well → the score (better is higher) if so, and figures for the log.
+Validate = Callable[[bool], tuple[float | None, dict[str, float]]]
 
 
 @dataclass
@@ -37,6 +37,9 @@ class Meter:
     """Sums that stay on the device until somebody reads them."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.sums: dict[str, Tensor] = {}
         self.tokens, self.steps, self.started = 0, 0, time.perf_counter()
 
@@ -47,12 +50,12 @@ class Meter:
         self.steps += 1
 
     def read(self) -> dict[str, float]:
-        """Means over what was added since the last reading, and tokens per second."""
+        """Means over what was added since the last reading: terms per token, the gradient's norm per step."""
         values = {name: float(value) for name, value in self.sums.items()}
-        per_token = {name: values[name] / self.tokens for name in ("loss", "nll") if name in values}
+        norm = values.pop("norm") / self.steps
+        per_token = {name: value / self.tokens for name, value in values.items()}
         rate = self.tokens / (time.perf_counter() - self.started)
-        norm = values["norm"] / self.steps
-        self.__init__()  # type: ignore[misc]
+        self.reset()
         return per_token | {"gradient": norm, "tokens_per_second": rate}
 
 
@@ -95,7 +98,7 @@ def fit(
     run: Run,
     objective: nn.Module,
     masters: Masters,
-    step_once: Any,
+    step_once: Callable[[PairBatch, int], Sums],
     batches: Iterator[PairBatch],
     validate: Validate,
     checkpoints: Checkpoints,
@@ -132,7 +135,7 @@ def fit(
 
 def _judge(run: Run, step: int, last: bool, validate: Validate, progress: Progress, log: Log) -> None:
     """Validate, and keep the best score and how long ago it was."""
-    score, values = validate(step, last or step % run.validation.score_every == 0)
+    score, values = validate(last or step % run.validation.score_every == 0)
     log.event("validation", step, **values)
     log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
     if score is None:

@@ -6,7 +6,7 @@ Compiling and, later, several processes wrap the objective, so that nothing insi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ class CrossEntropy:
     smoothing: float = 0.1
 
     def build(self, model: nn.Module) -> TranslationObjective:
-        return TranslationObjective(model, self.smoothing)
+        return CrossEntropyObjective(model, self.smoothing)
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,11 @@ class RDrop:
         return RDropObjective(model, self.smoothing, self.weight)
 
 
+Objective = CrossEntropy | RDrop
+
+
 class TranslationObjective(nn.Module):
-    """`loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
+    """Abstract. `loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
 
     def __init__(self, model: nn.Module, smoothing: float) -> None:
         super().__init__()
@@ -56,6 +59,10 @@ class TranslationObjective(nn.Module):
         return model.hidden(batch.target_BT, state)[0].flatten(0, 1)
 
     def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums of `loss` and `nll` over the batch; `weight_VD` is the head's."""
+        raise NotImplementedError
+
+    def cross_entropy(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
         return linear_cross_entropy(self.hidden(batch), weight_VD, batch.labels_BT.flatten(), self.smoothing, PAD)
 
     def forward(self, batch: PairBatch) -> Triples:
@@ -64,6 +71,15 @@ class TranslationObjective(nn.Module):
         return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
 
 
+@final
+class CrossEntropyObjective(TranslationObjective):
+    """One pass."""
+
+    def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
+        return self.cross_entropy(batch, weight_VD)
+
+
+@final
 class RDropObjective(TranslationObjective):
     """Two passes as one batch of twice the rows; without dropout, in validation, one pass says it all."""
 
@@ -73,7 +89,7 @@ class RDropObjective(TranslationObjective):
 
     def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
         if not self.training:
-            return super().losses(batch, weight_VD)
+            return self.cross_entropy(batch, weight_VD)
         twice_2ND = self.hidden(batch.map(lambda tensor: torch.cat([tensor, tensor])))
         labels_N = batch.labels_BT.flatten()
         return paired_cross_entropy(twice_2ND, weight_VD, labels_N, self.smoothing, PAD, self.weight)

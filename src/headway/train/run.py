@@ -13,9 +13,9 @@ from headway.generate.search import Search
 from headway.models.transformer import TransformerConfig
 from headway.plain import from_plain, to_plain
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import CrossEntropy, RDrop
-from headway.train.optimiser import Adam, AdamW
-from headway.train.schedule import Cosine, InverseRoot, Linear
+from headway.train.objective import CrossEntropy, Objective
+from headway.train.optimiser import Adam, Optimiser
+from headway.train.schedule import InverseRoot, Schedule
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Validation:
 class Engine:
     """How a run is carried out.
 
-    batch: target tokens of a global batch, padding counted; `accumulate` cuts it into that many pieces.
-    average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0: no mean).
+    batch: tokens of a global batch on its longer side, padding counted; `accumulate` cuts it into that many pieces.
+    average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0 or 1: no mean).
     speed: `plain` launches kernels one by one; `graphs` captures the step for each shape of batch as a CUDA graph
     (no compile time: best for small models); `compile` captures what torch.compile made of it (a minute or more
     at the start, best for large ones); `auto` chooses by device and size.
@@ -89,9 +89,9 @@ class Run:
     recipe: str
     data: ParallelText
     model: TransformerConfig
-    objective: CrossEntropy | RDrop = field(default_factory=CrossEntropy)
-    optimiser: Adam | AdamW = field(default_factory=Adam)
-    schedule: InverseRoot | Linear | Cosine = field(default_factory=InverseRoot)
+    objective: Objective = field(default_factory=CrossEntropy)
+    optimiser: Optimiser = field(default_factory=Adam)
+    schedule: Schedule = field(default_factory=InverseRoot)
     search: Search = field(default_factory=Search)
     validation: Validation = field(default_factory=Validation)
     engine: Engine = field(default_factory=Engine)

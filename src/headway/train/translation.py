@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -18,10 +17,11 @@ from headway.data.catalog import cache_folder, find
 from headway.data.readers import read_pairs
 from headway.data.split import split_corpus
 from headway.data.store import PairStore, prepare, train_tokenizers
+from headway.device import choose
 from headway.errors import InputError
 from headway.evaluate.bleu import corpus_bleu
 from headway.folder import WEIGHTS, Card, Loaded, find_model, load_weights, read_model, write_model
-from headway.generate.translator import Translator, choose
+from headway.generate.translator import Translator
 from headway.models.transformer import Transformer
 from headway.plain import to_plain
 from headway.text.tokenizer import Tokenizer
@@ -32,7 +32,7 @@ from headway.train.optimiser import Masters
 from headway.train.run import ParallelText, Run, write_run
 from headway.train.step import GraphStep, TrainStep, compiled
 
-NAMED = 20
+NAMED = 20  # numbers of pairs that a line for a person lists
 SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
 
 
@@ -61,8 +61,15 @@ def locate(data: ParallelText, download: bool, log: Log) -> dict[str, list[Path]
         raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
     parts: dict[str, list[Path]] = {}
     for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test)):
-        parts[part] = [Path(n) if _is_own(n) else find(n, download=download) for n in names]
+        parts[part] = [Path(name) if _is_own(name) else _known(name, download, log) for name in names]
     return parts
+
+
+def _known(name: str, download: bool, log: Log) -> Path:
+    if not download:
+        return find(name)
+    with log.bar(f"fetching {name}", None, " bytes") as show:
+        return find(name, download=True, progress=lambda done, total: show(done))
 
 
 def _is_own(name: str) -> bool:
@@ -99,22 +106,17 @@ def _encode(run: Run, files: list[Path], tokenizers: tuple[Tokenizer, Tokenizer]
     log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} pieces{before}")
     log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
     if store.skipped["too_long"]:
-        which = named(store.too_long, store.skipped["too_long"])
+        which = _listed(store.too_long, store.skipped["too_long"])
         log.say(f"{part}: {store.skipped['too_long']:,} pairs longer than {longest} pieces left out (pairs {which})")
     if store.skipped["empty"]:
         log.say(f"{part}: {store.skipped['empty']:,} pairs with an empty side left out")
     return store
 
 
-def named(numbers: list[int], count: int | None = None) -> str:
+def _listed(numbers: list[int], count: int) -> str:
     """The first of `count` numbers, for a line that a person reads."""
     shown = numbers[:NAMED]
-    return ", ".join(map(str, shown)) + (" …" if (count or len(numbers)) > len(shown) else "")
-
-
-def read_texts(files: Iterable[Path], data: ParallelText) -> tuple[list[str], list[str]]:
-    pairs = list(read_pairs(list(files), data.source, data.target))
-    return [source for source, _ in pairs], [target for _, target in pairs]
+    return ", ".join(map(str, shown)) + (" …" if count > len(shown) else "")
 
 
 def train_translator(run: Run, out: Path, log: Log, *, download: bool = False) -> Outcome:
@@ -130,14 +132,14 @@ def train_translator(run: Run, out: Path, log: Log, *, download: bool = False) -
     if run.init:
         load_weights(model, find_model(run.init) / WEIGHTS)
     card = Card(
-        "transformer", run.model, sizes, run.data.text,
+        "transformer", run.model, sizes, earlier.card.text if earlier else run.data.text,
         run.data.source, run.data.target, to_plain(run.search), to_plain(run),
     )  # fmt: skip
     parameters = sum(p.numel() for p in model.parameters())
     job = TranslationJob(run, corpus, model.to(device, dtype), card, device, log)
     log.say(f"{parameters:,} parameters on {_name(device)}, {str(dtype).removeprefix('torch.')}, speed {job.speed}")
     log.event("start", parameters=parameters, device=_name(device), dtype=str(dtype), speed=job.speed)
-    checkpoints = Checkpoints(out / "checkpoints", max(run.engine.average, 1))
+    checkpoints = Checkpoints(out / "checkpoints", run.engine.average)
     training = time.perf_counter()
     progress = job.fit(checkpoints)
     trained = time.perf_counter() - training
@@ -190,16 +192,15 @@ class TranslationJob:
         return pad_rows(batch, rows).map(Tensor.pin_memory)
 
     @torch.no_grad()
-    def validate(self, step: int, with_bleu: bool) -> tuple[float | None, dict[str, float]]:
+    def validate(self, with_bleu: bool) -> tuple[float | None, dict[str, float]]:
+        """Loss and perplexity on every validation pair and, if asked for, BLEU with the run's own search."""
         self.objective.eval()
         loss, nll, tokens = 0.0, 0.0, 0
         for batch in self.valid_batches.epoch():
             triples = self.objective(batch.map(lambda tensor: tensor.to(self.device)))
-            loss, nll, tokens = (
-                loss + float(triples["loss"][0]),
-                nll + float(triples["nll"][0]),
-                tokens + batch.tokens,
-            )
+            loss += float(triples["loss"][0])
+            nll += float(triples["nll"][0])
+            tokens += batch.tokens
         values = {"loss": loss / tokens, "perplexity": math.exp(min(nll / tokens, 700))}
         if not with_bleu:
             return None, values
@@ -208,35 +209,29 @@ class TranslationJob:
 
     def bleu(self, sources: list[str], references: list[str]) -> float:
         with self.log.bar("translating", len(sources), " sentences") as show:
-            done = 0
-
-            def one_more(count: int) -> None:
-                nonlocal done
-                done += count
-                show(done)
-
-            found = self.translator.translate_n(sources, progress=one_more)
+            found = self.translator.translate_n(sources, progress=show)
         texts = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
         return corpus_bleu(texts, references, tokenize=self.run.validation.tokenize)
 
     def texts(self, part: str) -> tuple[list[str], list[str]]:
         """The pairs of a part as text, without those whose source is longer than the model takes."""
-        sources, references = read_texts(self.corpus.files[part], self.run.data)
-        lengths = map(len, self.translator.source_tokenizer.encode_batch([" ".join(text.split()) for text in sources]))
-        fits = [length <= self.translator.limit for length in lengths]
+        pairs = list(read_pairs(self.corpus.files[part], self.run.data.source, self.run.data.target))
+        fits = [len(ids) <= self.translator.limit for ids in self.translator.encode([source for source, _ in pairs])]
         too_long = [number for number, fit in enumerate(fits, 1) if not fit]
         if too_long:
             self.log.say(
                 f"{part}: {len(too_long):,} sources longer than {self.translator.limit} pieces are not scored "
-                f"(pairs {named(too_long)})"
+                f"(pairs {_listed(too_long, len(too_long))})"
             )
             self.log.event("scored", part=part, pairs=sum(fits), too_long=too_long)
-        return list(compress(sources, fits)), list(compress(references, fits))
+        kept = list(compress(pairs, fits))
+        return [source for source, _ in kept], [target for _, target in kept]
 
     def choose_weights(self, checkpoints: Checkpoints, progress: Progress) -> tuple[Weights, str, float]:
         """The average or the best snapshot, whichever has the better validation BLEU."""
         candidates: list[tuple[str, Weights]] = [(f"step {progress.best_step}", checkpoints.load(progress.best_step))]
-        if self.run.engine.average > 1:
+        # A run that patience ended early may have no regular snapshot yet.
+        if self.run.engine.average > 1 and checkpoints.regular:
             mean, steps = checkpoints.average(self.run.engine.average)
             candidates.append((f"average of the last {len(steps)} snapshots (steps {steps[0]} to {steps[-1]})", mean))
         scored = []

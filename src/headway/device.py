@@ -1,0 +1,30 @@
+"""Where work runs, and in which precision: what a person wrote, as torch's own values."""
+
+from __future__ import annotations
+
+import torch
+
+from headway.errors import InputError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
+    """A device and a dtype by name; `auto` takes the GPU in bfloat16 where there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"there is no device '{device}': write cpu, cuda or cuda:1") from None
+    if place.type not in ("cpu", "cuda"):
+        raise InputError(f"headway runs on cpu and cuda, not on '{device}'")
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("no GPU can be used here: write --device cpu")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPU(s), from cuda:0 on")
+    if dtype == "auto":
+        dtype = "bfloat16" if place.type == "cuda" else "float32"
+    if dtype not in DTYPES:
+        raise InputError(f"there is no dtype '{dtype}': write float32, bfloat16 or float64")
+    return place, DTYPES[dtype]

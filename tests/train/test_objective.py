@@ -1,0 +1,45 @@
+"""Objectives: R-Drop against its definition, and what it is without dropout."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from headway.data.batches import PairBatch
+from headway.models.transformer import Transformer, TransformerConfig
+from headway.text.tokenizer import PAD
+from headway.train.loss import readable_paired_cross_entropy
+from headway.train.objective import CrossEntropy, RDrop
+
+CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=1, width=16, inner=32, heads=2, dropout=0.0, max_length=32)
+
+
+def made(dropout):
+    torch.manual_seed(0)
+    model = Transformer(dataclasses.replace(CONFIG, dropout=dropout), 30, 30).double()
+    source, target, labels = (torch.randint(4, 30, (5, n)) for n in (7, 6, 6))
+    labels[1, 3:] = PAD
+    return model, PairBatch(source, torch.tensor([7, 2, 5, 7, 1]), target, labels, int((labels != PAD).sum()))
+
+
+def test_r_drop_without_dropout_is_cross_entropy():
+    model, batch = made(dropout=0.0)
+    plain, twice = CrossEntropy(0.1).build(model).train()(batch), RDrop(0.1, 3.0).build(model).train()(batch)
+    for name in ("loss", "nll"):
+        torch.testing.assert_close(twice[name][0], plain[name][0])
+        assert twice[name][1:] == plain[name][1:] == (batch.tokens, float(name == "loss"))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_r_drop_compares_two_passes_of_each_row_in_training_only(training):
+    model, batch = made(dropout=0.3)
+    objective = RDrop(0.1, 3.0).build(model).train(training)
+    torch.manual_seed(1)
+    loss, nll = (triple[0] for triple in objective(batch).values())
+    torch.manual_seed(1)
+    twice = batch.map(lambda tensor: torch.cat([tensor, tensor]))
+    logits = model.head(objective.hidden(twice))
+    expected = readable_paired_cross_entropy(logits, batch.labels_BT.flatten(), 0.1, PAD, 3.0)
+    torch.testing.assert_close((loss, nll), expected)
+    halves = logits.chunk(2)
+    assert torch.allclose(*halves) != training
