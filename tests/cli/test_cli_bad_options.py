@@ -57,6 +57,29 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(refuses: Refuses) -> Non
     assert "did you mean 'multi30k-en-de'" in refuses("train", "multi30k-en-dee")
 
 
+def test_wrong_use_is_answered_with_an_example(refuses: Refuses) -> None:
+    for call in (["train"], ["train", "translate", "a.en", "a.de"], ["train", "translate", "--steps", "5"]):
+        line = refuses(*call)
+        assert "headway train translate --data SOURCE TARGET --set engine.steps=5000" in line
+    assert "headway translate MODEL FILE" in refuses("translate")
+
+
+def test_a_file_where_pictures_belong_is_refused_before_any_work(refuses: Refuses, world: World) -> None:
+    source, target = world.files("test")
+    assert "--picture takes a folder" in refuses("translate", world.run, source, "--picture", target, *DEVICE)
+
+
+def test_a_run_where_a_recipe_belongs_is_told_how_to_do_it_again(refuses: Refuses, world: World) -> None:
+    assert f"headway train {world.run / 'run.json'}" in refuses("train", world.run)
+
+
+def test_a_file_where_the_model_belongs_is_told_the_order(refuses: Refuses, world: World) -> None:
+    source, target = world.files("test")
+    assert "headway translate MODEL FILE" in refuses("translate", source, world.run, *DEVICE)
+    for data in ([target], [target, world.run], []):
+        assert "headway evaluate MODEL SOURCE REFERENCE" in refuses("evaluate", source, *data, *DEVICE)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

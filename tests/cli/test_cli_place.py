@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -126,6 +127,35 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(
     answer = headway(*world.train(tmp_path / "x"))
     assert answer.code == 130 and answer.line == "interrupted"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_after_a_snapshot_says_where_it_is(
+    headway: Headway, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headway.folder.save_file", interrupt)
+    answer = headway(*world.train(tmp_path / "x", *SHORT))
+    kept, last = answer.err.splitlines()[-2:]
+    assert answer.code == 130 and last == "headway: interrupted"
+    assert kept == f"headway: not finished; the snapshots so far are in {tmp_path / 'x' / 'checkpoints'}"
+    assert (tmp_path / "x" / "checkpoints" / "step-4").is_dir()
+
+
+def test_a_schedulers_signal_gives_the_earlier_run_its_name_back(world: World, earlier: Path) -> None:
+    before = listing(earlier)
+    call = world.train(earlier, "--set", "engine.steps=100000", "--overwrite", "--threads", 1)
+    command = [sys.executable, "-m", "headway", *map(str, call)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stderr is not None
+        assert any(b"parameters on" in line for line in running.stderr)
+        running.terminate()
+        said = running.stderr.read()
+        assert running.wait(60) == 128 + signal.SIGTERM
+    assert said.endswith(b"headway: ended by SIGTERM\n"), said
+    assert listing(earlier) == before
+    assert {path.name for path in earlier.parent.iterdir()} <= {"run", "run.failed-1"}
 
 
 def test_out_of_memory_is_a_failure_with_advice(

@@ -117,6 +117,16 @@ def test_json_with_attention_has_weights_that_sum_to_one(headway: Headway, world
         assert " ".join(seen["source_words"]) == row["source"]
 
 
+def test_attention_of_several_translations_follows_each(headway: Headway, world: World, tmp_path: Path) -> None:
+    file = write(tmp_path, "one.en", [(world.root / "test.en").read_text(encoding="utf-8").splitlines()[0]])
+    out = done(headway("translate", world.run, file, "--best", 2, "--attention", *DEVICE))
+    for answer in out.removesuffix("\n\n").split("\n\n"):
+        first, *rest = answer.splitlines()
+        score, text = first.split("\t")
+        assert float(score) <= 0
+        assert [line.split(" ← ")[0].strip() for line in rest] == text.split()
+
+
 def test_attention_without_json_shows_source_words(
     headway: Headway, world: World, tmp_path: Path, sources: list[str], expected: list[str]
 ) -> None:

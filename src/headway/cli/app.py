@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Any
 
 import typer
@@ -15,7 +17,7 @@ from headway.errors import InputError
 
 app = typer.Typer(
     name="headway",
-    help="Train, run and explain sequence models, from the Markov chain to the Transformer.",
+    help="Train, run and explain sequence models: today the Transformer, from two text files to a translator.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -46,6 +48,11 @@ def root(
 
 
 SEVERAL = ("--data", "--valid", "--test", "--set")
+USES = {
+    "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
+    "translate": "headway translate MODEL FILE",
+    "evaluate": "headway evaluate MODEL SOURCE REFERENCE",
+}
 
 
 def spread(arguments: list[str]) -> list[str]:
@@ -63,8 +70,25 @@ def spread(arguments: list[str]) -> list[str]:
     return result
 
 
+class Ended(KeyboardInterrupt):
+    """Asked to end from outside, by a scheduler or a terminal that was closed; tidied up as after Ctrl-C."""
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    raise Ended(number)
+
+
+def _mind_signals() -> None:
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has it ignored: let it be
+            signal.signal(number, _end)
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Exit 0 done, 1 failed, 2 wrong use or bad input."""
+    """Exit 0 done, 1 failed, 2 wrong use or bad input, 128 + N ended by signal N."""
+    if arguments is None:
+        _mind_signals()
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
@@ -76,6 +100,10 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         code = _explain(error)
+    except Ended as ended:
+        [number] = ended.args
+        print(f"headway: ended by {signal.Signals(number).name}", file=sys.stderr)
+        code = 128 + number
     except KeyboardInterrupt:
         print("headway: interrupted", file=sys.stderr)
         code = 130
@@ -118,7 +146,7 @@ def _line(error: Any) -> tuple[str, int]:
     if isinstance(error, InputError):
         return str(error), 2
     if hasattr(error, "format_message"):  # the option parser's own errors
-        return error.format_message(), getattr(error, "exit_code", 2)
+        return error.format_message().rstrip(".") + _use(error), getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):
         return "nobody reads the output any more (broken pipe): the rest was not written", 2
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -134,3 +162,10 @@ def _line(error: Any) -> tuple[str, int]:
     if isinstance(error, OSError):
         return f"{error.filename or 'the system'}: {error.strerror or error}", 2
     return f"{type(error).__name__}: {error} (run again with --debug to see where)", 1
+
+
+def _use(error: Any) -> str:
+    """An example of the verb that was not understood."""
+    context = getattr(error, "ctx", None)
+    use = USES.get(context.info_name) if context is not None else None
+    return f" (as in: {use})" if use else ""

@@ -11,9 +11,9 @@ from headway.cli.options import DEVICE, THREADS, use_threads
 
 
 def demo(
-    out: str = typer.Option("demo", help="Folder for the model, the pictures and the data."),
-    overwrite: bool = typer.Option(False, help="Replace the folder if it is there."),
-    steps: int = typer.Option(None, help="Fewer or more training steps than the recipe has."),
+    out: str = typer.Option("demo", metavar="FOLDER", help="Folder for the model, the pictures and the data."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the folder if it is there."),
+    steps: int = typer.Option(None, metavar="N", help="Fewer or more training steps than the recipe has."),
     device: str = DEVICE,
     threads: int = THREADS,
 ) -> None:

@@ -7,26 +7,40 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headway.cli.options import BEAM, DEVICE, DTYPE, LENGTH_PENALTY, THREADS, search_settings, use_threads
+from headway.cli.options import (
+    BATCH,
+    BEAM,
+    DEVICE,
+    DTYPE,
+    LENGTH_PENALTY,
+    THREADS,
+    check_model,
+    search_settings,
+    use_threads,
+)
 from headway.errors import InputError
 
 if TYPE_CHECKING:
     from headway.evaluate.bleu import Scores
 
+USE = "headway evaluate MODEL SOURCE REFERENCE"
+
 
 def evaluate(
     model: str = typer.Argument(None, metavar="MODEL", help="A model folder, or a run's folder."),
     data: list[str] = typer.Argument(None, metavar="DATA", help="SOURCE REFERENCE files, a .tsv or a .jsonl."),
-    hypotheses: str = typer.Option(None, help="Score this file of translations instead of a model's."),
-    references: str = typer.Option(None, help="The references of --hypotheses."),
-    tokenize: str = typer.Option("13a", help="sacreBLEU's tokenisation; none for text that is tokenised."),
-    lowercase: bool = typer.Option(False, help="Score without regard to case."),
-    bootstrap: int = typer.Option(1000, help="Resamples for the confidence interval; 0 leaves it out."),
-    output: str = typer.Option(None, help="Keep the translations in this file."),
+    hypotheses: str = typer.Option(None, metavar="FILE", help="Score this file of translations instead of a model's."),
+    references: str = typer.Option(None, metavar="FILE", help="The references of --hypotheses."),
+    tokenize: str = typer.Option(
+        "13a", metavar="NAME", help="sacreBLEU's tokenisation; none for text that is tokenised."
+    ),
+    lowercase: bool = typer.Option(False, "--lowercase", help="Score without regard to case."),
+    bootstrap: int = typer.Option(1000, metavar="N", help="Resamples for the confidence interval; 0 leaves it out."),
+    output: str = typer.Option(None, metavar="FILE", help="Keep the translations in this file."),
     as_json: bool = typer.Option(False, "--json", help="As JSON."),
     beam: int = BEAM,
     length_penalty: float = LENGTH_PENALTY,
-    batch: int = typer.Option(None, min=1, help="Sentences translated at once."),
+    batch: int = BATCH,
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -47,8 +61,11 @@ def evaluate(
         if len(texts) != len(wanted):
             raise InputError(f"{hypotheses} has {len(texts)} lines, {references} {len(wanted)}: they must match")
     else:
-        if model is None or not data:
-            raise InputError("give a model and its test pairs: headway evaluate MODEL SOURCE REFERENCE")
+        if model is None:
+            raise InputError(f"give a model and its test pairs: {USE}")
+        check_model(model, USE)
+        if not data:
+            raise InputError(f"give a model and its test pairs: {USE}")
         from headway.cli.place import opened
         from headway.cli.translate import one_line
         from headway.generate.translator import load
@@ -69,10 +86,11 @@ def in_words(scores: Scores) -> str:
     def interval(ends: tuple[float, float] | None) -> str:
         return f"  (95 %: {ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
 
+    count = "1 sentence" if scores.sentences == 1 else f"{scores.sentences:,} sentences"
     return "\n".join(
         [
             f"BLEU  {scores.bleu:.2f}{interval(scores.bleu_interval)}   {scores.bleu_signature}",
             f"chrF  {scores.chrf:.2f}{interval(scores.chrf_interval)}   {scores.chrf_signature}",
-            f"exact match {100 * scores.exact_match:.1f} %, {scores.sentences:,} sentences",
+            f"exact match {100 * scores.exact_match:.1f} %, {count}",
         ]
     )

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
-DEVICE = typer.Option("auto", help="cpu, cuda or cuda:N; auto takes a GPU where there is one.")
-DTYPE = typer.Option("auto", help="float32 or bfloat16; auto is bfloat16 on a GPU.")
-THREADS = typer.Option(0, min=0, help="CPU threads; 0 leaves it to torch.")
-BEAM = typer.Option(None, help="Beam width; 1 is greedy. Default: what the model was tuned with.")
-LENGTH_PENALTY = typer.Option(None, help="α in score / lengthᵅ.")
+from headway.errors import InputError
+
+DEVICE = typer.Option("auto", metavar="NAME", help="cpu, cuda or cuda:N; auto takes a GPU where there is one.")
+DTYPE = typer.Option("auto", metavar="NAME", help="float32 or bfloat16; auto is bfloat16 on a GPU.")
+THREADS = typer.Option(0, min=0, metavar="N", help="CPU threads; 0 leaves it to torch.")
+BEAM = typer.Option(None, metavar="N", help="Beam width; 1 is greedy. Default: what the model was tuned with.")
+LENGTH_PENALTY = typer.Option(None, metavar="α", help="Score = log-probability / lengthᵅ. Default: as for --beam.")
+BATCH = typer.Option(None, min=1, metavar="N", help="Sentences translated at once: fewer take less memory.")
+
+
+def check_model(model: str, use: str) -> None:
+    """A file where the model belongs: forgotten, or in another order than `use`."""
+    if Path(model).is_file():
+        raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
 
 
 def use_threads(threads: int) -> None:

@@ -50,7 +50,9 @@ def claimed(place: Path, overwrite: bool) -> Iterator[None]:
 def _withdraw(place: Path, earlier: Path | None) -> None:
     if not any((place / "checkpoints").glob("step-*")):
         shutil.rmtree(place, ignore_errors=True)
-    elif earlier is not None:
+    elif earlier is None:
+        print(f"headway: not finished; the snapshots so far are in {place / 'checkpoints'}", file=sys.stderr)
+    else:
         names = (place.with_name(f"{place.name}.failed-{number}") for number in count(1))
         kept = place.rename(next(name for name in names if not name.exists()))
         print(f"headway: {place} is as it was; the snapshots of the run that failed are in {kept}", file=sys.stderr)

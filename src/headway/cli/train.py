@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: str = typer.Argument(metavar="RECIPE", help="A name from `headway recipes`, or a run.json."),
+    recipe: str = typer.Argument(metavar="RECIPE", help="A name from `headway recipes`, or an earlier run's run.json."),
     data: list[str] = typer.Option(
         [], metavar="FILE...", help="Training pairs: two aligned files, a .tsv or a .jsonl."
     ),
     valid: list[str] = typer.Option([], metavar="FILE...", help="Validation pairs (default: some are held out)."),
     test: list[str] = typer.Option([], metavar="FILE...", help="Test pairs, scored once at the end."),
-    source: str = typer.Option(None, help="Source language, a name or a code."),
-    target: str = typer.Option(None, help="Target language."),
-    size: str = typer.Option(None, help="Model size: tiny, base or big."),
-    init: str = typer.Option(None, help="Go on from this model's weights and vocabulary."),
+    source: str = typer.Option(None, metavar="NAME", help="Source language, a name or a code."),
+    target: str = typer.Option(None, metavar="NAME", help="Target language."),
+    size: str = typer.Option(None, metavar="NAME", help="Model size: tiny, base or big."),
+    init: str = typer.Option(None, metavar="MODEL", help="Go on from this model's weights and vocabulary."),
     settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Any value of the run: engine.steps=5000."
+        [], "--set", metavar="KEY=VALUE...", help="Any value of the run: engine.steps=5000. --dry-run shows them all."
     ),
-    out: str = typer.Option(None, help="Folder for the run (default: runs/RECIPE)."),
-    overwrite: bool = typer.Option(False, help="Replace the folder if it is there."),
-    download: bool = typer.Option(False, help="Fetch the recipe's data if it is not at hand."),
-    dry_run: bool = typer.Option(False, help="Show the run, its size and an estimate of the time; train nothing."),
+    out: str = typer.Option(None, metavar="FOLDER", help="Folder for the run (default: runs/RECIPE)."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the folder if it is there."),
+    download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is not at hand."),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Show the run, its size and an estimate of the time; train nothing."
+    ),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -79,6 +81,8 @@ def resolve(
         run = RECIPES[recipe].make()
     elif Path(recipe).is_file():
         run = read_run(Path(recipe))
+    elif (again := Path(recipe) / "run.json").is_file():
+        raise InputError(f"{recipe} is an earlier run: headway train {again} does it again, --init takes its weights")
     else:
         raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
     if size is not None:

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.options import BEAM, DEVICE, DTYPE, LENGTH_PENALTY, THREADS, search_settings, use_threads
+from headway.cli.options import (
+    BATCH,
+    BEAM,
+    DEVICE,
+    DTYPE,
+    LENGTH_PENALTY,
+    THREADS,
+    check_model,
+    search_settings,
+    use_threads,
+)
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,18 +34,18 @@ CHUNK = 4096  # lines that are held at a time: sorted by length, translated, wri
 def translate(
     model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
     file: str = typer.Argument("-", metavar="FILE", help="Text, a sentence a line (.gz, .zst too); - is stdin."),
-    output: str = typer.Option(None, help="Write to this file instead of standard output."),
+    output: str = typer.Option(None, metavar="FILE", help="Write to this file instead of standard output."),
     beam: int = BEAM,
     length_penalty: float = LENGTH_PENALTY,
-    best: int = typer.Option(None, help="How many translations of each line (tab-separated: score, text)."),
-    max_ratio: float = typer.Option(None, help="Longest output: max-ratio · source + max-extra pieces."),
-    max_extra: int = typer.Option(None, help="See --max-ratio."),
-    min_length: int = typer.Option(None, help="Fewest pieces of an output."),
+    best: int = typer.Option(None, metavar="N", help="N translations of each line, up to the beam: score, tab, text."),
+    max_ratio: float = typer.Option(None, metavar="X", help="Longest output: max-ratio · source + max-extra pieces."),
+    max_extra: int = typer.Option(None, metavar="N", help="See --max-ratio."),
+    min_length: int = typer.Option(None, metavar="N", help="Fewest pieces of an output."),
     as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, score, pieces and their scores."),
-    attention: bool = typer.Option(False, help="With --json, the cross-attention of all layers and heads; "
-                                               "without, the source words of each output word."),
-    picture: str = typer.Option(None, help="Folder for an alignment picture of each line."),
-    batch: int = typer.Option(None, min=1, help="Sentences translated at once."),
+    attention: bool = typer.Option(False, "--attention", help="The source words that each output word looked at; "
+                                   "with --json, the weights of all layers and heads."),
+    picture: str = typer.Option(None, metavar="FOLDER", help="Folder for an alignment picture of each line."),
+    batch: int = BATCH,
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -45,6 +55,9 @@ def translate(
     from headway.generate.translator import load
 
     use_threads(threads)
+    check_model(model, "headway translate MODEL FILE")
+    if picture is not None and Path(picture).is_file():
+        raise InputError(f"{picture} is a file: --picture takes a folder for the pictures")
     settings = search_settings(
         beam=beam,
         length_penalty=length_penalty,
@@ -57,7 +70,10 @@ def translate(
     with opened(output) as out:
         translator = load(model, device, dtype)
         number = 0
-        for lines in _chunks(_input(file), one_by_one=file == "-" and sys.stdin.isatty()):
+        typed = file == "-" and sys.stdin.isatty()
+        if typed:
+            print("headway: type a sentence a line; Ctrl-D ends", file=sys.stderr)
+        for lines in _chunks(_input(file), one_by_one=typed):
             found = _translated(translator, lines, number, attention=looked_at, batch=batch, **settings)
             for line, translations in zip(lines, found, strict=True):
                 number += 1
@@ -65,6 +81,8 @@ def translate(
                 if picture is not None and translations and (seen := translations[0].attention):
                     _draw(Path(picture) / f"{number:04}.png", seen)
             out.flush()
+            if out is not sys.stdout and sys.stderr.isatty():
+                print(f"{number:,} lines translated", file=sys.stderr)
 
 
 def _translated(translator: Any, lines: list[str], before: int, **how: Any) -> list[list[Translation]]:
@@ -101,11 +119,13 @@ def _answer(line: str, found: list[Translation], as_json: bool, attention: bool,
         return json.dumps({"source": line, "translations": rows}, ensure_ascii=False)
     if not found:
         return ""
-    if best is not None:
-        return "\n".join(f"{translation.score:.4f}\t{one_line(translation.text)}" for translation in found)
-    if attention and (seen := found[0].attention):
-        return f"{one_line(found[0].text)}\n{_words(seen)}\n"
-    return one_line(found[0].text)
+    answers = []
+    for translation in found if best is not None else found[:1]:
+        text = one_line(translation.text)
+        answers.append(text if best is None else f"{translation.score:.4f}\t{text}")
+        if attention and translation.attention:
+            answers.append(f"{_words(translation.attention)}\n")
+    return "\n".join(answers)
 
 
 def one_line(text: str) -> str:
