@@ -117,8 +117,9 @@ def find_model(folder: str | Path) -> Path:
             return candidate
     if not place.exists():
         raise InputError(f"there is no folder {folder}")
-    what = "a run that has no model yet" if (place / "run.json").is_file() else "no model (headway.json is missing)"
-    raise InputError(f"{folder} is {what}: `headway train` makes one")
+    if (place / "run.json").is_file():
+        raise InputError(f"{folder} is a run without a model: it has not finished; train again with --overwrite")
+    raise InputError(f"{folder} is no model (headway.json is missing): `headway train` makes one")
 
 
 def read_card(folder: Path) -> Card:

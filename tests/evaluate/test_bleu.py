@@ -107,3 +107,8 @@ def test_a_packaged_tokeniser_that_is_not_installed_says_what_to_install(monkeyp
     monkeypatch.setattr("headway.evaluate.bleu.find_spec", lambda module: None)
     with pytest.raises(InputError, match=r"sacrebleu\[ja\]"):
         corpus_bleu(HYPOTHESES, REFERENCES, tokenize="ja-mecab")
+
+
+def test_resamples_without_any_match_do_not_break_the_interval():
+    found = score(["le chat dort ici .", "q r"], ["le chat dort ici .", "x y"], bootstrap=100)
+    assert found.bleu_interval is not None and found.bleu_interval[0] <= found.bleu_interval[1]

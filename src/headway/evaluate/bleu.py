@@ -70,8 +70,8 @@ def score(
     from sacrebleu.metrics import BLEU, CHRF
 
     # `force` keeps sacreBLEU from warning about text that looks tokenised: the caller chose `tokenize`.
-    bleu_metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
-    chrf_metric = CHRF(lowercase=lowercase)
+    bleu_metric = _with_plain_scores(BLEU(tokenize=tokenize, lowercase=lowercase, force=True))
+    chrf_metric = _with_plain_scores(CHRF(lowercase=lowercase))
     with _fixed_seed():
         bleu = bleu_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
         chrf = chrf_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
@@ -148,6 +148,19 @@ def _fixed_seed() -> Iterator[None]:
             del os.environ["SACREBLEU_SEED"]
         else:
             os.environ["SACREBLEU_SEED"] = before
+
+
+def _with_plain_scores(metric: Any) -> Any:
+    """Resamples score as NumPy's floats, those of exactly 0 as Python's, and sacreBLEU cannot average the two."""
+    compute = metric._compute_score_from_stats
+
+    def compute_plain(stats: Any) -> Any:
+        found = compute(stats)
+        found.score = float(found.score)
+        return found
+
+    metric._compute_score_from_stats = compute_plain
+    return metric
 
 
 def _interval(resampled: Any) -> Interval:

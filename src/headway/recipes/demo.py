@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,11 +53,16 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None) -> str:
             _heads(translator, valid, test, out),
             _examples(translator),
             f"model: {out / 'model'}\npictures: {out / 'alignment.png'}, {out / 'heads.png'}\n"
-            f"try: echo 'The small dog sleeps in the garden.' | headway translate {out}",
+            f"try: echo 'The small dog sleeps in the garden.' | {_command()} translate {out}",
         ]
     )
     (out / "report.txt").write_text(report + "\n", encoding="utf-8")
     return report
+
+
+def _command() -> str:
+    """How this headway is called from here: by its name where the shell finds it, else by its path."""
+    return "headway" if shutil.which("headway") else sys.argv[0]
 
 
 def _write(folder: Path, name: str, part: Sequence[Sentence]) -> tuple[str, str]:

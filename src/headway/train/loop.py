@@ -107,6 +107,7 @@ def fit(
     """Train to the run's last step or until patience ends; `batches` start at step 0."""
     engine, judged, progress, meter = run.engine, run.validation, Progress(), Meter()
     objective.train()
+    said = ""
     with log.bar("training", engine.steps, " steps") as show:
         for batch in batches:
             progress.step += 1
@@ -115,10 +116,11 @@ def fit(
             masters.set_rate(rate)
             meter.add(step_once(batch, engine.accumulate), batch.tokens)
             progress.tokens += batch.tokens
+            show(step, said)
             if step % engine.log == 0 or last:
                 values = meter.read()
                 log.event("train", step, rate=rate, tokens=progress.tokens, **values)
-                show(step, f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s")
+                said = f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s"
             if step % engine.snapshot == 0 or last:
                 checkpoints.save(step, masters.named(objective), {"tokens": progress.tokens})
             if step % judged.every == 0 or step % judged.score_every == 0 or last:

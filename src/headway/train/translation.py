@@ -233,7 +233,7 @@ class TranslationJob:
         # A run that patience ended early may have no regular snapshot yet.
         if self.run.engine.average > 1 and checkpoints.regular:
             mean, steps = checkpoints.average(self.run.engine.average)
-            candidates.append((f"average of the last {len(steps)} snapshots (steps {steps[0]} to {steps[-1]})", mean))
+            candidates.append((f"mean of the last {len(steps)} snapshots (steps {steps[0]} to {steps[-1]})", mean))
         scored = []
         for name, weights in candidates:
             self._use(weights)
