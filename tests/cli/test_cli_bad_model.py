@@ -32,9 +32,7 @@ def test_a_run_without_a_model_is_told_from_a_folder_that_is_none(
 ) -> None:
     shutil.copy(world.run / "run.json", tmp_path)
     for verb in ("translate", "evaluate"):
-        assert "a run without a model" in refuses(
-            verb, tmp_path, *world.files("test")[: 1 + (verb != "translate")]
-        )
+        assert "a run without a model" in refuses(verb, tmp_path, *world.files("test")[: 1 + (verb != "translate")])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.5, 0.999])

@@ -32,6 +32,7 @@ class Board:
     limits_N: Tensor  # the longest output of a source
     ages_N: Tensor  # and how long it is so far
     captured: bool = False
+    parents_R: Tensor | None = None  # the reorder that the state still needs (see `settle`)
 
     @staticmethod
     def fresh(state: State, start: int, beam: int, limits: list[int], device: torch.device) -> Board:
@@ -43,12 +44,18 @@ class Board:
         return Board(state, scores_NK, last_NK, torch.tensor(limits, device=device), ages_N)
 
     def tensors(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("state", "captured")}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith(("_N", "_NK"))}
+
+    def settle(self) -> None:
+        """Bring the state's rows into the order that the last step chose."""
+        if self.parents_R is not None:
+            self.state.reorder(self.parents_R)
+            self.parents_R = None
 
     def select(self, slots_N: Tensor) -> Board:
         """A board of these slots. One that a captured graph lives on stays as it is."""
         state = self.state.fork() if self.captured else self.state
-        state.select(slots_N)
+        state.select(slots_N, self.parents_R)
         return Board(state, **{name: tensor[slots_N] for name, tensor in self.tensors().items()})
 
     def insert(self, other: Board) -> Board:
@@ -58,7 +65,7 @@ class Board:
 
 
 def advance(model: Seq2Seq, search: Search, end: int, board: Board) -> Record:
-    """One token for every row."""
+    """One token for every row. The state is left in the old order: who goes on says `settle` first."""
     sources, beam = board.scores_NK.shape
     logits_RTV, board.state = model.decode(board.last_NK.view(-1, 1), board.state)
     logp_RV = F.log_softmax(logits_RTV[:, -1], -1, dtype=torch.promote_types(logits_RTV.dtype, torch.float32))
@@ -83,7 +90,7 @@ def advance(model: Seq2Seq, search: Search, end: int, board: Board) -> Record:
     parents_NK = parents_NC.gather(1, going_NK)
     if beam > 1:
         base_N1 = torch.arange(sources, device=tokens_NC.device)[:, None] * beam
-        board.state.reorder((base_N1 + parents_NK).flatten())
+        board.parents_R = (base_N1 + parents_NK).flatten()
     board.ages_N = board.ages_N + 1
     # Only ends among the first `beam` candidates count: a worse one would not have been kept either.
     ended_NK = totals_NC[:, :beam].masked_fill(~ends_NC[:, :beam], -math.inf)

@@ -94,7 +94,10 @@ class SearchEngine:
         new = Flights.fresh(everyone, longest, spare, self.history.steps, self.search.best)
         state = self.model.encode(*self._source(everyone), room=self.room + 1)
         board = Board.fresh(state, self.start, self.search.beam, longest, self.device)
-        self.board = self.board.insert(board) if old else board
+        if old:
+            self.board.settle()
+            board = self.board.insert(board)
+        self.board = board
         self.history.place(np.concatenate([np.arange(old), np.full(len(everyone), -1)]))
         self.flights = self.flights.join(new)
 

@@ -38,7 +38,12 @@ class PlainStepper:
         return count
 
     def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, list[Record]]:
-        return board, [advance(self.model, search, end, board) for _ in range(self.pace)]
+        records = []
+        for _ in range(self.pace):
+            # Late, so that sources which leave in between are not moved first.
+            board.settle()
+            records.append(advance(self.model, search, end, board))
+        return board, records
 
 
 @dataclass
@@ -107,7 +112,10 @@ class GraphStepper:
     def _pace(self, room: Board, search: Search, end: int) -> list[Record]:
         """Steps whose results are written back to where they were read."""
         homes, state_homes = room.tensors(), room.state.homes()
-        records = [advance(self.model, search, end, room) for _ in range(self.pace)]
+        records = []
+        for _ in range(self.pace):
+            records.append(advance(self.model, search, end, room))
+            room.settle()
         records = [tuple(tensor.clone() for tensor in record) for record in records]  # type: ignore[misc]
         for name, home in homes.items():
             home.copy_(getattr(room, name))

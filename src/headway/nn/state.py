@@ -218,10 +218,12 @@ class DecoderState:
             cache.reorder(rows_R)
         self.clock.reorder(rows_R)
 
-    def select(self, sources_B: Tensor) -> None:
-        """Keep these sources, in this order, each with all its hypotheses."""
+    def select(self, sources_B: Tensor, parents_R: Tensor | None = None) -> None:
+        """Keep these sources, in this order, each with all its hypotheses; with `parents_R`, as after
+        `reorder(parents_R)`, but in one copy instead of two."""
         group = self.group
         rows_R = (sources_B[:, None] * group + torch.arange(group, device=sources_B.device)).flatten()
+        rows_R = rows_R if parents_R is None else parents_R[rows_R]
         self.memories = [memory.select(sources_B) for memory in self.memories]
         if self.source_lengths_B is not None:
             self.source_lengths_B = self.source_lengths_B.index_select(0, sources_B)
