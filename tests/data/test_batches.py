@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from headway.data import batches
 from headway.data.batches import PairBatches, pad_rows, permutation, rung
 from headway.data.store import prepare
 from headway.text.tokenizer import END, PAD, START, TextOptions, Tokenizer
@@ -61,6 +62,19 @@ def test_seed_and_epoch_decide_the_order(pairs):
 
 def test_the_shuffle_is_pinned_for_every_machine():
     assert permutation(8, 1, 2).tolist() == [7, 1, 3, 0, 4, 2, 6, 5]
+
+
+def test_no_two_shuffles_of_an_epoch_share_a_stream(pairs, monkeypatch):
+    asked = []
+
+    def recorded(count, *seed):
+        asked.append(np.random.SeedSequence(seed).generate_state(2).tolist())
+        return permutation(count, *seed)
+
+    monkeypatch.setattr(batches, "permutation", recorded)
+    found = PairBatches(pairs[0], budget=512, seed=1)
+    found.plan(0)
+    assert len(asked) == len(found.buckets) + 1 == len(set(map(tuple, asked)))
 
 
 def test_shapes_are_few(pairs):

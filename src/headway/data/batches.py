@@ -142,10 +142,10 @@ class PairBatches:
         for number, bucket in enumerate(self.buckets):
             order = bucket.examples
             if self.shuffle:
-                order = order[permutation(len(order), self.seed, epoch, number)]
+                order = order[permutation(len(order), self.seed, epoch, 1 + number)]
             cuts += [(bucket, order[at : at + bucket.rows]) for at in range(0, len(order), bucket.rows)]
         if self.shuffle:
-            cuts = [cuts[i] for i in permutation(len(cuts), self.seed, epoch)]
+            cuts = [cuts[i] for i in permutation(len(cuts), self.seed, epoch, 0)]
         self._plan = (epoch, cuts)
         return cuts
 
