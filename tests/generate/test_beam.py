@@ -2,18 +2,24 @@
 
 import itertools
 import math
+import os
+from dataclasses import replace
 
 import pytest
 import torch
 
 from headway.errors import InputError
+from headway.generate import kernels as search_kernels
+from headway.generate import top_k as top_k_module
 from headway.generate.beam import Board
 from headway.generate.engine import SearchEngine
 from headway.generate.offline import search_all
 from headway.generate.search import Request, Search
 from headway.generate.stepper import Captured, GraphStepper, PlainStepper
 from headway.generate.top_k import top_k
+from headway.jit import triton
 from headway.models.transformer import Transformer, TransformerConfig
+from headway.nn import kernels as attention_kernels
 from headway.text.tokenizer import END, START
 
 CPU = torch.device("cpu")
@@ -28,8 +34,8 @@ def model_of(vocabulary, seed, sharp=3.0):
     return model
 
 
-def run(model, sources, search, **how):
-    return search_all(model, sources, search, limit=CONFIG.max_length, device=CPU, **how)
+def run(model, sources, search, limit=CONFIG.max_length, **how):
+    return search_all(model, sources, search, limit=limit, device=CPU, **how)
 
 
 def engine_of(model, search, pace=1, room=0):
@@ -213,34 +219,78 @@ class Uncaptured(GraphStepper):
 
     def _capture(self, like, search, end, capacity, source_length):
         room = Board(like.state.steady(capacity, source_length), **clones(like), captured=True)
-        stepper_room = room
         homes = {id(tensor) for tensor in room.tensors().values()}
 
         class Replay:
             def replay(self):
-                captured.records = stepper._pace(stepper_room, search, end)
-                assert {id(tensor) for tensor in stepper_room.tensors().values()} == homes
+                captured.record = stepper._pace(room, search, end)
+                assert {id(tensor) for tensor in room.tensors().values()} == homes
 
-        stepper, captured = self, Captured(Replay(), room, [])
+        stepper, captured = self, Captured(Replay(), room, torch.empty(0))
         return captured
 
-    def steps(self, board, search, end, age, limit):
-        board, _ = super().steps(board, search, end, age, limit)
-        records = next(found.records for found in self.captured.values() if found.board is board)
-        return board, records
+
+def all_same(many_a, many_b):
+    return all(
+        len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        for a, b in zip(many_a, many_b, strict=True)
+    )
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_steps_in_fixed_room_give_what_plain_steps_give(beam):
+SEARCHES = [
+    Search(beam=1, max_ratio=3, max_extra=9),
+    Search(beam=3, best=3, max_ratio=3, max_extra=9),
+    Search(beam=4, best=2, finish="bound", min_length=3, max_ratio=0, max_extra=17),
+    Search(beam=2, min_length=56, max_ratio=0, max_extra=100),  # up to the last positions, and steps beyond them
+]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_steps_in_fixed_room_give_what_plain_steps_give(search):
     model, sources = model_of(30, seed=8), many(21)
-    search = Search(beam=beam, max_ratio=3, max_extra=9)
-    plain = run(model, sources, search)
+    # The same limit for both: room that is captured keeps some positions for itself.
+    plain = run(model, sources, search, limit=CONFIG.max_length - GraphStepper.margin)
     stepper = Uncaptured(model)
+    assert stepper.ahead == 1
     for batch in (21, 6):
-        found = run(model, sources, search, stepper=stepper, batch=batch)
-        assert all(same(a[0], b[0]) for a, b in zip(plain, found, strict=True))
+        assert all_same(plain, run(model, sources, search, stepper=stepper, batch=batch))
     sizes = {key[0] for key in stepper.captured}
     assert sizes <= {1, 2, 4, 8, 16, 32} and len(sizes) > 2
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(("pace", "ahead"), [(1, 1), (3, 1), (2, 3)])
+def test_records_may_be_read_late_without_changing_the_answer(search, pace, ahead):
+    model, sources = model_of(30, seed=8), many(21)
+    stepper = AheadStepper(model, pace, ahead)
+    plain = run(model, sources, search, limit=CONFIG.max_length - stepper.margin)
+    for batch in (21, 6):
+        assert all_same(plain, run(model, sources, search, stepper=stepper, batch=batch))
+
+
+class AheadStepper(PlainStepper):
+    joins = False
+
+    def __init__(self, model, pace, ahead):
+        self.ahead = ahead
+        super().__init__(model, pace)
+
+
+def test_steps_are_launched_before_the_last_ones_are_read():
+    model, sources = model_of(30, seed=6), many(12)
+    stepper = AheadStepper(model, 2, 1)
+    engine = SearchEngine(model, Search(beam=2), stepper, start=START, end=END, limit=64, device=CPU)
+    rounds = []
+    for _ in range(2):
+        engine.admit([Request(i, source) for i, source in enumerate(sources)])
+        assert engine.step() == [] and (engine.launched, engine.history.steps) == (2, 0)
+        found = {}
+        while engine.flights:
+            found |= dict(engine.step())
+            assert engine.launched == engine.history.steps + 2
+        assert not engine.readings and engine.step() == []
+        rounds.append([found[i] for i in range(12)])
+    assert all_same(*rounds) and all_same(rounds[0], run(model, sources, Search(beam=2), limit=64 - stepper.margin))
 
 
 @pytest.mark.gpu
@@ -254,3 +304,29 @@ def test_captured_steps_give_what_plain_steps_give():
     for _ in range(2):
         found = search_all(model, sources, search, stepper=stepper, **how)
         assert all(same(x, y) for a, b in zip(plain, found, strict=True) for x, y in zip(a, b, strict=True))
+
+
+INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("search", [Search(beam=1), Search(beam=3, best=2, min_length=2)])
+def test_a_search_with_the_kernels_gives_what_the_readable_path_gives(search, device, monkeypatch):
+    model, sources = model_of(150, seed=10), many(3, 150)
+    search = replace(search, max_ratio=0, max_extra=5)
+    plain = run(model, sources, search)
+    model = model.float().to(device)
+    if device == "cpu":
+        for module in (top_k_module, attention_kernels):
+            monkeypatch.setattr(module, "available", lambda tensor: True)
+    taken = []
+    for module, name in ((search_kernels, "continuations"), (attention_kernels, "attend_prefix")):
+        kernel = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *them, k=kernel, n=name: taken.append(n) or k(*them))
+    stepper = (Uncaptured if device == "cpu" else GraphStepper)(model)
+    found = search_all(model, sources, search, limit=CONFIG.max_length, device=torch.device(device), stepper=stepper)
+    assert set(taken) == {"continuations", "attend_prefix"}
+    for a, b in zip(plain, found, strict=True):
+        assert [h.ids for h in a] == [h.ids for h in b]
+        assert [h.score for h in a] == pytest.approx([h.score for h in b], abs=1e-4)

@@ -87,6 +87,30 @@ def test_masks_are_hashable_values_and_choose_the_kernel():
     assert Causal().view(one).visible_BHTS is None and not Causal().view(one).causal
 
 
+def test_what_is_a_number_of_first_keys_is_told_as_one_and_built_once_if_asked_for():
+    starts, lengths = torch.tensor([0, 3, 5]), torch.tensor(LENGTHS)
+    one = Scene(1, 6, torch.device("cpu"), starts, lengths)
+    cases = [
+        (Causal(), one, [1, 4, 6]),
+        (Causal() & Padding(), one, [1, 2, 6]),
+        (Padding(), scene(), LENGTHS),
+        (Padding() & Segments(), Scene(6, 6, torch.device("cpu"), key_lengths_B=lengths), LENGTHS),
+    ]
+    for mask, facts, first_keys in cases:
+        view = mask.view(facts)
+        assert view.prefix_B.tolist() == first_keys and view.visible_BHTS is None
+        seen = view.matrix(facts.queries, facts.keys, facts.device)
+        assert torch.equal(seen, mask.matrix(facts))
+        assert view.matrix(facts.queries, facts.keys, facts.device) is seen
+
+
+@pytest.mark.parametrize("mask", [Window(2), Causal() & Window(2), Causal() | Padding(), Causal() & Segments()])
+def test_other_rules_are_no_number_of_first_keys(mask):
+    view = mask.view(scene(torch.tensor([5, 5, 5]), 1))
+    assert view.prefix_B is None and view.visible_BHTS is not None
+    assert Causal().view(scene(torch.tensor([4, 4, 4]), 2)).prefix_B is None
+
+
 def test_random_mask_has_its_share_and_is_the_same_for_ever():
     big = Scene(500, 500, torch.device("cpu"))
     matrix = Random(0.2, seed=3).matrix(big)

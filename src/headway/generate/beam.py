@@ -10,16 +10,20 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from headway.generate.search import Search
-from headway.generate.top_k import top_k
+from headway.generate.top_k import best_continuations
 from headway.models.protocols import Seq2Seq, State
 
 # Of every step: token of each beam, the beam it continues, its sum; then the sums of candidates that end here
 # (−∞: does not end) and the beams that those continue.
 Record = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def pack(records: list[Record]) -> Tensor:
+    """What G steps have to say, (5, G, N, K), so that it is one copy to the host: float64 holds every token exactly."""
+    return torch.stack([torch.stack(column).double() for column in zip(*records, strict=True)])
 
 
 @dataclass
@@ -68,14 +72,14 @@ def advance(model: Seq2Seq, search: Search, end: int, board: Board) -> Record:
     """One token for every row. The state is left in the old order: who goes on says `settle` first."""
     sources, beam = board.scores_NK.shape
     logits_RTV, board.state = model.decode(board.last_NK.view(-1, 1), board.state)
-    logp_RV = F.log_softmax(logits_RTV[:, -1], -1, dtype=torch.promote_types(logits_RTV.dtype, torch.float32))
+    # Twice the beam: even if every beam's best is its end, `beam` others go on. One more where ends may be forbidden.
+    count = min(2 * beam + (search.min_length > 0), logits_RTV.shape[-1])
+    values_RC, ids_RC, ends_R = best_continuations(logits_RTV[:, -1], count, end)
     if search.min_length:
         young_R = (board.ages_N < search.min_length).repeat_interleave(beam)
-        logp_RV[:, end].masked_fill_(young_R, -math.inf)
-    # Twice the beam: even if every beam's best is its end, `beam` others go on.
-    values_RC, ids_RC = top_k(logp_RV, min(2 * beam, logp_RV.shape[1]))
+        values_RC = values_RC.masked_fill(young_R[:, None] & (ids_RC == end), -math.inf)
     last_R1 = (board.ages_N >= board.limits_N).repeat_interleave(beam)[:, None]
-    values_RC, ids_RC = _force_end(logp_RV, values_RC, ids_RC, last_R1, end)
+    values_RC, ids_RC = _force_end(values_RC, ids_RC, ends_R, last_R1, end)
     width = values_RC.shape[1]
     totals_NC = (board.scores_NK[:, :, None] + values_RC.view(sources, beam, width)).flatten(1)
     totals_NC, at_NC = totals_NC.topk(min(2 * beam, beam * width))
@@ -97,8 +101,8 @@ def advance(model: Seq2Seq, search: Search, end: int, board: Board) -> Record:
     return board.last_NK, parents_NK, board.scores_NK, ended_NK, parents_NC[:, :beam]
 
 
-def _force_end(logp_RV: Tensor, values_RC: Tensor, ids_RC: Tensor, last_R1: Tensor, end: int) -> tuple[Tensor, Tensor]:
+def _force_end(values_RC: Tensor, ids_RC: Tensor, ends_R: Tensor, last_R1: Tensor, end: int) -> tuple[Tensor, Tensor]:
     """A row at its longest may only end."""
     first_C = torch.arange(values_RC.shape[1], device=values_RC.device) == 0
-    only_RC = logp_RV[:, end, None].masked_fill(~first_C, -math.inf)
+    only_RC = ends_R[:, None].masked_fill(~first_C, -math.inf)
     return torch.where(last_R1, only_RC, values_RC), ids_RC.masked_fill(last_R1 & first_C, end)

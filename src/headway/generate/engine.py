@@ -1,7 +1,7 @@
 """The step engine: sources are admitted, stepped together and leave as they finish.
 
 It sees a model only through `encode`, `decode` and the state they pass. What is decided on the device stays
-there; the host reads the record of some steps at a time.
+there; the host reads the record of some steps at a time, while the device already takes the next ones.
 
 N slots, K beam, F sources that are done.
 """
@@ -9,13 +9,15 @@ N slots, K beam, F sources that are done.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from headway.generate.beam import Board, Record
+from headway.generate.beam import Board
 from headway.generate.history import History
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper
@@ -58,6 +60,23 @@ class Flights:
         return Flights(self.requests + other.requests, **arrays)
 
 
+class Reading:
+    """The record of some steps on its way to the host."""
+
+    move: Ints | None = None  # slots to keep, decided on after the launch of these steps: after them it holds
+
+    def __init__(self, record_5GNK: Tensor) -> None:
+        self.record_5GNK, self.event = record_5GNK, None
+        if record_5GNK.is_cuda:
+            self.record_5GNK, self.event = record_5GNK.to("cpu", non_blocking=True), torch.cuda.Event()
+            self.event.record(torch.cuda.current_stream(record_5GNK.device))
+
+    def wait(self) -> NDArray[np.float64]:
+        if self.event is not None:
+            self.event.synchronize()
+        return self.record_5GNK.numpy()
+
+
 class SearchEngine:
     """Beam search over any number of sources, admitted at any time."""
 
@@ -72,11 +91,14 @@ class SearchEngine:
         self.model, self.search, self.stepper, self.start, self.end = model, search, stepper, start, end
         # A row that is done may take some steps more before it is read: these need positions too.
         self.limit, self.device, self.least = limit - stepper.margin, device, room
+        self.reach = stepper.pace * (1 + stepper.ahead)  # steps that are taken before the first of them is read
         self.room = 0
         self._clear()
 
     def _clear(self) -> None:
         self.flights, self.history = Flights.fresh([], [], closed=0, born=0, best=self.search.best), History()
+        self.readings: deque[Reading] = deque()
+        self.launched = 0  # steps; the history has those that are read
 
     @torch.inference_mode()
     def admit(self, requests: list[Request]) -> None:
@@ -90,8 +112,8 @@ class SearchEngine:
         everyone = requests + [requests[-1]] * spare  # rows that only fill the room repeat the last source
         longest = [self.search.longest(len(request.source), self.limit) for request in everyone]
         if not old:
-            self.room = max(self.least, max(longest) + self.stepper.pace)
-        new = Flights.fresh(everyone, longest, spare, self.history.steps, self.search.best)
+            self.room = max(self.least, max(longest) + self.reach)
+        new = Flights.fresh(everyone, longest, spare, self.launched, self.search.best)
         state = self.model.encode(*self._source(everyone), room=self.room + 1)
         board = Board.fresh(state, self.start, self.search.beam, longest, self.device)
         if old:
@@ -113,31 +135,46 @@ class SearchEngine:
         """Whether the running caches have room for this source from now on."""
         if not self.flights or not self.stepper.joins:
             return not self.flights
-        need = self.search.longest(len(request.source), self.limit) + self.stepper.pace
+        need = self.search.longest(len(request.source), self.limit) + self.reach
         return self._oldest() + need <= self.room
 
     def _oldest(self) -> int:
-        return self.history.steps - int(self.flights.born_N[self.flights.open_N].min())
+        return self.launched - int(self.flights.born_N[self.flights.open_N].min())
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """Some tokens for every row; what has finished leaves, best hypothesis first."""
         if not self.flights:
             return []
-        limit = self.limit + self.stepper.margin + 1
-        self.board, records = self.stepper.steps(self.board, self.search, self.end, self._oldest(), limit)
-        done_F, until_F = self._read(records)
-        finished = self._harvest(done_F, until_F)
+        self._launch()
+        finished = []
+        while self.launched - self.history.steps > self.stepper.ahead * self.stepper.pace:
+            finished += self._land()
         self._evict()
+        if not self.flights:
+            self.readings.clear()  # what is still under way is nobody's
         return finished
 
-    def _read(self, records: list[Record]) -> tuple[Ints, Ints]:
-        """Bring the record to the host and go through it; returns the slots that are done, and after which step."""
-        columns = [torch.stack(column).cpu().numpy() for column in zip(*records, strict=True)]
+    def _launch(self) -> None:
+        limit = self.limit + self.stepper.margin
+        self.board, record_5GNK = self.stepper.steps(self.board, self.search, self.end, self._oldest(), limit)
+        self.readings.append(Reading(record_5GNK))
+        self.launched += self.stepper.pace
+
+    def _land(self) -> list[tuple[int, list[Hypothesis]]]:
+        """Read the oldest record that is under way, and follow the board in what it did after those steps."""
+        reading = self.readings.popleft()
+        finished = self._harvest(*self._read(reading.wait()))
+        if reading.move is not None:
+            self._move(reading.move)
+        return finished
+
+    def _read(self, record_5GNK: NDArray[np.float64]) -> tuple[Ints, Ints]:
+        """Go through a record; returns the slots that are done, and after which step."""
         first, flights = self.history.steps, self.flights
-        self.history.add(columns)
+        self.history.add(record_5GNK)
         done, until = [], []
-        for step, (scores_NK, ended_NK) in enumerate(zip(columns[2], columns[3], strict=True), first):
+        for step, (scores_NK, ended_NK) in enumerate(zip(*record_5GNK[2:4], strict=True), first):
             age_N = step + 1 - flights.born_N
             self._count_ends(ended_NK, age_N)
             done_N = np.flatnonzero(flights.open_N & self._is_done(age_N, scores_NK))
@@ -183,12 +220,24 @@ class SearchEngine:
         return found
 
     def _evict(self) -> None:
-        """Let finished rows go, when that makes the batch smaller."""
+        """Let finished rows go, when that makes the batch smaller. The board does so at once, the host when it has
+        read what was launched before: until then their slots differ, and no other move may be decided on."""
         open_N = self.flights.open_N
         size = self.stepper.slots(len(self.flights)) if self.flights else 0
-        if not size or size >= len(open_N):
+        if not size or size >= len(open_N) or any(reading.move is not None for reading in self.readings):
             return
         keep = np.concatenate([np.flatnonzero(open_N), np.flatnonzero(~open_N)])[:size]
+        self.board = self.board.select(self._on_device(keep))
+        if self.readings:
+            self.readings[-1].move = keep
+        else:
+            self._move(keep)
+
+    def _move(self, keep: Ints) -> None:
         self.flights = self.flights.keep(keep)
         self.history.place(keep)
-        self.board = self.board.select(torch.from_numpy(keep).to(self.device))
+
+    def _on_device(self, numbers: Ints) -> Tensor:
+        """From pinned memory, where the device is a GPU: the host would otherwise wait for all that is launched."""
+        tensor = torch.from_numpy(numbers)
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor

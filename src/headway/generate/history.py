@@ -1,7 +1,7 @@
 """What every beam did at every step, as back-pointers on the host.
 
-A step is kept for all slots at once; a source changes its slot when others leave or come. Everything here works
-on many sources at a time: a loop over sources would cost more than the steps themselves.
+Steps are kept for all slots at once, as many as were read at a time; a source changes its slot when others leave or
+come. Everything here works on many sources at a time: a loop over sources would cost more than the steps themselves.
 
 N slots, K beams, G steps, F sources (or hypotheses) that are asked for.
 """
@@ -17,16 +17,26 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
 
 
+class Piece:
+    """Steps that were read together. Nothing moves inside a piece."""
+
+    def __init__(self, start: int, record_5GNK: Floats) -> None:
+        self.start, self.stop = start, start + record_5GNK.shape[1]
+        self.tokens_GNK, _, self.sums_GNK = record_5GNK[:3]
+        self.parents_GNK = record_5GNK[1].astype(np.int64)
+        self.ends_2GNK = record_5GNK[3:]  # sums and parents
+
+
 class History:
     def __init__(self) -> None:
         self.steps = 0
-        self._columns: list[tuple[NDArray, ...]] = []  # of each step, as `add` gets them, each (N, K)
+        self._pieces: list[Piece] = []
         self._moves: dict[int, Ints] = {}  # before this step: for each slot the one it was in until then
 
-    def add(self, columns: list[NDArray]) -> None:
-        """Some steps: tokens, parents and sums of the beams; sums and parents of what ended (each (G, N, K))."""
-        self._columns += zip(*columns, strict=True)
-        self.steps = len(self._columns)
+    def add(self, record_5GNK: Floats) -> None:
+        """Some steps: tokens, parents and sums of the beams; sums and parents of what ended."""
+        self._pieces.append(Piece(self.steps, record_5GNK))
+        self.steps = self._pieces[-1].stop
 
     def place(self, from_slots: Ints) -> None:
         """From now on slot n holds what was in from_slots[n]; −1 is a newcomer."""
@@ -35,34 +45,39 @@ class History:
             from_slots = np.where(from_slots < 0, -1, earlier[from_slots])
         self._moves[self.steps] = from_slots
 
-    def _backwards(self, slot_F: Ints, first: int) -> Iterator[tuple[int, Ints]]:
-        """Every step from the newest to `first`, with the slots that the sources then had."""
-        for step in range(self.steps - 1, first - 1, -1):
-            yield step, slot_F
-            if step in self._moves:
-                slot_F = self._moves[step][slot_F]
+    def _backwards(self, slot_F: Ints, first: int) -> Iterator[tuple[Piece, slice, Ints]]:
+        """Every piece from the newest to that of step `first`, where it lies behind `first`, and the slots that the
+        sources then had (any slot for one that had not come yet)."""
+        for piece in reversed(self._pieces):
+            if piece.start < first:
+                return
+            yield piece, slice(piece.start - first, piece.stop - first), slot_F
+            if piece.start in self._moves:
+                slot_F = self._moves[piece.start][slot_F]
 
     def best_ends(
         self, slot_F: Ints, born_F: Ints, until_F: Ints, best: int, alpha: float
     ) -> tuple[Floats, Floats, Ints, Ints]:
         """Of each source the `best` hypotheses that ended before step `until`: score, sum, step and parent beam,
         best first, each (F, best); a score of −∞ means that there are no more."""
-        first = int(born_F.min())
-        beams = self._columns[0][0].shape[1]
-        totals_FGK = np.full((len(slot_F), self.steps - first, beams), -np.inf)
-        parents_FGK = np.zeros(totals_FGK.shape, dtype=np.int64)
-        for step, at_F in self._backwards(slot_F, first):
-            inside = (step >= born_F) & (step < until_F)
-            _, _, _, ended_NK, from_NK = self._columns[step]
-            totals_FGK[inside, step - first] = ended_NK[at_F[inside]]
-            parents_FGK[inside, step - first] = from_NK[at_F[inside]]
-        lengths_FG = np.maximum(np.arange(first, self.steps) - born_F[:, None] + 1, 1)
-        scores = (totals_FGK / (lengths_FG**alpha)[:, :, None]).reshape(len(slot_F), -1)
-        order_Fb = np.argsort(-scores, axis=1, kind="stable")[:, :best]
-        rows_F1 = np.arange(len(slot_F))[:, None]
-        totals, parents = totals_FGK.reshape(scores.shape), parents_FGK.reshape(scores.shape)
-        ends = first + order_Fb // beams
-        return scores[rows_F1, order_Fb], totals[rows_F1, order_Fb], ends, parents[rows_F1, order_Fb]
+        first, sources, beams = int(born_F.min()), len(slot_F), self._pieces[0].ends_2GNK.shape[3]
+        ends_2GFK = np.empty((2, self.steps - first, sources, beams))
+        for piece, span, at_F in self._backwards(slot_F, first):
+            ends_2GFK[:, span] = piece.ends_2GNK.take(at_F, axis=2)
+        steps_G1 = np.arange(first, self.steps)[:, None]
+        inside_GF = (steps_G1 >= born_F) & (steps_G1 < until_F)
+        lengths_GF = np.maximum(steps_G1 - born_F + 1, 1)
+        totals_GFK = ends_2GFK[0]
+        ended_GFK = inside_GF[:, :, None] & (totals_GFK > -np.inf)  # which NaN is not
+        scores_GFK = np.where(ended_GFK, totals_GFK / (lengths_GF**alpha)[:, :, None], -np.inf)
+        scores = scores_GFK.swapaxes(0, 1).reshape(sources, -1)
+        if best == 1:
+            order_Fb = scores.argmax(axis=1)[:, None]
+        else:
+            order_Fb = np.argsort(-scores, axis=1, kind="stable")[:, :best]
+        rows_F1, step_Fb, beam_Fb = np.arange(sources)[:, None], order_Fb // beams, order_Fb % beams
+        totals_Fb, parents_Fb = ends_2GFK[:, step_Fb, rows_F1, beam_Fb]
+        return scores[rows_F1, order_Fb], totals_Fb, first + step_Fb, parents_Fb.astype(np.int64)
 
     def trace_back(
         self, slot_F: Ints, end_F: Ints, beam_F: Ints, born_F: Ints, total_F: Floats
@@ -70,21 +85,23 @@ class History:
         """Ids and log-probabilities, the end's last, of hypotheses that ended at step `end` out of `beam`."""
         if not len(slot_F):
             return []
-        first = int(born_F.min())
-        tokens_FG = np.zeros((len(slot_F), self.steps - first), dtype=np.int64)
-        sums_FG = np.zeros((len(slot_F), self.steps - first + 1))
-        beam_F = beam_F.copy()
-        for step, at_F in self._backwards(slot_F, first):
-            inside = (step < end_F) & (step >= born_F)
-            at = at_F[inside], beam_F[inside]
-            tokens_NK, parents_NK, sums_NK, _, _ = self._columns[step]
-            tokens_FG[inside, step - first] = tokens_NK[at]
-            sums_FG[inside, step - first] = sums_NK[at]
-            beam_F[inside] = parents_NK[at]
-        sums_FG[np.arange(len(slot_F)), end_F - first] = total_F
-        logp_FG = np.diff(sums_FG, axis=1, prepend=0.0)
+        first, hypotheses = int(born_F.min()), len(slot_F)
+        tokens_GF = np.empty((self.steps - first, hypotheses), dtype=np.int64)
+        sums_GF = np.zeros((self.steps - first + 1, hypotheses))
+        for piece, span, at_F in self._backwards(slot_F, first):
+            steps, slots, beams = piece.parents_GNK.shape
+            # Of all that the piece says, the place of each hypothesis.
+            place_GF = np.arange(steps)[:, None] * (slots * beams) + at_F % slots * beams
+            for g in reversed(range(steps)):
+                place_GF[g] += beam_F
+                beam_F = np.where(piece.start + g < end_F, piece.parents_GNK.take(place_GF[g]), beam_F)
+            tokens_GF[span], sums_GF[span] = piece.tokens_GNK.take(place_GF), piece.sums_GNK.take(place_GF)
+        steps_G1 = np.arange(first, self.steps + 1)[:, None]
+        sums_GF[(steps_G1 < born_F) | (steps_G1 > end_F)] = 0.0
+        sums_GF[end_F - first, np.arange(hypotheses)] = total_F
+        logp_GF = np.diff(sums_GF, axis=0, prepend=0.0)
         spans = list(zip((born_F - first).tolist(), (end_F - first).tolist(), strict=True))
         return [
             (ids[start:end], logp[start : end + 1])
-            for (start, end), ids, logp in zip(spans, tokens_FG.tolist(), logp_FG.tolist(), strict=True)
+            for (start, end), ids, logp in zip(spans, tokens_GF.T.tolist(), logp_GF.T.tolist(), strict=True)
         ]

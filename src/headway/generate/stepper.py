@@ -7,50 +7,54 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
-from headway.generate.beam import Board, Record, advance
+from headway.generate.beam import Board, advance, pack
 from headway.generate.search import Search
 from headway.models.protocols import Seq2Seq
 
 
 class Stepper(Protocol):
-    """`pace` steps are taken at a time; `slots` tells how many sources a batch of `count` should have room for;
-    `joins` whether sources may come into a running batch; `margin` the positions that steps past a source's end
-    may need."""
+    """`pace` steps are taken at a time; their record is read when `ahead` times as many more have been launched, so
+    that the device has work meanwhile. `slots` tells how many sources a batch of `count` should have room for;
+    `joins` whether sources may come into a running batch (then nothing may be `ahead`); `margin` the positions that
+    steps past a source's end may need."""
 
     pace: int
+    ahead: int
     joins: bool
     margin: int
 
     def slots(self, count: int) -> int: ...
-    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, list[Record]]: ...
+    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, Tensor]: ...
 
 
 class PlainStepper:
     """Every step as it is, for just the sources there are."""
 
+    ahead = 0
     joins = True
 
     def __init__(self, model: Seq2Seq, pace: int = 1) -> None:
-        self.model, self.pace, self.margin = model, pace, pace - 1
+        self.model, self.pace, self.margin = model, pace, pace * (1 + self.ahead) - 1
 
     def slots(self, count: int) -> int:
         return count
 
-    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, list[Record]]:
+    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, Tensor]:
         records = []
         for _ in range(self.pace):
             # Late, so that sources which leave in between are not moved first.
             board.settle()
             records.append(advance(self.model, search, end, board))
-        return board, records
+        return board, pack(records)
 
 
 @dataclass
 class Captured:
     graph: torch.cuda.CUDAGraph
     board: Board
-    records: list[Record]
+    record: Tensor
 
 
 class GraphStepper:
@@ -61,9 +65,10 @@ class GraphStepper:
     """
 
     pace = 4  # even: a cache and its spare have then changed places an even number of times
+    ahead = 1
     most = 24  # graphs kept
     joins = False
-    margin = pace
+    margin = pace  # and no more for those ahead: rows at the last position stay there, and all of them are done
 
     def __init__(self, model: Seq2Seq) -> None:
         self.model = model
@@ -72,8 +77,8 @@ class GraphStepper:
     def slots(self, count: int) -> int:
         return 1 << max(0, count - 1).bit_length()
 
-    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, list[Record]]:
-        """`age` is that of the oldest source, `limit` the longest that any can get."""
+    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, Tensor]:
+        """`age` is that of the oldest source, `limit` the positions that the model has."""
         sources, beam = board.scores_NK.shape
         capacity = min(limit, max(16, 1 << (age + self.pace).bit_length()))
         source_length = -(-board.state.source_length // 16) * 16
@@ -88,7 +93,7 @@ class GraphStepper:
         if found.board is not board:
             _load(found.board, board)
         found.graph.replay()
-        return found.board, found.records
+        return found.board, found.record
 
     def _capture(self, like: Board, search: Search, end: int, capacity: int, source_length: int) -> Captured:
         room = Board(
@@ -105,23 +110,23 @@ class GraphStepper:
         torch.cuda.current_stream().wait_stream(warm)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            records = self._pace(room, search, end)
+            record = self._pace(room, search, end)
         _load(room, like)
-        return Captured(graph, room, records)
+        return Captured(graph, room, record)
 
-    def _pace(self, room: Board, search: Search, end: int) -> list[Record]:
+    def _pace(self, room: Board, search: Search, end: int) -> Tensor:
         """Steps whose results are written back to where they were read."""
         homes, state_homes = room.tensors(), room.state.homes()
         records = []
         for _ in range(self.pace):
             records.append(advance(self.model, search, end, room))
             room.settle()
-        records = [tuple(tensor.clone() for tensor in record) for record in records]  # type: ignore[misc]
+        record = pack(records)
         for name, home in homes.items():
             home.copy_(getattr(room, name))
             setattr(room, name, home)
         room.state.settle(state_homes)
-        return records
+        return record
 
 
 def _load(room: Board, board: Board) -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headway.nn import tap
+from headway.nn import kernels, tap
 from headway.nn.mask import View
 from headway.nn.state import Cache, Memory
 
@@ -93,10 +93,13 @@ def fused_attend(
     dropout: float = 0.0,
 ) -> Tensor:
     """`attend` with the scaled dot in one kernel; the weights are never built."""
-    seen, causal = view.visible_BHTS, view.causal
+    plain = bias_BHTS is None and not dropout and not torch.is_grad_enabled()
+    if plain and view.prefix_B is not None and kernels.takes(q_BHTK, k_BHSK, v_BHSK):
+        return kernels.attend_prefix(q_BHTK, k_BHSK, v_BHSK, view.prefix_B)
+    causal = view.causal and bias_BHTS is None
+    seen = None if causal else view.matrix(q_BHTK.shape[-2], k_BHSK.shape[-2], q_BHTK.device)
     if bias_BHTS is not None:
-        visible = view.matrix(q_BHTK.shape[-2], k_BHSK.shape[-2], q_BHTK.device)
-        seen, causal = bias_BHTS if visible is None else bias_BHTS.masked_fill(~visible, -math.inf), False
+        seen = bias_BHTS if seen is None else bias_BHTS.masked_fill(~seen, -math.inf)
     if q_BHTK.is_cuda and k_BHSK.shape[-2] <= SHORT and torch.is_grad_enabled():
         with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
             return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal)

@@ -2,8 +2,8 @@
 
 A mask is a rule (`Causal() & Padding()`); a `Scene` holds the facts of one call that the rule is applied to
 (how many queries and keys, row lengths, segments). True means visible. A rule becomes a `View`: nothing at
-all, a causal flag or a boolean matrix, and so chooses the kernel; `predicate` gives the same rule to
-flex_attention's block masks.
+all, a causal flag, a number of keys for each row or a boolean matrix, and so chooses the kernel; `predicate`
+gives the same rule to flex_attention's block masks.
 
 B batch, T queries, S keys.
 """
@@ -11,7 +11,7 @@ B batch, T queries, S keys.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
@@ -33,16 +33,25 @@ class Scene:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a kernel needs to know: everything is visible, a plain causal triangle, or this matrix."""
+    """What a kernel needs to know: everything is visible, a plain causal triangle, the first keys of each row, or
+    this matrix."""
 
     causal: bool = False
     visible_BHTS: Tensor | None = None
+    prefix_B: Tensor | None = None  # every query of row b sees the first prefix_B[b] keys
+    _built: dict[tuple[int, int], Tensor] = field(default_factory=dict, repr=False)
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
-        """The boolean matrix for code that has no causal flag (the readable path)."""
+        """The boolean matrix for code that has neither the flag nor the numbers (the readable path)."""
         if self.causal:
             return _triangle(queries, keys, device)
-        return self.visible_BHTS
+        if self.prefix_B is None:
+            return self.visible_BHTS
+        # Once for all layers, and only if one asks.
+        if (queries, keys) not in self._built:
+            seen_B11S = torch.arange(keys, device=device) < self.prefix_B[:, None, None, None]
+            self._built[queries, keys] = seen_B11S.expand(-1, -1, queries, -1)
+        return self._built[queries, keys]
 
 
 SEE_ALL = View()
@@ -66,6 +75,10 @@ class Mask:
     def by_row(self) -> bool:
         """Whether rows of a batch can differ, other than by where their queries start."""
         return False
+
+    def prefix(self, scene: Scene) -> Tensor | None:
+        """For each row the number of its first keys that all its queries see, if the rule says just that."""
+        return None
 
     def __and__(self, other: Mask) -> Mask:
         return And(self, other)
@@ -96,7 +109,8 @@ class Mask:
         plain = isinstance(scene.start, int) and scene.start == 0
         if isinstance(rule, Causal) and plain and scene.queries == scene.keys:
             return View(causal=True)
-        return View(visible_BHTS=rule.matrix(scene))
+        prefix_B = rule.prefix(scene)
+        return View(visible_BHTS=rule.matrix(scene)) if prefix_B is None else View(prefix_B=prefix_B)
 
     def predicate(self, scene: Scene) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         """`mask_mod(b, h, q, k)` for torch's create_block_mask."""
@@ -134,6 +148,9 @@ class Causal(Mask):
         first_sees_all = isinstance(scene.start, int) and scene.keys <= scene.start + 1
         return Everything() if first_sees_all else self
 
+    def prefix(self, scene: Scene) -> Tensor | None:
+        return scene.start + 1 if isinstance(scene.start, Tensor) and scene.queries == 1 else None
+
 
 @dataclass(frozen=True)
 class Window(Mask):
@@ -160,6 +177,9 @@ class Padding(Mask):
 
     def by_row(self) -> bool:
         return True
+
+    def prefix(self, scene: Scene) -> Tensor | None:
+        return scene.key_lengths_B
 
 
 @dataclass(frozen=True)
@@ -229,6 +249,10 @@ class And(Mask):
 
     def by_row(self) -> bool:
         return self.left.by_row() or self.right.by_row()
+
+    def prefix(self, scene: Scene) -> Tensor | None:
+        left_B, right_B = self.left.prefix(scene), self.right.prefix(scene)
+        return None if left_B is None or right_B is None else torch.minimum(left_B, right_B)
 
 
 @dataclass(frozen=True)

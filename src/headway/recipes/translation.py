@@ -43,6 +43,12 @@ def caption_run(name: str, data: ParallelText, tokenize: str) -> Run:
     )
 
 
+def wide_caption_run(name: str, data: ParallelText, tokenize: str) -> Run:
+    """4+4 layers of width 256 at a lower rate: best on validation among the sizes that were tried."""
+    run = caption_run(name, data, tokenize)
+    return replace(run, model=replace(run.model, width=256, inner=512), schedule=Cosine(peak=3e-3, warmup=1000))
+
+
 def sentences_run(name: str, data: ParallelText) -> Run:
     model = replace(TINY, width=256, inner=1024, dropout=0.2, norm=parts.PreNorm())
     return Run(
@@ -89,19 +95,27 @@ TRANSLATION = (
     Recipe("translate", "your own parallel text: --data SOURCE TARGET", "", own_data),
     Recipe(
         "multi30k-en-de", "captions, English to German, tokenised and lower-cased",
-        "BLEU 41.45 on test 2016 (published for this size: 41.02); one H200, 71 s of training",
+        "BLEU 41.49 on test 2016, mean of 3 seeds 41.50 (published for this size: 41.02); one H200, 72 s of training",
         lambda: caption_run("multi30k-en-de", multi30k("en", "de"), "none"),
     ),
     Recipe(
-        "multi30k-en-fr", "captions, English to French, tokenised and lower-cased", "",
+        "multi30k-en-de-wide", "the same with twice the width: the best found so far",
+        "BLEU 41.82 on test 2016; one H200",
+        lambda: wide_caption_run("multi30k-en-de-wide", multi30k("en", "de"), "none"),
+    ),
+    Recipe(
+        "multi30k-en-fr", "captions, English to French, tokenised and lower-cased",
+        "BLEU 61.73 on test 2016, mean of 3 seeds 62.22; one H200",
         lambda: caption_run("multi30k-en-fr", multi30k("en", "fr"), "none"),
     ),
     Recipe(
-        "multi30k-de-en", "captions, German to English, tokenised and lower-cased", "",
+        "multi30k-de-en", "captions, German to English, tokenised and lower-cased",
+        "BLEU 45.07 on test 2016; one H200",
         lambda: caption_run("multi30k-de-en", multi30k("de", "en"), "none"),
     ),
     Recipe(
-        "multi30k-en-de-cased", "captions, English to German, as they were written", "",
+        "multi30k-en-de-cased", "captions, English to German, as they were written",
+        "BLEU 39.93 on test 2016 (13a); one H200",
         lambda: caption_run("multi30k-en-de-cased", multi30k("en", "de", tokenised=False), "13a"),
     ),
     Recipe(

@@ -12,25 +12,12 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
+from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
 
-try:
-    import triton  # type: ignore
-    import triton.language as tl  # type: ignore
-    from triton.language import constexpr, tensor
-except ImportError:  # no wheel for this machine: `available` says no and the readable path is taken
-    triton = tl = None
+__all__ = ["available", "cross_entropy_rows", "paired_rows"]
 
 # So many logits (of one row or of a pair) stay in registers; more are read a second time, out of the cache.
 LONGEST_HELD = 2**14
-
-
-def available(tensor: Tensor) -> bool:
-    """Whether the kernels can take this tensor as logits: on a GPU, at most 32 bits wide, Triton installed."""
-    return triton is not None and tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16, torch.float32)
-
-
-def _jit(function: Any) -> Any:
-    return function if triton is None else triton.jit(function)
 
 
 # In the kernels V is a constant of the compilation: Triton then knows how rows are aligned (only a multiple of 16 is
@@ -38,31 +25,31 @@ def _jit(function: Any) -> Any:
 # differences of two masked lanes are no NaN.
 
 
-@_jit
+@jit
 def _read(row: tensor, at_B: tensor, mask_B: tensor) -> tensor:
     """The logits of a row at some places, in float32."""
     return tl.where(mask_B, tl.load(row + at_B, mask=mask_B, other=0.0).to(tl.float32), -1.0e30)
 
 
-@_jit
+@jit
 def _label_logit(row: tensor, label: tensor, V: constexpr) -> tensor:
     """NaN for a label outside the vocabulary: it shows in the loss, where a stray read would not."""
     return tl.load(row + label, mask=(label >= 0) & (label < V), other=float("nan")).to(tl.float32)
 
 
-@_jit
+@jit
 def _target(at_B: tensor, label: tensor, smoothing: tensor, V: constexpr) -> tensor:
     """(1−ε)·onehot(y) + ε/V: the gradient of a cross-entropy is p minus this."""
     return tl.where(at_B == label, 1.0 - smoothing, 0.0) + smoothing / V
 
 
-@_jit
+@jit
 def _entropy(nll: tensor, lse: tensor, total: tensor, smoothing: tensor, V: constexpr) -> tensor:
     """−(1−ε) log p(y) − ε/V Σ_v log p(v), where the last sum is Σ logits − V·logsumexp."""
     return (1.0 - smoothing) * nll + smoothing * (lse - total / V)
 
 
-@_jit
+@jit
 def _shares(z_B: tensor, high_B: tensor, mask_B: tensor) -> tensor:
     """exp(old − new) and exp(z − new), new = max(z, old): what a running Σ exp and the next term are scaled by.
 
@@ -73,7 +60,7 @@ def _shares(z_B: tensor, high_B: tensor, mask_B: tensor) -> tensor:
     return tl.where(rises_B, lesser_B, 1.0), tl.where(rises_B, 1.0, tl.where(mask_B, lesser_B, 0.0))
 
 
-@_jit
+@jit
 def _entropy_held(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr
@@ -94,7 +81,7 @@ def _entropy_held(
     tl.store(grads + n * V + at_B, tl.where(kept, grad_B, 0.0), mask=at_B < V)
 
 
-@_jit
+@jit
 def _entropy_looped(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr
@@ -126,7 +113,7 @@ def _entropy_looped(
         tl.store(grads + n * V + at_B, tl.where(kept, grad_B, 0.0), mask=at_B < V)
 
 
-@_jit
+@jit
 def _pair_losses(
     row_p: tensor, row_q: tensor, label: tensor, lse_p: tensor, lse_q: tensor, total: tensor, both_kl: tensor,
     smoothing: tensor, weight: tensor, V: constexpr
@@ -137,7 +124,7 @@ def _pair_losses(
     return 0.5 * loss, 0.5 * nll
 
 
-@_jit
+@jit
 def _pair_grads(
     logp_B: tensor, logq_B: tensor, kl_p: tensor, kl_q: tensor, target_B: tensor, weight: tensor
 ) -> tensor:  # fmt: skip
@@ -149,7 +136,7 @@ def _pair_grads(
     return 0.5 * grad_p_B, 0.5 * grad_q_B
 
 
-@_jit
+@jit
 def _paired_held(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
@@ -179,7 +166,7 @@ def _paired_held(
     tl.store(grads + at_q + at_B, tl.where(kept, grad_q_B, 0.0), mask=at_B < V)
 
 
-@_jit
+@jit
 def _paired_looped(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
@@ -230,10 +217,7 @@ def _outputs(logits: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _launch(held: Any, looped: Any, logits: Tensor, labels_N: Tensor, *numbers: float) -> tuple[Tensor, Tensor, Tensor]:
-    if triton is None:
-        raise InputError(
-            "the loss kernels need triton: pip install triton, or take the functions of headway.train.loss"
-        )
+    needs_triton("loss", "the functions of headway.train.loss")
     grad, loss_N, nll_N = _outputs(logits, labels_N)
     if len(labels_N) == 0:
         return grad, loss_N, nll_N

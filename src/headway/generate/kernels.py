@@ -1,0 +1,93 @@
+"""The best continuations of each row of logits, in two Triton kernels: one reads the row once, the other picks.
+
+R rows, V vocabulary, N blocks of a row, G blocks at a time, B logits of a block, C continuations (k of them).
+The readable twin is `readable_continuations` in `headway.generate.top_k`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headway.jit import constexpr, jit, needs_triton, tensor, tl, triton
+
+BLOCK = 64  # logits
+# Blocks that a program reads at a time: as many as its warps can ask for at once.
+TOGETHER = 32
+
+
+@jit
+def _summarise(
+    logits: tensor, sums: tensor, maxima: tensor, stride: tensor, V: constexpr, G: constexpr, B: constexpr
+) -> None:
+    """logsumexp of one row and the maximum of each block, G blocks at a time.
+
+    Each of the G has a running maximum and sum of its own; they meet at the end. V is a constant of the compilation,
+    as in the loss kernels. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and differences of two masked
+    lanes are no NaN.
+    """
+    r = tl.program_id(0).to(tl.int64)
+    row, top = logits + r * stride, maxima + r * ((V + B - 1) // B)
+    high_G, sum_G = tl.full([G], -1.0e30, tl.float32), tl.zeros([G], tl.float32)
+    for first in range(0, V, G * B):
+        at_GB = first + tl.arange(0, G)[:, None] * B + tl.arange(0, B)[None, :]
+        z_GB = tl.where(at_GB < V, tl.load(row + at_GB, mask=at_GB < V, other=0.0).to(tl.float32), -1.0e30)
+        most_G = tl.max(z_GB, 1)
+        block_G = first // B + tl.arange(0, G)
+        tl.store(top + block_G, most_G, mask=block_G * B < V)
+        new_G = tl.maximum(high_G, most_G)
+        sum_G = sum_G * tl.exp(high_G - new_G) + tl.sum(tl.exp(z_GB - new_G[:, None]), 1)
+        high_G = new_G
+    high = tl.max(high_G, 0)
+    tl.store(sums + r, high + tl.log(tl.sum(sum_G * tl.exp(high_G - high), 0)))
+
+
+@jit
+def _pick(
+    logits: tensor, sums: tensor, maxima: tensor, values: tensor, ids: tensor, ends: tensor, stride: tensor,
+    end: tensor, V: constexpr, C: constexpr, N: constexpr, B: constexpr
+) -> None:  # fmt: skip
+    """The C largest of one row, the first of equal ones first: each is in the block with the largest maximum left.
+
+    What has been taken of a block needs no list: it is all that comes before the newest in this order.
+    """
+    r = tl.program_id(0).to(tl.int64)
+    row, total, n_N = logits + r * stride, tl.load(sums + r), tl.arange(0, N)
+    tl.store(ends + r, tl.load(row + end).to(tl.float32) - total)
+    most_N = tl.load(maxima + r * ((V + B - 1) // B) + n_N, mask=n_N * B < V, other=float("-inf"))
+    value, token = tl.full([], float("inf"), tl.float32), tl.full([], -1, tl.int32)
+    for c in range(C):
+        block = tl.min(tl.where(most_N == tl.max(most_N, 0), n_N, N), 0)
+        at_B = block * B + tl.arange(0, B)
+        z_B = tl.load(row + at_B, mask=at_B < V, other=float("-inf")).to(tl.float32)
+        left_B = (at_B < V) & ((z_B < value) | ((z_B == value) & (at_B > token)))
+        z_B = tl.where(left_B, z_B, float("-inf"))
+        value = tl.max(z_B, 0)
+        # Where there is nothing but −∞ or NaN the last token stands for any.
+        token = tl.min(tl.where(left_B & (z_B == value), at_B, V - 1), 0)
+        tl.store(values + r * C + c, value - total)
+        tl.store(ids + r * C + c, token)
+        rest = tl.max(tl.where(at_B == token, float("-inf"), z_B), 0)
+        most_N = tl.where(n_N == block, rest, most_N)
+
+
+def continuations(logits_RV: Tensor, k: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
+    """log softmax(logits): its k largest of each row, best first, their ids, and its column `end`, in float32."""
+    needs_triton("search", "readable_continuations of headway.generate.top_k")
+    rows, width = logits_RV.shape
+    logits_RV = logits_RV if logits_RV.stride(1) == 1 else logits_RV.contiguous()
+    blocks = triton.cdiv(width, BLOCK)
+    sums_R, ends_R, maxima_RN, values_RC = (
+        torch.empty(shape, dtype=torch.float32, device=logits_RV.device)
+        for shape in ((rows,), (rows,), (rows, blocks), (rows, k))
+    )
+    ids_RC = torch.empty(rows, k, dtype=torch.long, device=logits_RV.device)
+    if rows:
+        stride, lanes = logits_RV.stride(0), triton.next_power_of_2(blocks)
+        with torch.cuda.device_of(logits_RV):
+            _summarise[(rows,)](logits_RV, sums_R, maxima_RN, stride, V=width, G=TOGETHER, B=BLOCK, num_warps=4)
+            _pick[(rows,)](
+                logits_RV, sums_R, maxima_RN, values_RC, ids_RC, ends_R, stride, end,
+                V=width, C=k, N=lanes, B=BLOCK, num_warps=1 if lanes <= 1024 else 4,
+            )  # fmt: skip
+    return values_RC, ids_RC, ends_R

@@ -1,0 +1,154 @@
+"""Attention of few queries to the first n keys of their row, as Triton kernels for decoding.
+
+A program reads no key beyond n, and each key and value once for all queries of its row. Sums are in float32.
+The readable twin is `attend` in `headway.nn.attention`.
+
+B rows, T queries, S keys (a tile of them inside a kernel), H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+
+MOST_QUERIES = 16
+WIDEST = 128
+MOST_HEADS = 16
+# Keys times head width that a program of one query holds at a time.
+TILE = 2048
+
+
+def takes(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> bool:
+    """Whether `attend_prefix` is made for these."""
+    _, heads, queries, head_width = q_BHTK.shape
+    small = queries <= MOST_QUERIES and head_width <= WIDEST and heads <= MOST_HEADS
+    return small and available(q_BHTK) and q_BHTK.dtype == k_BHSK.dtype == v_BHSK.dtype
+
+
+# Strides come as (row, head, query or key, width). Masked scores hold −10³⁰, not −∞: differences of two are no NaN.
+
+
+@jit
+def _one_query(
+    q: tensor, k: tensor, v: tensor, mixed: tensor, prefix: tensor, scale: tensor, S: tensor,
+    q_b: tensor, q_h: tensor, q_k: tensor,
+    k_b: tensor, k_h: tensor, k_s: tensor, k_k: tensor,
+    v_b: tensor, v_h: tensor, v_s: tensor, v_k: tensor,
+    H: constexpr, K: constexpr, KEYS: constexpr, HEADS: constexpr, WIDTH: constexpr
+) -> None:  # fmt: skip
+    """Some heads of one row, KEYS keys at a time: in a cache, all heads of one position lie side by side.
+
+    Each of the KEYS lanes has a running maximum and sums of its own; they meet once, at the end. A tile has its heads
+    first: Triton then gives neighbouring threads neighbouring heads.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    n = tl.minimum(tl.load(prefix + b).to(tl.int32), S)
+    h_H11 = (tl.program_id(1) * HEADS + tl.arange(0, HEADS))[:, None, None]
+    k_11K = tl.arange(0, WIDTH)[None, None, :]
+    inside_H1K = (h_H11 < H) & (k_11K < K)
+    q_H1K = tl.load(q + b * q_b + h_H11 * q_h + k_11K * q_k, mask=inside_H1K, other=0.0).to(tl.float32) * scale
+    keys_H1K = k + b * k_b + h_H11 * k_h + k_11K * k_k
+    values_H1K = v + b * v_b + h_H11 * v_h + k_11K * v_k
+    high_HS = tl.full([HEADS, KEYS], -1.0e30, tl.float32)
+    sum_HS = tl.zeros([HEADS, KEYS], tl.float32)
+    mixed_HSK = tl.zeros([HEADS, KEYS, WIDTH], tl.float32)
+    for first in range(0, n, KEYS):
+        at_S = first + tl.arange(0, KEYS)
+        at_1S1 = at_S[None, :, None].to(tl.int64)
+        mask_HSK = (at_1S1 < n) & inside_H1K
+        k_HSK = tl.load(keys_H1K + at_1S1 * k_s, mask=mask_HSK, other=0.0).to(tl.float32)
+        v_HSK = tl.load(values_H1K + at_1S1 * v_s, mask=mask_HSK, other=0.0).to(tl.float32)
+        score_HS = tl.where(at_S[None, :] < n, tl.sum(q_H1K * k_HSK, 2), -1.0e30)
+        new_HS = tl.maximum(high_HS, score_HS)
+        old_HS = tl.exp(high_HS - new_HS)
+        share_HS = tl.where(at_S[None, :] < n, tl.exp(score_HS - new_HS), 0.0)
+        sum_HS = sum_HS * old_HS + share_HS
+        mixed_HSK = mixed_HSK * old_HS[:, :, None] + share_HS[:, :, None] * v_HSK
+        high_HS = new_HS
+    share_HS = tl.exp(high_HS - tl.max(high_HS, 1)[:, None])
+    sum_H = tl.sum(sum_HS * share_HS, 1)
+    mixed_HK = tl.sum(mixed_HSK * share_HS[:, :, None], 1) / tl.where(sum_H > 0, sum_H, 1.0)[:, None]
+    h_H1 = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
+    k_1K = tl.arange(0, WIDTH)[None, :]
+    tl.store(mixed + b * (H * K) + h_H1 * K + k_1K, mixed_HK, mask=(h_H1 < H) & (k_1K < K))
+
+
+@jit
+def _some_queries(
+    q: tensor, k: tensor, v: tensor, mixed: tensor, prefix: tensor, scale: tensor, S: tensor, T: tensor,
+    q_b: tensor, q_h: tensor, q_t: tensor, q_k: tensor,
+    k_b: tensor, k_h: tensor, k_s: tensor, k_k: tensor,
+    v_b: tensor, v_h: tensor, v_s: tensor, v_k: tensor,
+    H: constexpr, K: constexpr, KEYS: constexpr, QUERIES: constexpr, WIDTH: constexpr
+) -> None:  # fmt: skip
+    """All queries of one row and head, KEYS keys at a time, as products of matrices."""
+    b, h = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    n = tl.minimum(tl.load(prefix + b).to(tl.int32), S)
+    t_T1, k_1K = tl.arange(0, QUERIES)[:, None], tl.arange(0, WIDTH)[None, :]
+    mask_TK = (t_T1 < T) & (k_1K < K)
+    q_TK = tl.load(q + b * q_b + h * q_h + t_T1 * q_t + k_1K * q_k, mask=mask_TK, other=0.0)
+    keys_1K, values_1K = k + b * k_b + h * k_h + k_1K * k_k, v + b * v_b + h * v_h + k_1K * v_k
+    high_T, sum_T = tl.full([QUERIES], -1.0e30, tl.float32), tl.zeros([QUERIES], tl.float32)
+    mixed_TK = tl.zeros([QUERIES, WIDTH], tl.float32)
+    for first in range(0, n, KEYS):
+        at_S = first + tl.arange(0, KEYS)
+        at_S1 = at_S[:, None].to(tl.int64)
+        mask_SK = (at_S1 < n) & (k_1K < K)
+        k_SK = tl.load(keys_1K + at_S1 * k_s, mask=mask_SK, other=0.0)
+        v_SK = tl.load(values_1K + at_S1 * v_s, mask=mask_SK, other=0.0)
+        score_TS = tl.dot(q_TK, tl.trans(k_SK), input_precision="ieee") * scale
+        score_TS = tl.where(at_S[None, :] < n, score_TS, -1.0e30)
+        new_T = tl.maximum(high_T, tl.max(score_TS, 1))
+        old_T = tl.exp(high_T - new_T)
+        share_TS = tl.where(at_S[None, :] < n, tl.exp(score_TS - new_T[:, None]), 0.0)
+        sum_T = sum_T * old_T + tl.sum(share_TS, 1)
+        mixed_TK = mixed_TK * old_T[:, None] + tl.dot(share_TS.to(v_SK.dtype), v_SK, input_precision="ieee")
+        high_T = new_T
+    mixed_TK = mixed_TK / tl.where(sum_T > 0, sum_T, 1.0)[:, None]
+    tl.store(mixed + ((b * T + t_T1) * H + h) * K + k_1K, mixed_TK, mask=mask_TK)
+
+
+@torch.library.custom_op("headway::attend_prefix", mutates_args=())
+def _attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:
+    """The result is (B, T, H, K): heads side by side, as the output projection takes them."""
+    needs_triton("attention", "attend of headway.nn.attention")
+    rows, heads, queries, head_width = q_BHTK.shape
+    mixed_BTHK = q_BHTK.new_empty(rows, queries, heads, head_width)
+    if not mixed_BTHK.numel():
+        return mixed_BTHK
+    # A tile's sides are powers of two; tensor cores want 16 at least.
+    width = max(16, triton.next_power_of_2(head_width))
+    common = (q_BHTK, k_BHSK, v_BHSK, mixed_BTHK, prefix_B.contiguous(), 1.0 / math.sqrt(head_width), k_BHSK.shape[2])
+    key_value_strides = (*k_BHSK.stride(), *v_BHSK.stride())
+    with torch.cuda.device_of(q_BHTK):
+        if queries == 1:
+            some = min(triton.next_power_of_2(heads), max(1, TILE // 8 // width))
+            q_b, q_h, _, q_k = q_BHTK.stride()
+            _one_query[(rows, triton.cdiv(heads, some))](
+                *common, q_b, q_h, q_k, *key_value_strides,
+                H=heads, K=head_width, KEYS=TILE // (some * width), HEADS=some, WIDTH=width, num_warps=4,
+            )  # fmt: skip
+        else:
+            _some_queries[(rows, heads)](
+                *common, queries, *q_BHTK.stride(), *key_value_strides,
+                H=heads, K=head_width, KEYS=32, QUERIES=MOST_QUERIES, WIDTH=width, num_warps=2, num_stages=1,
+            )  # fmt: skip
+    return mixed_BTHK
+
+
+@_attend_prefix.register_fake
+def _(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:
+    rows, heads, queries, head_width = q_BHTK.shape
+    return q_BHTK.new_empty(rows, queries, heads, head_width)
+
+
+def attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:
+    """softmax(QKᵀ/√K)V over the first prefix_B[b] keys of row b, for what `takes` accepts; 0 where there are none.
+
+    It has no backward.
+    """
+    return _attend_prefix(q_BHTK, k_BHSK, v_BHSK, prefix_B).transpose(1, 2)

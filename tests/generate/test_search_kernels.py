@@ -1,0 +1,91 @@
+"""The search kernels against their readable twin, on a GPU or in Triton's interpreter (`TRITON_INTERPRET=1`)."""
+
+import math
+import os
+
+import pytest
+import torch
+
+from headway.generate.kernels import continuations
+from headway.generate.top_k import best_continuations, readable_continuations
+from headway.jit import triton
+
+INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
+on_each_device = pytest.mark.parametrize("device", DEVICES)
+all_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+
+
+def rows_of(V, dtype, device, R=5):
+    torch.manual_seed(V)
+    logits_RV = torch.randn(R, V) * torch.tensor([1e-3, 1.0, 3.0, 30.0, 1.0])[:R, None]
+    logits_RV[-1, V // 2 :] = -math.inf  # a word that a model rules out has no part in the sum
+    return logits_RV.to(dtype).to(device)
+
+
+@on_each_device
+@all_dtypes
+@pytest.mark.parametrize(("V", "k"), [(7, 3), (40, 11), (64, 10), (2048, 10), (2100, 11), (4161, 10)])
+def test_continuations_equal_the_twin_and_the_first_of_equals_wins(V, k, dtype, device):
+    logits_RV = rows_of(V, dtype, device)
+    values_RC, ids_RC, ends_R = continuations(logits_RV, k, 3)
+    exact_RC, _, exact_R = readable_continuations(logits_RV.double(), k, 3)
+    assert values_RC.dtype == ends_R.dtype == torch.float32 and ids_RC.dtype == torch.long
+    torch.testing.assert_close(values_RC.double(), exact_RC, rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(ends_R.double(), exact_R, rtol=1e-6, atol=1e-5)
+    assert torch.equal(ids_RC, logits_RV.float().sort(dim=1, descending=True, stable=True).indices[:, :k])
+
+
+@on_each_device
+def test_many_equal_logits_in_many_blocks_are_taken_in_order(device):
+    logits_RV = torch.zeros(2, 1000, device=device)
+    logits_RV[1, 70::70] = 1.0
+    _, ids_RC, _ = continuations(logits_RV, 16, 3)
+    assert ids_RC[0].tolist() == list(range(16))
+    assert ids_RC[1].tolist() == [*range(70, 1000, 70), 0, 1]
+
+
+@on_each_device
+def test_rows_with_gaps_between_them_and_columns_first_are_read_right(device):
+    logits_RTV = torch.randn(4, 3, 200, device=device)
+    for rows_RV in (logits_RTV[:, -1], logits_RTV[:, 0].T.contiguous().T):
+        for mine, plain in zip(continuations(rows_RV, 5, 199), continuations(rows_RV.clone(), 5, 199), strict=True):
+            assert torch.equal(mine, plain)
+    assert [len(x) for x in continuations(logits_RTV[:0, 0], 5, 3)] == [0, 0, 0]
+
+
+@on_each_device
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
+def test_a_row_that_has_diverged_shows_as_nan(device):
+    logits_RV = rows_of(2100, torch.float32, device, R=4)
+    logits_RV[1], logits_RV[3, 5] = math.nan, math.nan
+    values_RC, ids_RC, ends_R = continuations(logits_RV, 4, 3)
+    assert values_RC.isnan().all(1).tolist() == ends_R.isnan().tolist() == [False, True, False, True]
+    assert ids_RC.min() >= 0 and ids_RC.max() < 2100
+
+
+@on_each_device
+def test_where_too_few_are_possible_the_others_have_no_probability(device):
+    logits_RV = torch.full((1, 300), -math.inf, device=device)
+    logits_RV[0, [7, 200]] = torch.tensor([1.0, 2.0], device=device)
+    values_RC, ids_RC, ends_R = continuations(logits_RV, 4, 3)
+    assert ids_RC[0, :2].tolist() == [200, 7] and ids_RC.max() < 300
+    assert values_RC[0, 2:].tolist() == [-math.inf, -math.inf] and ends_R.tolist() == [-math.inf]
+
+
+def test_on_a_cpu_the_twin_is_taken():
+    logits_RV = rows_of(2100, torch.float64, "cpu")
+    for mine, plain in zip(best_continuations(logits_RV, 4, 3), readable_continuations(logits_RV, 4, 3), strict=True):
+        assert torch.equal(mine, plain) and mine.dtype in (torch.float64, torch.int64)
+
+
+@pytest.mark.gpu
+def test_a_captured_graph_replays_the_kernel_on_new_numbers():
+    logits_RV = rows_of(10_000, torch.bfloat16, "cuda")
+    best_continuations(logits_RV, 10, 3)  # Triton compiles at the first call
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = best_continuations(logits_RV, 10, 3)
+    logits_RV.copy_(logits_RV.flip(-1))
+    graph.replay()
+    torch.testing.assert_close(captured[0], readable_continuations(logits_RV, 10, 3)[0])

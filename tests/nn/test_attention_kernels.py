@@ -1,0 +1,121 @@
+"""The decoding kernels against `attend`, on a GPU or in Triton's interpreter (`TRITON_INTERPRET=1`)."""
+
+import os
+
+import pytest
+import torch
+
+from headway.jit import triton
+from headway.nn import attention, kernels
+from headway.nn.attention import attend, fused_attend
+from headway.nn.kernels import attend_prefix, takes
+from headway.nn.mask import Causal, Padding, Scene, View
+
+INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
+on_each_device = pytest.mark.parametrize("device", DEVICES)
+PRECISION = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+LENGTHS = [0, 1, 5, 37, 50]
+
+
+def queries_keys_values(heads, width, queries, dtype=torch.float32, device="cpu", keys=50):
+    """Keys and values as a cache holds them: the length first."""
+    torch.manual_seed(0)
+    q_BHTK = torch.randn(len(LENGTHS), queries, heads, width).transpose(1, 2)
+    k_BHSK, v_BHSK = torch.randn(2, keys, len(LENGTHS), heads, width).permute(0, 2, 3, 1, 4)
+    prefix_B = torch.tensor(LENGTHS)
+    for b, length in enumerate(LENGTHS):  # whatever memory holds there must not be read
+        k_BHSK[b, :, length:], v_BHSK[b, :, length:] = torch.nan, torch.nan
+    # `to` keeps the strides.
+    return *(x.to(dtype).to(device) for x in (q_BHTK, k_BHSK, v_BHSK)), prefix_B.to(device)
+
+
+def exact(q, k, v, prefix_B):
+    seen = View(prefix_B=prefix_B).matrix(q.shape[2], k.shape[2], q.device)
+    return attend(q.double(), k.double().nan_to_num(), v.double().nan_to_num(), seen)[0]
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", PRECISION)
+@pytest.mark.parametrize("queries", [1, 5, 16])
+@pytest.mark.parametrize(("heads", "width"), [(4, 32), (2, 8), (3, 20), (16, 64), (1, 128)])
+def test_the_first_keys_of_each_row_equal_the_readable_twin(heads, width, queries, dtype, device):
+    if device == "cpu" and dtype == torch.bfloat16 and queries > 1:
+        pytest.skip("the interpreter has no product of bfloat16 matrices")
+    q, k, v, prefix_B = queries_keys_values(heads, width, queries, dtype, device)
+    mixed = attend_prefix(q, k, v, prefix_B)
+    assert mixed.dtype == dtype and mixed.transpose(1, 2).is_contiguous()
+    torch.testing.assert_close(mixed.double(), exact(q, k, v, prefix_B), rtol=0, atol=PRECISION[dtype])
+    assert not mixed[0].any()
+
+
+@on_each_device
+@pytest.mark.parametrize("queries", [1, 3])
+def test_any_strides_are_read_right(queries, device):
+    q, k, v, prefix_B = queries_keys_values(4, 32, queries, device=device)
+    plain = attend_prefix(q, k, v, prefix_B)
+    turned = [x.mT.contiguous().mT for x in (q, k, v)]
+    # A compiler may sum in another order for another layout.
+    torch.testing.assert_close(attend_prefix(*turned, prefix_B), plain)
+    assert torch.equal(attend_prefix(q.contiguous(), k.contiguous(), v.contiguous(), prefix_B.int()), plain)
+    assert torch.equal(attend_prefix(q, k, v, prefix_B.repeat_interleave(2)[::2]), plain)
+
+
+@on_each_device
+def test_large_scores_do_not_overflow_and_no_rows_are_no_error(device):
+    q, k, v, prefix_B = queries_keys_values(2, 16, 2, device=device)
+    for queries in (q, q[:, :, :1]):
+        mixed = attend_prefix(queries * 300, k, v, prefix_B)
+        torch.testing.assert_close(mixed.double(), exact(queries * 300, k, v, prefix_B), rtol=0, atol=1e-3)
+    assert attend_prefix(q[:0], k[:0], v[:0], prefix_B[:0]).shape == (0, 2, 2, 16)
+
+
+@on_each_device
+def test_the_operator_keeps_the_rules_of_torch_library(device):
+    arguments = queries_keys_values(4, 32, 3, device=device)
+    torch.library.opcheck(kernels._attend_prefix, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+@on_each_device
+def test_fused_attend_takes_the_kernel_where_nothing_else_is_asked(device, monkeypatch):
+    if device == "cpu":
+        monkeypatch.setattr(kernels, "available", lambda tensor: True)
+    calls = []
+    monkeypatch.setattr(kernels, "attend_prefix", lambda *them: calls.append(1) or attend_prefix(*them))
+    q, k, v, prefix_B = queries_keys_values(4, 32, 1, device=device)
+    k, v = k.nan_to_num(), v.nan_to_num()
+    view = Causal().view(Scene(1, 50, q.device, prefix_B - 1))
+    slow = fused_attend(q, k, v, view)
+    assert not calls  # a gradient may be asked for
+    with torch.no_grad():
+        torch.testing.assert_close(fused_attend(q, k, v, view), slow)
+        assert calls == [1] and takes(q, k, v)
+        fused_attend(q, k, v, view, bias_BHTS=torch.zeros(1, 1, 1, 50, device=device))
+        fused_attend(q, k, v, Causal().view(Scene(1, 50, q.device, 49)))
+        fused_attend(q.expand(-1, -1, 17, -1), k, v, Padding().view(Scene(17, 50, q.device, key_lengths_B=prefix_B)))
+    assert calls == [1]
+
+
+def test_without_a_gpu_the_kernel_is_not_taken():
+    q, k, v, _ = queries_keys_values(4, 32, 1)
+    assert not takes(q, k, v) and attention.kernels is kernels
+
+
+@pytest.mark.gpu
+def test_what_the_kernel_is_not_made_for_is_left_to_torch():
+    for heads, width, queries, dtype in [(17, 8, 1, None), (1, 160, 1, None), (4, 32, 17, None), (4, 32, 1, "double")]:
+        q, k, v, _ = queries_keys_values(heads, width, queries, torch.float64 if dtype else torch.float32, "cuda")
+        assert not takes(q, k, v)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("queries", [1, 5])
+def test_a_captured_graph_replays_the_kernel_on_new_lengths(queries):
+    q, k, v, prefix_B = queries_keys_values(4, 32, queries, torch.bfloat16, "cuda")
+    attend_prefix(q, k, v, prefix_B)  # Triton compiles at the first call
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = attend_prefix(q, k, v, prefix_B)
+    prefix_B.copy_(torch.tensor([0, 1, 3, 20, 49]))
+    graph.replay()
+    torch.testing.assert_close(captured, attend_prefix(q, k, v, prefix_B))
