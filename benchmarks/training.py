@@ -89,7 +89,7 @@ def headway(
     model = Transformer(config, vocabulary, vocabulary).to(
         device, torch.bfloat16 if device == "cuda" else torch.float32
     )
-    masters = Masters(model.parameters(), Adam())
+    masters = Masters(model.named_parameters(), Adam())
     masters.set_rate(1e-4)
     objective: Any = CrossEntropy(0.1).build(model)
     if "compile" in how:

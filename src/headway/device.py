@@ -6,7 +6,7 @@ import torch
 
 from headway.errors import InputError
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
 def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
@@ -26,5 +26,8 @@ def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
     if dtype == "auto":
         dtype = "bfloat16" if place.type == "cuda" else "float32"
     if dtype not in DTYPES:
-        raise InputError(f"there is no dtype '{dtype}': write float32, bfloat16 or float64")
+        raise InputError(f"there is no dtype '{dtype}': write float32, tf32, bfloat16 or float64")
+    if dtype == "tf32" and place.type != "cuda":
+        raise InputError("tf32 is a precision of GPUs: write float32")
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     return place, DTYPES[dtype]

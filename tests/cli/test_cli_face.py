@@ -16,7 +16,7 @@ import headway as package
 from headway.recipes import RECIPES
 from headway.recipes.grammar import splits
 
-VERBS = ("demo", "train", "translate", "evaluate", "recipes")
+VERBS = ("demo", "train", "translate", "evaluate", "recipes", "runs", "plot")
 
 
 def test_help_answers_quickly_and_without_torch() -> None:
@@ -94,6 +94,8 @@ def test_no_verb_opens_a_connection(
         world.train(tmp_path / "run", "--set", "engine.steps=2", "engine.tensorboard=true"),
         ["translate", world.run, world.root / "test.en", *DEVICE],
         ["evaluate", world.run, *world.files("test"), *DEVICE],
+        ["runs", tmp_path],
+        ["plot", tmp_path / "run"],
         ["demo", "--out", tmp_path / "demo", "--steps", 2, *DEVICE],
     )
     for call in calls:

@@ -78,15 +78,13 @@ def no_room_in_rust(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("what", "failure"),
     [
-        ("headway.train.checkpoint.save_file", no_room_in_rust),
-        ("headway.train.checkpoint.save_file", no_room),
         ("headway.train.translation.write_run", no_room),
         ("headway.train.log.Log.event", no_room),
         ("headway.data.store._Writer.append", no_room),
     ],
 )
 @pytest.mark.parametrize("there", [False, True], ids=["new", "overwrite"])
-def test_a_full_disk_before_the_first_snapshot_leaves_things_as_they_were(
+def test_a_full_disk_before_the_first_step_leaves_things_as_they_were(
     refuses: Refuses,
     world: World,
     earlier: Path,
@@ -104,7 +102,7 @@ def test_a_full_disk_before_the_first_snapshot_leaves_things_as_they_were(
     assert listing(earlier.parent) == before
 
 
-def test_a_full_disk_at_the_end_keeps_the_snapshots_beside_the_earlier_run(
+def test_a_full_disk_at_the_end_keeps_the_checkpoints_beside_the_earlier_run(
     refuses: Refuses, world: World, earlier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = listing(earlier)
@@ -113,14 +111,14 @@ def test_a_full_disk_at_the_end_keeps_the_snapshots_beside_the_earlier_run(
     assert listing(earlier) == before
     failed = earlier.with_name("run.failed-1")
     assert sorted(path.name for path in earlier.parent.iterdir()) == ["run", failed.name]
-    assert sorted(path.name for path in (failed / "checkpoints").iterdir()) == ["step-2", "step-4"]
+    assert sorted(path.name for path in (failed / "checkpoints").iterdir()) == ["step-4"]
     assert not (failed / "model").exists()
 
 
 def test_an_interrupt_is_one_line_and_leaves_nothing(
     headway: Headway, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("headway.train.translation.open_corpus", interrupt)
@@ -129,7 +127,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_after_a_snapshot_says_where_it_is(
+def test_an_interrupt_after_a_checkpoint_says_how_to_go_on(
     headway: Headway, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
@@ -139,7 +137,7 @@ def test_an_interrupt_after_a_snapshot_says_where_it_is(
     answer = headway(*world.train(tmp_path / "x", *SHORT))
     kept, last = answer.err.splitlines()[-2:]
     assert answer.code == 130 and last == "headway: interrupted"
-    assert kept == f"headway: not finished; the snapshots so far are in {tmp_path / 'x' / 'checkpoints'}"
+    assert kept == f"headway: not finished; the same command goes on from {tmp_path / 'x' / 'checkpoints'}"
     assert (tmp_path / "x" / "checkpoints" / "step-4").is_dir()
 
 

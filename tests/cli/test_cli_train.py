@@ -26,6 +26,9 @@ def test_a_run_holds_what_the_design_says(world: World) -> None:
         "run.json",
         "log.jsonl",
         "checkpoints",
+        "snapshots",
+        "data",
+        ".lock",
         "model",
         "tensorboard",
     }

@@ -1,5 +1,8 @@
 """Batches: every pair once an epoch, within the budget, the same from the same seed, at any step."""
 
+import tracemalloc
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -75,6 +78,61 @@ def test_no_two_shuffles_of_an_epoch_share_a_stream(pairs, monkeypatch):
     found = PairBatches(pairs[0], budget=512, seed=1)
     found.plan(0)
     assert len(asked) == len(found.buckets) + 1 == len(set(map(tuple, asked)))
+
+
+def lengths_of(count, longest, seed=0):
+    """Lengths of `count` pairs whose sides are about as long as each other."""
+    dice = np.random.Generator(np.random.PCG64(seed))
+    source = dice.integers(1, longest, count, dtype=np.int32)
+    target = np.maximum(1, source + dice.integers(-5, 6, count, dtype=np.int32))
+    return SimpleNamespace(source_lengths=source, target_lengths=target)
+
+
+def plain_plan(pairs, budget, seed, epoch):
+    """What `plan` gives, pair by pair: (source length, target length, examples) of each batch."""
+    groups = {}
+    for example, (s, t) in enumerate(zip(pairs.source_lengths.tolist(), pairs.target_lengths.tolist(), strict=True)):
+        s, t = rung(s + 1), rung(t + 1)
+        groups.setdefault((max(s, t), t, s), []).append(example)
+    cuts, waiting, number = [], {}, 0
+    for shape in sorted(groups):
+        waiting[shape] = groups.pop(shape)
+        examples = sorted(example for group in waiting.values() for example in group)
+        s, t = max(s for _, _, s in waiting), max(t for _, t, _ in waiting)
+        rows = max(1, budget // max(s, t))
+        rows = rows // 8 * 8 or rows
+        if len(examples) < rows and groups:
+            continue
+        number, waiting = number + 1, {}
+        order = [examples[i] for i in permutation(len(examples), seed, epoch, number)]
+        cuts += [(s, t, order[at : at + rows]) for at in range(0, len(order), rows)]
+    return [cuts[i] for i in permutation(len(cuts), seed, epoch, 0)]
+
+
+@pytest.mark.parametrize("piece", [7, 256, 1 << 16])
+@pytest.mark.parametrize(
+    ("count", "budget", "longest"), [(1, 64, 5), (3, 4096, 9), (700, 512, 40), (2999, 100, 250), (5000, 4096, 90)]
+)
+def test_the_plan_is_that_of_a_plain_computation(monkeypatch, count, budget, longest, piece):
+    monkeypatch.setattr(batches, "PIECE", piece)
+    pairs = lengths_of(count, longest)
+    for epoch in (0, 3):
+        plan = PairBatches(pairs, budget, seed=5).plan(epoch)
+        found = [(bucket.source_length, bucket.target_length, examples.tolist()) for bucket, examples in plan]
+        assert found == plain_plan(pairs, budget, 5, epoch)
+
+
+def test_planning_a_large_corpus_takes_few_bytes_a_pair():
+    """Five million pairs are to be planned within a few dozen megabytes; an array of int64 alone takes 8 a pair."""
+    count = 300_000
+    pairs = lengths_of(count, 80)
+    tracemalloc.start()
+    found = PairBatches(pairs, budget=4096, seed=1)
+    for epoch in range(2):
+        found.plan(epoch)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 12 * count and peak < 20 * count
 
 
 def test_shapes_are_few(pairs):

@@ -52,6 +52,22 @@ def test_every_pair_comes_back(tmp_path: Path, tokenizer: Tokenizer) -> None:
             store.source(outside)
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="needs Linux's /proc")
+def test_what_was_read_does_not_stay_resident(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    def resident() -> list[int]:
+        """Kilobytes of each of the store's maps."""
+        maps = Path("/proc/self/smaps").read_text().split("VmFlags")
+        return [int(entry.split("Rss:")[1].split()[0]) for entry in maps if str(store.folder) in entry]
+
+    store = built(tmp_path, tokenizer, PAIRS)
+    assert store.source(3).sum() > 0 and sum(resident()) > 0
+    for side in ("source", "target"):
+        ids = store.rows(side, np.arange(len(store)), 30)
+        assert tokenizer.decode(ids[7]) == PAIRS[7][side == "target"]
+    assert store.source_lengths.sum() > 0 and store.target_lengths.sum() > 0
+    assert resident() == [0, 0, 0, 0]
+
+
 def test_a_large_vocabulary_is_kept_in_four_bytes(tmp_path: Path) -> None:
     words = [f"w{n}" for n in range(66_000)]
     large = Tokenizer.train(words, TextOptions(kind="word", size=70_000, min_count=1))

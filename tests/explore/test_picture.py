@@ -83,7 +83,7 @@ def test_gold_links_and_a_title_are_drawn(tmp_path):
     assert png_size(titled)[1] > png_size(untitled)[1] + 20
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".SVG"])
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".SVG", ".pdf"])
 def test_letters_of_every_kind_raise_no_warning(tmp_path, suffix):
     odd = ["汽车", "👩‍👩‍👧", "$x^2$", "\\frac{", "a\tb\n", "", "नमस्ते", "\x07", "x" * 80]
     with warnings.catch_warnings():
@@ -93,11 +93,12 @@ def test_letters_of_every_kind_raise_no_warning(tmp_path, suffix):
 
 
 def test_the_same_picture_is_the_same_file_and_leaves_no_other_behind(tmp_path):
-    for name in ("a.svg", "b.svg", "a.png", "b.png"):
+    names = [f"{letter}.{kind}" for letter in "ab" for kind in ("pdf", "png", "svg")]
+    for name in names:
         alignment_picture(RED_CAR, SOURCE, TARGET, tmp_path / name, gold={(0, 0)})
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "a.svg", "b.png", "b.svg"]
+    for kind in ("pdf", "png", "svg"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_an_unfinished_picture_never_replaces_the_old_one(tmp_path, monkeypatch):
@@ -138,7 +139,7 @@ def test_wrong_input_is_told_in_one_line(tmp_path):
     good = tmp_path / "a.png"
     with pytest.raises(InputError, match=r"\(3, 3\) does not fit 2 target and 3 source"):
         alignment_picture(RED_CAR, SOURCE, TARGET[:2], good)
-    with pytest.raises(InputError, match=r"\.png or \.svg"):
+    with pytest.raises(InputError, match=r"\.png, \.svg or \.pdf"):
         alignment_picture(RED_CAR, SOURCE, TARGET, tmp_path / "a.gif")
     with pytest.raises(InputError, match="no folder"):
         alignment_picture(RED_CAR, SOURCE, TARGET, tmp_path / "nowhere" / "a.png")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
 import json
 import threading
 import time
@@ -16,17 +18,18 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import PairBatch
-from headway.folder import WEIGHTS
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.recipes import RECIPES
 from headway.text.tokenizer import END, PAD, START
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
-from headway.train.loop import Progress, fit, prefetch
+from headway.train.loop import Progress, Training, prefetch
 from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.run import Run
+from headway.train.snapshots import Snapshots
 from headway.train.step import TrainStep, compiled
+from headway.train.writer import Writer
 
 V = 30
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=1, width=16, inner=32, heads=2, dropout=0.0, max_length=32)
@@ -64,7 +67,7 @@ def test_pieces_give_the_gradient_of_the_whole_batch(parts: int) -> None:
     batch = uneven(rows=14)
     sums = []
     for model, count in ((whole, 1), (pieces, parts)):
-        step = TrainStep(CrossEntropy().build(model), Masters(model.parameters(), Adam()))
+        step = TrainStep(CrossEntropy().build(model), Masters(model.named_parameters(), Adam()))
         sums.append(step(batch, count))
     for name, one in sums[0].items():
         torch.testing.assert_close(sums[1][name], one, rtol=1e-10, atol=1e-10)
@@ -73,7 +76,8 @@ def test_pieces_give_the_gradient_of_the_whole_batch(parts: int) -> None:
         torch.testing.assert_close(b.grad, a.grad, rtol=1e-10, atol=1e-10)
 
 
-def test_prefetched_batches_come_in_order_made_by_another_thread() -> None:
+@pytest.mark.parametrize("workers", [1, 3])
+def test_prefetched_batches_come_in_order_made_by_other_threads(workers: int) -> None:
     makers = set()
 
     def ready(batch: PairBatch) -> PairBatch:
@@ -81,36 +85,32 @@ def test_prefetched_batches_come_in_order_made_by_another_thread() -> None:
         return batch
 
     batches = [uneven(rows) for rows in range(1, 30)]
-    assert [id(batch) for batch in prefetch(iter(batches), ready, ahead=2)] == [id(batch) for batch in batches]
+    made = (functools.partial(lambda batch: batch, batch) for batch in batches)
+    assert [id(batch) for batch in prefetch(made, ready, workers)] == [id(batch) for batch in batches]
     assert threading.current_thread() not in makers
 
 
 @pytest.mark.parametrize("where", ["made", "readied"])
 def test_prefetch_hands_on_errors_after_the_batches_before_them(where: str) -> None:
-    def source() -> Iterator[PairBatch]:
-        yield from (uneven(1), uneven(2))
-        if where == "made":
+    def made(rows: int) -> PairBatch:
+        if where == "made" and rows == 3:
             raise OSError("the disk is gone")
-        yield uneven(3)
+        return uneven(rows)
 
     def ready(batch: PairBatch) -> PairBatch:
         if len(batch.source_BS) == 3:
             raise OSError("the disk is gone")
         return batch
 
-    found = prefetch(source(), ready)
+    found = prefetch((functools.partial(made, rows) for rows in (1, 2, 3)), ready)
     assert [len(next(found).source_BS) for _ in range(2)] == [1, 2]
     with pytest.raises(OSError, match="the disk is gone"):
         next(found)
 
 
 def test_prefetch_stops_its_thread_when_nobody_reads_on() -> None:
-    def endless() -> Iterator[PairBatch]:
-        while True:
-            yield uneven(1)
-
     before = threading.active_count()
-    found = prefetch(endless(), lambda batch: batch, ahead=2)
+    found = prefetch(itertools.repeat(lambda: uneven(1)), lambda batch: batch)
     next(found)
     found.close()  # type: ignore[attr-defined]
     limit = time.monotonic() + 5
@@ -128,43 +128,50 @@ class Counter(nn.Module):
         nn.init.zeros_(self.model.weight)
 
 
-def trained(folder: Path, scores: list[float], last: int = 2, **engine: Any) -> tuple[Progress, Checkpoints, Log]:
+def kept_in(folder: Path, last: int) -> Snapshots:
+    return Snapshots(folder, last, writer=Writer(), say=print)
+
+
+def trained(folder: Path, scores: list[float], last: int = 2, **engine: Any) -> tuple[Progress, Snapshots, Log]:
     """The loop with steps that count and validation that reads its scores from a list."""
     recipe = RECIPES["translate"].make()
     patience = engine.pop("patience", 0)
     validation = replace(recipe.validation, every=2, score_every=4, patience=patience)
     run: Run = replace(recipe, engine=replace(recipe.engine, **engine), validation=validation)
     objective = Counter()
-    masters = Masters(objective.parameters(), Adam())
+    masters = Masters(objective.model.named_parameters(), Adam())
     left = iter(scores)
 
     def step_once(batch: PairBatch, parts: int) -> dict[str, Tensor]:
         assert objective.training
         with torch.no_grad():
             objective.model.weight += 1
-        return {"loss": torch.tensor(2.0 * batch.tokens), "nll": torch.tensor(1.0), "norm": torch.tensor(3.0)}
+        losses = {"loss": torch.tensor(2.0 * batch.tokens), "nll": torch.tensor(1.0)}
+        return losses | {"norm": torch.tensor(3.0), "bad": torch.tensor(0.0)}
 
     def validate(with_score: bool) -> tuple[float | None, dict[str, float]]:
         objective.eval()
         return (next(left), {"loss": 1.0}) if with_score else (None, {"loss": 1.0})
 
-    checkpoints, log = Checkpoints(folder / "checkpoints", last), Log(folder, quiet=True)
+    snapshots, log = kept_in(folder / "snapshots", last), Log(folder, quiet=True)
+    checkpoints = Checkpoints(folder / "checkpoints", 1, writer=snapshots.writer, say=print)
     batches = iter([uneven(3)] * 100)
-    progress = fit(run, objective, masters, step_once, batches, validate, checkpoints, log)
+    training = Training(run, objective, masters, step_once, validate, checkpoints, snapshots, log)
+    progress = training.fit(batches)
+    snapshots.writer.close()
     log.close()
-    return progress, checkpoints, log
+    return progress, snapshots, log
 
 
 def kept(folder: Path) -> set[str]:
-    return {path.name for path in (folder / "checkpoints").iterdir()}
+    return {path.name for path in (folder / "snapshots").iterdir()}
 
 
 def test_the_best_and_the_last_snapshots_are_kept(tmp_path: Path) -> None:
-    progress, checkpoints, _ = trained(tmp_path, [1.0, 9.0, 3.0, 4.0], steps=15, snapshot=5)
+    progress, snapshots, _ = trained(tmp_path, [1.0, 9.0, 3.0, 4.0], steps=15, snapshot=5)
     assert (progress.step, progress.best, progress.best_step, progress.stopped) == (15, 9.0, 8, None)
     assert kept(tmp_path) == {"step-8", "step-10", "step-15"}
-    assert checkpoints.load(8)["weight"].item() == 8
-    assert json.loads((tmp_path / "checkpoints/step-8/step.json").read_text())["step"] == 8
+    assert snapshots.load(8)["weight"].item() == 8
 
 
 def test_the_last_step_is_scored_and_kept_wherever_it_falls(tmp_path: Path) -> None:
@@ -191,29 +198,29 @@ def test_the_log_has_means_of_what_was_since_the_last_line(tmp_path: Path) -> No
 
 def test_the_average_is_the_mean_of_the_newest_snapshots(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    checkpoints = Checkpoints(tmp_path, last=3)
+    snapshots = kept_in(tmp_path, last=3)
     all_weights = {step: {"a": torch.randn(4, 3), "b": torch.randn(2)} for step in (10, 20, 30, 40)}
     for step, weights in all_weights.items():
-        checkpoints.save(step, weights, {})
-    mean, steps = checkpoints.average(3)
+        snapshots.save(step, weights)
+    mean, steps = snapshots.average(3)
     assert steps == [20, 30, 40]
     for name in ("a", "b"):
         by_hand = (all_weights[20][name] + all_weights[30][name] + all_weights[40][name]) / 3
         torch.testing.assert_close(mean[name], by_hand)
         assert mean[name].dtype == torch.float32
-    assert checkpoints.average(1)[1] == [40]
+    assert snapshots.average(1)[1] == [40]
     # A run that was stopped early has fewer than were asked for.
-    assert checkpoints.average(10)[1] == [20, 30, 40]
+    assert snapshots.average(10)[1] == [20, 30, 40]
 
 
 def test_the_best_snapshot_is_no_part_of_the_average(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, last=2)
+    snapshots = kept_in(tmp_path, last=2)
     for step in (1, 2, 3):
-        checkpoints.save(step, {"w": torch.tensor(float(step))}, {})
+        snapshots.save(step, {"w": torch.tensor(float(step))})
         if step == 1:
-            checkpoints.keep_best(1, {"w": torch.tensor(1.0)}, {})
-    assert (tmp_path / "step-1" / WEIGHTS).is_file()
-    mean, steps = checkpoints.average(5)
+            snapshots.keep_best(1, {"w": torch.tensor(1.0)})
+    mean, steps = snapshots.average(5)
+    assert snapshots.load(1)["w"].item() == 1.0
     assert steps == [2, 3] and mean["w"].item() == 2.5
 
 

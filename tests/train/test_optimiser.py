@@ -14,14 +14,15 @@ def test_float32_weights_are_their_own_masters_and_follow_torch_adam():
     torch.manual_seed(0)
     mine, theirs = nn.Linear(4, 3), nn.Linear(4, 3)
     theirs.load_state_dict(mine.state_dict())
-    masters = Masters(mine.parameters(), Adam(), clip=0.5)
+    masters = Masters(mine.named_parameters(), Adam(), clip=0.5)
     reference = torch.optim.Adam(theirs.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-9)
     for _ in range(5):
         x = torch.randn(7, 4)
         for model in (mine, theirs):
             model(x).square().sum().backward()
         masters.set_rate(0.01)
-        norm = masters.step()
+        norm, bad = masters.step()
+        assert bad == 0
         masters.zero()
         torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs.parameters(), 0.5))
         reference.step()
@@ -32,7 +33,7 @@ def test_float32_weights_are_their_own_masters_and_follow_torch_adam():
 
 def test_bfloat16_weights_follow_float32_masters_that_remember_small_steps():
     weight = nn.Parameter(torch.full((4, 4), 256.0, dtype=torch.bfloat16))
-    masters = Masters([weight], Adam())
+    masters = Masters([("weight", weight)], Adam())
     for _ in range(10):
         weight.grad = torch.ones_like(weight)
         masters.set_rate(0.1)  # bfloat16 cannot hold 256 − 0.1
@@ -44,7 +45,7 @@ def test_bfloat16_weights_follow_float32_masters_that_remember_small_steps():
 
 def test_no_decay_on_norms_and_biases():
     model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-    groups = Masters(model.parameters(), AdamW(decay=0.1)).optimiser.param_groups
+    groups = Masters(model.named_parameters(), AdamW(decay=0.1)).optimiser.param_groups
     assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.1, 1), (0.0, 3)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from headway.cli import demo, evaluate, recipes, train, translate
+from headway.cli import demo, evaluate, plot, recipes, runs, train, translate
 from headway.errors import InputError
 
 app = typer.Typer(
@@ -29,6 +29,8 @@ app.command("train", short_help="Train a model on a recipe's data or yours.")(tr
 app.command("translate", short_help="Translate text, line by line.")(translate.translate)
 app.command("evaluate", short_help="BLEU and chrF of a model or a file.")(evaluate.evaluate)
 app.command("recipes", short_help="What can be trained, to which score.")(recipes.recipes)
+app.command("runs", short_help="Training runs, and how to go on with each.")(runs.runs)
+app.command("plot", short_help="Draw what training runs have logged.")(plot.plot)
 
 
 def _version(asked: bool) -> None:
@@ -52,6 +54,7 @@ USES = {
     "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
     "translate": "headway translate MODEL FILE",
     "evaluate": "headway evaluate MODEL SOURCE REFERENCE",
+    "plot": "headway plot runs/en-de --value bleu",
 }
 
 
@@ -145,6 +148,8 @@ def _explain(error: Exception) -> int:
 def _line(error: Any) -> tuple[str, int]:
     if isinstance(error, InputError):
         return str(error), 2
+    if type(error).__name__ == "Diverged":
+        return str(error), 1
     if hasattr(error, "format_message"):  # the option parser's own errors
         return error.format_message().rstrip(".") + _use(error), getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):
@@ -156,7 +161,8 @@ def _line(error: Any) -> tuple[str, int]:
         )
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return (
-            "out of memory: lower engine.batch (training) or --batch (translating), or take a smaller model",
+            "out of memory: lower engine.batch, raise engine.accumulate or set engine.recompute=true (training), "
+            "lower --batch (translating), or take a smaller model",
             1,
         )
     if isinstance(error, OSError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import json
+import os
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +16,13 @@ from headway.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from headway.train.run import Run
+    from headway.train.translation import Outcome
 
 
 def train(
-    recipe: str = typer.Argument(metavar="RECIPE", help="A name from `headway recipes`, or an earlier run's run.json."),
+    recipe: str = typer.Argument(
+        metavar="RECIPE", help="A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
+    ),
     data: list[str] = typer.Option(
         [], metavar="FILE...", help="Training pairs: two aligned files, a .tsv or a .jsonl."
     ),
@@ -32,6 +37,9 @@ def train(
     ),
     out: str = typer.Option(None, metavar="FOLDER", help="Folder for the run (default: runs/RECIPE)."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the folder if it is there."),
+    resume: bool = typer.Option(
+        False, "--resume", help="Go on with the run in the folder; --set may change its steps, rates and checks."
+    ),
     download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is not at hand."),
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Show the run, its size and an estimate of the time; train nothing."
@@ -43,23 +51,90 @@ def train(
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
     named = {"source": source, "target": target}
-    run = resolve(recipe, files | named, size, init, settings, {"device": device, "dtype": dtype})
+    engine = {"device": device, "dtype": dtype}
+    place = Path(out) if out else None
+    if resume:
+        if overwrite:
+            raise InputError("--resume goes on with a run, --overwrite starts it anew: pass one of them")
+        place, run = resumed(recipe, place, files | named, size, init, [*_given(engine), *settings])
+    else:
+        run = resolve(recipe, files | named, size, init, [*_given(engine), *settings])
+        place = place or Path(f"runs/{run.recipe}")
     use_threads(threads)
     if dry_run:
         from headway.train.estimate import describe
 
         print(describe(run))
         return
-    from headway.cli.place import claimed
-    from headway.train.log import Log
-    from headway.train.translation import train_translator
+    from headway.cli.place import goes_on
 
-    place = Path(out or f"runs/{run.recipe}")
-    with claimed(place, overwrite), closing(Log(place, run.engine.tensorboard)) as log:
-        outcome = train_translator(run, place, log, download=download)
+    first = os.environ.get("RANK", "0") == "0"  # of several processes it decides, and tells
+    if first and (resume or (not overwrite and goes_on(place, run))):
+        if (place / "model" / "headway.json").is_file() and not _more_to_do(place, run):
+            _report(place)
+            return
+        resume = True
+    outcome = _train(run, place, download, first=first, resume=resume, overwrite=overwrite)
+    if not first:
+        return
     for key, value in outcome.scores.items():
         print(f"{key}: {value}")
     print(f"model: {outcome.folder} ({outcome.seconds:.0f} s in all)")
+
+
+def _train(run: Run, place: Path, download: bool, *, first: bool, resume: bool, overwrite: bool) -> Outcome:
+    from headway.cli.place import claimed, locked
+    from headway.train.log import Log
+    from headway.train.translation import train_translator
+
+    with ExitStack() as stack:
+        if first:
+            stack.enter_context(locked(place) if resume else claimed(place, overwrite))
+        log = stack.enter_context(closing(Log(place if first else None, run.engine.tensorboard)))
+        return train_translator(run, place, log, download=download, resume=resume)
+
+
+def _given(engine: dict[str, str]) -> list[str]:
+    return [f"engine.{key}={value}" for key, value in engine.items() if value != "auto"]
+
+
+def _more_to_do(place: Path, run: Run) -> bool:
+    """Whether a finished run is now asked for other steps than it has taken."""
+    from headway.plain import differences
+    from headway.train.run import read_run
+
+    return bool(differences(read_run(place / "run.json"), run))
+
+
+def _report(place: Path) -> None:
+    score = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8")).get("score", {})
+    for key, value in score.items():
+        print(f"{key}: {value}")
+    print(f"model: {place / 'model'} (finished before; --overwrite trains it again)")
+
+
+def resumed(
+    recipe: str, place: Path | None, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]
+) -> tuple[Path, Run]:
+    """The run in a folder with the changes that it can go on with; any other is refused by name."""
+    from headway.plain import change
+    from headway.recipes import RECIPES
+    from headway.train.run import read_run, refused_changes
+
+    if place is None:
+        place = Path(f"runs/{recipe}") if recipe in RECIPES else Path(recipe)
+    if place.name == "run.json":
+        place = place.parent
+    if not (place / "run.json").is_file():
+        raise InputError(f"{place} holds no run to go on with (run.json is missing)")
+    stored = read_run(place / "run.json")
+    if size is not None or init is not None:
+        raise InputError("a run goes on with the model it has: leave --size and --init out, or start another run")
+    given = {key: value for key, value in data.items() if value}
+    run = change(replace(stored, data=replace(stored.data, **given)), settings)
+    if refused := refused_changes(stored, run):
+        raise InputError(f"{place} cannot go on with {'; '.join(refused)}: start another run with --out")
+    return place, run
 
 
 def resolve(
@@ -68,7 +143,6 @@ def resolve(
     size: str | None,
     init: str | None,
     settings: list[str],
-    engine: dict[str, str],
 ) -> Run:
     """The run that the command line describes."""
     from headway.folder import find_model, read_card
@@ -82,7 +156,10 @@ def resolve(
     elif Path(recipe).is_file():
         run = read_run(Path(recipe))
     elif (again := Path(recipe) / "run.json").is_file():
-        raise InputError(f"{recipe} is an earlier run: headway train {again} does it again, --init takes its weights")
+        raise InputError(
+            f"{recipe} is an earlier run: --resume goes on with it, headway train {again} does it again, "
+            "--init takes its weights"
+        )
     else:
         raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
     if size is not None:
@@ -98,5 +175,4 @@ def resolve(
     run = replace(run, data=replace(run.data, **{key: value for key, value in data.items() if value}))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")
-    given = [f"engine.{key}={value}" for key, value in engine.items() if value != "auto"]
-    return change(run, [*given, *settings])
+    return change(run, settings)

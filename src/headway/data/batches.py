@@ -21,6 +21,9 @@ from torch import Tensor
 from headway.text.tokenizer import END, PAD, START
 
 Ints = NDArray[np.int64]
+Examples = NDArray[np.integer]  # numbers of pairs, four bytes each while that is enough
+
+PIECE = 1 << 16  # pairs that are grouped by length at once
 
 
 class Pairs(Protocol):
@@ -60,19 +63,16 @@ class PairBatch:
             labels_BT=change(self.labels_BT),
         )
 
+    def rows(self, start: int, end: int) -> PairBatch:
+        lengths = None if self.source_lengths_B is None else self.source_lengths_B[start:end]
+        labels, examples = self.labels_BT[start:end], self.examples[start:end]
+        tokens = int((labels != PAD).sum())
+        return PairBatch(self.source_BS[start:end], lengths, self.target_BT[start:end], labels, tokens, examples)
+
     def split(self, parts: int) -> list[PairBatch]:
         """Rows dealt to `parts` smaller batches; empty ones are left out."""
-        pieces = []
-        for rows in np.array_split(np.arange(len(self.source_BS)), parts):
-            if len(rows) == 0:
-                continue
-            cut = slice(int(rows[0]), int(rows[-1]) + 1)
-            lengths = None if self.source_lengths_B is None else self.source_lengths_B[cut]
-            labels = self.labels_BT[cut]
-            pieces.append(
-                PairBatch(self.source_BS[cut], lengths, self.target_BT[cut], labels, int((labels != PAD).sum()))
-            )
-        return pieces
+        ends = np.linspace(0, len(self.source_BS), parts + 1).round().astype(int).tolist()
+        return [self.rows(start, end) for start, end in zip(ends, ends[1:], strict=False) if end > start]
 
 
 def rung(length: int) -> int:
@@ -96,33 +96,48 @@ class Bucket:
 
     source_length: int
     target_length: int
-    examples: Ints
+    examples: Examples
     rows: int
 
 
 def buckets(pairs: Pairs, budget: int) -> list[Bucket]:
     """Group examples by padded lengths; a group too small for one batch joins the next larger one."""
-    source = np.asarray(pairs.source_lengths, dtype=np.int64) + 1
-    target = np.asarray(pairs.target_lengths, dtype=np.int64) + 1
-    ladder = np.array([rung(n) for n in range(int(max(source.max(), target.max())) + 1)])
-    padded_source, padded_target = ladder[source], ladder[target]
-    shapes = np.stack([np.maximum(padded_source, padded_target), padded_target, padded_source], 1)
-    order = np.lexsort((shapes[:, 2], shapes[:, 1], shapes[:, 0]))
-    starts = np.flatnonzero(np.any(np.diff(shapes[order], axis=0) != 0, axis=1)) + 1
-    groups = np.split(order, starts)
+    groups = _by_shape(pairs.source_lengths, pairs.target_lengths)
+    shapes = sorted(groups, key=lambda shape: (max(shape), shape[1], shape[0]))
     result: list[Bucket] = []
-    waiting = np.zeros(0, dtype=np.int64)
-    for i, group in enumerate(groups):
-        examples = np.sort(np.concatenate([waiting, group]))
-        s, t = int(padded_source[examples].max()), int(padded_target[examples].max())
+    s = t = 0
+    waiting: list[Examples] = []
+    for shape in shapes:
+        s, t = max(s, shape[0]), max(t, shape[1])
+        waiting += groups.pop(shape)
         rows = max(1, budget // max(s, t))
         rows = rows // 8 * 8 or rows
-        if len(examples) < rows and i + 1 < len(groups):
-            waiting = examples
+        if sum(map(len, waiting)) < rows and shape != shapes[-1]:
             continue
-        waiting = np.zeros(0, dtype=np.int64)
-        result.append(Bucket(s, t, examples, rows))
+        result.append(Bucket(s, t, np.sort(np.concatenate(waiting)), rows))
+        s = t = 0
+        waiting = []
     return result
+
+
+def _by_shape(source: NDArray[np.int32], target: NDArray[np.int32]) -> dict[tuple[int, int], list[Examples]]:
+    """The examples of each (padded source length, padded target length), END counted, in pieces.
+
+    Piece by piece, because an index or an order of all examples at once takes eight bytes for each.
+    """
+    ladder = np.array([rung(n + 1) for n in range(int(max(source.max(), target.max())) + 1)])
+    rungs, rank = np.unique(ladder, return_inverse=True)
+    narrow = np.int32 if len(source) <= np.iinfo(np.int32).max else np.int64
+    groups: dict[tuple[int, int], list[Examples]] = {}
+    for start in range(0, len(source), PIECE):
+        piece = slice(start, start + PIECE)
+        shapes = rank[source[piece]] * len(rungs) + rank[target[piece]]
+        order = np.argsort(shapes, kind="stable")
+        found, starts = np.unique(shapes[order], return_index=True)
+        for shape, examples in zip(found.tolist(), np.split(order + start, starts[1:]), strict=True):
+            s, t = divmod(shape, len(rungs))
+            groups.setdefault((int(rungs[s]), int(rungs[t])), []).append(examples.astype(narrow))
+    return groups
 
 
 class PairBatches:
@@ -132,13 +147,14 @@ class PairBatches:
         self.pairs, self.seed, self.shuffle = pairs, seed, shuffle
         self.buckets = buckets(pairs, budget)
         self.per_epoch = sum(-(-len(bucket.examples) // bucket.rows) for bucket in self.buckets)
-        self._plan: tuple[int, list[tuple[Bucket, Ints]]] | None = None
+        self._plan: tuple[int, list[tuple[Bucket, Examples]]] | None = None
 
-    def plan(self, epoch: int) -> list[tuple[Bucket, Ints]]:
+    def plan(self, epoch: int) -> list[tuple[Bucket, Examples]]:
         """Every batch of an epoch, as its bucket and its examples."""
         if self._plan is not None and self._plan[0] == epoch:
             return self._plan[1]
-        cuts: list[tuple[Bucket, Ints]] = []
+        self._plan = None  # two plans at once would be twice the memory
+        cuts: list[tuple[Bucket, Examples]] = []
         for number, bucket in enumerate(self.buckets):
             order = bucket.examples
             if self.shuffle:
@@ -164,14 +180,14 @@ class PairBatches:
             yield collate(self.pairs, examples, bucket.source_length, bucket.target_length)
 
 
-def collate(pairs: Pairs, examples: Ints, source_length: int, target_length: int) -> PairBatch:
-    rows = np.arange(len(examples))
-    lengths = pairs.source_lengths[examples].astype(np.int64)
-    source = pairs.rows("source", examples, source_length)
+def collate(pairs: Pairs, examples: Examples, source_length: int, target_length: int) -> PairBatch:
+    rows, wide = np.arange(len(examples)), examples.astype(np.int64)
+    lengths = pairs.source_lengths[wide].astype(np.int64)
+    source = pairs.rows("source", wide, source_length)
     source[rows, lengths] = END
-    ends = pairs.target_lengths[examples]
-    labels = pairs.rows("target", examples, target_length)
-    target = np.concatenate([np.full((len(examples), 1), START), labels[:, :-1]], 1)
+    ends = pairs.target_lengths[wide]
+    labels = pairs.rows("target", wide, target_length)
+    target = np.concatenate([np.full((len(rows), 1), START), labels[:, :-1]], 1)
     labels[rows, ends] = END
     even = bool((lengths + 1 == source_length).all())
     return PairBatch(
@@ -179,8 +195,8 @@ def collate(pairs: Pairs, examples: Ints, source_length: int, target_length: int
         None if even else torch.from_numpy(lengths + 1),
         torch.from_numpy(target),
         torch.from_numpy(labels),
-        int(ends.sum()) + len(examples),
-        tuple(examples.tolist()),
+        int(ends.sum()) + len(rows),
+        tuple(wide.tolist()),
     )
 
 

@@ -12,14 +12,17 @@ A store is built beside its place and renamed when it is whole, so nothing half-
 import errno
 import hashlib
 import json
+import mmap
 import shutil
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from itertools import islice
+from itertools import chain, compress, islice
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +37,7 @@ Progress = Callable[[int], None]
 FORMAT = 1
 SIDES = ("source", "target")
 PAIRS_AT_ONCE = 4_096
+BATCHES_AHEAD = 2
 NUMBERS_KEPT = 20
 BUILDING = ".building-"
 DEAD_AFTER_S = 24 * 3600
@@ -103,11 +107,25 @@ class _Side:
         starts_B1, ends_B1 = self.offsets[examples][:, None], self.offsets[examples + 1][:, None]
         at_BT = starts_B1 + np.arange(width)
         inside_BT = at_BT < ends_B1
-        return np.where(inside_BT, self.ids[np.minimum(at_BT, len(self.ids) - 1)], PAD).astype(np.int64)
+        ids_BT = np.where(inside_BT, self.ids[np.minimum(at_BT, len(self.ids) - 1)], PAD).astype(np.int64)
+        self._let_go()
+        return ids_BT
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int32]:
-        return np.diff(self.offsets).astype(np.int32)
+        lengths = np.empty(len(self), np.int32)
+        np.subtract(self.offsets[1:], self.offsets[:-1], out=lengths, casting="same_kind")
+        self._let_go()
+        return lengths
+
+    def _let_go(self) -> None:
+        """Unmap the pages that were read: they stay in the system's cache, but no longer count as ours.
+
+        Each row brings its neighbours along, so that an epoch would end with all of the store resident.
+        """
+        if hasattr(mmap, "MADV_DONTNEED"):
+            for mapped in (self.ids.base, self.offsets.base):
+                cast(mmap.mmap, mapped).madvise(mmap.MADV_DONTNEED)
 
 
 def prepare(
@@ -206,12 +224,10 @@ def _write(
         _Writer(folder, "source", tokenizers[0]) as source,
         _Writer(folder, "target", tokenizers[1]) as target,
     ):
-        while batch := list(islice(pairs, PAIRS_AT_ONCE)):
-            source_ids = source.encode(text for text, _ in batch)
-            target_ids = target.encode(text for _, text in batch)
-            kept = [ids for ids in zip(source_ids, target_ids, strict=True) if sieve.keeps(ids)]
-            source.append([ids for ids, _ in kept])
-            target.append([ids for _, ids in kept])
+        for source_ids, target_ids in _encoded(pairs, source, target):
+            kept = sieve.keeps(source_ids, target_ids)
+            source.append(list(compress(source_ids, kept)))
+            target.append(list(compress(target_ids, kept)))
             if progress:
                 progress(sieve.read)
         if not source.sentences:
@@ -229,6 +245,22 @@ def _write(
     }
 
 
+def _encoded(pairs: Iterator[tuple[str, str]], source: "_Writer", target: "_Writer") -> Iterator[list[list[list[int]]]]:
+    """Ids of both sides, batch after batch, in order.
+
+    The library encodes in threads of its own; meanwhile this one reads what comes next and writes what is done.
+    """
+    waiting: deque[list[Future[list[list[int]]]]] = deque()
+    with ThreadPoolExecutor(2) as pool:
+        while batch := list(islice(pairs, PAIRS_AT_ONCE)):
+            source_texts, target_texts = ([pair[side] for pair in batch] for side in (0, 1))
+            waiting.append([pool.submit(source.encode, source_texts), pool.submit(target.encode, target_texts)])
+            if len(waiting) > BATCHES_AHEAD:
+                yield [side.result() for side in waiting.popleft()]
+        while waiting:
+            yield [side.result() for side in waiting.popleft()]
+
+
 class _Sieve:
     """Which pairs stay, and a record of those that do not."""
 
@@ -238,16 +270,15 @@ class _Sieve:
         self.skipped = {"empty": 0, "too_long": 0}
         self.too_long: list[int] = []
 
-    def keeps(self, ids: tuple[list[int], list[int]]) -> bool:
-        self.read += 1
-        shorter, longer = sorted(map(len, ids))
-        if shorter == 0:
-            self.skipped["empty"] += 1
-        elif longer > self.max_length:
-            self.skipped["too_long"] += 1
-            if len(self.too_long) < NUMBERS_KEPT:
-                self.too_long.append(self.read)
-        return shorter > 0 and longer <= self.max_length
+    def keeps(self, source: list[list[int]], target: list[list[int]]) -> npt.NDArray[np.bool_]:
+        lengths = np.array([list(map(len, source)), list(map(len, target))])
+        empty, long = lengths.min(0) == 0, lengths.max(0) > self.max_length
+        too_long = np.flatnonzero(long & ~empty)
+        self.too_long += (self.read + 1 + too_long[: NUMBERS_KEPT - len(self.too_long)]).tolist()
+        self.skipped["empty"] += int(empty.sum())
+        self.skipped["too_long"] += len(too_long)
+        self.read += len(source)
+        return ~(empty | long)
 
 
 class _Writer:
@@ -276,14 +307,14 @@ class _Writer:
                 if error[0] is None:
                     raise
 
-    def encode(self, texts: Iterator[str]) -> list[list[int]]:
+    def encode(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text; white space alone counts as nothing."""
         return self.tokenizer.encode_batch([text if not text.isspace() else "" for text in texts])
 
     def append(self, batch: list[list[int]]) -> None:
         lengths = np.fromiter(map(len, batch), np.int64, len(batch))
         ends = self.end + np.cumsum(lengths)
-        flat = np.fromiter((i for ids in batch for i in ids), self.dtype, int(lengths.sum()))
+        flat = np.fromiter(chain.from_iterable(batch), self.dtype, int(lengths.sum()))
         self.ids.write(flat.tobytes())
         self.ends.write(ends.astype("<i8").tobytes())
         self.sentences += len(batch)

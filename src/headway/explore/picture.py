@@ -1,12 +1,9 @@
 """Attention as a picture and as text: target words down the side, source words along the top.
 
-Shapes: T target words, S source words, L layers, H heads. matplotlib is imported where it is used, and drawn
-on without pyplot, so no window and no global figure is ever made.
+Shapes: T target words, S source words, L layers, H heads.
 """
 
-import os
 import textwrap
-import unicodedata
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headway.errors import InputError
+from headway.explore.canvas import ACCENT, HAIRLINE, INK, QUIET, check_path, inches, new_figure, save, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,12 +22,7 @@ if TYPE_CHECKING:
 
 Links = AbstractSet[tuple[int, int]]
 
-DPI = 160
-INK, QUIET, HAIRLINE, ACCENT = "#22303c", "#6f7d8a", "#cfd8e0", "#e8772e"
 SHADES = ("#f3f6f9", "#d6e4ef", "#a3c5dd", "#649cc4", "#2f6fa3", "#123a63")
-# DejaVu comes with matplotlib; the others fill in its missing scripts where the machine has them.
-FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "Noto Emoji")
-MISSING_LETTER = "○"
 LONGEST_WORD = 24
 
 # Inches. A cell shrinks as the sentence grows, but never so far that its word cannot be read.
@@ -51,17 +44,17 @@ def alignment_picture(
     gold: Links | None = None,
     possible: Links | None = None,
 ) -> Path:
-    """A heat map of attention over words, written to `path` as PNG or SVG, whichever its suffix says.
+    """A heat map of attention over words, written to `path` as PNG, SVG or PDF, whichever its suffix says.
 
     `gold` are the sure links (source, target), drawn as squares; `possible` the less certain ones, as rings.
     """
-    path = _check_path(path)
+    path = check_path(path)
     weights_TS = _check_weights(weights_TS, source_words, target_words, axes=2)
     sure = frozenset(gold or ())
     rings = frozenset(possible or ()) - sure
     _check_links(sure | rings, len(source_words), len(target_words))
     cell = float(np.clip(LONGEST_SIDE / max(weights_TS.shape), SMALLEST_CELL, LARGEST_CELL))
-    figure = _figure(len(source_words) * cell, len(target_words) * cell)
+    figure = new_figure(len(source_words) * cell, len(target_words) * cell)
     axes = figure.add_axes((0, 0, 1, 1))
     strongest = float(weights_TS.max()) or 1.0
     axes.pcolormesh(weights_TS, cmap=_shades(), vmin=0, vmax=strongest, edgecolors="white", linewidth=3 * cell)
@@ -73,7 +66,7 @@ def alignment_picture(
             axes.add_patch(_mark(source + 0.5, target + 0.5, 1.0, is_sure, line=min(1.5, 5 * cell)))
     _key(figure, strongest, squares="gold" * bool(sure), rings="possible" * bool(rings))
     _title(figure, title)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def heads_picture(
@@ -91,18 +84,18 @@ def heads_picture(
     `best` is the (layer, head) to outline, counted from 0 (the labels count from 1). `aer_LH` writes its error
     rate under each head, and its lowest is outlined where `best` names none.
     """
-    path = _check_path(path)
+    path = check_path(path)
     weights_LHTS = _check_weights(weights_LHTS, source_words, target_words, axes=4)
     layers, heads, target_size, source_size = weights_LHTS.shape
     best = _check_best(best, aer_LH, (layers, heads))
     cell = float(np.clip(PANEL_SIDE / max(target_size, source_size), SMALLEST_PANEL_CELL, LARGEST_PANEL_CELL))
     width, height = source_size * cell, target_size * cell
     step_x, step_y = width + 0.14, height + (0.14 if aer_LH is None else 0.27)
-    figure = _figure(heads * step_x, layers * step_y)
+    figure = new_figure(heads * step_x, layers * step_y)
     strongest = float(weights_LHTS.max()) or 1.0
     for layer, head in np.ndindex(layers, heads):
         bottom = (layers - layer) * step_y - height
-        axes = figure.add_axes(_inches(figure, head * step_x, bottom, width, height))
+        axes = figure.add_axes(inches(figure, head * step_x, bottom, width, height))
         # An image, not a mesh: thousands of cells would make an SVG too heavy to open.
         extent, shown = (0, source_size, target_size, 0), weights_LHTS[layer, head]
         axes.imshow(shown, cmap=_shades(), vmin=0, vmax=strongest, extent=extent, aspect="auto")
@@ -119,7 +112,7 @@ def heads_picture(
     meaning = "best head" if aer_LH is None else "best head; figures are error rates"
     _key(figure, strongest, squares=meaning * (best is not None))
     _title(figure, title)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def alignment_text(weights_TS: np.ndarray, source_words: Sequence[str], target_words: Sequence[str]) -> str:
@@ -154,20 +147,6 @@ def _bar(weight: float) -> str:
     return ("█" * full + EIGHTHS[eighths]).ljust(BAR_LENGTH)[:BAR_LENGTH]
 
 
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
-
-
-def _inches(
-    figure: "Figure", left: float, bottom: float, width: float, height: float
-) -> tuple[float, float, float, float]:
-    """A rectangle in inches as the fractions of the figure that `add_axes` wants."""
-    across, up = figure.get_size_inches()
-    return left / across, bottom / up, width / across, height / up
-
-
 @cache
 def _shades() -> "Colormap":
     from matplotlib.colors import LinearSegmentedColormap
@@ -183,11 +162,6 @@ def _bare(axes: "Axes", shape: Sequence[int], frame: str | None = None) -> None:
         spine.set(visible=frame is not None, color=frame, linewidth=2.0 if frame == ACCENT else 0.6)
     if frame == ACCENT:
         axes.set_zorder(1)
-
-
-def _write(axes: Any, x: float, y: float, text: str, size: float, colour: str = INK, **more: Any) -> None:
-    """Text in the coordinates of the axes (or the figure) with every letter drawable and `$` left alone."""
-    axes.text(x, y, _drawable(text), fontsize=size, color=colour, family=list(_families()), parse_math=False, **more)
 
 
 def _label_words(
@@ -209,9 +183,9 @@ def _label_words(
             "ha": "left",
             "va": "baseline",
         }
-        _write(axes, x, -gap, _label(word), size, **turned)
+        write(axes, x, -gap, _label(word), size, **turned)
     for row, word in enumerate(target_words):
-        _write(axes, -gap, row + 0.5, _label(word), size, ha="right", va="center_baseline")
+        write(axes, -gap, row + 0.5, _label(word), size, ha="right", va="center_baseline")
 
 
 def _mark(x: float, y: float, unit: float, is_sure: bool, line: float = 1.5) -> Any:
@@ -237,7 +211,7 @@ def _write_inches(
     figure: "Figure", x: float, y: float, text: str, size: float = 8, colour: str = QUIET, **more: Any
 ) -> None:
     """A quiet note beside the picture, in inches from its lower left corner."""
-    _write(figure, x, y, text, size, colour, transform=_inch_scale(figure), **more)
+    write(figure, x, y, text, size, colour, transform=_inch_scale(figure), **more)
 
 
 def _extent(figure: "Figure") -> Any:
@@ -264,7 +238,7 @@ def _key(figure: "Figure", strongest: float, *, squares: str = "", rings: str = 
     tall, start, end = 0.11, 0.13, 0.93
     bottom = _extent(figure).y0 - 0.3
     middle = bottom + tall / 2
-    axes = figure.add_axes(_inches(figure, start, bottom, end - start, tall))
+    axes = figure.add_axes(inches(figure, start, bottom, end - start, tall))
     axes.imshow(np.linspace(0, 1, 64)[None], cmap=_shades(), aspect="auto")
     axes.axis("off")
     _write_inches(figure, start - 0.06, middle, "0", ha="right", va="center_baseline")
@@ -288,52 +262,6 @@ def _title(figure: "Figure", title: str | None) -> None:
     _write_inches(figure, box.x0, box.y1 + 0.16, wrapped, 12, INK, va="bottom")
 
 
-def _save(figure: "Figure", path: Path) -> Path:
-    """Written under another name and renamed, so that no reader ever meets half a picture."""
-    from matplotlib import rc_context
-
-    kind = path.suffix.lower().lstrip(".")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    # Neither the date nor random ids: the same picture is the same file.
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    try:
-        with rc_context({"svg.hashsalt": "headway"}):
-            figure.savefig(unfinished, format=kind, dpi=DPI, bbox_inches="tight", pad_inches=0.2, metadata=metadata)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path
-
-
-@cache
-def _families() -> tuple[str, ...]:
-    """Those of `FONTS` that this machine has."""
-    from matplotlib.font_manager import fontManager
-
-    installed = set(fontManager.get_font_names())
-    return tuple(name for name in FONTS if name in installed)
-
-
-@cache
-def _letters() -> frozenset[int]:
-    """The code points that our fonts can draw."""
-    from matplotlib.font_manager import findfont, get_font
-
-    return frozenset().union(*(get_font(findfont(name)).get_charmap() for name in _families()))
-
-
-def _drawable(text: str) -> str:
-    """The text with a circle for every letter that no font has; joiners and variation marks are left out."""
-    known = _letters()
-    drawn = []
-    for letter in text:
-        if ord(letter) in known or letter == "\n":
-            drawn.append(letter)
-        elif unicodedata.category(letter) not in ("Mn", "Cf", "Cc"):
-            drawn.append(MISSING_LETTER)
-    return "".join(drawn)
-
-
 def _one_line(word: str) -> str:
     return " ".join(word.split()) or "␣"
 
@@ -342,15 +270,6 @@ def _label(word: str) -> str:
     """A word short enough for the margin; white space, which would not show, becomes a mark."""
     word = _one_line(word)
     return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
-
-
-def _check_path(path: str | Path) -> Path:
-    path = Path(path)
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"{path}: a picture is written as .png or .svg; end its name in one of them")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: no folder '{path.parent}' to write the picture in; make it first")
-    return path
 
 
 def _check_weights(

@@ -16,7 +16,7 @@ from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import DecoderBlock, EncoderBlock, Stack
 from headway.nn.embedding import Head, TokenEmbedding, token_table
 from headway.nn.mask import Causal, Padding, Scene
-from headway.nn.state import Clock, DecoderState, FixedCache, GrowingCache
+from headway.nn.state import Cache, Clock, DecoderState, FixedCache, GrowingCache, NoCache
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,23 @@ class Transformer(nn.Module):
         self.head = Head(config.width, target_vocabulary, tied)
 
     def encode(self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None) -> DecoderState:
-        """The source's memory for each decoder layer, and empty caches (fixed at `room`, or growing)."""
+        """The source's memory for each decoder layer, and empty caches: fixed at `room`, growing, or, where `room`
+        is 0, none (for a target that is given whole)."""
         scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
         view = Padding().view(scene)
         x_BSD = self.embed_source(source_BS)
         for block in self.encoder.layers:
             x_BSD = block(x_BSD, view)
         x_BSD = self.encoder.final(x_BSD)
-        memories = [block.cross.remember(x_BSD) for block in self.decoder.layers]  # type: ignore[union-attr,operator]
+        memories = [block.remember(x_BSD) for block in self.decoder.layers]  # type: ignore[operator]
         clock = Clock(torch.zeros(len(source_BS), dtype=torch.long, device=source_BS.device), 0)
-        if room is None:
-            return DecoderState(memories, lengths_B, [GrowingCache() for _ in memories], clock)
-        return DecoderState(memories, lengths_B, [FixedCache(clock, room) for _ in memories], clock)
+
+        def cache() -> Cache:
+            if room is None:
+                return GrowingCache()
+            return FixedCache(clock, room) if room else NoCache()
+
+        return DecoderState(memories, lengths_B, [cache() for _ in memories], clock)
 
     def hidden(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """The decoder's last layer for the next T tokens of each row."""

@@ -42,6 +42,10 @@ class DecoderBlock(nn.Module):
         self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
         self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
 
+    def remember(self, source_BSD: Tensor) -> Memory:
+        """The source as this block's attention will look at it."""
+        return self.cross.remember(source_BSD)
+
     def forward(self, x_BTD: Tensor, view: View, memory: Memory, source_view: View, cache: Cache | None) -> Tensor:
         x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
         x_BTD = self.around_cross(x_BTD, lambda x: self.cross(x, memory, source_view))

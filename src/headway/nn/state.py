@@ -46,6 +46,19 @@ class Cache(Protocol):
     def fork(self, clock: Clock) -> Cache: ...
 
 
+class NoCache:
+    """Keeps nothing: for a target that is given whole, as in training."""
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        return k_RHTK, v_RHTK
+
+    def reorder(self, rows_R: Tensor) -> None:
+        raise TypeError("a state without caches takes no second step: encode with another room")
+
+    def fork(self, clock: Clock) -> NoCache:
+        return self
+
+
 class GrowingCache:
     """Joins new keys and values to the old. Simple, differentiable, one copy of everything a step."""
 

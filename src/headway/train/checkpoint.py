@@ -1,65 +1,197 @@
-"""Snapshots of a run's weights below `checkpoints/step-N/`: the last few for averaging, and the best."""
+"""Checkpoints below `checkpoints/step-N/`: everything that decides a run's future, sealed, written beside it.
+
+KIND-RANK.safetensors   what one process holds of a kind of tensors (weights, the optimiser's, random states)
+shards-RANK.json        where its rows of a sharded tensor begin, and the whole tensor's shape
+state-RANK.json         step, counters, best score, patience, random states, the run itself
+
+Each process writes its own files; the first seals the folder when all of them are there. They can be read by any
+other number of processes.
+"""
 
 from __future__ import annotations
 
-import json
 import shutil
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors import safe_open
 
-from headway.folder import WEIGHTS, replace_folder
+from headway.train.sealed import (
+    Broken,
+    beside,
+    clean,
+    is_full,
+    read_json,
+    remove,
+    seal,
+    verify,
+    write_json,
+    write_parts,
+)
+from headway.train.writer import Named, Stage, Staged, Writer
 
-Weights = dict[str, Tensor]
+Say = Callable[[str], None]
+Shards = dict[str, dict[str, Any]]  # of each sharded tensor: {"start": first row, "shape": of the whole}
+
+
+class Checkpoint:
+    """One that was found whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.step = step_of(folder)
+
+    def facts(self, rank: int = 0) -> dict[str, Any] | None:
+        """What this process kept; None where so many processes did not run."""
+        path = self.folder / f"state-{rank}.json"
+        return read_json(path) if path.exists() else None
+
+    def own(self, kind: str, rank: int = 0) -> Named:
+        """The tensors of a kind that one process kept, as it kept them."""
+        path = self.folder / f"{kind}-{rank}.safetensors"
+        if not path.exists():
+            return {}
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+    def kinds(self) -> list[str]:
+        return sorted({path.stem.rpartition("-")[0] for path in self.folder.glob("*.safetensors")})
+
+    def whole(self, kind: str) -> Named:
+        """The tensors of a kind, put together from what all processes kept."""
+        found: Named = {}
+        for rank, path in self._files(kind):
+            shards = read_json(self.folder / f"shards-{rank}.json")
+            with safe_open(path, "pt") as file:
+                for name in file.keys():  # noqa: SIM118
+                    part = file.get_tensor(name)
+                    place = shards.get(name)
+                    if place is None:
+                        found[name] = part
+                        continue
+                    if name not in found:
+                        found[name] = torch.empty(place["shape"], dtype=part.dtype)
+                    found[name][place["start"] : place["start"] + len(part)] = part
+        return found
+
+    def _files(self, kind: str) -> Iterator[tuple[int, Path]]:
+        for path in sorted(self.folder.glob(f"{kind}-*.safetensors")):
+            yield int(path.stem.rpartition("-")[2]), path
+
+
+def step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def sealed_steps(parent: Path) -> list[int]:
+    """The steps that have a folder, oldest first; only their names are looked at."""
+    names = (path.name.removeprefix("step-") for path in parent.glob("step-*"))
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 class Checkpoints:
-    """Keeps the newest `last` regular snapshots and the best one; each appears whole or not at all."""
+    """Keeps the newest `last`, and every one whose step is a multiple of `every` (0: none)."""
 
-    def __init__(self, folder: Path, last: int) -> None:
-        self.folder, self.last = folder, max(last, 1)
-        self.regular: list[int] = []
-        self.best: int | None = None
+    def __init__(
+        self, folder: Path, last: int, every: int = 0, *, writer: Writer, say: Say, rank: int = 0, processes: int = 1
+    ) -> None:
+        self.folder, self.last, self.every = folder, max(last, 1), every
+        self.writer, self.say, self.rank, self.processes = writer, say, rank, processes
+        self.stage = Stage()
+        self._writing = 0
+        self.seconds = 0.0  # spent on writing, beside the training
+        self.bytes = 0
 
     def place(self, step: int) -> Path:
         return self.folder / f"step-{step}"
 
-    def save(self, step: int, weights: Weights, facts: dict[str, Any]) -> None:
-        self._write(step, weights, facts)
-        self.regular.append(step)
-        self._prune()
+    def steps(self) -> list[int]:
+        return sealed_steps(self.folder)
 
-    def keep_best(self, step: int, weights: Weights, facts: dict[str, Any]) -> None:
-        """Snapshot `step` stays until a better one comes."""
-        if not self.place(step).exists():
-            self._write(step, weights, facts)
-        self.best = step
-        self._prune()
+    @property
+    def busy(self) -> bool:
+        """Whether the last is still being written."""
+        return self._writing > 0
 
-    def _write(self, step: int, weights: Weights, facts: dict[str, Any]) -> None:
-        def fill(place: Path) -> None:
-            save_file(weights, place / WEIGHTS)
-            (place / "step.json").write_text(json.dumps({"step": step} | facts, indent=1) + "\n", encoding="utf-8")
+    def needed_snapshots(self) -> set[int]:
+        """Those that the checkpoints on the disk refer to."""
+        return {step for facts in self._facts() for step in (*facts["snapshots"], facts["best_snapshot"]) if step}
 
-        replace_folder(self.place(step), fill)
+    def _facts(self) -> Iterator[dict[str, Any]]:
+        for step in self.steps():
+            try:
+                facts = Checkpoint(self.place(step)).facts()
+            except (OSError, ValueError):  # found out when it is asked for
+                continue
+            if facts is not None:
+                yield facts
+
+    def newest(self) -> Checkpoint | None:
+        """The newest that is whole; a broken one is named and set aside."""
+        if self.rank == 0:
+            clean(self.folder)
+        for step in reversed(self.steps()):
+            place = self.place(step)
+            try:
+                verify(place)
+                return Checkpoint(place)
+            except Broken as error:
+                aside = place.with_name(f"broken-{place.name}")
+                shutil.rmtree(aside, ignore_errors=True)
+                place.rename(aside)
+                self.say(f"the checkpoint of step {step:,} is broken ({error}): set aside as {aside.name}")
+        return None
+
+    def save(self, step: int, files: dict[str, Named], shards: Shards, facts: dict[str, Any]) -> None:
+        """Take the tensors now and write them beside the training."""
+        staged = self.stage.take({f"{kind}-{self.rank}": named for kind, named in files.items()})
+        self._writing += 1
+        self.writer.submit(lambda: self._write(step, staged, shards, facts))
+
+    def _write(self, step: int, staged: Staged, shards: Shards, facts: dict[str, Any]) -> None:
+        started, goal = time.perf_counter(), self.place(step)
+        place = beside(goal)
+        try:
+            tensors = staged()
+            notes = {f"state-{self.rank}": facts, f"shards-{self.rank}": shards}
+            write_json(place.with_name(f"{place.name}-{self.rank}.seals"), write_parts(place, tensors, notes))
+            if self.rank == 0:
+                seal(place, goal, self._everyones(place))
+                self._prune()
+            self.bytes = sum(t.numel() * t.element_size() for named in tensors.values() for t in named.values())
+        except (OSError, TimeoutError) as error:
+            self._failed(step, place, error)
+        finally:
+            self._writing -= 1
+            self.seconds += time.perf_counter() - started
+
+    def _everyones(self, place: Path) -> dict[str, Any]:
+        """The seals of all processes' files, when all have written them."""
+        seals: dict[str, Any] = {}
+        limit = time.monotonic() + 600
+        for rank in range(self.processes):
+            path = place.with_name(f"{place.name}-{rank}.seals")
+            while not path.exists():
+                if time.monotonic() > limit:
+                    raise TimeoutError(f"process {rank} has not written its part")
+                time.sleep(0.02)
+            seals |= read_json(path)
+            path.unlink()
+        return seals
+
+    def _failed(self, step: int, place: Path, error: Exception) -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        place.with_name(f"{place.name}-{self.rank}.seals").unlink(missing_ok=True)
+        why = "no room left on the disk" if is_full(error) else str(error)
+        there = self.steps()
+        stays = f"that of step {there[-1]:,} stays" if there else "there is none yet"
+        self.say(f"the checkpoint of step {step:,} could not be written ({why}); {stays}, training goes on")
 
     def _prune(self) -> None:
-        self.regular = self.regular[-self.last :]
-        for place in self.folder.glob("step-*"):
-            if int(place.name.removeprefix("step-")) not in (*self.regular, self.best):
-                shutil.rmtree(place, ignore_errors=True)
-
-    def load(self, step: int) -> Weights:
-        return load_file(self.place(step) / WEIGHTS)
-
-    def average(self, count: int) -> tuple[Weights, list[int]]:
-        """The mean of the newest `count` regular snapshots, and which they are."""
-        steps = self.regular[-count:]
-        total: dict[str, Tensor] = {}
-        for step in steps:
-            for name, tensor in self.load(step).items():
-                total[name] = total[name] + tensor.double() if name in total else tensor.double()
-        return {name: (tensor / len(steps)).to(torch.float32) for name, tensor in total.items()}, steps
+        steps = self.steps()
+        for step in steps[: -self.last]:
+            if not (self.every and step % self.every == 0):
+                remove(self.place(step))

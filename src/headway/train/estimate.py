@@ -45,7 +45,7 @@ def _seconds_per_step(run: Run, model: Any, device: torch.device, repeats: int =
     rows, size = max(1, run.engine.batch // LENGTH), run.data.text.size
     ids = torch.randint(4, size, (rows, LENGTH), device=device)
     batch = PairBatch(ids, None, ids, ids, ids.numel())
-    step = TrainStep(run.objective.build(model), Masters(model.parameters(), run.optimiser))
+    step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
     times = []
     for _ in range(repeats):
         start = time.perf_counter()

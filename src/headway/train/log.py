@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,35 +18,86 @@ from headway.errors import InputError
 
 
 class Log:
-    """One run's voice. Lines and bars go to stderr; every event is one JSON object in `log.jsonl`."""
+    """One run's voice. Lines and bars go to stderr; every event is one JSON object in `log.jsonl`.
+
+    Events that find no room on the disk wait in memory until there is some.
+    """
 
     def __init__(self, folder: Path | None = None, tensorboard: bool = False, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self.started = time.perf_counter()
-        self._file: TextIO | None = None
+        self._folder, self._tensorboard = folder, tensorboard
+        self._file: BinaryIO | None = None
         self._board: Any = None
-        if folder is not None:
-            self._file = (folder / "log.jsonl").open("w", encoding="utf-8")
-            if tensorboard:
-                self._board = _tensorboard(folder)
+        self._waiting = b""  # not on the disk yet
+        self._known = False  # whether what is said now is in the file already
 
     def say(self, line: str) -> None:
         self.console.print(line, markup=False)
 
+    def go_on(self) -> None:
+        """Until `cut_back` events are those that the file of an earlier start has already."""
+        self._known = True
+
+    def cut_back(self, position: int, seconds: float, step: int) -> None:
+        """Forget what came after a checkpoint, and write on from there."""
+        self._known = False
+        self.started = time.perf_counter() - seconds
+        if self._folder is not None:
+            path = self._folder / "log.jsonl"
+            path.touch()
+            self._file = path.open("r+b", buffering=0)
+            self._file.truncate(position)
+            self._file.seek(0, os.SEEK_END)
+            self._open_board(step)
+
+    def _open(self) -> None:
+        if self._file is None and self._folder is not None:
+            self._file = (self._folder / "log.jsonl").open("wb", buffering=0)
+            self._open_board(0)
+
+    def _open_board(self, step: int) -> None:
+        if self._tensorboard and self._folder is not None:
+            self._board = _tensorboard(self._folder, step)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def position(self) -> int:
+        """Where the next event will begin in `log.jsonl`, all before it being safe on the disk."""
+        self._open()
+        if self._file is None:
+            return 0
+        self._write()
+        if self._waiting:
+            raise OSError(errno.ENOSPC, "No space left on device", "log.jsonl")
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
     def event(self, kind: str, step: int | None = None, **values: Any) -> None:
         """Keep an event; numbers of a step go to TensorBoard too."""
-        record = {
-            "event": kind,
-            "step": step,
-            "seconds": round(time.perf_counter() - self.started, 3),
-        } | values
-        if self._file is not None:
-            self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            self._file.flush()
+        if self._known or self._folder is None:
+            return
+        self._open()
+        record = {"event": kind, "step": step, "seconds": round(self.seconds, 3)} | values
+        self._waiting += (json.dumps(record, ensure_ascii=False) + "\n").encode()
+        self._write()
         if self._board is not None and step is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def _write(self) -> None:
+        """As much of what waits as the disk takes."""
+        assert self._file is not None
+        while self._waiting:
+            try:
+                self._waiting = self._waiting[self._file.write(self._waiting) or 0 :]
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                return
 
     @contextmanager
     def bar(self, what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
@@ -84,14 +137,15 @@ class Log:
 
     def close(self) -> None:
         if self._file is not None:
+            self._write()
             self._file.close()
         if self._board is not None:
             self._board.close()
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError("TensorBoard is not installed: pip install 'headway[tensorboard]'") from None
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)

@@ -55,7 +55,7 @@ class TranslationObjective(nn.Module):
     def hidden(self, batch: PairBatch) -> Tensor:
         """The decoder's vectors under teacher forcing, a row a token."""
         model: Any = self.model
-        state = model.encode(batch.source_BS, batch.source_lengths_B)
+        state = model.encode(batch.source_BS, batch.source_lengths_B, room=0)
         return model.hidden(batch.target_BT, state)[0].flatten(0, 1)
 
     def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from headway.train.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
+
 
 @dataclass(frozen=True)
 class Adam:
@@ -47,17 +49,25 @@ Optimiser = Adam | AdamW
 
 
 class Masters:
-    """An optimiser with its masters. `step` clips, updates and writes back without a look from the host."""
+    """An optimiser with its masters. `step` clips, updates and writes back without a look from the host.
 
-    def __init__(self, parameters: Iterable[nn.Parameter], config: Optimiser, clip: float = 0.0) -> None:
-        self.weights = [p for p in parameters if p.requires_grad]
-        self.masters = [p if p.dtype in (torch.float32, torch.float64) else _float_copy(p) for p in self.weights]
-        self.clip = clip
+    Of a sharded weight it sees this process's rows only. A step whose loss or gradient is not finite anywhere
+    changes nothing.
+    """
+
+    def __init__(
+        self, weights: Iterable[tuple[str, nn.Parameter]], config: Optimiser, clip: float = 0.0, ranks: Ranks = ALONE
+    ) -> None:
+        named = [(name, weight) for name, weight in weights if weight.requires_grad]
+        self.names, self.weights = [name for name, _ in named], [weight for _, weight in named]
+        self.masters = [_master(weight) for weight in self.weights]
+        self.clip, self.ranks = clip, ranks
+        self.sharded = any(is_sharded(weight) for weight in self.weights)
         groups: list[dict[str, Any]] = [
             {"params": [m for m in self.masters if (m.ndim >= 2) == decays], "decays": decays}
             for decays in (True, False)
         ]
-        self.device = device = self.weights[0].device
+        self.device = device = self.masters[0].device
         # A rate that lives on the device can be changed under a captured graph.
         rate: Any = torch.zeros((), device=device) if device.type == "cuda" else 0.0
         self.optimiser = config.build(
@@ -71,37 +81,90 @@ class Masters:
             else:
                 group["lr"] = rate
 
-    def step(self) -> Tensor:
-        """One update from the weights' gradients; returns the gradient's norm, still on the device."""
-        copies = [(w, m) for w, m in zip(self.weights, self.masters, strict=True) if m is not w]
-        for weight, master in copies:
-            if master.grad is None and weight.grad is not None:
-                master.grad = torch.empty_like(master)
-        if copies:
-            torch._foreach_copy_([m.grad for _, m in copies], [w.grad for w, _ in copies])  # type: ignore[misc]
-        grads = [m.grad for m in self.masters if m.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads, foreach=True)
+    def step(self, loss: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """One update from the weights' gradients; returns the gradient's norm and whether the step was skipped
+        (1.0 or 0.0), both still on the device."""
+        self._hand_over_gradients()
+        norm = self._norm()
+        good = norm.isfinite() if loss is None else norm.isfinite() & loss.isfinite()
+        bad = self.ranks.largest((~good).to(torch.float32))
         if self.clip > 0:
             torch.nn.utils.clip_grads_with_norm_(self.masters, self.clip, norm, foreach=True)
+        # The fused kernels read this on the device and leave weights and moments alone where it is 1.
+        self.optimiser.grad_scale, self.optimiser.found_inf = None, bad  # type: ignore[attr-defined]
         self.optimiser.step()
-        if copies:
-            with torch.no_grad():
-                torch._foreach_copy_([w for w, _ in copies], [m for _, m in copies])
-        return norm
+        self.write_back()
+        return norm, bad
 
-    def named(self, objective: nn.Module) -> dict[str, Tensor]:
-        """The masters under their weights' names in the objective's model, on the CPU."""
-        model: Any = objective.get_submodule("model")
-        master_of = {id(weight): master for weight, master in zip(self.weights, self.masters, strict=True)}
+    def _hand_over_gradients(self) -> None:
+        """Gradients of the weights become gradients of the masters."""
+        copies = []
+        for weight, master in zip(self.weights, self.masters, strict=True):
+            grad = None if weight.grad is None else local(weight.grad)
+            if master is weight:
+                continue
+            if grad is None or grad.dtype == master.dtype:
+                master.grad = grad
+            else:
+                master.grad = torch.empty_like(master) if master.grad is None else master.grad
+                copies.append((master.grad, grad))
+        if copies:
+            torch._foreach_copy_([to for to, _ in copies], [grad for _, grad in copies])
+
+    def _norm(self) -> Tensor:
+        grads = [m.grad for m in self.masters if m.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads, foreach=True)
+        return self.ranks.total(norm.square()).sqrt() if self.sharded else norm
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Bring the masters to the weights of another type."""
+        copies = [(local(w), m) for w, m in zip(self.weights, self.masters, strict=True) if w.dtype != m.dtype]
+        if copies:
+            torch._foreach_copy_([w for w, _ in copies], [m for _, m in copies])
+
+    def named(self) -> dict[str, Tensor]:
+        """The masters under their weights' names, in float32, whole; all processes must ask together."""
         return {
-            name: master_of.get(id(weight), weight).detach().to("cpu", torch.float32, copy=True).contiguous()
-            for name, weight in model.named_parameters()
+            name: whole(weight, master).detach().to(torch.float32).contiguous()
+            for name, weight, master in zip(self.names, self.weights, self.masters, strict=True)
         }
+
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        """Masters and the optimiser's own tensors, by kind and name, as they are in this process."""
+        kinds: dict[str, dict[str, Tensor]] = {"weights": {}}
+        for name, master in zip(self.names, self.masters, strict=True):
+            kinds["weights"][name] = master.detach()
+            for key, value in self.optimiser.state.get(master, {}).items():
+                kinds.setdefault(f"optimiser.{key}", {})[name] = value
+        return kinds
+
+    def shards(self) -> dict[str, dict[str, Any]]:
+        """Of each sharded weight: where this process's rows begin, and the whole shape."""
+        return {name: shard(w) for name, w in zip(self.names, self.weights, strict=True) if is_sharded(w)}
+
+    @torch.no_grad()
+    def go_on(self, kinds: dict[str, dict[str, Tensor]]) -> None:
+        """Take over a `state` whose tensors are whole; a sharded weight takes its rows."""
+        for name, weight, master in zip(self.names, self.weights, self.masters, strict=True):
+            master.copy_(rows_of(weight, kinds["weights"][name]))
+            for kind, named in kinds.items():
+                key = kind.removeprefix("optimiser.")
+                if key != kind and name in named:
+                    value = named[name] if named[name].ndim == 0 else rows_of(weight, named[name])
+                    # Adam counts its steps where it updates.
+                    self.optimiser.state[master][key] = value.to(self.device).clone()
+        self.write_back()
 
     def zero(self) -> None:
         for weight in self.weights:
             weight.grad = None
 
 
-def _float_copy(weight: nn.Parameter) -> Tensor:
+def _master(weight: nn.Parameter) -> Tensor:
+    if is_sharded(weight):
+        rows = local(weight.detach())
+        return (rows if rows.dtype in (torch.float32, torch.float64) else rows.float().clone()).requires_grad_()
+    if weight.dtype in (torch.float32, torch.float64):
+        return weight
     return weight.detach().float().clone().requires_grad_()

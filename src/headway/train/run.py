@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ from headway.errors import InputError
 from headway.evaluate.bleu import check_tokenizer
 from headway.generate.search import Search
 from headway.models.transformer import TransformerConfig
-from headway.plain import from_plain, to_plain
+from headway.plain import differences, from_plain, to_plain
 from headway.text.tokenizer import TextOptions
 from headway.train.objective import CrossEntropy, Objective
 from headway.train.optimiser import Adam, Optimiser
@@ -59,6 +60,15 @@ class Engine:
     speed: `plain` launches kernels one by one; `graphs` captures the step for each shape of batch as a CUDA graph
     (no compile time: best for small models); `compile` captures what torch.compile made of it (a minute or more
     at the start, best for large ones); `auto` chooses by device and size.
+    dtype: `tf32` is float32 with products in TensorFloat-32 (GPU only); `bfloat16` keeps float32 masters.
+    checkpoint: every so many steps everything that is needed to go on is written beside the training; the last
+    `keep` stay, and every one whose step is a multiple of `keep_every` (0: none).
+    skips, astray: a batch whose loss or gradient is not finite is skipped, `skips` in a row end the run; so do
+    `astray` log lines in a row whose loss is above where it began, or has lost half of what was gained (0: never).
+    parallel: how several processes (torchrun) share the work: `ddp` (each has all weights), `fsdp` (each has its
+    rows of them). recompute: blocks forget their insides and compute them again for the gradient (less memory).
+    deterministic: only algorithms that give the same bits each time (a GPU is slower then).
+    workers: threads that prepare batches.
     """
 
     steps: int = 10_000
@@ -67,19 +77,37 @@ class Engine:
     clip: float = 0.0
     seed: int = 1
     device: str = "auto"
-    dtype: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
+    dtype: Literal["auto", "float32", "tf32", "bfloat16", "float64"] = "auto"
     speed: Literal["auto", "plain", "compile", "graphs"] = "auto"
     average: int = 10
     snapshot: int = 500
+    checkpoint: int = 500
+    keep: int = 2
+    keep_every: int = 0
+    skips: int = 20
+    astray: int = 10
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    recompute: bool = False
+    deterministic: bool = False
+    workers: int = 1
     log: int = 50
     tensorboard: bool = False
 
 
 COUNTS = {
-    "engine": ("steps", "batch", "log", "accumulate", "snapshot"),
+    "engine": ("steps", "batch", "log", "accumulate", "snapshot", "checkpoint", "keep", "workers"),
     "validation": ("every", "score_every"),
     "model": ("encoder_layers", "decoder_layers", "width", "inner", "heads", "max_length"),
 }
+
+
+# What may change between a checkpoint and going on from it.
+FREE = (
+    "schedule", "validation", "search", "engine.steps", "engine.accumulate", "engine.clip", "engine.device",
+    "engine.speed", "engine.average", "engine.snapshot", "engine.checkpoint", "engine.keep", "engine.keep_every",
+    "engine.skips", "engine.astray", "engine.parallel", "engine.recompute", "engine.deterministic",
+    "engine.workers", "engine.log", "engine.tensorboard",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -115,6 +143,12 @@ class Run:
                              "or model.embeddings=tied")  # fmt: skip
 
 
+def refused_changes(old: Run, new: Run) -> list[str]:
+    """`key: old → new` for each difference that a run cannot go on with."""
+    free = tuple(f"{key}{end}" for key in FREE for end in ".:")
+    return [line for line in differences(old, new) if not line.startswith(free)]
+
+
 def read_run(path: Path) -> Run:
     try:
         return from_plain(Run, json.loads(path.read_text(encoding="utf-8")))
@@ -123,4 +157,7 @@ def read_run(path: Path) -> Run:
 
 
 def write_run(run: Run, path: Path) -> None:
-    path.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    """There whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(new, path)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headway.data.batches import PairBatch
 from headway.train.objective import Triples
 from headway.train.optimiser import Masters
+from headway.train.parallel import last_piece, shares
 
 Sums = dict[str, Tensor]
 
@@ -28,27 +29,32 @@ def compiled(objective: nn.Module) -> Any:
 class TrainStep:
     """Forward, backward and update on one global batch, in `parts` pieces whose gradients add up.
 
-    The batch knows its counts before the first piece, so the pieces give the gradient of the whole.
-    Returns the sum of every term and the gradient's norm (`norm`), all still on the device.
+    The batch knows its counts before the first piece, so the pieces give the gradient of the whole; several
+    processes take their pieces of it each. Returns the sum of every term (over this process's pieces), the
+    gradient's norm (`norm`) and whether the step was skipped (`bad`), all still on the device.
     """
 
     def __init__(self, objective: Callable[[PairBatch], Triples], masters: Masters) -> None:
-        self.objective, self.masters = objective, masters
+        self.objective, self.masters, self.ranks = objective, masters, masters.ranks
 
     def __call__(self, batch: PairBatch, parts: int = 1) -> Sums:
         self.masters.zero()
-        batch = batch.map(lambda tensor: tensor.to(self.masters.device, non_blocking=True))
         sums: Sums = {}
-        for piece in batch.split(parts) if parts > 1 else [batch]:
-            for name, value in self._backward(piece, batch).items():
+        pieces = shares(batch, parts, self.ranks) if parts * self.ranks.count > 1 else [batch]
+        for number, piece in enumerate(pieces, 1):
+            here = piece.map(lambda tensor: tensor.to(self.masters.device, non_blocking=True))
+            with last_piece(self.objective, number == len(pieces)):
+                found = self._backward(here, batch)
+            for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
-        return sums | {"norm": self.masters.step()}
+        norm, bad = self.masters.step(sums["loss"])
+        return sums | {"norm": norm, "bad": bad}
 
     def _backward(self, piece: PairBatch, batch: PairBatch) -> Sums:
         triples = self.objective(piece)
         total = sum(weight * value / batch.counts[name] for name, (value, _, weight) in triples.items() if weight)
         assert isinstance(total, Tensor)
-        total.backward()
+        (total * self.ranks.count).backward()  # several processes take the mean of their gradients
         return {name: value.detach() for name, (value, _, _) in triples.items()}
 
 

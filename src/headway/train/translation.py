@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
+import os
+import shutil
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -13,10 +18,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import PairBatch, PairBatches, pad_rows
-from headway.data.catalog import cache_folder, find
 from headway.data.readers import read_pairs
-from headway.data.split import split_corpus
-from headway.data.store import PairStore, prepare, train_tokenizers
 from headway.device import choose
 from headway.errors import InputError
 from headway.evaluate.bleu import corpus_bleu
@@ -24,26 +26,20 @@ from headway.folder import WEIGHTS, Card, Loaded, find_model, load_weights, read
 from headway.generate.translator import Translator
 from headway.models.transformer import Transformer
 from headway.plain import to_plain
-from headway.text.tokenizer import Tokenizer
-from headway.train.checkpoint import Checkpoints, Weights
+from headway.train.checkpoint import Checkpoint, Checkpoints
+from headway.train.corpus import Corpus, listed, open_corpus
 from headway.train.log import Log
-from headway.train.loop import Progress, fit, prefetch
+from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.optimiser import Masters
-from headway.train.run import ParallelText, Run, write_run
+from headway.train.parallel import Shared, joined, recompute_blocks, shard_rows
+from headway.train.ranks import ALONE, Ranks
+from headway.train.run import Run, write_run
+from headway.train.sealed import Broken
+from headway.train.snapshots import Snapshots, Weights
 from headway.train.step import GraphStep, TrainStep, compiled
+from headway.train.writer import Writer
 
-NAMED = 20  # numbers of pairs that a line for a person lists
 SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
-
-
-@dataclass
-class Corpus:
-    """A run's data, ready: files of each part, tokenizers, and the encoded pairs."""
-
-    files: dict[str, list[Path]]
-    tokenizers: tuple[Tokenizer, Tokenizer]
-    train: PairStore
-    valid: PairStore
 
 
 @dataclass
@@ -55,113 +51,112 @@ class Outcome:
     seconds: float
 
 
-def locate(data: ParallelText, download: bool, log: Log) -> dict[str, list[Path]]:
-    """The files of each part: paths as they are, known names from the data folder or, if asked, the network."""
-    if not data.train:
-        raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
-    parts: dict[str, list[Path]] = {}
-    for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test)):
-        parts[part] = [Path(name) if _is_own(name) else _known(name, download, log) for name in names]
-    return parts
-
-
-def _known(name: str, download: bool, log: Log) -> Path:
-    if not download:
-        return find(name)
-    with log.bar(f"fetching {name}", None, " bytes") as show:
-        return find(name, download=True, progress=lambda done, total: show(done))
-
-
-def _is_own(name: str) -> bool:
-    """Whether a name means a file of one's own, there or mistyped, and not one of a known data set."""
-    path = Path(name)
-    return path.exists() or path.is_absolute() or path.parent.is_dir()
-
-
-def open_corpus(run: Run, out: Path, log: Log, download: bool = False, init: Loaded | None = None) -> Corpus:
-    """Find the files, hold some pairs out where that is needed, learn the vocabularies, encode the pairs."""
-    data = run.data
-    files = locate(data, download, log)
-    if not files["valid"]:
-        held = split_corpus(files["train"], out / "data", data.hold_out, data.source, data.target)
-        files = {part: list(paths) for part, paths in held.items()} | ({"test": files["test"]} if files["test"] else {})
-    if init is not None:
-        tokenizers = (init.source_tokenizer, init.target_tokenizer)
-    else:
-        log.say("learning the vocabulary")
-        tokenizers = train_tokenizers(files["train"], data.text, source=data.source, target=data.target)
-    stores = {part: _encode(run, files[part], tokenizers, part, log) for part in ("train", "valid")}
-    return Corpus(files, tokenizers, stores["train"], stores["valid"])
-
-
-def _encode(run: Run, files: list[Path], tokenizers: tuple[Tokenizer, Tokenizer], part: str, log: Log) -> PairStore:
-    longest = run.model.max_length - 1
-    with log.bar(f"encoding {part}", None, " pairs") as show:
-        store = prepare(
-            files, *tokenizers, cache_folder() / "stores", max_length=longest,
-            source=run.data.source, target=run.data.target, progress=show,
-        )  # fmt: skip
-    tokens = int(store.source_lengths.sum()), int(store.target_lengths.sum())
-    before = " (encoded before)" if store.reused else ""
-    log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} pieces{before}")
-    log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
-    if store.skipped["too_long"]:
-        which = _listed(store.too_long, store.skipped["too_long"])
-        log.say(f"{part}: {store.skipped['too_long']:,} pairs longer than {longest} pieces left out (pairs {which})")
-    if store.skipped["empty"]:
-        log.say(f"{part}: {store.skipped['empty']:,} pairs with an empty side left out")
-    return store
-
-
-def _listed(numbers: list[int], count: int) -> str:
-    """The first of `count` numbers, for a line that a person reads."""
-    shown = numbers[:NAMED]
-    return ", ".join(map(str, shown)) + (" …" if count > len(shown) else "")
-
-
-def train_translator(run: Run, out: Path, log: Log, *, download: bool = False) -> Outcome:
-    """The whole trip. `out` exists and is empty; it gets run.json, log.jsonl, checkpoints and the model."""
+def train_translator(run: Run, out: Path, log: Log, *, download: bool = False, resume: bool = False) -> Outcome:
+    """The whole trip. `out` gets run.json, log.jsonl, checkpoints, snapshots and the model; it is empty, or, to
+    `resume`, holds what an earlier start of the same run has left."""
     started = time.perf_counter()
-    write_run(run, out / "run.json")
     device, dtype = choose(run.engine.device, run.engine.dtype)
+    with joined(device) as ranks:
+        if not ranks.first:
+            log = Log(quiet=True)
+        resume = ranks.tell(resume)
+        make_deterministic(run.engine.deterministic)
+        job = _prepare(run, out, log, download, resume, device, dtype, ranks)
+        try:
+            progress = job.fit()
+        except Interrupted as error:
+            log.say(f"{error}; a checkpoint is written: the same command goes on, or headway train {out} --resume")
+            job.training.stop.leave()
+            raise
+        finally:
+            job.writer.close()
+        if progress.stopped:
+            log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
+        scores = job.finish(out / "model", progress) if ranks.first else {}
+        ranks.meet()
+        return Outcome(out / "model", scores, time.perf_counter() - started)
+
+
+def _prepare(
+    run: Run, out: Path, log: Log, download: bool, resume: bool, device: torch.device, dtype: torch.dtype, ranks: Ranks
+) -> TranslationJob:
+    """Data, model and, where there is one, the newest checkpoint: ready to train from there."""
+    writer = Writer()
+    checkpoints = Checkpoints(
+        out / "checkpoints", run.engine.keep, run.engine.keep_every,
+        writer=writer, say=log.say, rank=ranks.rank, processes=ranks.count,
+    )  # fmt: skip
+    found = None
+    if resume:
+        # One looks, verifies and sets aside; the others take what it found.
+        step = ranks.tell(newest.step if ranks.first and (newest := checkpoints.newest()) else 0)
+        found = Checkpoint(checkpoints.place(step)) if step else None
+    if ranks.first:
+        write_run(run, out / "run.json")
+    if found:
+        log.go_on()
+        log.say(f"going on from step {found.step:,}")
+    elif resume:
+        log.say("there is no checkpoint to go on from: starting again")
+        for left in ("checkpoints", "snapshots"):
+            if ranks.first:
+                shutil.rmtree(out / left, ignore_errors=True)
     earlier = read_model(run.init) if run.init else None
-    corpus = open_corpus(run, out, log, download, earlier)
+    with ranks.in_turn():
+        corpus = open_corpus(run, out, log, download, earlier, known=found is not None or not ranks.first)
     torch.manual_seed(run.engine.seed)
     sizes = earlier.card.vocabularies if earlier else (len(corpus.tokenizers[0]), len(corpus.tokenizers[1]))
     model = Transformer(run.model, *sizes)
     if run.init:
         load_weights(model, find_model(run.init) / WEIGHTS)
+    if ranks.count > 1:
+        torch.manual_seed(run.engine.seed + 1_000_003 * (ranks.rank + 1))  # dropout of its own in each process
     card = Card(
         "transformer", run.model, sizes, earlier.card.text if earlier else run.data.text,
         run.data.source, run.data.target, to_plain(run.search), to_plain(run),
     )  # fmt: skip
     parameters = sum(p.numel() for p in model.parameters())
-    job = TranslationJob(run, corpus, model.to(device, dtype), card, device, log)
-    log.say(f"{parameters:,} parameters on {_name(device)}, {str(dtype).removeprefix('torch.')}, speed {job.speed}")
+    job = TranslationJob(run, corpus, model.to(device, dtype), card, device, log, writer, checkpoints, out, ranks)
+    how = f", {ranks.count} processes ({run.engine.parallel})" if ranks.count > 1 else ""
+    kind = str(dtype).removeprefix("torch.")
+    log.say(f"{parameters:,} parameters on {_name(device)}{how}, {kind}, speed {job.speed}")
     log.event("start", parameters=parameters, device=_name(device), dtype=str(dtype), speed=job.speed)
-    checkpoints = Checkpoints(out / "checkpoints", run.engine.average)
-    training = time.perf_counter()
-    progress = job.fit(checkpoints)
-    trained = time.perf_counter() - training
-    if progress.stopped:
-        log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
-    weights, chosen, bleu = job.choose_weights(checkpoints, progress)
-    scores = {"validation BLEU": round(bleu, 2), "weights": chosen} | job.test_scores()
-    scores |= {"steps": progress.step, "training seconds": round(trained, 1)}
-    card.score = scores
-    write_model(out / "model", weights, card, corpus.tokenizers)
-    log.event("end", progress.step, **scores)
-    return Outcome(out / "model", scores, time.perf_counter() - started)
+    if found:
+        job.go_on(found)
+    return job
+
+
+def make_deterministic(wanted: bool) -> None:
+    """Only algorithms that give the same bits each time; those of cuBLAS are chosen by a variable."""
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(wanted, warn_only=True)
 
 
 class TranslationJob:
     """A run in progress: its model, its batches, and how it is judged."""
 
-    def __init__(self, run: Run, corpus: Corpus, model: Any, card: Card, device: torch.device, log: Log) -> None:
-        self.run, self.corpus, self.device, self.log = run, corpus, device, log
+    def __init__(
+        self, run: Run, corpus: Corpus, model: Any, card: Card, device: torch.device, log: Log, writer: Writer,
+        checkpoints: Checkpoints, out: Path, ranks: Ranks = ALONE,
+    ) -> None:  # fmt: skip
+        self.run, self.corpus, self.card, self.device, self.log = run, corpus, card, device, log
+        self.writer, self.ranks = writer, ranks
+        self.plain_model = model  # what is judged and kept: the model itself, or a twin of one that is sharded
+        if ranks.count > 1 and run.engine.parallel == "fsdp":
+            model = copy.deepcopy(model)
         self.objective = run.objective.build(model)
-        self.masters = Masters(model.parameters(), run.optimiser, run.engine.clip)
-        self.translator = Translator(Loaded(model, card, *corpus.tokenizers), device, next(model.parameters()).dtype)
+        self.judged = self.objective if model is self.plain_model else run.objective.build(self.plain_model)
+        step_objective: Any = self.objective
+        if run.engine.recompute:
+            recompute_blocks(self.objective)
+        if ranks.count > 1:
+            if run.engine.parallel == "fsdp":
+                shard_rows(self.objective)
+            step_objective = Shared(self.objective, run.engine.parallel, ranks, device)
+        self.masters = Masters(model.named_parameters(), run.optimiser, run.engine.clip, ranks)
+        dtype = next(model.parameters()).dtype
+        self.translator = Translator(Loaded(self.plain_model, card, *corpus.tokenizers), device, dtype)
         self.batches = PairBatches(corpus.train, run.engine.batch, run.engine.seed)
         self.valid_batches = PairBatches(corpus.valid, 4 * run.engine.batch, 0, shuffle=False)
         limit = run.validation.sentences or None
@@ -169,19 +164,45 @@ class TranslationJob:
         # Read now: what is wrong with a test file should not be found out after hours of training.
         self.test_texts = self.texts("test") if corpus.files.get("test") else ([], [])
         self.speed = run.engine.speed if run.engine.speed != "auto" else self._speed()
+        self.snapshots = Snapshots(out / "snapshots", run.engine.average, writer=writer, say=log.say)
+        self.snapshots.needed = checkpoints.needed_snapshots
+        stores = {"train": corpus.train.folder.name, "valid": corpus.valid.folder.name}
+        identity = {"run": to_plain(run), "data": stores}
+        self.training = Training(
+            run, self.objective, self.masters, self._step(step_objective), self.validate, checkpoints,
+            self.snapshots, log, ranks=ranks, identity=identity,
+        )  # fmt: skip
 
     def _speed(self) -> str:
         if self.device.type == "cpu":
             return "plain"
         small = sum(weight.numel() for weight in self.masters.weights) <= SMALL
-        return "graphs" if small and self.run.engine.accumulate == 1 else "compile"
+        return "graphs" if small and self.run.engine.accumulate == 1 and self.ranks.count == 1 else "compile"
 
-    def fit(self, checkpoints: Checkpoints) -> Progress:
-        objective: Any = compiled(self.objective) if self.speed == "compile" else self.objective
-        graphs = self.device.type == "cuda" and self.speed != "plain"
-        step = (GraphStep if graphs else TrainStep)(objective, self.masters)
-        batches = prefetch(self.batches.from_step(0), self._ready)
-        return fit(self.run, self.objective, self.masters, step, batches, self.validate, checkpoints, self.log)
+    def _step(self, objective: Any) -> Any:
+        """How a step is taken: each process of several launches its own, compiled where that was asked for."""
+        if self.speed == "compile":
+            if isinstance(objective, Shared):
+                objective.module = compiled(objective.module)
+            else:
+                objective = compiled(objective)
+        graphs = self.device.type == "cuda" and self.speed != "plain" and self.ranks.count == 1
+        return (GraphStep if graphs else TrainStep)(objective, self.masters)
+
+    def go_on(self, checkpoint: Checkpoint) -> None:
+        facts = checkpoint.facts() or {}
+        if facts["data"] != self.training.identity["data"]:
+            raise InputError(
+                f"the text or its vocabulary is not what it was at step {checkpoint.step:,}: put it back as it was, "
+                "or start again with --overwrite"
+            )
+        self.training.go_on(checkpoint)
+
+    def fit(self) -> Progress:
+        first = self.training.progress.step
+        makers = (partial(self.batches.batch, step) for step in itertools.count(first))
+        batches = prefetch(makers, self._ready, self.run.engine.workers)
+        return self.training.fit(batches)
 
     def _ready(self, batch: PairBatch) -> PairBatch:
         """For a GPU: as many rows as every batch of these lengths has, in pinned memory."""
@@ -191,13 +212,29 @@ class TranslationJob:
         rows = next(b.rows for b in self.batches.buckets if (b.source_length, b.target_length) == shape)
         return pad_rows(batch, rows).map(Tensor.pin_memory)
 
+    def finish(self, place: Path, progress: Progress) -> dict[str, Any]:
+        """Choose the weights, score them, write the model."""
+        weights, chosen, bleu = self.choose_weights(progress)
+        scores = {"validation BLEU": round(bleu, 2), "weights": chosen} | self.test_scores()
+        scores |= {"steps": progress.step, "training seconds": round(progress.seconds, 1)}
+        self.card.score = scores
+        write_model(place, weights, self.card, self.corpus.tokenizers)
+        self.log.event("end", progress.step, **scores)
+        return scores
+
     @torch.no_grad()
     def validate(self, with_bleu: bool) -> tuple[float | None, dict[str, float]]:
-        """Loss and perplexity on every validation pair and, if asked for, BLEU with the run's own search."""
-        self.objective.eval()
+        """Loss and perplexity on every validation pair and, if asked for, BLEU with the run's own search; of
+        several processes the first does it, and tells the others."""
+        if self.judged is not self.objective:
+            self._use(self.masters.named())
+        return self.ranks.tell(self._validate(with_bleu) if self.ranks.first else None)
+
+    def _validate(self, with_bleu: bool) -> tuple[float | None, dict[str, float]]:
+        self.judged.eval()
         loss, nll, tokens = 0.0, 0.0, 0
         for batch in self.valid_batches.epoch():
-            triples = self.objective(batch.map(lambda tensor: tensor.to(self.device)))
+            triples = self.judged(batch.map(lambda tensor: tensor.to(self.device)))
             loss += float(triples["loss"][0])
             nll += float(triples["nll"][0])
             tokens += batch.tokens
@@ -221,18 +258,22 @@ class TranslationJob:
         if too_long:
             self.log.say(
                 f"{part}: {len(too_long):,} sources longer than {self.translator.limit} pieces are not scored "
-                f"(pairs {_listed(too_long, len(too_long))})"
+                f"(pairs {listed(too_long, len(too_long))})"
             )
             self.log.event("scored", part=part, pairs=sum(fits), too_long=too_long)
         kept = list(compress(pairs, fits))
         return [source for source, _ in kept], [target for _, target in kept]
 
-    def choose_weights(self, checkpoints: Checkpoints, progress: Progress) -> tuple[Weights, str, float]:
+    def choose_weights(self, progress: Progress) -> tuple[Weights, str, float]:
         """The average or the best snapshot, whichever has the better validation BLEU."""
-        candidates: list[tuple[str, Weights]] = [(f"step {progress.best_step}", checkpoints.load(progress.best_step))]
+        candidates: list[tuple[str, Weights]] = []
+        try:
+            candidates.append((f"step {progress.best_step}", self.snapshots.load(progress.best_step)))
+        except Broken as error:
+            self.log.say(f"the best snapshot, of step {progress.best_step:,}, is broken ({error})")
         # A run that patience ended early may have no regular snapshot yet.
-        if self.run.engine.average > 1 and checkpoints.regular:
-            mean, steps = checkpoints.average(self.run.engine.average)
+        if (self.run.engine.average > 1 or not candidates) and self.snapshots.regular:
+            mean, steps = self.snapshots.average(self.run.engine.average)
             candidates.append((f"mean of the last {len(steps)} snapshots (steps {steps[0]} to {steps[-1]})", mean))
         scored = []
         for name, weights in candidates:
@@ -245,9 +286,9 @@ class TranslationJob:
         return weights, name, bleu
 
     def _use(self, weights: Weights) -> None:
-        self.objective.eval()
+        self.judged.eval()
         with torch.no_grad():
-            for name, parameter in self.objective.get_submodule("model").named_parameters():
+            for name, parameter in self.plain_model.named_parameters():
                 parameter.copy_(weights[name])
 
     def test_scores(self) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""What a run's `log.jsonl` says, as curves over steps. Torch is not loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+KINDS = ("train", "validation")  # events that have a step and numbers
+Curve = list[tuple[int, float]]  # (step, value), steps rising
+
+
+@dataclass
+class History:
+    """A curve for each kind of event and name of a value; `unreadable` are the numbers of lines left out."""
+
+    curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
+    unreadable: list[int] = field(default_factory=list)
+
+    def curve(self, kind: str, name: str) -> Curve:
+        return self.curves.get((kind, name), [])
+
+    @property
+    def names(self) -> list[str]:
+        """Every value there is, once, in the order of the log."""
+        return list(dict.fromkeys(name for _, name in self.curves))
+
+    @property
+    def last_step(self) -> int | None:
+        return max((curve[-1][0] for curve in self.curves.values()), default=None)
+
+    def last(self, kind: str, name: str) -> float | None:
+        curve = self.curve(kind, name)
+        return curve[-1][1] if curve else None
+
+    def best(self, name: str) -> tuple[int, float] | None:
+        """The step and value of the highest validation score; the first one where several are equal."""
+        finite = [point for point in self.curve("validation", name) if math.isfinite(point[1])]
+        return max(finite, key=lambda point: point[1], default=None)
+
+    def _add(self, event: dict[str, Any]) -> None:
+        kind, step = event.get("event"), event.get("step")
+        if kind not in KINDS or not isinstance(step, int):
+            return
+        for name, value in event.items():
+            if name != "step" and _is_number(value):
+                point, curve = (step, float(value)), self.curves.setdefault((kind, name), [])
+                # A run that was resumed does some steps again: what it wrote last counts.
+                while curve and curve[-1][0] >= step:
+                    curve.pop()
+                curve.append(point)
+
+
+def read_history(path: Path) -> History:
+    """Read a log that may be written to meanwhile: a last line that is cut off is not there yet."""
+    history = History()
+    *whole, unfinished = path.read_bytes().split(b"\n")
+    for number, line in enumerate([*whole, unfinished], 1):
+        if not line.strip():
+            continue
+        try:
+            history._add(_event(line))
+        except (ValueError, OverflowError, RecursionError):
+            if number <= len(whole):
+                history.unreadable.append(number)
+    return history
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    event = json.loads(line)
+    if not isinstance(event, dict):
+        raise ValueError("not an object")
+    return event
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,205 @@
+"""Sealed folders: tensors and JSON with a manifest of checksums, written beside their place and renamed into it.
+
+manifest.json       names, sizes and SHA-256 of every other file, and of its own content
+*.safetensors, *.json
+
+A folder is there whole or not at all; what a person, a disk or a crash changed afterwards is found out before any
+of it is used. No pickle.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import struct
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+WRITING = ".writing"
+
+# safetensors' names of the types that a checkpoint may hold.
+TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16",
+    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+
+Seal = dict[str, Any]  # of one file: {"bytes": …, "sha256": …}
+
+
+class Broken(Exception):
+    """A sealed folder that is not what it was when it was sealed; the message says what is wrong with it."""
+
+
+class _Hashed:
+    """A file that is hashed while it is written, so that nobody has to read it again."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.digest, self.size = stream, hashlib.sha256(), 0
+
+    def write(self, data: Any) -> None:
+        self.stream.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Seal:
+    """A safetensors file, flushed to the disk, and its seal. Tensors are contiguous and on the CPU.
+
+    The library's own writer keeps Python's lock while it writes, which would stop the training beside it.
+    """
+    header: dict[str, Any] = {}
+    at = 0
+    for name, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as stream:
+        out = _Hashed(stream)
+        out.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            data: Any = tensor.reshape(-1).view(torch.uint8).numpy()
+            _write_whole(out, memoryview(data))
+        stream.flush()
+        os.fsync(stream.fileno())
+    return {"bytes": out.size, "sha256": out.digest.hexdigest()}
+
+
+def _write_whole(out: _Hashed, data: memoryview, piece: int = 1 << 24) -> None:
+    """Piece by piece, each hashed while it is still in the processor's cache."""
+    for at in range(0, len(data), piece):
+        out.write(data[at : at + piece])
+
+
+def write_json(path: Path, value: Any) -> Seal:
+    data = (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def beside(folder: Path) -> Path:
+    """Where a folder is written before it has its name."""
+    return folder.with_name(f".{folder.name}{WRITING}")
+
+
+Files = Mapping[str, Mapping[str, Tensor]]  # tensors by file name (without suffix) and by their own
+
+
+def write_parts(folder: Path, files: Files, facts: Mapping[str, Any]) -> dict[str, Seal]:
+    """Files of tensors and of facts into a folder that has no seal yet; large ones side by side."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(4) as pool:
+        seals = pool.map(lambda name: write_tensors(folder / f"{name}.safetensors", files[name]), files)
+        found = {f"{name}.safetensors": seal for name, seal in zip(files, seals, strict=True)}
+    return found | {f"{name}.json": write_json(folder / f"{name}.json", value) for name, value in facts.items()}
+
+
+def seal(folder: Path, goal: Path, seals: Mapping[str, Seal]) -> None:
+    """Write the manifest and give the folder its name; one that has the name already goes."""
+    content = {"format": FORMAT, "files": dict(sorted(seals.items()))}
+    write_json(folder / MANIFEST, content | {"sha256": _digest(content)})
+    _flush_folder(folder)
+    if goal.exists():
+        remove(goal)
+    folder.rename(goal)
+    _flush_folder(goal.parent)
+
+
+def write_sealed(goal: Path, files: Files, facts: Mapping[str, Any]) -> None:
+    place = beside(goal)
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        seal(place, goal, write_parts(place, files, facts))
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def remove(folder: Path) -> None:
+    """Delete a sealed folder; a half-deleted one is never taken for a whole one."""
+    place = folder.with_name(f".{folder.name}.deleting")
+    shutil.rmtree(place, ignore_errors=True)
+    folder.rename(place)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def clean(parent: Path) -> None:
+    """Remove what a killed process left half-written or half-deleted."""
+    for left in (*parent.glob(f".*{WRITING}"), *parent.glob(".*.deleting")):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def verify(folder: Path) -> None:
+    """Every byte against the manifest; `Broken` says what does not fit."""
+    try:
+        content = json.loads((folder / MANIFEST).read_bytes())
+        own = content.pop("sha256")
+        files = dict(content["files"])
+    except FileNotFoundError:
+        raise Broken(f"{MANIFEST} is missing") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Broken(f"{MANIFEST} cannot be read ({error})") from error
+    if own != _digest(content):
+        raise Broken(f"{MANIFEST} was changed")
+    if content["format"] > FORMAT:
+        raise Broken(f"it has format {content['format']}, this headway reads up to {FORMAT}")
+    for name, expected in files.items():
+        _verify_file(folder / name, expected)
+
+
+def _verify_file(path: Path, expected: Seal) -> None:
+    try:
+        size = path.stat().st_size
+        if size != expected["bytes"]:
+            raise Broken(f"{path.name} has {size:,} bytes instead of {expected['bytes']:,}")
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise Broken(f"{path.name} cannot be read ({error.strerror or error})") from error
+    if found != expected["sha256"]:
+        raise Broken(f"{path.name} was changed")
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    with safe_open(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _flush_folder(folder: Path) -> None:
+    """The names in a folder are safe only when the folder itself has been flushed."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # no such thing on this system
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that the disk (or its owner's share of it) has no room left."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)

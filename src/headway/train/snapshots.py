@@ -1,0 +1,108 @@
+"""Snapshots of a run's weights below `snapshots/step-N/`: the last few for averaging, and the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from headway.train.checkpoint import Say, sealed_steps
+from headway.train.sealed import Broken, clean, is_full, read_tensors, remove, verify, write_sealed
+from headway.train.writer import Stage, Staged, Writer
+
+Weights = dict[str, Tensor]
+FILE = "weights"
+
+
+class Snapshots:
+    """Keeps the newest `last` regular snapshots, the best one, and those that a checkpoint still needs.
+
+    One that cannot be written stays in memory and is tried again: none is ever left out of the average.
+    """
+
+    def __init__(self, folder: Path, last: int, *, writer: Writer, say: Say) -> None:
+        self.folder, self.last, self.writer, self.say = folder, max(last, 1), writer, say
+        self.regular: list[int] = []
+        self.best: int | None = None
+        self.needed: Callable[[], set[int]] = set  # by the checkpoints on the disk
+        self.unsaved: dict[int, Weights] = {}
+        self.stage = Stage()
+
+    def place(self, step: int) -> Path:
+        return self.folder / f"step-{step}"
+
+    @property
+    def wanted(self) -> set[int]:
+        return {*self.regular[-self.last :], *([] if self.best is None else [self.best])}
+
+    def go_on(self, regular: list[int], best: int | None, step: int) -> None:
+        """As it was at `step`; later ones are made again."""
+        clean(self.folder)
+        self.regular, self.best = list(regular), best
+        for later in sealed_steps(self.folder):
+            if later > step:
+                remove(self.place(later))
+
+    def save(self, step: int, weights: Weights) -> None:
+        self.regular = [*self.regular, step][-self.last :]
+        self._write(step, weights)
+
+    def keep_best(self, step: int, weights: Weights) -> None:
+        """Snapshot `step` stays until a better one comes."""
+        self.best = step
+        if not (self.regular and self.regular[-1] == step):
+            self._write(step, weights)
+
+    def _write(self, step: int, weights: Weights) -> None:
+        self.writer.wait()  # the memory that the last was copied to is used again
+        staged = self.stage.take({FILE: weights})
+        self.writer.submit(lambda: self._finish(step, staged))
+
+    def _finish(self, step: int, staged: Staged) -> None:
+        weights = staged()[FILE]
+        try:
+            self.flush()
+            write_sealed(self.place(step), {FILE: weights}, {})
+            self._prune()
+        except OSError as error:
+            why = "no room left on the disk" if is_full(error) else str(error)
+            self.say(f"the snapshot of step {step:,} could not be written ({why}): it is kept in memory for now")
+            self.unsaved[step] = {name: tensor.clone() for name, tensor in weights.items()}
+
+    def flush(self) -> None:
+        """Write what could not be written before; raises where that still fails."""
+        for step in sorted(self.unsaved):
+            if step in self.wanted:
+                write_sealed(self.place(step), {FILE: self.unsaved[step]}, {})
+            del self.unsaved[step]
+
+    def _prune(self) -> None:
+        stays = self.wanted | self.needed()
+        for step in sealed_steps(self.folder):
+            if step not in stays:
+                remove(self.place(step))
+
+    def load(self, step: int) -> Weights:
+        """Its weights, verified; raises `Broken`."""
+        self.writer.wait()
+        if step in self.unsaved:
+            return self.unsaved[step]
+        verify(self.place(step))
+        return read_tensors(self.place(step) / f"{FILE}.safetensors")
+
+    def average(self, count: int) -> tuple[Weights, list[int]]:
+        """The mean of the newest `count` regular snapshots, and which they are; a broken one is named."""
+        total: Weights = {}
+        steps = []
+        for step in self.regular[-count:]:
+            try:
+                weights = self.load(step)
+            except Broken as error:
+                self.say(f"the snapshot of step {step:,} is broken ({error}): it is left out of the average")
+                continue
+            steps.append(step)
+            for name, tensor in weights.items():
+                total[name] = total[name] + tensor.double() if name in total else tensor.double()
+        return {name: (tensor / len(steps)).to(torch.float32) for name, tensor in total.items()}, steps

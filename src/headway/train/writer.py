@@ -1,0 +1,108 @@
+"""Writing beside training: copies are taken between two steps, a thread brings them to the disk."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Named = dict[str, Tensor]
+Staged = Callable[[], dict[str, Named]]
+
+
+class Stage:
+    """Takes tensors as they are now. The training may change them as soon as `take` has returned.
+
+    From a GPU they first go to other memory of the GPU, which takes next to no time, and from there, while it
+    computes on, to pinned memory that is kept for the next time.
+    """
+
+    def __init__(self) -> None:
+        self.pinned: dict[tuple[str, str], Tensor] = {}
+        self.stream: torch.cuda.Stream | None = None
+
+    def take(self, files: dict[str, Named]) -> Staged:
+        """A function for the writing thread that gives the copies, on the CPU."""
+        on_gpu = next((t.device for named in files.values() for t in named.values() if t.is_cuda), None)
+        if on_gpu is None:
+            copies = {file: {name: t.detach().clone() for name, t in named.items()} for file, named in files.items()}
+            return lambda: copies
+        if self.stream is None:
+            self.stream = torch.cuda.Stream(on_gpu)
+        try:
+            copies = {file: {name: self._apart(t) for name, t in named.items()} for file, named in files.items()}
+        except torch.OutOfMemoryError:  # no room for a second copy: the training waits for the first to arrive
+            there = {file: {name: t.detach().to("cpu", copy=True) for name, t in named.items()}
+                     for file, named in files.items()}  # fmt: skip
+            return lambda: there
+        self.stream.wait_stream(torch.cuda.current_stream(on_gpu))
+        with torch.cuda.stream(self.stream):
+            found = {
+                file: {name: self._fetch((file, name), t) for name, t in named.items()}
+                for file, named in copies.items()
+            }
+            arrived = torch.cuda.Event()
+            arrived.record(self.stream)
+
+        def wait() -> dict[str, Named]:
+            arrived.synchronize()
+            copies.clear()
+            return found
+
+        return wait
+
+    def _apart(self, tensor: Tensor) -> Tensor:
+        """Another copy on the same device, which the copying stream may use."""
+        copy = tensor.detach().clone()
+        if copy.is_cuda:
+            assert self.stream is not None
+            copy.record_stream(self.stream)
+        return copy
+
+    def _fetch(self, key: tuple[str, str], tensor: Tensor) -> Tensor:
+        if not tensor.is_cuda:
+            return tensor
+        room = self.pinned.get(key)
+        if room is None or room.shape != tensor.shape or room.dtype != tensor.dtype:
+            room = self.pinned[key] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return room.copy_(tensor, non_blocking=True)
+
+
+class Writer:
+    """One thread that does what it is given, in order. What goes wrong is handed back, never lost."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._waiting.unfinished_tasks > 0
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """`work` must mind its own errors."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="writer", daemon=True)
+            self._thread.start()
+        self._waiting.put(work)
+
+    def wait(self) -> None:
+        self._waiting.join()
+
+    def _serve(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            try:
+                work()
+            finally:
+                self._waiting.task_done()
+        self._waiting.task_done()
+
+    def close(self) -> None:
+        """Finish what was given and end the thread."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
