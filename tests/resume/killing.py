@@ -37,21 +37,22 @@ class Place:
     """A folder with text and a cache; every start of a run is a process of its own."""
 
     root: Path
+    device: str = "cpu"
 
     @staticmethod
-    def make(root: Path) -> Place:
+    def make(root: Path, device: str = "cpu") -> Place:
         rows = sample(340, seed=7)
         for part, chosen in (("train", rows[:300]), ("valid", rows[300:320]), ("test", rows[320:])):
             (root / f"{part}.en").write_text("".join(row.source + "\n" for row in chosen), encoding="utf-8")
             (root / f"{part}.fr").write_text("".join(row.target + "\n" for row in chosen), encoding="utf-8")
-        return Place(root)
+        return Place(root, device)
 
     def command(self, out: str, settings: tuple[str, ...], *more: str, launcher: tuple[str, ...] = ()) -> list[str]:
         files = [[f"{part}.en", f"{part}.fr"] for part in ("train", "valid", "test")]
         start = [sys.executable, *(launcher or ("-m", "headway"))]
         return [
             *start, "train", "translate", "--data", *files[0], "--valid", *files[1], "--test", *files[2],
-            "--source", "en", "--target", "fr", "--device", "cpu", "--threads", "1", "--out", out,
+            "--source", "en", "--target", "fr", "--device", self.device, "--threads", "1", "--out", out,
             "--set", *settings, *more,
         ]  # fmt: skip
 

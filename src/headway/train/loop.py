@@ -189,7 +189,7 @@ class Training:
         self.meter.started = self._since = time.perf_counter()
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
             while progress.step < engine.steps and not progress.stopped:
-                self._step(next(batches))
+                self.advance(next(batches))
                 show(progress.step, self.said)
                 if self._stop_now():
                     self._save_last()
@@ -202,7 +202,8 @@ class Training:
         self._since = now
         return self.progress
 
-    def _step(self, batch: PairBatch) -> None:
+    def advance(self, batch: PairBatch) -> None:
+        """One step, and whatever is due after it."""
         engine, progress = self.run.engine, self.progress
         progress.step += 1
         step, last = progress.step, progress.step == engine.steps
