@@ -13,27 +13,64 @@ from headway.nn import feed_forward, position, residual
 
 
 @dataclass(frozen=True)
+class Room:
+    """What a position is built for."""
+
+    width: int
+    heads: int
+    length: int
+    both_ways: bool = False  # an encoder, whose queries see what comes after them too
+
+
+@dataclass(frozen=True)
 class Sinusoidal:
     name: ClassVar[str] = "sinusoidal"
     base: float = 10_000.0
 
-    def build(self, width: int, length: int) -> position.Position:
-        return position.Sinusoidal(width, self.base, length)
+    def build(self, room: Room) -> position.Position:
+        return position.Sinusoidal(room.width, self.base, room.length)
 
 
 @dataclass(frozen=True)
 class Learned:
     name: ClassVar[str] = "learned"
 
-    def build(self, width: int, length: int) -> position.Position:
-        return position.Learned(width, length)
+    def build(self, room: Room) -> position.Position:
+        return position.Learned(room.width, room.length)
+
+
+@dataclass(frozen=True)
+class Rotary:
+    name: ClassVar[str] = "rotary"
+    base: float = 10_000.0
+
+    def build(self, room: Room) -> position.Position:
+        return position.Rotary(room.width // room.heads, self.base, room.length)
+
+
+@dataclass(frozen=True)
+class RelativeBias:
+    name: ClassVar[str] = "relative"
+    buckets: int = 32
+    farthest: int = 128
+
+    def build(self, room: Room) -> position.Position:
+        return position.RelativeBias(room.heads, self.buckets, self.farthest, room.both_ways)
+
+
+@dataclass(frozen=True)
+class LinearBias:
+    name: ClassVar[str] = "linear-bias"
+
+    def build(self, room: Room) -> position.Position:
+        return position.LinearBias(room.heads)
 
 
 @dataclass(frozen=True)
 class NoPosition:
     name: ClassVar[str] = "none"
 
-    def build(self, width: int, length: int) -> position.Position:
+    def build(self, room: Room) -> position.Position:
         return position.Position()
 
 
@@ -92,6 +129,6 @@ class PreNorm:
         return nn.LayerNorm(width, self.epsilon)
 
 
-Position = Sinusoidal | Learned | NoPosition
+Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition
 FeedForward = Relu | Gelu | Gated
 Norm = PostNorm | PreNorm

@@ -64,14 +64,14 @@ class Transformer(nn.Module):
         def feed_forward() -> nn.Module:
             return config.feed_forward.build(config.width, config.inner)
 
-        def embedding(table: nn.Embedding) -> TokenEmbedding:
-            position = config.position.build(config.width, config.max_length)
-            return TokenEmbedding(table, position, config.dropout)
+        def embedding(table: nn.Embedding, both_ways: bool) -> TokenEmbedding:
+            room = parts.Room(config.width, config.heads, config.max_length, both_ways)
+            return TokenEmbedding(table, config.position.build(room), config.dropout)
 
         source_table = token_table(source_vocabulary, config.width)
         shared = config.embeddings == "shared"
         target_table = source_table if shared else token_table(target_vocabulary, config.width)
-        self.embed_source, self.embed_target = embedding(source_table), embedding(target_table)
+        self.embed_source, self.embed_target = embedding(source_table, True), embedding(target_table, False)
         self.encoder = Stack(
             config.encoder_layers,
             lambda: EncoderBlock(attention(), feed_forward(), residual),
@@ -89,7 +89,7 @@ class Transformer(nn.Module):
         """The source's memory for each decoder layer, and empty caches: fixed at `room`, growing, or, where `room`
         is 0, none (for a target that is given whole)."""
         scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
-        view = Padding().view(scene)
+        view = Padding().view(scene).placed(self.embed_source.position)
         x_BSD = self.embed_source(source_BS)
         for block in self.encoder.layers:
             x_BSD = block(x_BSD, view)
@@ -107,7 +107,8 @@ class Transformer(nn.Module):
     def hidden(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """The decoder's last layer for the next T tokens of each row."""
         clock, steps, device = state.clock, ids_RT.shape[1], ids_RT.device
-        view = Causal().view(Scene(steps, clock.longest + steps, device, clock.start))
+        scene = Scene(steps, clock.longest + steps, device, clock.start)
+        view = Causal().view(scene).placed(self.embed_target.position)
         sources = Scene(1, state.memories[0].k_BHSK.shape[2], device, key_lengths_B=state.source_lengths_B)
         source_view = Padding().view(sources)
         x_RTD = self.embed_target(ids_RT, clock.start)

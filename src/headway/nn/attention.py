@@ -106,13 +106,13 @@ def fused_attend(
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal)
 
 
-def _projection(width: int, to: int, parts: int) -> nn.Linear:
-    """`parts` maps of equal size side by side, each drawn as if it stood alone: by Glorot, at 1/√2 of the width
-    where there are several."""
-    layer = nn.Linear(width, to)
-    for block in layer.weight.data.chunk(parts):
-        nn.init.xavier_uniform_(block, gain=1.0 if parts == 1 else 2**-0.5)
-    nn.init.zeros_(layer.bias)
+def _projection(width: int, to: list[int], bias: bool = True) -> nn.Linear:
+    """Maps side by side, each drawn as if it stood alone: by Glorot, at 1/√2 of the width where there are several."""
+    layer = nn.Linear(width, sum(to), bias=bias)
+    for block in layer.weight.data.split(to):
+        nn.init.xavier_uniform_(block, gain=1.0 if len(to) == 1 else 2**-0.5)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer
 
 
@@ -127,20 +127,35 @@ def _merge(x_BHTK: Tensor) -> Tensor:
 class SelfAttention(nn.Module):
     """Concat(head₁ … head_H)Wᴼ, head_h = attend(xW_h^Q, xW_h^K, xW_h^V) (Vaswani et al. 2017, 3.2.2).
 
-    The three maps of all heads are one product. The same part is masked self-attention: the view says so.
+    The three maps of all heads are one product. The same part is masked self-attention: the view says so. With
+    fewer keys and values than queries, several heads share one (Ainslie et al. 2023).
     """
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True
+    ) -> None:
+        """`shared_heads`: how many keys and values there are, a divisor of `heads`."""
         super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.qkv = _projection(width, 3 * width, parts=3)
-        self.output = _projection(width, width, parts=1)
+        self.heads, self.dropout, self.shared = heads, dropout, shared_heads or heads
+        if heads % self.shared:
+            raise ValueError(f"{heads} heads cannot share {self.shared} keys and values evenly")
+        self.sizes = [width, *[width // heads * self.shared] * 2]
+        self.qkv = _projection(width, self.sizes, bias)
+        self.output = _projection(width, [width], bias)
 
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
-        q_BHTK, k_BHSK, v_BHSK = (_split(part, self.heads) for part in self.qkv(x_BTD).chunk(3, dim=-1))
+        q_BTD, k_BTD, v_BTD = self.qkv(x_BTD).split(self.sizes, dim=-1)
+        q_BHTK, k_BGSK, v_BGSK = _split(q_BTD, self.heads), _split(k_BTD, self.shared), _split(v_BTD, self.shared)
+        q_BHTK, k_BGSK = view.rotate(q_BHTK, k_BGSK)
         if cache is not None:
-            k_BHSK, v_BHSK = cache.append(k_BHSK, v_BHSK)
-        return self.output(_merge(_mix(self, q_BHTK, k_BHSK, v_BHSK, view)))
+            k_BGSK, v_BGSK = cache.append(k_BGSK, v_BGSK)
+        return self.output(_merge(_mix(self, q_BHTK, _spread(k_BGSK, q_BHTK), _spread(v_BGSK, q_BHTK), view)))
+
+
+def _spread(shared_BGSK: Tensor, q_BHTK: Tensor) -> Tensor:
+    """Keys or values for every head, where several share one."""
+    heads, groups = q_BHTK.shape[1], shared_BGSK.shape[1]
+    return shared_BGSK if heads == groups else shared_BGSK.repeat_interleave(heads // groups, dim=1)
 
 
 class CrossAttention(nn.Module):
@@ -149,9 +164,9 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.query = _projection(width, width, parts=1)
-        self.key_value = _projection(width, 2 * width, parts=2)
-        self.output = _projection(width, width, parts=1)
+        self.query = _projection(width, [width])
+        self.key_value = _projection(width, [width, width])
+        self.output = _projection(width, [width])
 
     def remember(self, source_BSD: Tensor) -> Memory:
         k_BHSK, v_BHSK = (_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1))
@@ -175,8 +190,9 @@ class CrossAttention(nn.Module):
 def _mix(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
     """The readable path while somebody looks, the fused one otherwise."""
     dropout = part.dropout if part.training else 0.0
+    bias = view.bias(q)
     if not tap.recording():
-        return fused_attend(q, k, v, view, dropout=dropout)
-    mixed, weights = attend(q, k, v, view.matrix(q.shape[-2], k.shape[-2], q.device), dropout=dropout)
+        return fused_attend(q, k, v, view, bias, dropout=dropout)
+    mixed, weights = attend(q, k, v, view.matrix(q.shape[-2], k.shape[-2], q.device), bias, dropout=dropout)
     tap.save(part, "weights", weights, ("row", "head", "target", "source"))
     return mixed

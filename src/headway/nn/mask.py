@@ -11,11 +11,15 @@ B batch, T queries, S keys.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from headway.nn.position import Position
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,8 @@ class View:
     causal: bool = False
     visible_BHTS: Tensor | None = None
     prefix_B: Tensor | None = None  # every query of row b sees the first prefix_B[b] keys
+    scene: Scene | None = None  # what it was made for
+    position: Position | None = None  # turns queries and keys, adds to the scores (see `placed`)
     _built: dict[tuple[int, int], Tensor] = field(default_factory=dict, repr=False)
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
@@ -52,6 +58,20 @@ class View:
             seen_B11S = torch.arange(keys, device=device) < self.prefix_B[:, None, None, None]
             self._built[queries, keys] = seen_B11S.expand(-1, -1, queries, -1)
         return self._built[queries, keys]
+
+    def placed(self, position: Position) -> View:
+        """The same, with what the position has to say to every layer."""
+        return replace(self, position=position)
+
+    def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and new keys, turned by where they stand."""
+        if self.position is None or self.scene is None:
+            return q_BHTK, k_BHTK
+        return self.position.rotate(q_BHTK, k_BHTK, self.scene.start)
+
+    def bias(self, q_BHTK: Tensor) -> Tensor | None:
+        """What is added to the scores."""
+        return None if self.position is None or self.scene is None else self.position.bias(q_BHTK, self.scene)
 
 
 SEE_ALL = View()
@@ -105,12 +125,14 @@ class Mask:
     def view(self, scene: Scene) -> View:
         rule = self.simplify(scene)
         if isinstance(rule, Everything):
-            return SEE_ALL
+            return View(scene=scene)
         plain = isinstance(scene.start, int) and scene.start == 0
         if isinstance(rule, Causal) and plain and scene.queries == scene.keys:
-            return View(causal=True)
+            return View(causal=True, scene=scene)
         prefix_B = rule.prefix(scene)
-        return View(visible_BHTS=rule.matrix(scene)) if prefix_B is None else View(prefix_B=prefix_B)
+        if prefix_B is not None:
+            return View(prefix_B=prefix_B, scene=scene)
+        return View(visible_BHTS=rule.matrix(scene), scene=scene)
 
     def predicate(self, scene: Scene) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         """`mask_mod(b, h, q, k)` for torch's create_block_mask."""

@@ -76,3 +76,103 @@ class Learned(Position):
         if start + length > self.table.num_embeddings:
             raise IndexError(f"position {start + length} is beyond the table of {self.table.num_embeddings}")
         return x_BTD + self.table.weight[start : start + length]
+
+
+class Rotary(Position):
+    """Turns pairs (i, i + K/2) of queries and keys by p·θ_i, θ_i = base^(−2i/K), so that a score depends on the
+    distance alone (Su et al. 2021, eq. 34)."""
+
+    cos_PK: Tensor
+    sin_PK: Tensor
+
+    def __init__(self, head_width: int, base: float = 10_000.0, length: int = 512) -> None:
+        super().__init__()
+        if head_width % 2:
+            raise ValueError(f"a head of width {head_width} has no pairs to turn: take an even one")
+        self.head_width, self.base = head_width, base
+        cos_PK, sin_PK = self._rows(length)
+        self.register_buffer("cos_PK", cos_PK, persistent=False)
+        self.register_buffer("sin_PK", sin_PK, persistent=False)
+
+    def _rows(self, length: int) -> tuple[Tensor, Tensor]:
+        pair = torch.arange(0, self.head_width, 2, dtype=torch.float64)
+        angle_PI = torch.arange(length, dtype=torch.float64)[:, None] * self.base ** (-pair / self.head_width)
+        angle_PK = torch.cat([angle_PI, angle_PI], -1)
+        return angle_PK.cos().float(), angle_PK.sin().float()
+
+    def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
+        length = q_BHTK.shape[2]
+        if isinstance(start, Tensor):
+            at = (start[:, None] + torch.arange(length, device=start.device))[:, None]
+            cos, sin = self.cos_PK[at], self.sin_PK[at]
+        else:
+            if start + length > len(self.cos_PK):
+                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
+            cos, sin = self.cos_PK[start : start + length], self.sin_PK[start : start + length]
+        return _turn(q_BHTK, cos, sin), _turn(k_BHTK, cos, sin)
+
+
+def _turn(x_BHTK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x_BHTK.chunk(2, -1)
+    wide = torch.promote_types(x_BHTK.dtype, cos.dtype)
+    turned = x_BHTK.to(wide) * cos + torch.cat([-second, first], -1).to(wide) * sin
+    return turned.to(x_BHTK.dtype)
+
+
+def distances(scene: Scene) -> Tensor:
+    """Query position minus key position, (T, S), or (B, T, S) where rows start at different places."""
+    key_S = torch.arange(scene.keys, device=scene.device)
+    query_T = torch.arange(scene.queries, device=scene.device)
+    if isinstance(scene.start, Tensor):
+        return (scene.start[:, None] + query_T)[..., None] - key_S
+    return (scene.start + query_T)[:, None] - key_S
+
+
+def _per_head(table: Tensor, far: Tensor) -> Tensor:
+    """(…, T, S, H) → (B or 1, H, T, S)."""
+    found = table.movedim(-1, -3)
+    return found if far.dim() == 3 else found[None]
+
+
+class LinearBias(Position):
+    """−slope_h · distance, slopes 2^(−8h/H) (Press et al. 2022): what is far weighs less, and nothing is learned."""
+
+    slopes_H: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.register_buffer("slopes_H", torch.tensor(_slopes(heads)), persistent=False)
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
+        far = distances(scene)
+        return _per_head(-far.abs()[..., None] * self.slopes_H, far).to(q_BHTK.dtype)
+
+
+def _slopes(heads: int) -> list[float]:
+    """A geometric series; for a number of heads between two powers of two, the larger's odd members fill up."""
+    power = 1 << (heads.bit_length() - 1)
+    first = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    return first + [2 ** (-4 * (2 * h + 1) / power) for h in range(heads - power)]
+
+
+class RelativeBias(Position):
+    """A learned number for each head and bucket of distances, near ones exact, far ones by their logarithm
+    (Raffel et al. 2020, 2.1)."""
+
+    def __init__(self, heads: int, buckets: int = 32, farthest: int = 128, both_ways: bool = False) -> None:
+        super().__init__()
+        self.buckets, self.farthest, self.both_ways = buckets, farthest, both_ways
+        self.table = nn.Embedding(buckets, heads)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def bucket(self, far: Tensor) -> Tensor:
+        count = self.buckets // 2 if self.both_ways else self.buckets
+        ahead = (far < 0) * count if self.both_ways else torch.zeros_like(far)
+        far = far.abs() if self.both_ways else far.clamp(min=0)
+        exact = count // 2
+        steps = torch.log(far.clamp(min=1) / exact) / math.log(self.farthest / exact) * (count - exact)
+        return ahead + torch.where(far < exact, far, (exact + steps.long()).clamp(max=count - 1))
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
+        far = distances(scene)
+        return _per_head(self.table(self.bucket(far)), far).to(q_BHTK.dtype)
