@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import nn
@@ -79,17 +80,20 @@ class Relu:
     name: ClassVar[str] = "relu"
     dropout: float = 0.0
 
-    def build(self, width: int, inner: int) -> nn.Module:
-        return feed_forward.MLP(width, inner, F.relu, self.dropout)
+    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
+        return feed_forward.MLP(width, inner, F.relu, self.dropout, bias)
 
 
 @dataclass(frozen=True)
 class Gelu:
+    """`approximate=tanh` is the formula that GPT-2 was trained with."""
+
     name: ClassVar[str] = "gelu"
     dropout: float = 0.0
+    approximate: Literal["none", "tanh"] = "none"
 
-    def build(self, width: int, inner: int) -> nn.Module:
-        return feed_forward.MLP(width, inner, F.gelu, self.dropout)
+    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
+        return feed_forward.MLP(width, inner, partial(F.gelu, approximate=self.approximate), self.dropout, bias)
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Gated:
     name: ClassVar[str] = "gated"
     dropout: float = 0.0
 
-    def build(self, width: int, inner: int) -> nn.Module:
+    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
         return feed_forward.GatedMLP(width, inner, F.silu, self.dropout)
 
 
@@ -108,10 +112,10 @@ class PostNorm:
     name: ClassVar[str] = "post"
     epsilon: float = 1e-5
 
-    def residual(self, width: int, dropout: float) -> Callable[[], residual.Residual]:
-        return residual.post_norm(lambda: nn.LayerNorm(width, self.epsilon), dropout)
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
+        return residual.post_norm(lambda: nn.LayerNorm(width, self.epsilon, bias=bias), dropout)
 
-    def final(self, width: int) -> nn.Module:
+    def final(self, width: int, bias: bool = True) -> nn.Module:
         return nn.Identity()
 
 
@@ -122,11 +126,11 @@ class PreNorm:
     name: ClassVar[str] = "pre"
     epsilon: float = 1e-5
 
-    def residual(self, width: int, dropout: float) -> Callable[[], residual.Residual]:
-        return residual.pre_norm(lambda: nn.LayerNorm(width, self.epsilon), dropout)
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
+        return residual.pre_norm(lambda: nn.LayerNorm(width, self.epsilon, bias=bias), dropout)
 
-    def final(self, width: int) -> nn.Module:
-        return nn.LayerNorm(width, self.epsilon)
+    def final(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.LayerNorm(width, self.epsilon, bias=bias)
 
 
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition

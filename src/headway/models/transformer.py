@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
 from headway.models import parts
 from headway.nn.attention import CrossAttention, SelfAttention
-from headway.nn.block import DecoderBlock, EncoderBlock, Stack
+from headway.nn.block import Block, DecoderBlock, Stack
 from headway.nn.embedding import Head, TokenEmbedding, token_table
 from headway.nn.mask import Causal, Padding, Scene
-from headway.nn.state import Cache, Clock, DecoderState, FixedCache, GrowingCache, NoCache
+from headway.nn.state import DecoderState, fresh_caches
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Transformer(nn.Module):
         self.embed_source, self.embed_target = embedding(source_table, True), embedding(target_table, False)
         self.encoder = Stack(
             config.encoder_layers,
-            lambda: EncoderBlock(attention(), feed_forward(), residual),
+            lambda: Block(attention(), feed_forward(), residual),
             config.norm.final(config.width),
         )
         self.decoder = Stack(
@@ -95,14 +94,8 @@ class Transformer(nn.Module):
             x_BSD = block(x_BSD, view)
         x_BSD = self.encoder.final(x_BSD)
         memories = [block.remember(x_BSD) for block in self.decoder.layers]  # type: ignore[operator]
-        clock = Clock(torch.zeros(len(source_BS), dtype=torch.long, device=source_BS.device), 0)
-
-        def cache() -> Cache:
-            if room is None:
-                return GrowingCache()
-            return FixedCache(clock, room) if room else NoCache()
-
-        return DecoderState(memories, lengths_B, [cache() for _ in memories], clock)
+        caches, clock = fresh_caches(len(memories), len(source_BS), source_BS.device, room)
+        return DecoderState(caches, clock, memories, lengths_B)
 
     def hidden(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """The decoder's last layer for the next T tokens of each row."""

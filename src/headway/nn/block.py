@@ -15,16 +15,16 @@ from headway.nn.residual import Residual
 from headway.nn.state import Cache, Memory
 
 
-class EncoderBlock(nn.Module):
-    """Self-attention, then the feed-forward network."""
+class Block(nn.Module):
+    """Self-attention, then the feed-forward network: a layer of an encoder, or of a decoder without a source."""
 
     def __init__(self, attention: SelfAttention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
         self.around_attention, self.around_feed_forward = residual(), residual()
 
-    def forward(self, x_BTD: Tensor, view: View) -> Tensor:
-        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view))
+    def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
+        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
 

@@ -10,19 +10,19 @@ from headway.nn.dropout import Dropout
 from headway.nn.position import Position
 
 
-def token_table(vocabulary: int, width: int) -> nn.Embedding:
+def token_table(vocabulary: int, width: int, std: float | None = None) -> nn.Embedding:
     table = nn.Embedding(vocabulary, width)
-    nn.init.normal_(table.weight, std=width**-0.5)
+    nn.init.normal_(table.weight, std=std or width**-0.5)
     return table
 
 
 class TokenEmbedding(nn.Module):
-    """dropout(√D · E[ids] + positions) (Vaswani et al. 2017, 3.4 and 5.4)."""
+    """dropout(√D · E[ids] + positions) (Vaswani et al. 2017, 3.4 and 5.4); other models have another scale."""
 
-    def __init__(self, table: nn.Embedding, position: Position, dropout: float) -> None:
+    def __init__(self, table: nn.Embedding, position: Position, dropout: float, scale: float | None = None) -> None:
         super().__init__()
         self.table, self.position = table, position
-        self.scale = math.sqrt(table.embedding_dim)
+        self.scale = math.sqrt(table.embedding_dim) if scale is None else scale
         self.dropout = Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:

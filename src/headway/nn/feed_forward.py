@@ -20,10 +20,15 @@ class MLP(nn.Module):
     """f(xW₁ + b₁)W₂ + b₂, with f = max(0, ·) (Vaswani et al. 2017, eq. 2) or GELU."""
 
     def __init__(
-        self, width: int, inner: int, activation: Callable[[Tensor], Tensor] = F.relu, dropout: float = 0.0
+        self,
+        width: int,
+        inner: int,
+        activation: Callable[[Tensor], Tensor] = F.relu,
+        dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.expand, self.contract = _linear(width, inner), _linear(inner, width)
+        self.expand, self.contract = _linear(width, inner, bias), _linear(inner, width, bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 

@@ -195,13 +195,95 @@ class FixedCache:
 
 
 @dataclass
-class DecoderState:
-    """All that an encoder-decoder carries: the source's memories and lengths, the target's caches and clock."""
+class StreamState:
+    """Caches and their clock: all that a decoder carries of what it has read and written."""
+
+    caches: Sequence[Cache]
+    clock: Clock
+
+    def reorder(self, rows_R: Tensor) -> None:
+        """Row r goes on from row rows_R[r]."""
+        for cache in self.caches:
+            cache.reorder(rows_R)
+        if not self.clock.even:
+            self.clock.reorder(rows_R)
+
+    def keep(self, rows_R: Tensor) -> None:
+        """Only these rows, in this order."""
+        for cache in self.caches:
+            cache.reorder(rows_R)
+        self.clock.select(rows_R)
+
+    def repeat(self, group: int) -> None:
+        """Every row `group` times, side by side."""
+        rows = torch.arange(len(self.clock.lengths_R), device=self.clock.lengths_R.device)
+        for cache in self.caches:
+            cache.reorder(rows.repeat_interleave(group))
+        self.clock.reorder(rows.repeat_interleave(group))
+
+    def trim(self, lengths_R: Tensor) -> None:
+        """Rows were padded on the right: each is only so long, and what stands behind is written over."""
+        self.clock.lengths_R, self.clock.even = lengths_R, False
+
+    def joined(self, other: StreamState) -> tuple[list[FixedCache], Clock]:
+        """Caches and clock of this state's rows, then the other's (fixed caches of the same capacity)."""
+        mine, theirs = self.clock, other.clock
+        clock = Clock(
+            torch.cat([mine.lengths_R, theirs.lengths_R]),
+            max(mine.longest, theirs.longest),
+            mine.even and theirs.even and mine.longest == theirs.longest,
+        )
+        return [a.insert(b, clock) for a, b in zip(self.fixed(), other.fixed(), strict=True)], clock
+
+    def insert(self, other: StreamState) -> StreamState:
+        return StreamState(*self.joined(other))
+
+    def steady_caches(self, shapes: list[Tensor], capacity: int) -> tuple[list[FixedCache], Clock]:
+        """Room of the same rows at addresses that stay, whose steps need nothing from the host: for capture.
+        `shapes` has a tensor of each layer whose second and last axes are heads and head width."""
+        rows = len(self.clock.lengths_R)
+        clock = Clock(torch.zeros_like(self.clock.lengths_R), capacity - 1, even=False, steady=True)
+        caches = []
+        for like in shapes:
+            cache = FixedCache(clock, capacity)
+            cache.kv_2CRHK, cache.spare = like.new_zeros(2, 2, capacity, rows, like.shape[1], like.shape[-1])
+            caches.append(cache)
+        return caches, clock
+
+    def load(self, other: StreamState) -> None:
+        """Copy another state of as many rows into this room."""
+        for cache, other_cache in zip(self.fixed(), other.fixed(), strict=True):
+            cache.load(other_cache)
+        self.clock.lengths_R.copy_(other.clock.lengths_R)
+
+    def homes(self) -> list[Tensor]:
+        """The tensors that a step replaces by new ones, where a captured step would write in place."""
+        return [self.clock.lengths_R]
+
+    def settle(self, homes: list[Tensor]) -> None:
+        """Bring what has replaced them back to `homes`."""
+        (lengths_R,) = homes
+        lengths_R.copy_(self.clock.lengths_R)
+        self.clock.lengths_R = lengths_R
+
+    def fork(self) -> StreamState:
+        """A copy whose steps leave this state alone."""
+        clock = self.clock.fork()
+        return StreamState([cache.fork(clock) for cache in self.caches], clock)
+
+    def fixed(self) -> list[FixedCache]:
+        found = [cache for cache in self.caches if isinstance(cache, FixedCache)]
+        if len(found) < len(self.caches):
+            raise TypeError("only states with fixed caches can be joined or loaded: ask for a room")
+        return found
+
+
+@dataclass
+class DecoderState(StreamState):
+    """What an encoder-decoder carries: the source's memories and lengths beside the target's caches."""
 
     memories: list[Memory]
     source_lengths_B: Tensor | None  # None: no row is padded
-    caches: Sequence[Cache]
-    clock: Clock
 
     @property
     def sources(self) -> int:
@@ -217,97 +299,66 @@ class DecoderState:
         """Hypotheses of each source."""
         return len(self.clock.lengths_R) // self.sources
 
-    def reorder(self, rows_R: Tensor) -> None:
-        """Row r goes on from row rows_R[r]; rows stay with their source, so the source stays as it is."""
-        for cache in self.caches:
-            cache.reorder(rows_R)
-        if not self.clock.even:
-            self.clock.reorder(rows_R)
-
     def widen(self, group: int) -> None:
-        """From one hypothesis of each source to `group` equal ones."""
-        rows_R = torch.arange(self.sources, device=self.clock.lengths_R.device).repeat_interleave(group)
-        for cache in self.caches:
-            cache.reorder(rows_R)
-        self.clock.reorder(rows_R)
+        """From one hypothesis of each source to `group` equal ones; the source stays as it is."""
+        self.repeat(group)
 
     def select(self, sources_B: Tensor, parents_R: Tensor | None = None) -> None:
         """Keep these sources, in this order, each with all its hypotheses; with `parents_R`, as after
         `reorder(parents_R)`, but in one copy instead of two."""
         group = self.group
         rows_R = (sources_B[:, None] * group + torch.arange(group, device=sources_B.device)).flatten()
-        rows_R = rows_R if parents_R is None else parents_R[rows_R]
         self.memories = [memory.select(sources_B) for memory in self.memories]
         if self.source_lengths_B is not None:
             self.source_lengths_B = self.source_lengths_B.index_select(0, sources_B)
-        for cache in self.caches:
-            cache.reorder(rows_R)
-        self.clock.select(rows_R)
+        self.keep(rows_R if parents_R is None else parents_R[rows_R])
 
-    def insert(self, other: DecoderState) -> DecoderState:
+    def insert(self, other: StreamState) -> DecoderState:
         """This state's rows, then the other's (of the same group size, with fixed caches of the same capacity)."""
-        mine, theirs = self.clock, other.clock
-        clock = Clock(
-            torch.cat([mine.lengths_R, theirs.lengths_R]),
-            max(mine.longest, theirs.longest),
-            mine.even and theirs.even and mine.longest == theirs.longest,
-        )
-        caches = [a.insert(b, clock) for a, b in zip(self._fixed(), other._fixed(), strict=True)]
+        assert isinstance(other, DecoderState)
         lengths = torch.cat([self._source_lengths(), other._source_lengths()])
         memories = [a.insert(b) for a, b in zip(self.memories, other.memories, strict=True)]
-        return DecoderState(memories, lengths, caches, clock)
+        return DecoderState(*self.joined(other), memories, lengths)
 
     def steady(self, capacity: int, source_length: int) -> DecoderState:
-        """Room of the same rows at addresses that stay, whose steps need nothing from the host: for capture."""
-        rows = len(self.clock.lengths_R)
-        clock = Clock(torch.zeros_like(self.clock.lengths_R), capacity - 1, even=False, steady=True)
-        memories, caches = [], []
+        """Room of the same rows at addresses that stay (see `steady_caches`)."""
+        memories = []
         for memory in self.memories:
             batch, heads, _, head_width = memory.k_BHSK.shape
             k_BHSK, v_BHSK = memory.k_BHSK.new_zeros(2, batch, heads, source_length, head_width)
             memories.append(Memory(k_BHSK, v_BHSK))
-            cache = FixedCache(clock, capacity)
-            cache.kv_2CRHK, cache.spare = memory.k_BHSK.new_zeros(2, 2, capacity, rows, heads, head_width)
-            caches.append(cache)
-        return DecoderState(memories, self._source_lengths().clone(), caches, clock)
+        room = self.steady_caches([memory.k_BHSK for memory in memories], capacity)
+        return DecoderState(*room, memories, self._source_lengths().clone())
 
-    def load(self, other: DecoderState) -> None:
-        """Copy another state of as many rows into this room."""
+    def load(self, other: StreamState) -> None:
+        assert isinstance(other, DecoderState)
+        super().load(other)
         for mine, theirs in zip(self.memories, other.memories, strict=True):
             length = min(mine.k_BHSK.shape[2], theirs.k_BHSK.shape[2])
             mine.k_BHSK[:, :, :length].copy_(theirs.k_BHSK[:, :, :length])
             mine.v_BHSK[:, :, :length].copy_(theirs.v_BHSK[:, :, :length])
-        for cache, other_cache in zip(self._fixed(), other._fixed(), strict=True):
-            cache.load(other_cache)
         if self.source_lengths_B is None:
             raise TypeError("only room that `steady` has made can be loaded")
         self.source_lengths_B.copy_(other._source_lengths())
-        self.clock.lengths_R.copy_(other.clock.lengths_R)
-
-    def homes(self) -> list[Tensor]:
-        """The tensors that a step replaces by new ones, where a captured step would write in place."""
-        return [self.clock.lengths_R]
-
-    def settle(self, homes: list[Tensor]) -> None:
-        """Bring what has replaced them back to `homes`."""
-        (lengths_R,) = homes
-        lengths_R.copy_(self.clock.lengths_R)
-        self.clock.lengths_R = lengths_R
 
     def fork(self) -> DecoderState:
         """A copy whose steps leave this state alone; the source's memories, which no step changes, are shared."""
-        clock = self.clock.fork()
-        return DecoderState(
-            list(self.memories), self.source_lengths_B, [cache.fork(clock) for cache in self.caches], clock
-        )
-
-    def _fixed(self) -> list[FixedCache]:
-        fixed = [cache for cache in self.caches if isinstance(cache, FixedCache)]
-        if len(fixed) < len(self.caches):
-            raise TypeError("only states with fixed caches can be joined or loaded: encode with a room")
-        return fixed
+        twin = super().fork()
+        return DecoderState(twin.caches, twin.clock, list(self.memories), self.source_lengths_B)
 
     def _source_lengths(self) -> Tensor:
         if self.source_lengths_B is not None:
             return self.source_lengths_B
         return torch.full((self.sources,), self.source_length, device=self.clock.lengths_R.device)
+
+
+def fresh_caches(layers: int, rows: int, device: torch.device, room: int | None) -> tuple[list[Cache], Clock]:
+    """Empty ones: fixed at `room`, growing where it is None, keeping nothing where it is 0."""
+    clock = Clock(torch.zeros(rows, dtype=torch.long, device=device), 0)
+
+    def cache() -> Cache:
+        if room is None:
+            return GrowingCache()
+        return FixedCache(clock, room) if room else NoCache()
+
+    return [cache() for _ in range(layers)], clock

@@ -1,0 +1,116 @@
+"""The decoder-only Transformer (Radford et al. 2018, 2019): each token from those before it.
+
+B batch, T length, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from headway.models import parts
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Block, Stack
+from headway.nn.embedding import Head, TokenEmbedding, token_table
+from headway.nn.mask import Causal, Scene, Segments
+from headway.nn.state import StreamState, fresh_caches
+
+STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
+PADDED = 64  # the head's rows are a multiple of this, for the hardware; the last ones are no tokens
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """`shared_heads`: keys and values that the heads share (0: one each). `inner`: 0 for four times the width."""
+
+    name: ClassVar[str] = "gpt"
+    layers: int = 12
+    width: int = 768
+    inner: int = 0
+    heads: int = 12
+    shared_heads: int = 0
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    bias: bool = True
+    tied: bool = True
+    position: parts.Position = field(default_factory=parts.Learned)
+    norm: parts.Norm = field(default_factory=parts.PreNorm)
+    feed_forward: parts.FeedForward = field(default_factory=parts.Gelu)
+    max_length: int = 1024
+
+
+SIZES = {
+    "char": GPTConfig(6, 384, heads=6, dropout=0.2, attention_dropout=0.2, bias=False, max_length=256),
+    "124M": GPTConfig(12, 768, heads=12),
+    "355M": GPTConfig(24, 1024, heads=16),
+    "774M": GPTConfig(36, 1280, heads=20),
+    "1.5B": GPTConfig(48, 1600, heads=25),
+}
+
+
+class GPT(nn.Module):
+    """p(x_t | x_<t) = softmax(head(decoder(x_<t)))."""
+
+    def __init__(self, config: GPTConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config, self.vocabulary = config, vocabulary
+        if config.width % config.heads:
+            raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
+        rows = -(-vocabulary // PADDED) * PADDED
+        table = token_table(rows, config.width, STD)
+        position = config.position.build(parts.Room(config.width, config.heads, config.max_length))
+        self.embed = TokenEmbedding(table, position, config.dropout, scale=1.0)
+        residual = config.norm.residual(config.width, config.dropout, config.bias)
+        inner = config.inner or 4 * config.width
+
+        def block() -> Block:
+            attention = SelfAttention(
+                config.width, config.heads, config.attention_dropout, config.shared_heads or None, config.bias
+            )
+            return Block(attention, config.feed_forward.build(config.width, inner, config.bias), residual)
+
+        self.decoder = Stack(config.layers, block, config.norm.final(config.width, config.bias))
+        self.output = Head(config.width, rows, table if config.tied else None)
+        self._draw()
+
+    def _draw(self) -> None:
+        """Normal weights; those that write into the residual sum smaller, by its depth (Radford et al. 2019, 2.3)."""
+        depth = (2 * self.config.layers) ** -0.5
+        for name, weight in self.named_parameters():
+            if weight.dim() >= 2:
+                into_sum = name.endswith(("attention.output.weight", "contract.weight"))
+                nn.init.normal_(weight, std=STD * (depth if into_sum else 1.0))
+
+    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:
+        """A state that has read nothing. `room` asks for caches of that fixed size; without it they grow."""
+        return StreamState(*fresh_caches(self.config.layers, rows, device, room))
+
+    def hidden(
+        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None
+    ) -> tuple[Tensor, StreamState]:
+        """The last layer for the next T tokens of each row. Packed documents are told apart by `segments_BT` (of a
+        text that is given whole): none looks into another."""
+        state = state or self.start(len(ids_BT), ids_BT.device, room=0)
+        clock, steps = state.clock, ids_BT.shape[1]
+        scene = Scene(
+            steps, clock.longest + steps, ids_BT.device, clock.start,
+            query_segments_BT=segments_BT, key_segments_BS=segments_BT,
+        )  # fmt: skip
+        view = (Causal() & Segments()).view(scene).placed(self.embed.position)
+        x_BTD = self.embed(ids_BT, clock.start)
+        for block, cache in zip(self.decoder.layers, state.caches, strict=True):
+            x_BTD = block(x_BTD, view, cache)
+        clock.advance(steps)
+        return self.decoder.final(x_BTD), state
+
+    def head(self, hidden_BTD: Tensor) -> Tensor:
+        return self.output(hidden_BTD)[..., : self.vocabulary]
+
+    def forward(
+        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None
+    ) -> tuple[Tensor, StreamState]:
+        hidden_BTD, state = self.hidden(ids_BT, state, segments_BT)
+        return self.head(hidden_BTD), state
