@@ -1,8 +1,8 @@
 """The tables of the README and the docs, made from benchmarks/results/*.json.
 
-A page says where: what stands between `<!-- results:begin -->` and `<!-- results:end -->` is replaced by all
-tables, between `<!-- results:begin beam -->` and its end by that one. A result that is not there leaves its
-rows out.
+A page says where: what stands between `<!-- results:begin -->` and `<!-- results:end -->` is replaced by the
+tables of the front page, between `<!-- results:begin beam -->` and its end by that one. A result that is not
+there leaves its rows out.
 
     python benchmarks/table.py            rewrite the pages
     python benchmarks/table.py --check    only say whether they are up to date (exit 1 if not)
@@ -64,6 +64,24 @@ BEAM: list[Column] = [
     ("times_marian", "beside Marian", _times),
 ]
 
+SAFETY: list[Column] = [
+    ("who", "training", str),
+    ("milliseconds", "ms a step", _bleu),
+    ("slower_percent", "slower by, %", _bleu),
+]
+
+CORPUS: list[Column] = [
+    ("phase", "phase", str),
+    ("seconds", "seconds", _count),
+    ("pairs_per_second", "pairs/s", _count),
+    ("resident_mib", "resident, MiB", _count),
+]
+ENCODING: list[Column] = [
+    ("who", "encoding alone", str),
+    ("pairs_per_second", "pairs/s", _count),
+    ("times_encode_batch", "beside encode_batch", _times),
+]
+
 
 def table(columns: list[Column], rows: list[Row]) -> str:
     """Markdown; a column that no row has a value for is left out, numbers stand on the right."""
@@ -104,18 +122,44 @@ def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
     return [block for record in records if record for block in (_facts(record), table(columns, record["rows"]))]
 
 
+def safety(results: Path) -> list[str]:
+    record = _read(results, "safety-cuda")
+    if record is None:
+        return []
+    disk = record["disk"]
+    said = (
+        f"{disk['checkpoint_megabytes']:,} MB each, {disk['writing_seconds_each']} s to write beside the training; "
+        f"{disk['left_out']} of {disk['due']} left out, since the last was still being written; the disk takes "
+        f"{disk['disk_megabytes_per_second']:,} MB/s."
+    )
+    return [_facts(record), table(SAFETY, record["rows"]), said]
+
+
+def corpus(results: Path) -> list[str]:
+    record = _read(results, "corpus-cpu")
+    if record is None:
+        return []
+    phases = [row for row in record["rows"] if "phase" in row]
+    rates = [row for row in record["rows"] if "who" in row]
+    return [_facts(record), table(CORPUS, phases), table(ENCODING, rates)]
+
+
 TABLES: dict[str, Callable[[Path], list[str]]] = {
     "scores": scores,
     "training": lambda results: speed(results, "training", TRAINING),
     "beam": lambda results: speed(results, "beam", BEAM),
+    "safety": safety,
+    "corpus": corpus,
 }
+
+FRONT = ["scores", "training", "beam"]  # of a page that names none
 
 
 def rewritten(page: str, results: Path = RESULTS) -> str:
     """The page with every block between its markers made anew."""
 
     def fill(found: re.Match[str]) -> str:
-        names = found[2].split() or list(TABLES)
+        names = found[2].split() or FRONT
         unknown = [name for name in names if name not in TABLES]
         if unknown:
             raise SystemExit(f"there is no table '{unknown[0]}'; there is: {', '.join(TABLES)}")

@@ -1,0 +1,105 @@
+"""How well a run uses its machine: operations against the peak that the machine really reaches, and memory."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.data.batches import PairBatch
+from headway.train.chance import put_states, take_states
+
+ROWS = 8  # of a batch that are enough to count the operations of one token
+
+
+def operations_per_token(objective: nn.Module, batch: PairBatch, device: torch.device) -> float:
+    """Multiplications and additions in matrix products for one target token, forward and backward, counted on a few
+    rows. Chance and gradients are left as they were."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    facts, states = take_states(device)
+    few = batch.rows(0, ROWS).map(lambda tensor: tensor.to(device))
+    was_training = objective.training
+    objective.train()
+    counter = FlopCounterMode(display=False, custom_mapping=_uncounted())
+    try:
+        with counter:
+            losses = sum(value for value, _, weight in objective(few).values() if weight)
+            weights = [weight for weight in objective.parameters() if weight.requires_grad]
+            torch.autograd.grad(losses, weights, allow_unused=True)
+    finally:
+        objective.train(was_training)
+        put_states(device, facts, states)
+    return counter.get_total_flops() / max(few.tokens, 1)
+
+
+def _uncounted() -> dict[Any, Any]:
+    """Products that torch's counter does not know: a product in place, and attention on a CPU."""
+    from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
+
+    aten = torch.ops.aten
+    return {
+        aten.addmm_: lambda total, a, b, **_: 2 * a[0] * a[1] * b[1],
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda grad, q, k, v, *_, **__: (
+            sdpa_backward_flop_count(grad, q, k, v)
+        ),
+    }
+
+
+def measured_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.2) -> float:
+    """Operations a second of one large matrix product, the best of some tries."""
+    size = 8192 if device.type == "cuda" else 1024
+    a, b = torch.ones(size, size, device=device, dtype=dtype), torch.ones(size, size, device=device, dtype=dtype)
+    best, until = float("inf"), time.perf_counter() + seconds
+    while best == float("inf") or time.perf_counter() < until:
+        _wait(device)
+        start = time.perf_counter()
+        a @ b
+        _wait(device)
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def memory(device: torch.device) -> int:
+    """The most bytes that this process has had: of the GPU's memory, or resident."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class Gauge:
+    """Turns tokens a second into a share of the machine. Counting and measuring wait until they are first asked."""
+
+    def __init__(self, objective: nn.Module, device: torch.device, dtype: torch.dtype, processes: int = 1) -> None:
+        self.objective, self.device, self.dtype, self.processes = objective, device, dtype, processes
+        self._per_token: float | None = None
+        self._peak = 0.0
+
+    def see(self, batch: PairBatch) -> None:
+        """Count and measure, on the first batch that comes by."""
+        if self._per_token is None:
+            self._per_token = operations_per_token(self.objective, batch, self.device)
+            self._peak = measured_peak(self.device, self.dtype) * self.processes
+
+    def read(self, tokens_per_second: float) -> dict[str, Any]:
+        found: dict[str, Any] = {"memory": memory(self.device)}
+        if self._per_token:
+            found["of_peak"] = round(tokens_per_second * self._per_token / self._peak, 4)
+        return found
+
+
+def words(figures: dict[str, Any]) -> str:
+    """For a progress line: `41 % of peak, 1.2 GB`."""
+    share = f"{100 * figures['of_peak']:.0f} % of peak, " if "of_peak" in figures else ""
+    return f"{share}{figures['memory'] / 1e9:.1f} GB"
