@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 
 from headway.models import parts
 from headway.models.gpt import GPT, SIZES, GPTConfig
@@ -17,7 +18,6 @@ each_position = pytest.mark.parametrize("position", POSITIONS, ids=lambda choice
 
 def twins(config=CONFIG, vocabulary=101):
     """Ours and Hugging Face's with the same weights, float64. Their layers are transposed."""
-    transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     mine = GPT(config, vocabulary).double().eval()
     settings = transformers.GPT2Config(

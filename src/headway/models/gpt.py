@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.models import parts
@@ -19,6 +20,7 @@ from headway.nn.mask import Causal, Scene, Segments
 from headway.nn.state import StreamState, fresh_caches
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
+LOGITS_AT_ONCE = 2**24  # that scoring holds
 PADDED = 64  # the head's rows are a multiple of this, for the hardware; the last ones are no tokens
 
 
@@ -114,3 +116,13 @@ class GPT(nn.Module):
     ) -> tuple[Tensor, StreamState]:
         hidden_BTD, state = self.hidden(ids_BT, state, segments_BT)
         return self.head(hidden_BTD), state
+
+    def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
+        """log p(x_t | x_<t) of every token, 0 for the first of a row, which is given; its logits are never whole."""
+        segments_BT = None if segments_BT is None else segments_BT[:, :-1]
+        hidden_ND = self.hidden(ids_BT[:, :-1], segments_BT=segments_BT)[0].flatten(0, 1)
+        wide = torch.promote_types(hidden_ND.dtype, torch.float32)
+        rows = max(1, LOGITS_AT_ONCE // self.vocabulary)
+        pieces = zip(hidden_ND.split(rows), ids_BT[:, 1:].flatten()[:, None].split(rows), strict=True)
+        logp_N1 = torch.cat([F.log_softmax(self.head(h_ND), -1, dtype=wide).gather(1, y_N1) for h_ND, y_N1 in pieces])
+        return F.pad(logp_N1.view(len(ids_BT), -1), (1, 0))

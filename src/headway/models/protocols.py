@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
+
+from headway.nn.state import StreamState
 
 
 class State(Protocol):
@@ -35,3 +38,13 @@ class Seq2Seq(Protocol):
 
     def decode(self, ids_RT: Tensor, state: Any) -> tuple[Tensor, Any]:
         """head(hidden(ids))."""
+
+
+class LanguageModel(Protocol):
+    """A stream is read any number of tokens at a time; after each the model says what may come next."""
+
+    vocabulary: int
+
+    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState: ...
+    def hidden(self, ids_BT: Tensor, state: StreamState | None = None) -> tuple[Tensor, StreamState]: ...
+    def head(self, hidden_BTD: Tensor) -> Tensor: ...

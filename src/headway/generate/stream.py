@@ -1,0 +1,290 @@
+"""The step engine for streams: prompts are admitted, stepped together and leave as they finish.
+
+It sees a model only through `start`, `hidden` and `head`. A row's text depends on its prompt, settings, seed and
+sample number, never on its company.
+
+B prompts, R rows, T prompt length.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.errors import InputError
+from headway.generate import chance
+from headway.generate.sampling import Sampling
+from headway.generate.sheet import Group, Record, Sheet, advance
+from headway.models.protocols import LanguageModel
+from headway.nn.state import StreamState
+from headway.text.tokenizer import END
+
+Top = list[tuple[int, float]]
+# A stop; `max_new` tokens; no position is left in the context; or the chain left no token (or logits are NaN).
+Ended = Literal["stop", "length", "context", "nothing"]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What is to be continued, and how.
+
+    ids: at least one, since a model only continues: an empty text is the caller's to begin (see `Generator`).
+    stops: ids that end a row. samples: rows of this prompt; they share its reading. top: how many of the likeliest
+    tokens are told beside each chosen one. window: a text longer than the context goes on from its last `context`
+    tokens, read anew at each step; without it such a prompt is refused and a row ends at the context's end.
+    """
+
+    ids: Sequence[int]
+    sampling: Sampling = field(default_factory=Sampling)
+    max_new: int = 128
+    stops: frozenset[int] = frozenset({END})
+    samples: int = 1
+    seed: int = 0
+    top: int = 0
+    window: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_new", 1), ("samples", 1), ("seed", 0), ("top", 0)):
+            value = operator.index(getattr(self, name))
+            if not least <= value < 1 << 63:
+                raise InputError(f"{name} must be {least} or more, not {value}")
+
+    def check(self, name: str, vocabulary: int, context: int) -> None:
+        if not len(self.ids):
+            raise InputError(f"{name} is empty: give at least one id to go on from, such as END ({END})")
+        for i in {*self.ids, *self.stops, *self.sampling.ids()}:
+            if not 0 <= i < vocabulary:
+                raise InputError(f"{name} names the id {i}, this model's vocabulary has {vocabulary} entries")
+        if len(self.ids) > context and not self.window:
+            raise InputError(
+                f"{name} has {len(self.ids)} tokens, this model reads at most {context}: shorten it, or "
+                f"ask for window=True to go on from its last {context}"
+            )
+
+    def need(self, context: int) -> int:
+        """Positions of a cache; none where the prompt does not fit, since it is then read anew at each step."""
+        return min(len(self.ids) + self.max_new - 1, context) if len(self.ids) <= context else 0
+
+
+@dataclass(frozen=True)
+class Written:
+    """One continuation. `ids` are without the stop; `logps` and `top` have its entry last where one ended it.
+
+    Both are under the model's own distribution, before the chain. `top`: the likeliest tokens, best first.
+    """
+
+    ids: list[int]
+    logps: list[float]
+    top: list[Top]
+    ended: Ended
+
+    @property
+    def mean(self) -> float:
+        """Mean log-probability of a token; −∞ where there is none."""
+        return sum(self.logps) / len(self.logps) if self.logps else -float("inf")
+
+
+@dataclass(frozen=True)
+class Token:
+    """What a step gave a row. `id` is None where it ended without one: at a stop, or with nothing."""
+
+    key: int
+    sample: int
+    id: int | None
+    written: Written | None  # all of it, with the last
+
+
+@dataclass
+class Row:
+    """The host's side of a row."""
+
+    key: int
+    sample: int
+    prompt: Prompt
+    ids: list[int] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
+    top: list[Top] = field(default_factory=list)
+    ended: Ended | None = None
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt.ids) + len(self.ids)
+
+    def take(self, token: int, logp: float, top: Top, context: int) -> Token:
+        prompt = self.prompt
+        stopped = token in prompt.stops
+        if token < 0:
+            self.ended = "nothing"
+            return Token(self.key, self.sample, None, self.written())
+        self.logps.append(logp)
+        self.top.append(top[: prompt.top])
+        if stopped:
+            self.ended = "stop"
+        else:
+            self.ids.append(token)
+            if len(self.ids) == prompt.max_new:
+                self.ended = "length"
+            elif self.length > context and not prompt.window:
+                self.ended = "context"
+        return Token(self.key, self.sample, None if stopped else token, self.written() if self.ended else None)
+
+    def written(self) -> Written:
+        assert self.ended is not None
+        return Written(self.ids, self.logps, self.top, self.ended)
+
+
+class Lane:
+    """Rows that are stepped together. One that has ended goes along until the next `settle`."""
+
+    def __init__(self, model: LanguageModel, context: int, device: torch.device) -> None:
+        self.model, self.context, self.device = model, context, device
+        self.rows: list[Row] = []
+        self.sheet: Sheet | None = None
+        self.groups: list[Group] = []
+
+    def join(self, rows: list[Row], sheet: Sheet) -> None:
+        self.sheet = self.sheet.insert(sheet) if self.sheet is not None else sheet
+        self.rows += rows
+        self._regroup()
+
+    def settle(self, leave: Iterable[int] = ()) -> None:
+        """Let those rows go that have ended, and those that go elsewhere."""
+        gone = {at for at, row in enumerate(self.rows) if row.ended} | set(leave)
+        if not gone:
+            return
+        stay = [at for at in range(len(self.rows)) if at not in gone]
+        self.rows = [self.rows[at] for at in stay]
+        if self.sheet is not None and stay:
+            self.sheet.keep(on_device(stay, self.device))
+            self._regroup()
+        else:
+            self.sheet = None
+
+    def _regroup(self) -> None:
+        by: dict[Sampling, list[int]] = {}
+        for at, row in enumerate(self.rows):
+            by.setdefault(row.prompt.sampling, []).append(at)
+        alone = len(by) == 1
+        self.groups = [
+            (sampling.chain(), None if alone else on_device(rows, self.device)) for sampling, rows in by.items()
+        ]
+
+    def launch(self) -> Record | None:
+        if self.sheet is None:
+            return None
+        return advance(
+            self.model, self.sheet, self.groups, context=self.context,
+            longest=max(row.length for row in self.rows), top=max(row.prompt.top for row in self.rows),
+        )  # fmt: skip
+
+
+def on_device(numbers: Sequence[int], device: torch.device) -> Tensor:
+    """From pinned memory, where the device is a GPU: the host would otherwise wait for all that is launched."""
+    tensor = torch.tensor(numbers, dtype=torch.long)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class StreamEngine:
+    """Continues any number of prompts, admitted at any time."""
+
+    def __init__(self, model: LanguageModel, *, context: int, device: torch.device, room: int = 0) -> None:
+        """`context` is the most tokens that the model can read; `room` the least size of the caches, for prompts
+        that come later."""
+        self.model, self.context, self.device, self.least, self.room = model, context, device, room, 0
+        self.cached, self.sliding = (Lane(model, context, device) for _ in range(2))
+
+    def __len__(self) -> int:
+        """Rows that are still open."""
+        return sum(not row.ended for lane in self.lanes for row in lane.rows)
+
+    @property
+    def lanes(self) -> tuple[Lane, Lane]:
+        return self.cached, self.sliding
+
+    def fits(self, prompt: Prompt) -> bool:
+        """Whether the running caches have room for it."""
+        return not any(not row.ended for row in self.cached.rows) or prompt.need(self.context) <= self.room
+
+    @torch.inference_mode()
+    def admit(self, prompts: Sequence[tuple[int, Prompt]]) -> None:
+        """Take prompts in, each under a key of the caller's own. Into a running engine only those that fit."""
+        for key, prompt in prompts:
+            prompt.check(f"prompt {key}", self.model.vocabulary, self.context)
+        self._settle()
+        if not all(self.fits(prompt) for _, prompt in prompts):
+            raise ValueError("a prompt does not fit into the running batch: ask `fits` first, or let the batch end")
+        if not self.cached.rows:
+            self.room = max([self.least, *(prompt.need(self.context) for _, prompt in prompts)])
+        short = [(key, prompt) for key, prompt in prompts if prompt.need(self.context)]
+        long = [(key, prompt) for key, prompt in prompts if not prompt.need(self.context)]
+        for lane, some in ((self.cached, short), (self.sliding, long)):
+            if some:
+                rows = [Row(key, sample, prompt) for key, prompt in some for sample in range(prompt.samples)]
+                state = self._read([prompt for _, prompt in some]) if lane is self.cached else None
+                lane.join(rows, self._sheet(rows, state))
+
+    def _read(self, prompts: Sequence[Prompt]) -> StreamState:
+        """The prompts but for their last tokens, padded on the right and read together, each once; then a copy for
+        each sample."""
+        lengths = np.array([len(prompt.ids) - 1 for prompt in prompts])
+        state = self.model.start(len(prompts), self.device, room=self.room)
+        if lengths.max():
+            ids_BT = self._padded([prompt.ids[:-1] for prompt in prompts], int(lengths.max()))
+            _, state = self.model.hidden(ids_BT, state)
+            if (lengths != lengths.max()).any():
+                state.trim(on_device(lengths.tolist(), self.device))
+        if any(prompt.samples > 1 for prompt in prompts):
+            copies = np.repeat(np.arange(len(prompts)), [prompt.samples for prompt in prompts])
+            state.keep(on_device(copies.tolist(), self.device))
+        return state
+
+    def _sheet(self, rows: list[Row], state: StreamState | None) -> Sheet:
+        width = max(row.length + row.prompt.max_new for row in rows)
+        lengths_R = on_device([row.length for row in rows], self.device)
+        seeds_R = on_device([row.prompt.seed for row in rows], self.device)
+        streams_R = chance.streams(seeds_R, on_device([row.sample for row in rows], self.device))
+        ids_RL = self._padded([row.prompt.ids for row in rows], width)
+        return Sheet(state, ids_RL, lengths_R, lengths_R, streams_R)
+
+    def _padded(self, texts: Sequence[Sequence[int]], width: int) -> Tensor:
+        ids = np.zeros((len(texts), width), dtype=np.int64)
+        for row, text in zip(ids, texts, strict=True):
+            row[: len(text)] = text
+        return torch.from_numpy(ids).to(self.device)
+
+    @torch.inference_mode()
+    def step(self) -> list[Token]:
+        """One token for every row; what has ended leaves with all that it wrote."""
+        self._settle()
+        records = [(lane, lane.launch()) for lane in self.lanes]
+        tokens = []
+        for lane, record in records:
+            if record is not None:
+                news = zip(lane.rows, record.read(), strict=True)
+                tokens += [row.take(*said, self.context) for row, said in news]
+        return tokens
+
+    def _settle(self) -> None:
+        """Ended rows leave; those that have outgrown the context go on in its sliding window."""
+        outgrown = [at for at, row in enumerate(self.cached.rows) if not row.ended and row.length > self.context]
+        if outgrown and self.cached.sheet is not None:
+            rows = [self.cached.rows[at] for at in outgrown]
+            self.sliding.join(rows, self.cached.sheet.without_state(on_device(outgrown, self.device)))
+        self.cached.settle(outgrown)
+        self.sliding.settle()
+
+    def evict(self, rows: Iterable[tuple[int, int]]) -> list[Written]:
+        """End these rows (key, sample) now, as stopped: for who sees more than ids, or whose reader has left."""
+        wanted = set(rows)
+        found = []
+        for row in (*self.cached.rows, *self.sliding.rows):
+            if (row.key, row.sample) in wanted and not row.ended:
+                row.ended = "stop"
+                found.append(row.written())
+        return found
