@@ -1,5 +1,6 @@
 """Errors that a person can mend: one line that says what is wrong and what to do, no traceback."""
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -15,3 +16,8 @@ def nearest(wrong: str, right: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; there is: {', '.join(known)}" if known else ""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that the disk (or its owner's share of it) has no room left."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)

@@ -8,7 +8,6 @@ README.md           its card: what it is, how it was trained, what it reaches
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, is_full, nearest
 from headway.models import FAMILIES
 from headway.plain import from_plain, to_plain
 from headway.text.tokenizer import TextOptions, Tokenizer
@@ -103,9 +102,8 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _disk_error(folder: Path, error: Exception) -> InputError:
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
-    if full:
-        return InputError(f"no room left on the disk for {folder}: make room, or choose another --out")
+    if is_full(error):
+        return InputError(f"no room left on the disk for {folder}: make room there")
     return InputError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}")
 
 
@@ -118,7 +116,7 @@ def find_model(folder: str | Path) -> Path:
     if not place.exists():
         raise InputError(f"there is no folder {folder}")
     if (place / "run.json").is_file():
-        raise InputError(f"{folder} is a run without a model: it has not finished; train again with --overwrite")
+        raise InputError(f"{folder} is a run without a model: `headway train {folder} --resume` goes on with it")
     raise InputError(f"{folder} is no model (headway.json is missing): `headway train` makes one")
 
 

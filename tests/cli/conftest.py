@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import torch
-from calling import Answer, Headway, World, write
+from calling import Answer, Headway, World, surroundings, write
 
 from headway.cli.app import main
 from headway.recipes.grammar import sample
@@ -46,18 +44,6 @@ def refuses(headway: Headway) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
-
-
-@contextmanager
-def surroundings(cache: Path) -> Iterator[None]:
-    """A cache of the tests' own, no data folder, and one thread: for small matrices more only cost time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADWAY_CACHE", str(cache))
-        patch.delenv("HEADWAY_DATA", raising=False)
-        yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

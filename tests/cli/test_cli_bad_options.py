@@ -23,7 +23,7 @@ Refuses = Callable[..., str]
         (["--set", "engine.tensorboard=1"], ("engine.tensorboard", "true or false")),
         (["--set", "model.dropout=high"], ("model.dropout", "a number")),
         (["--set", "model.dropout=1.5"], ("model.dropout", "below 1")),
-        (["--set", "model.position=rotray"], ("model.position", "rotray", "sinusoidal")),
+        (["--set", "model.position=rotray"], ("model.position", "rotray", "rotary")),
         (["--set", "engine.steps"], ("engine.steps", "key=value")),
         (["--set"], ("--set needs a value",)),
         (["--set", "engine.steps=0"], ("engine.steps", "at least 1")),

@@ -80,7 +80,7 @@ def no_room_in_rust(*_: Any, **__: Any) -> None:
     [
         ("headway.train.translation.write_run", no_room),
         ("headway.train.log.Log.event", no_room),
-        ("headway.data.store._Writer.append", no_room),
+        ("headway.data.mapped.IdsWriter.append", no_room),
     ],
 )
 @pytest.mark.parametrize("there", [False, True], ids=["new", "overwrite"])
@@ -137,7 +137,7 @@ def test_an_interrupt_after_a_checkpoint_says_how_to_go_on(
     answer = headway(*world.train(tmp_path / "x", *SHORT))
     kept, last = answer.err.splitlines()[-2:]
     assert answer.code == 130 and last == "headway: interrupted"
-    assert kept == f"headway: not finished; the same command goes on from {tmp_path / 'x' / 'checkpoints'}"
+    assert kept == f"headway: not finished; headway train {tmp_path / 'x'} --resume goes on from step 4"
     assert (tmp_path / "x" / "checkpoints" / "step-4").is_dir()
 
 

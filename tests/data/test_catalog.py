@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.data import catalog
-from headway.data.catalog import FILES, File, fetch, find
+from headway.data.catalog import FILES, File, fetch, find, find_all
 from headway.errors import InputError
 
 CONTENT = b"a small data set\n" * 20_000
@@ -80,6 +80,22 @@ def test_the_network_is_not_touched_unless_asked(monkeypatch: pytest.MonkeyPatch
         find("multi30k/tok/val.lc.norm.tok.en.gz")
 
 
+def test_a_folders_name_stands_for_all_its_files(tmp_path: Path) -> None:
+    known = sorted(name for name in FILES if name.startswith("novels/core/"))
+    cached = [put(tmp_path / "cache" / "data" / name) for name in known]
+    assert find_all("novels/core") == find_all("novels/core/") == cached and len(cached) == 18
+    assert find_all("novels/core/Doyle_Hound_1902.txt") == [tmp_path / "cache/data/novels/core/Doyle_Hound_1902.txt"]
+    mine = put(tmp_path / "mine" / "novels" / "core" / "own.txt").parent
+    assert find_all("novels/core") == [mine]
+    cached[3].unlink()
+    mine.rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=rf"no file {known[3]}: set HEADWAY_DATA .* or pass --download"):
+        find_all("novels/core")
+    for wrong in ("novels/cor", "../mine", ""):
+        with pytest.raises(InputError):
+            find_all(wrong)
+
+
 def test_a_name_that_nobody_knows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="did you mean 'tatoeba/fra-eng.zip'"):
         find("tatoeba/fra-emg.zip", download=True)
@@ -123,7 +139,7 @@ def test_an_interrupted_download_leaves_nothing(address: str, tmp_path: Path) ->
 
 
 def test_every_address_is_pinned_to_a_commit() -> None:
-    assert len(FILES) == 20
+    assert len(FILES) == 39
     for name, file in FILES.items():
         assert name == file.name and len(file.sha256) == 64
         commit = file.url.split("/")[5]

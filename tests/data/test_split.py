@@ -1,11 +1,12 @@
-"""Held-out pairs: every pair lands in one part, all pairs of a source in the same, whatever the text holds."""
+"""Held-out text: every pair or document lands in one part, copies in the same, whatever the text holds."""
 
 import json
 
 import pytest
 
+from headway.data.documents import Documents
 from headway.data.readers import read_pairs
-from headway.data.split import PARTS, split_corpus
+from headway.data.split import PARTS, hold_out, split_corpus
 from headway.errors import InputError
 
 
@@ -46,3 +47,68 @@ def test_both_sides_may_be_in_one_language(tmp_path):
 def test_too_few_pairs_are_refused(tmp_path):
     with pytest.raises(InputError, match="9 pairs are too few to hold some out: give --valid"):
         split(tmp_path, jsonl(tmp_path / "x.jsonl", [(str(n), str(n)) for n in range(9)]))
+
+
+def texts(part):
+    found = [""]
+    for piece in part.pieces(1 << 10):
+        found[-1] += piece.text
+        if piece.last:
+            found.append("")
+    assert found.pop() == ""
+    return found
+
+
+@pytest.mark.parametrize(("length", "share"), [(1115394, 0.1), (10, 0.1), (7, 0.5), (1003, 0.25)])
+def test_one_long_text_is_cut_where_nanogpt_cuts_it(tmp_path, length, share):
+    text = ("to be or\r\nnot to bé " * (length // 18 + 1)).replace("\r\n", "\n")[:length]
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8", newline="\r\n")
+    train, valid = hold_out(Documents.at(tmp_path / "a.txt"), share)
+    cut = int(length * (1 - share))
+    assert texts(train) == [text[:cut]] and texts(valid) == [text[cut:]]
+
+
+def documents(path, found):
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in found), encoding="utf-8")
+    return Documents.at(path)
+
+
+def test_documents_are_held_out_whole_whatever_their_order_and_copies_stay_together(tmp_path):
+    found = [f"document {n // 2}\n{' ' * (n % 2)}Text" for n in range(400)]
+    train, valid = map(texts, hold_out(documents(tmp_path / "a.jsonl", found)))
+    assert sorted(train + valid) == sorted(found) and len(valid) == 40
+    assert len({text.split()[1] for text in valid}) == 20
+    again = [text.upper() for text in reversed(found)]
+    shuffled = texts(hold_out(documents(tmp_path / "b.jsonl", again))[1])
+    assert sorted(shuffled) == sorted(text.upper() for text in valid)
+
+
+def test_a_few_documents_give_at_least_one(tmp_path):
+    for count in (2, 3, 18):
+        train, valid = map(texts, hold_out(documents(tmp_path / "a.jsonl", [f"novel {n}" for n in range(count)])))
+        assert len(valid) == max(1, round(count / 10)) and len(train) == count - len(valid)
+
+
+def test_an_empty_document_is_not_what_is_held_out(tmp_path):
+    for n in range(20):
+        valid = hold_out(documents(tmp_path / "a.jsonl", ["", "", f"a{n}", f"b{n}", f"c{n}"]))[1]
+        assert len(texts(valid)) == 1 and texts(valid) != [""]
+
+
+def test_parts_of_a_corpus_have_identities_of_their_own(tmp_path):
+    corpus = documents(tmp_path / "a.jsonl", [f"novel {n}" for n in range(9)])
+    parts = [corpus, *hold_out(corpus), *hold_out(corpus, 0.2)]
+    assert len({json.dumps(part.identity()) for part in parts}) == 5
+
+
+@pytest.mark.parametrize(
+    ("found", "share", "message"),
+    [
+        (["x"], 0.1, "1 characters are too few to hold some out: give --valid"),
+        (["same", "Same ", "same"], 0.1, "3 documents are too few, or too much alike"),
+        (["a", "b"], 1.0, "it must be above 0 and below 1"),
+    ],
+)
+def test_text_that_cannot_be_parted_is_refused(tmp_path, found, share, message):
+    with pytest.raises(InputError, match=message):
+        texts(hold_out(documents(tmp_path / "a.jsonl", found), share)[0])

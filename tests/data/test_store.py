@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from headway.data import store as module
+from headway.data.mapped import BUILDING, DEAD_AFTER_S, IdsWriter
 from headway.data.readers import read_pairs
-from headway.data.store import BUILDING, DEAD_AFTER_S, PairStore, prepare, train_tokenizers
+from headway.data.store import PairStore, prepare, train_tokenizers
 from headway.errors import InputError
 from headway.text.tokenizer import TextOptions, Tokenizer
 
@@ -182,7 +183,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(module._Writer, "append", full)
+    monkeypatch.setattr(IdsWriter, "append", full)
     with pytest.raises(InputError, match=message):
         built(tmp_path, tokenizer, PAIRS)
     assert os.listdir(tmp_path / "c") == []
@@ -192,14 +193,14 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
 def test_a_disk_that_fills_up_at_the_last_flush_is_told_too(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = module._Writer.__init__
+    start = IdsWriter.__init__
 
-    def on_full_disk(self: module._Writer, *args: object) -> None:
+    def on_full_disk(self: IdsWriter, *args: object) -> None:
         start(self, *args)  # type: ignore[arg-type]
         self.ids.close()
         self.ids = open("/dev/full", "wb")  # noqa: SIM115
 
-    monkeypatch.setattr(module._Writer, "__init__", on_full_disk)
+    monkeypatch.setattr(IdsWriter, "__init__", on_full_disk)
     with pytest.raises(InputError, match="no room left on the disk"):
         built(tmp_path, tokenizer, PAIRS)
     assert os.listdir(tmp_path / "c") == []

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from headway.recipes.grammar import sample
 
-TIMES = ("seconds", "tokens_per_second", "training seconds")
+TIMES = ("seconds", "tokens_per_second", "training seconds", "of_peak", "memory")
 
 TRANSLATE = (
     "engine.steps=60", "engine.batch=1024", "engine.snapshot=10", "engine.log=7", "engine.average=3",

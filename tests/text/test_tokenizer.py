@@ -84,7 +84,17 @@ def test_nfc_and_lowercase_live_in_the_file(tmp_path: Path) -> None:
     assert again.encode("ÉTÉ") == again.encode("e\u0301te\u0301")
 
 
-@pytest.mark.parametrize("options", [BPE, WORD, TextOptions(kind="word", size=60, min_count=1)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        BPE,
+        WORD,
+        TextOptions(kind="word", size=60, min_count=1),
+        TextOptions(kind="word", size=60, min_count=1, exact=True),
+        TextOptions(size=400, exact=True),
+        TextOptions(kind="char"),
+    ],
+)
 def test_special_strings_in_text_never_become_special_ids(options: TextOptions) -> None:
     lines = [*LINES, "<unk> </s> <s> <pad>", "x</s> <unk> </s> <s> <pad>"] * 5
     tokenizer = Tokenizer.train(lines, options)
@@ -109,7 +119,7 @@ def test_all_bytes_are_known_even_after_training_on_one_letter() -> None:
     assert sorted(_BYTE_OF.values()) == list(range(256))
 
 
-@pytest.mark.parametrize("kind", ["bpe", "word"])
+@pytest.mark.parametrize("kind", ["bpe", "word", "char"])
 def test_training_in_another_process_gives_the_same_file(kind: str) -> None:
     """Ties in the counts must not be decided by a hash seed."""
     code = (
@@ -205,8 +215,10 @@ def test_no_text_is_refused(lines: list[str]) -> None:
 def test_bad_options_text_and_ids_are_refused(bpe: Tokenizer) -> None:
     with pytest.raises(InputError, match="at least 260"):
         TextOptions(size=100)
-    with pytest.raises(InputError, match="'bpe' or 'word'"):
-        TextOptions(kind="char")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'bpe', 'word' or 'char'"):
+        TextOptions(kind="letter")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="a char vocabulary needs at least 5"):
+        TextOptions(kind="char", size=4)
     with pytest.raises(InputError, match="min_count"):
         TextOptions(min_count=0)
     with pytest.raises(InputError, match="lower text.min_count"):
@@ -240,3 +252,67 @@ def test_a_fork_neither_warns_nor_hangs() -> None:
     env = {key: value for key, value in os.environ.items() if key != "TOKENIZERS_PARALLELISM"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=60, text=True)
     assert (done.stdout, done.stderr) == ("0", "")
+
+
+def documents(count: int) -> list[str]:
+    """Hard texts with white space at their ends and between them, as whole documents have it."""
+    chance = random.Random(1)
+    spaces = ["", " ", "\n", "  ", "\t", "\n\n", " \n ", "\x1c"]
+    texts = hard_texts(3 * count)
+    return [
+        "".join(chance.choice(spaces) + chance.choice(texts) for _ in range(3)) + chance.choice(spaces)
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "char"])
+def test_exact_text_comes_back_with_every_space_and_line_end(kind: str) -> None:
+    texts = documents(1_000)
+    if kind == "word":  # a special spelled out is a word that is not known
+        texts = [text.replace("</s>", "s").replace("<pad>", "p") for text in texts]
+    options = TextOptions(kind=kind, size=60_000, min_count=1, exact=True)  # type: ignore[arg-type]
+    learned = Tokenizer.train(texts, options)
+    for tokenizer in (learned, Tokenizer.from_json(learned.to_json()), pickle.loads(pickle.dumps(learned))):
+        assert tokenizer.kind == kind and tokenizer.exact
+        assert tokenizer.decode_batch(tokenizer.encode_batch(texts)) == texts
+
+
+def test_exact_bpe_gives_back_text_that_it_has_never_seen() -> None:
+    tokenizer = Tokenizer.train(["a b"], TextOptions(size=300, exact=True))
+    texts = documents(500)
+    assert tokenizer.decode_batch(tokenizer.encode_batch(texts)) == texts
+
+
+def test_without_exact_nothing_is_as_it_was_in_a_document(bpe: Tokenizer, word: Tokenizer) -> None:
+    assert not bpe.exact and not word.exact
+    assert bpe.encode("the cat") == bpe.encode(" the cat") and word.decode(word.encode("the\ncat")) == "the cat"
+
+
+def test_every_character_of_the_text_is_an_entry_in_the_order_of_codes() -> None:
+    text = "to be,\nor\tnot é 中 😀$"
+    tokenizer = Tokenizer.train([text[:9], text[9:], "\n"], TextOptions(kind="char"))
+    assert [tokenizer.inner.id_to_token(i) for i in range(len(tokenizer))] == [*SPECIALS, *sorted(set(text))]
+    assert len(tokenizer.encode(text)) == len(text)
+    assert tokenizer.encode("tzx\r") == [tokenizer.encode("t")[0], UNKNOWN, UNKNOWN, UNKNOWN]
+    assert tokenizer.pieces(tokenizer.encode("o \n")) == ["o", "▁", "\\n"]
+    assert tokenizer.words([START, *tokenizer.encode("to\nbe é"), END]) == (
+        ["<s>", "to", "be", "é", "</s>"], [0, 1, 1, 2, 2, 2, 3, 3, 4],
+    )  # fmt: skip
+
+
+def test_too_many_characters_leave_the_most_frequent() -> None:
+    tokenizer = Tokenizer.train(["ccc bb a"], TextOptions(kind="char", size=7))
+    assert tokenizer.pieces(range(4, 7)) == ["▁", "b", "c"]
+    lower = Tokenizer.train(["ABba"], TextOptions(kind="char", lowercase=True))
+    assert lower.pieces(range(4, len(lower))) == ["a", "b"] and lower.decode(lower.encode("BA")) == "ba"
+    with pytest.raises(InputError, match="all white space"):
+        Tokenizer.train([" ", "\n"], TextOptions(kind="char"))
+
+
+def test_line_ends_are_words_of_an_exact_word_vocabulary() -> None:
+    """Of text with a sentence a line each is what others write as <eos>."""
+    lines = " a <unk> b \n b a \n" * 2
+    tokenizer = Tokenizer.train([lines], TextOptions(kind="word", size=60, exact=True))
+    ids = tokenizer.encode(" a <unk> b \n b a \n")
+    assert tokenizer.pieces(ids[1:]) == ["a", "<unk>", "b", "▁\\n▁", "b", "a", "<unk>"]
+    assert ids[0] == UNKNOWN

@@ -59,7 +59,7 @@ def uneven(rows: int, seed: int = 0) -> PairBatch:
     return PairBatch(source_BS, source_lengths + 1, target_BT, labels_BT, int((labels_BT != PAD).sum()))
 
 
-@pytest.mark.parametrize("parts", [2, 4, 7, 50])
+@pytest.mark.parametrize("parts", [2, 4, 7, 8, 50])
 def test_pieces_give_the_gradient_of_the_whole_batch(parts: int) -> None:
     torch.manual_seed(0)
     whole = Transformer(CONFIG, V, V).double()

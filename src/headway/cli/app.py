@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import signal
@@ -13,7 +12,7 @@ from typing import Any
 import typer
 
 from headway.cli import demo, evaluate, plot, recipes, runs, train, translate
-from headway.errors import InputError
+from headway.errors import InputError, is_full
 
 app = typer.Typer(
     name="headway",
@@ -110,7 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("headway: interrupted", file=sys.stderr)
         code = 130
-    _leave(code)
+    _leave(code, at_once=arguments is None and code > 128)
 
 
 def _run(given: list[str]) -> int:
@@ -126,12 +125,15 @@ def _run(given: list[str]) -> int:
     return code
 
 
-def _leave(code: int) -> None:
+def _leave(code: int, at_once: bool = False) -> None:
     try:
         sys.stdout.flush()
     except OSError:
         # Python would complain once more at exit about the pipe that nobody reads.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if at_once:
+        sys.stderr.flush()
+        os._exit(code)  # without waiting for threads that still write
     raise SystemExit(code)
 
 
@@ -148,13 +150,13 @@ def _explain(error: Exception) -> int:
 def _line(error: Any) -> tuple[str, int]:
     if isinstance(error, InputError):
         return str(error), 2
-    if type(error).__name__ == "Diverged":
+    if type(error).__name__ in ("Diverged", "Lost"):
         return str(error), 1
     if hasattr(error, "format_message"):  # the option parser's own errors
         return error.format_message().rstrip(".") + _use(error), getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):
         return "nobody reads the output any more (broken pipe): the rest was not written", 2
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and is_full(error):
         return (
             f"no room left on the disk{f' for {error.filename}' if error.filename else ''}: make room and start again",
             2,

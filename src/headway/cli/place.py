@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +15,18 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from headway.errors import InputError
+from headway.errors import InputError, is_full
 
 if TYPE_CHECKING:
     from headway.train.run import Run
 
 LOCK = ".lock"
+LOOK = 1.0  # seconds in which whoever only looks at a run has looked
 
 
 def is_taken(place: Path) -> bool:
-    return place.exists() and (not place.is_dir() or any(place.iterdir()))
+    """Whether something is there: more than the lock of a process that was killed before it began."""
+    return place.exists() and (not place.is_dir() or any(path.name != LOCK for path in place.iterdir()))
 
 
 def goes_on(place: Path, run: Run) -> bool:
@@ -45,12 +49,29 @@ def goes_on(place: Path, run: Run) -> bool:
 @contextmanager
 def locked(place: Path) -> Iterator[None]:
     """No second process may work on the same run; the lock goes with the process, however it ends."""
+    limit = time.monotonic() + LOOK
     with (place / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"{place} is being trained by another process: wait for it, or end it first") from None
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() < limit:  # `headway runs` may be looking at it
+                    time.sleep(0.05)
+                    continue
+                raise InputError(f"{place} is being trained by another process: wait for it, or end it first") from None
         yield
+
+
+@contextmanager
+def continued(place: Path) -> Iterator[None]:
+    """A run's folder to go on in; what fails says how to go on from there."""
+    with locked(place):
+        try:
+            yield
+        except BaseException as error:
+            _advise(error, place)
+            raise
 
 
 @contextmanager
@@ -65,38 +86,66 @@ def claimed(place: Path, overwrite: bool) -> Iterator[None]:
             raise InputError(f"{place} is there already: choose another --out, or pass --overwrite")
         if not (place / "run.json").is_file():
             raise InputError(f"{place} is not the folder of a run: it is left alone, choose another --out")
-    place = place.resolve()  # a link to a bigger disk stays one
+    name, place = place, place.resolve()  # a link to a bigger disk stays one
     made = list(takewhile(lambda folder: not folder.exists(), (place, *place.parents)))
     earlier = None
-    if place.exists() and any(place.iterdir()):
-        earlier = place.rename(place.with_name(f".{place.name}.earlier-{uuid.uuid4().hex[:8]}"))
+    if is_taken(place):
+        with locked(place):
+            earlier = place.rename(place.with_name(f".{place.name}.earlier-{uuid.uuid4().hex[:8]}"))
+    mine = False  # what another process trains in is not touched
     try:
         place.mkdir(parents=True, exist_ok=True)
         with locked(place):
+            mine = True
             yield
-    except BaseException:
-        _withdraw(place, earlier)
+    except BaseException as error:
+        kept = _withdraw(place, earlier, mine)
         if not made:
             place.mkdir(exist_ok=True)
         for folder in made[1:]:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+        if kept:
+            _advise(error, name.with_name(kept), f"{name} is as it was; " if earlier else "")
         raise
     if earlier is not None:
         shutil.rmtree(earlier, ignore_errors=True)
 
 
-def _withdraw(place: Path, earlier: Path | None) -> None:
-    if not any((place / "checkpoints").glob("step-*")):
+def _withdraw(place: Path, earlier: Path | None, mine: bool) -> str | None:
+    """Leave things as they were; the name of the folder of a run that has a checkpoint, which is kept."""
+    kept = None
+    if mine and _newest(place) is None:
         shutil.rmtree(place, ignore_errors=True)
-    elif earlier is None:
-        print(f"headway: not finished; the same command goes on from {place / 'checkpoints'}", file=sys.stderr)
-    else:
+    elif mine:
         names = (place.with_name(f"{place.name}.failed-{number}") for number in count(1))
-        kept = place.rename(next(name for name in names if not name.exists()))
-        print(f"headway: {place} is as it was; headway train {kept} --resume goes on with the new one", file=sys.stderr)
-    if earlier is not None:
+        kept = place.rename(next(name for name in names if not name.exists())).name if earlier else place.name
+    if earlier is not None and not place.exists():
         earlier.rename(place)
+    return kept
+
+
+def _newest(place: Path) -> int | None:
+    from headway.train.checkpoint import sealed_steps
+
+    return max(sealed_steps(place / "checkpoints"), default=None)
+
+
+def _advise(error: BaseException, place: Path, before: str = "") -> None:
+    """Say how to go on: in the line of an error that a person can mend, else in one before it."""
+    step = _newest(place)
+    if step is None:
+        return
+    again = f"headway train {shlex.quote(str(place))} --resume"
+    if type(error).__name__ == "Diverged":
+        error.args = (f"{error}; {before}{again} --set schedule.peak=… goes on from it with another rate",)
+    elif isinstance(error, InputError):
+        error.args = (f"{error}; {before}{again} goes on from step {step:,}",)
+    elif is_full(error):
+        line = f"no room left on the disk for {place}: make room there; {before}{again} goes on from step {step:,}"
+        raise InputError(line) from error
+    else:
+        print(f"headway: not finished; {before}{again} goes on from step {step:,}", file=sys.stderr)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
+from headway.cli.voice import is_first, one_voice
 from headway.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headway.train.translation import Outcome
 
 
+@one_voice()
 def train(
     recipe: str = typer.Argument(
         metavar="RECIPE", help="A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
@@ -61,19 +63,25 @@ def train(
         run = resolve(recipe, files | named, size, init, [*_given(engine), *settings])
         place = place or Path(f"runs/{run.recipe}")
     use_threads(threads)
+    first = is_first()
     if dry_run:
         from headway.train.estimate import describe
 
-        print(describe(run))
+        if first:
+            print(describe(run))
         return
     from headway.cli.place import goes_on
 
-    first = os.environ.get("RANK", "0") == "0"  # of several processes it decides, and tells
-    if first and (resume or (not overwrite and goes_on(place, run))):
+    # Several processes look each for itself, before the first of them changes anything.
+    if resume or (not overwrite and goes_on(place, run)):
         if (place / "model" / "headway.json").is_file() and not _more_to_do(place, run):
-            _report(place)
+            if first:
+                _report(place)
             return
         resume = True
+    if overwrite and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+        raise InputError("with --overwrite every restart by torchrun would begin anew: leave --max-restarts out, "
+                         "or delete the folder yourself")  # fmt: skip
     outcome = _train(run, place, download, first=first, resume=resume, overwrite=overwrite)
     if not first:
         return
@@ -83,13 +91,13 @@ def train(
 
 
 def _train(run: Run, place: Path, download: bool, *, first: bool, resume: bool, overwrite: bool) -> Outcome:
-    from headway.cli.place import claimed, locked
+    from headway.cli.place import claimed, continued
     from headway.train.log import Log
     from headway.train.translation import train_translator
 
     with ExitStack() as stack:
         if first:
-            stack.enter_context(locked(place) if resume else claimed(place, overwrite))
+            stack.enter_context(continued(place) if resume else claimed(place, overwrite))
         log = stack.enter_context(closing(Log(place if first else None, run.engine.tensorboard)))
         return train_translator(run, place, log, download=download, resume=resume)
 
@@ -99,11 +107,11 @@ def _given(engine: dict[str, str]) -> list[str]:
 
 
 def _more_to_do(place: Path, run: Run) -> bool:
-    """Whether a finished run is now asked for other steps than it has taken."""
-    from headway.plain import differences
-    from headway.train.run import read_run
+    """Whether a run that has a model is now, or was before it was interrupted, asked for another one."""
+    from headway.plain import to_plain
 
-    return bool(differences(read_run(place / "run.json"), run))
+    made_by = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8")).get("run")
+    return bool(json.loads(json.dumps(to_plain(run))) != made_by)
 
 
 def _report(place: Path) -> None:

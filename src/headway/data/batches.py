@@ -71,8 +71,13 @@ class PairBatch:
 
     def split(self, parts: int) -> list[PairBatch]:
         """Rows dealt to `parts` smaller batches; empty ones are left out."""
-        ends = np.linspace(0, len(self.source_BS), parts + 1).round().astype(int).tolist()
-        return [self.rows(start, end) for start, end in zip(ends, ends[1:], strict=False) if end > start]
+        return [self.rows(start, end) for start, end in dealt(len(self.source_BS), parts)]
+
+
+def dealt(rows: int, parts: int) -> list[tuple[int, int]]:
+    """(start, end) of the rows of each part; empty ones are left out."""
+    ends = np.linspace(0, rows, parts + 1).round().astype(int).tolist()
+    return [(start, end) for start, end in zip(ends, ends[1:], strict=False) if end > start]
 
 
 def rung(length: int) -> int:
@@ -85,9 +90,13 @@ def rung(length: int) -> int:
 
 def permutation(count: int, *seed: int) -> Ints:
     """A shuffle that is the same on every machine and version: the order of raw Philox words."""
+    return np.argsort(raw_words(count, *seed), kind="stable")
+
+
+def raw_words(count: int, *seed: int) -> NDArray[np.uint64]:
+    """Random words of 64 bits; the first ones are the same whatever the count."""
     key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
-    words = np.random.Philox(key=key).random_raw(count)
-    return np.argsort(words, kind="stable")
+    return np.random.Philox(key=key).random_raw(count)
 
 
 @dataclass(frozen=True)
@@ -151,8 +160,9 @@ class PairBatches:
 
     def plan(self, epoch: int) -> list[tuple[Bucket, Examples]]:
         """Every batch of an epoch, as its bucket and its examples."""
-        if self._plan is not None and self._plan[0] == epoch:
-            return self._plan[1]
+        held = self._plan  # once: another thread may be at the next epoch
+        if held is not None and held[0] == epoch:
+            return held[1]
         self._plan = None  # two plans at once would be twice the memory
         cuts: list[tuple[Bucket, Examples]] = []
         for number, bucket in enumerate(self.buckets):

@@ -1,7 +1,8 @@
 """Data sets by name: a folder of yours, the cache, or, only when asked, their public address with a checksum.
 
 A name is a relative path such as `multi30k/train.en.gz`, looked for below `$HEADWAY_DATA`, then below `data/`
-of the cache folder (`$HEADWAY_CACHE`, or `~/.cache/headway`); a file and its `.gz` stand for each other.
+of the cache folder (`$HEADWAY_CACHE`, or `~/.cache/headway`); a file and its `.gz` stand for each other. To `find_all`
+it may be that of a folder, such as `novels/core`.
 """
 
 import hashlib
@@ -61,6 +62,29 @@ _TOKENISED = {
     "test_2016_flickr.lc.norm.tok.fr": "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836",
 }
 
+NOVELS = ("computationalstylistics/100_english_novels", "143e601875d70e195f2cc5ebd8b034609271194d")
+
+_NOVELS = {
+    "Burnett_Garden_1911": "873fb069535018036a4695afedf7403e7ae64a2830794067eca6044d4b054bc9",
+    "Burnett_Lord_1886": "516484062347814d52f2c5d2a815fdcc5634d34bcb0e364415de48d224104720",
+    "Burnett_Princess_1905": "913e08ca45ae2943ee99589e2c0699bd35f05792ee41da58359baec01df207b0",
+    "Cbronte_Jane_1847": "b90cf982eab5d5f07da1ab9fdd6890e46817d4186511dac74564917a19cb8b1b",
+    "Chesterton_Innocence_1911": "30c64a3e06d61346fa8791a1626f92617e42c4485c975370459ae76508607cfe",
+    "Chesterton_Thursday_1908": "52e3da061f0e8d8bfcf38ed7ac6f6567704c8a7f14be6dc4113b674cbafb7570",
+    "Dickens_Expectations_1861": "ab621543c4746eaa3261cc4effddf6d13bb27504ae9da0aa226c961c62464396",
+    "Dickens_Oliver_1839": "7e468c526c2616648f1940b47d769c657487eb48b25223c0f3feb018de484a1c",
+    "Doyle_Hound_1902": "af0c16569cb5aee4e984b1a3fc8cd0754cdfe301f1b830d28601a50f1e777104",
+    "Doyle_Lost_1912": "2aedeacb117d75644cd9f636f0420922b2f7b24fe8756ea56d4f5a5512bb629d",
+    "Eliot_Adam_1859": "da2f921e496a96f514c1d116fa38a5c85462e43e5a38878e97c7a852bd3306e6",
+    "Haggard_Mines_1885": "96162f8c51b25587769b13a7a0a663f9a35dd2b7e4a2f0c508b735c178589d18",
+    "Hardy_Madding_1874": "1118f019071e003741e41d17808846b35052fccb6ec9ae68eb54e013cbc7466c",
+    "Kipling_Kim_1901": "a54d7aa479b7961abc407a03b5d7f56107f0ee72692930f107ab3e3ac5d94a0b",
+    "Stevenson_Catriona_1893": "105111220dfc0fa52f340f4f03e1e5394c7d810fc0eab7491517649c6c34d6d7",
+    "Stevenson_Treasure_1883": "e55cdea0f8c4224415ed711c59bb4a3c83e23a8d8a209956ea13ce2351899814",
+    "Trollope_Warden_1855": "7ea03f128eb005afd26e01db31a921b33fe932ebb4826016297ffac5e2a75632",
+    "Wcollins_Woman_1860": "67a1a391d54ec5c10b7291f5717af7bb3eb37c3acfd2a3a8662a088360e71170",
+}
+
 _FILES = (
     *(File(f"multi30k/{name}", _at(*MULTI30K, f"data/task1/raw/{name}"), sha) for name, sha in _RAW.items()),
     *(File(f"multi30k/tok/{name}", _at(*MULTI30K, f"data/task1/tok/{name}"), sha) for name, sha in _TOKENISED.items()),
@@ -74,6 +98,12 @@ _FILES = (
         _at("rioyshky/translation", "de48b7027f7318d77010a6e08ed928c10748c23d", "deu-eng.zip"),
         "b7688f84f99fa33c17397c14d8bd9cef1fdeb2ee0bf50074767023aee8926e28",
     ),
+    File(
+        "tinyshakespeare/input.txt",
+        _at("karpathy/char-rnn", "6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e", "data/tinyshakespeare/input.txt"),
+        "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    ),
+    *(File(f"novels/core/{name}.txt", _at(*NOVELS, f"corpus/{name}.txt"), sha) for name, sha in _NOVELS.items()),
 )
 FILES = {file.name: file for file in _FILES}
 
@@ -100,6 +130,19 @@ def find(name: str, *, download: bool = False, progress: Progress | None = None)
             f"no file {name}: set HEADWAY_DATA to a folder that has it, or pass --download to fetch it from {entry.url}"
         )
     return fetch(entry, cache_folder() / "data", progress)
+
+
+def find_all(name: str, *, download: bool = False, progress: Progress | None = None) -> list[Path]:
+    """The files that a name stands for: one, or, for a folder such as `novels/core`, all that are in it.
+
+    A folder below `$HEADWAY_DATA` is taken as it is; otherwise every file that is known to belong there is found.
+    """
+    _spellings(name)
+    chosen = os.environ.get("HEADWAY_DATA")
+    if chosen and (place := Path(chosen).expanduser() / name).is_dir():
+        return [place]
+    inside = [known for known in FILES if known.startswith(f"{name.rstrip('/')}/")]
+    return [find(known, download=download, progress=progress) for known in sorted(inside) or [name]]
 
 
 def fetch(file: File, root: Path, progress: Progress | None = None) -> Path:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from headway.errors import InputError, nearest
 
@@ -46,16 +46,20 @@ def lines(path: str | Path) -> Iterator[str]:
     Only a newline ends a line: U+2028, U+0085 and form feeds are text, or aligned files would shift.
     """
     path = Path(path)
-    _must_be_there(path)
-    return _decoded(_chunks(path), str(path))
+    must_be_there(path)
+    return _decoded(unpacked(path), str(path))
+
+
+def bare_suffix(path: Path) -> str:
+    """The end of a file's name without .gz or .zst, in small letters."""
+    return (Path(path.stem) if path.suffix.lower() in COMPRESSED else path).suffix.lower()
 
 
 def form(path: str | Path) -> Form:
     """What a file holds, told by its name without .gz or .zst."""
     path = Path(path)
-    inner = Path(path.stem) if path.suffix.lower() in COMPRESSED else path
-    suffix = inner.suffix.lower()
-    if suffix in NOT_TEXT or (suffix == ".zip" and inner is not path):
+    suffix = bare_suffix(path)
+    if suffix in NOT_TEXT or (suffix == ".zip" and path.suffix.lower() != ".zip"):
         raise InputError(f"cannot read {path} as parallel text: {ACCEPTED}")
     if suffix == ".tsv":
         return "tsv"
@@ -79,7 +83,7 @@ def read_pairs(
         given = ", ".join(str(path) for path in paths) or "no file"
         raise InputError(f"cannot tell source from target in {given}: {ACCEPTED}")
     for path in paths:
-        _must_be_there(path)
+        must_be_there(path)
     return _all_pairs(paths, source, target)
 
 
@@ -121,20 +125,27 @@ def _tsv(rows: Iterator[str], name: str) -> Iterator[tuple[str, str]]:
 
 
 def _jsonl(rows: Iterator[str], name: str, source: str, target: str) -> Iterator[tuple[str, str]]:
+    for where, record in records(rows, name, f"{source!r} and {target!r}"):
+        if source not in record and isinstance(record.get("translation"), dict):
+            record = record["translation"]
+        yield text_of(record, source, where), text_of(record, target, where)
+
+
+def records(rows: Iterator[str], name: str, keys: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where it stands, object) of each line of JSON; `keys` says in an error what was expected of it."""
     for number, row in enumerate(rows, start=1):
         where = f"{name}, line {number}"
         try:
             record = json.loads(row)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: not JSON ({error}); each line must be one object") from error
-        if isinstance(record, dict) and source not in record and isinstance(record.get("translation"), dict):
-            record = record["translation"]
         if not isinstance(record, dict):
-            raise InputError(f"{where}: {type(record).__name__}, expected an object with {source!r} and {target!r}")
-        yield _text_of(record, source, where), _text_of(record, target, where)
+            raise InputError(f"{where}: {type(record).__name__}, expected an object with {keys}")
+        yield where, record
 
 
-def _text_of(record: dict[str, object], key: str, where: str) -> str:
+def text_of(record: dict[str, Any], key: str, where: str) -> str:
+    """The text under a key, or what is wrong with it."""
     if key not in record:
         raise InputError(f"{where}: no key {key!r}{nearest(key, record)}")
     text = record[key]
@@ -186,7 +197,7 @@ def _decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
 def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Byte lines without b"\\n" or b"\\r\\n"; a last line needs no end."""
     head: list[bytes] = []
-    for chunk in _without_bom(chunks):
+    for chunk in without_bom(chunks):
         first, *rest = chunk.split(b"\n")
         head.append(first)
         if rest:
@@ -198,7 +209,7 @@ def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield last.removesuffix(b"\r")
 
 
-def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
     start = b""
     for chunk in chunks:
         start += chunk
@@ -208,14 +219,14 @@ def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield from chunks
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def unpacked(path: Path) -> Iterator[bytes]:
     """The bytes of a file, unpacked, some at a time."""
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as stream:
             if suffix == ".gz":
-                with gzip.open(stream) as unpacked:
-                    yield from _read(unpacked)
+                with gzip.open(stream) as plain:
+                    yield from _read(plain)
             elif suffix == ".zst":
                 yield from _unpack_zst(_read(stream), path)
             else:
@@ -251,7 +262,7 @@ def _unpack_zst(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
         raise InputError(f"{path} is not a whole .zst (it ends early): fetch or pack it again")
 
 
-def _must_be_there(path: Path) -> None:
+def must_be_there(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder, expected a file of text")
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Text to ids and back: byte-level BPE (Sennrich et al. 2016; Radford et al. 2019) or whole words.
+"""Text to ids and back: byte-level BPE (Sennrich et al. 2016; Radford et al. 2019), whole words or characters.
 
 A thin face over the `tokenizers` library, so that `tokenizer.json` is a file that others read too. Ids never
 contain a special on their own: who needs START or END puts it there, and text can never smuggle one in.
@@ -6,6 +6,7 @@ contain a special on their own: who needs START or END puts it there, and text c
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,9 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 PAD, START, END, UNKNOWN = range(len(SPECIALS))
 
 BYTES = 256
+KINDS = ("bpe", "word", "char")
 SPACE_MARK = "▁"
+SPACE, NOT_SPACE = r"[\s\x1c-\x1f]", r"[^\s\x1c-\x1f]"  # as str.isspace sees it
 LINES_AT_ONCE = 1_000
 
 # The library warns at every fork unless it is told what to do, and its thread pool does not survive one: so
@@ -35,22 +38,27 @@ if "TOKENIZERS_PARALLELISM" not in os.environ:
 class TextOptions:
     """How text becomes ids.
 
-    kind: `bpe` cuts words into pieces of bytes, so no character is ever unknown; `word` splits on spaces.
+    kind: `bpe` cuts words into pieces of bytes, so no character is ever unknown; `word` splits on spaces; `char` has
+    one entry for each character of the text, line ends too.
     size: entries in the vocabulary, specials included; small corpora may give fewer.
     joint: one vocabulary for source and target, or one each.
     min_count: a pair of pieces is joined, a word kept, when it occurs this often.
+    exact: for whole documents: what is known comes back as it was, spaces and line ends too. `bpe` puts no space before
+    the first word, for `word` all white space but one space between words is a word of its own, and there is no NFC.
+    `char` always is.
     """
 
-    kind: Literal["bpe", "word"] = "bpe"
+    kind: Literal["bpe", "word", "char"] = "bpe"
     size: int = 10_000
     lowercase: bool = False
     nfc: bool = True
     joint: bool = True
     min_count: int = 2
+    exact: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in ("bpe", "word"):
-            raise InputError(f"text.kind is {self.kind!r}: it must be 'bpe' or 'word'")
+        if self.kind not in KINDS:
+            raise InputError(f"text.kind is {self.kind!r}: it must be 'bpe', 'word' or 'char'")
         smallest = len(SPECIALS) + (BYTES if self.kind == "bpe" else 1)
         if self.size < smallest:
             raise InputError(f"text.size is {self.size}: a {self.kind} vocabulary needs at least {smallest} entries")
@@ -66,16 +74,17 @@ class Tokenizer:
         self.inner = inner
         # The library does not save this switch; without it "</s>" in a user's text would end the sentence.
         self.inner.encode_special_tokens = True
-        self._bytes_level = isinstance(inner.model, models.BPE)
+        self.kind = _kind(inner)
+        self.exact = _exact(inner)
 
     @classmethod
     def train(cls, lines: Iterable[str], options: TextOptions) -> "Tokenizer":
         """Learn a vocabulary. The same lines and options give the same file, byte for byte."""
-        chunks = _chunks(lines)
+        chunks = _chunks(lines, blank=options.exact or options.kind == "char")
         first = next(chunks, None)
         if first is None:
             raise InputError("there is no text to learn a vocabulary from: every line is empty")
-        inner = _train_bpe if options.kind == "bpe" else _train_words
+        inner = {"bpe": _train_bpe, "word": _train_words, "char": _train_characters}[options.kind]
         return cls(inner(_again(first, chunks), options))
 
     @classmethod
@@ -135,9 +144,11 @@ class Tokenizer:
 
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
         kept = [[i for i in self._checked(ids) if i > END] for ids in batch]
+        if self.kind == "word" and self.exact:
+            return [_spaced(str(self.inner.id_to_token(i)) for i in ids) for ids in kept]
         texts: list[str] = self.inner.decode_batch(kept, skip_special_tokens=False)
         # One space was put before the first word, so that a word has the same pieces wherever it stands.
-        return [text.removeprefix(" ") for text in texts] if self._bytes_level else texts
+        return [text.removeprefix(" ") for text in texts] if self.kind == "bpe" and not self.exact else texts
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id as something to look at: a space as `▁`, half or invisible characters as their code."""
@@ -149,7 +160,7 @@ class Tokenizer:
         A word starts at a piece that starts with a space; a special is a word of its own.
         """
         known = self._checked(ids)
-        if not self._bytes_level:
+        if self.kind == "word":
             return self.pieces(known), list(range(len(known)))
         raw_words: list[bytes] = []
         owner: list[int] = []
@@ -167,15 +178,16 @@ class Tokenizer:
         return [raw.decode("utf-8", "replace").strip() or SPACE_MARK for raw in raw_words], owner
 
     def _raw(self, i: int) -> bytes:
-        """The bytes that a piece of a byte-level vocabulary stands for."""
+        """The bytes that a piece stands for."""
         piece = str(self.inner.id_to_token(i))
-        if i < len(SPECIALS):
+        if i < len(SPECIALS) or self.kind != "bpe":
             return piece.encode("utf-8")
         return bytes(_BYTE_OF[letter] for letter in piece)
 
     def _readable(self, i: int) -> str:
-        if i < len(SPECIALS) or not self._bytes_level:
-            return str(self.inner.id_to_token(i))
+        piece = str(self.inner.id_to_token(i))
+        if i < len(SPECIALS) or (self.kind == "word" and not piece.isspace()):
+            return piece
         text = self._raw(i).decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
@@ -195,7 +207,7 @@ def _train_bpe(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.
     if steps := _normalizers(options):
         inner.normalizer = normalizers.Sequence(steps)
     # Its pattern parts letters from punctuation, so a learned piece can never spell a special.
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=not options.exact, use_regex=True)
     inner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=options.size,
@@ -212,10 +224,11 @@ def _train_words(chunks: Iterator[list[str]], options: TextOptions) -> tokenizer
     """The most frequent words; every other word is UNKNOWN."""
     counting = tokenizers.Tokenizer(models.WordLevel())
     # A special spelled out in text is a word that is not known, as any other rare word.
-    specials_in_text = Regex(rf"(?<!\S)(?:{'|'.join(SPECIALS)})(?!\S)")
+    inside = NOT_SPACE if options.exact else r"\S"
+    specials_in_text = Regex(rf"(?<!{inside})(?:{'|'.join(SPECIALS)})(?!{inside})")
     steps = [*_normalizers(options), normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN])]
     counting.normalizer = normalizers.Sequence(steps)
-    counting.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    counting.pre_tokenizer = _words_and_other_space() if options.exact else pre_tokenizers.WhitespaceSplit()
     # The library's trainer gives a special that occurs as a word a second id, so specials are put in here.
     trainer = trainers.WordLevelTrainer(
         vocab_size=options.size, min_frequency=options.min_count, special_tokens=[], show_progress=False
@@ -234,17 +247,65 @@ def _train_words(chunks: Iterator[list[str]], options: TextOptions) -> tokenizer
     return inner
 
 
+def _train_characters(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
+    """Every character, in the order of their codes; if they are too many, the most frequent. The others are UNKNOWN."""
+    lower = normalizers.Lowercase() if options.lowercase else None
+    counts: Counter[str] = Counter()
+    for chunk in chunks:
+        text = "".join(chunk)
+        counts.update(lower.normalize_str(text) if lower else text)
+    if not "".join(counts).strip():
+        raise InputError("there is no text to learn a vocabulary from: it is all white space")
+    frequent = sorted(counts, key=lambda letter: (-counts[letter], letter))[: options.size - len(SPECIALS)]
+    vocabulary = {entry: i for i, entry in enumerate([*SPECIALS, *sorted(frequent)])}
+    # BPE that joins nothing: the library then cuts into characters without a pattern to match, four times as fast.
+    inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=SPECIALS[UNKNOWN], fuse_unk=False))
+    if lower:
+        inner.normalizer = lower
+    inner.decoder = decoders.Fuse()
+    inner.add_special_tokens(list(SPECIALS))
+    return inner
+
+
+def _kind(inner: tokenizers.Tokenizer) -> Literal["bpe", "word", "char"]:
+    if not isinstance(inner.model, models.BPE):
+        return "word"
+    return "char" if isinstance(inner.decoder, decoders.Fuse) else "bpe"
+
+
+def _exact(inner: tokenizers.Tokenizer) -> bool:
+    """Whether spaces and line ends come back as they were."""
+    cut = inner.pre_tokenizer
+    return cut is None or isinstance(cut, pre_tokenizers.Sequence) or getattr(cut, "add_prefix_space", None) is False
+
+
+def _words_and_other_space() -> pre_tokenizers.PreTokenizer:
+    """One space between two words goes without saying; all other white space is kept, each run a word of its own."""
+    between = pre_tokenizers.Split(Regex(rf"(?<={NOT_SPACE}) (?={NOT_SPACE})"), "removed")
+    return pre_tokenizers.Sequence([between, pre_tokenizers.Split(Regex(rf"{SPACE}+"), "isolated")])
+
+
+def _spaced(words: Iterable[str]) -> str:
+    """The text that `_words_and_other_space` has cut."""
+    parts: list[str] = []
+    for word in words:
+        if parts and not parts[-1].isspace() and not word.isspace():
+            parts.append(" ")
+        parts.append(word)
+    return "".join(parts)
+
+
 def _normalizers(options: TextOptions) -> list[normalizers.Normalizer]:
     steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if options.lowercase else []
     # NFC comes last: lower-casing can take a composed letter apart (İ).
-    return [*steps, normalizers.NFC()] if options.nfc else steps
+    return [*steps, normalizers.NFC()] if options.nfc and not options.exact else steps
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines that have text, some at a time: a call from the library into Python for each line is slow."""
+def _chunks(lines: Iterable[str], blank: bool = False) -> Iterator[list[str]]:
+    """Lines that have text, or `blank` ones too, some at a time: a call into Python for each line is slow."""
     chunk: list[str] = []
     for line in lines:
-        if line and not line.isspace():
+        if line and (blank or not line.isspace()):
             chunk.append(line)
         if len(chunk) == LINES_AT_ONCE:
             yield chunk

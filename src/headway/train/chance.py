@@ -24,6 +24,11 @@ def take_states(device: torch.device) -> tuple[dict[str, Any], dict[str, Tensor]
     return facts, tensors
 
 
+def process_seed(seed: int, rank: int, step: int = 0) -> int:
+    """The seed of one process among several, if it begins at `step`: dropout of its own in each."""
+    return int(np.random.SeedSequence((seed, rank + 1, step)).generate_state(1, np.uint64)[0])
+
+
 def put_states(device: torch.device, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     version, words, gauss = facts["python"]
     random.setstate((version, tuple(words), gauss))

@@ -10,20 +10,22 @@ other number of processes.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
 
+from headway.errors import is_full
 from headway.train.sealed import (
     Broken,
     beside,
     clean,
-    is_full,
     read_json,
     remove,
     seal,
@@ -32,6 +34,9 @@ from headway.train.sealed import (
     write_parts,
 )
 from headway.train.writer import Named, Stage, Staged, Writer
+
+PATIENCE = 600  # seconds for the other processes to write their parts
+LAST_PATIENCE = 3  # seconds for them when the run has failed
 
 Say = Callable[[str], None]
 Shards = dict[str, dict[str, Any]]  # of each sharded tensor: {"start": first row, "shape": of the whole}
@@ -69,7 +74,7 @@ class Checkpoint:
                 for name in file.keys():  # noqa: SIM118
                     part = file.get_tensor(name)
                     place = shards.get(name)
-                    if place is None:
+                    if place is None or part.ndim == 0:  # Adam's count of steps is the same for all rows
                         found[name] = part
                         continue
                     if name not in found:
@@ -80,6 +85,11 @@ class Checkpoint:
     def _files(self, kind: str) -> Iterator[tuple[int, Path]]:
         for path in sorted(self.folder.glob(f"{kind}-*.safetensors")):
             yield int(path.stem.rpartition("-")[2]), path
+
+
+def _handed_in(place: Path, rank: int) -> Path:
+    """The seals of a process's part of a checkpoint; gone when the whole is sealed."""
+    return place / f"seals-{rank}.json"
 
 
 def step_of(folder: Path) -> int:
@@ -101,7 +111,9 @@ class Checkpoints:
         self.folder, self.last, self.every = folder, max(last, 1), every
         self.writer, self.say, self.rank, self.processes = writer, say, rank, processes
         self.stage = Stage()
+        self.before: Callable[[], None] = lambda: None  # what has to be on the disk before a checkpoint is
         self._writing = 0
+        self._until = float("inf")  # when to wait for other processes no longer
         self.seconds = 0.0  # spent on writing, beside the training
         self.bytes = 0
 
@@ -139,11 +151,20 @@ class Checkpoints:
                 verify(place)
                 return Checkpoint(place)
             except Broken as error:
-                aside = place.with_name(f"broken-{place.name}")
-                shutil.rmtree(aside, ignore_errors=True)
-                place.rename(aside)
-                self.say(f"the checkpoint of step {step:,} is broken ({error}): set aside as {aside.name}")
+                self._set_aside(step, "broken", f"is broken ({error})")
         return None
+
+    def set_aside_after(self, step: int) -> None:
+        """Those of a time when the run had gone astray, if there is an earlier one to go on from."""
+        for later in self.steps():
+            if later > step >= self.steps()[0]:
+                self._set_aside(later, "astray", "was made when the loss had gone astray")
+
+    def _set_aside(self, step: int, name: str, why: str) -> None:
+        aside = self.place(step).with_name(f"{name}-step-{step}")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.place(step).rename(aside)
+        self.say(f"the checkpoint of step {step:,} {why}: set aside as {aside.name}")
 
     def save(self, step: int, files: dict[str, Named], shards: Shards, facts: dict[str, Any]) -> None:
         """Take the tensors now and write them beside the training."""
@@ -157,34 +178,66 @@ class Checkpoints:
         try:
             tensors = staged()
             notes = {f"state-{self.rank}": facts, f"shards-{self.rank}": shards}
-            write_json(place.with_name(f"{place.name}-{self.rank}.seals"), write_parts(place, tensors, notes))
             if self.rank == 0:
-                seal(place, goal, self._everyones(place))
+                self.before()
+            seals = write_parts(place, tensors, notes)
+            if self.rank == 0:
+                seal(place, goal, seals | self._of_others(place))
                 self._prune()
+            else:
+                self._hand_in(place, seals)
             self.bytes = sum(t.numel() * t.element_size() for named in tensors.values() for t in named.values())
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             self._failed(step, place, error)
         finally:
             self._writing -= 1
             self.seconds += time.perf_counter() - started
 
-    def _everyones(self, place: Path) -> dict[str, Any]:
-        """The seals of all processes' files, when all have written them."""
-        seals: dict[str, Any] = {}
-        limit = time.monotonic() + 600
-        for rank in range(self.processes):
-            path = place.with_name(f"{place.name}-{rank}.seals")
-            while not path.exists():
-                if time.monotonic() > limit:
+    def _hand_in(self, place: Path, seals: dict[str, Any] | None) -> None:
+        """To the first process: the seals of this one's files, there whole or not at all; None: it has failed."""
+        path = _handed_in(place, self.rank)
+        if seals is None:
+            with suppress(OSError):
+                place.mkdir(parents=True, exist_ok=True)
+                path.touch()  # an empty file finds room even on a full disk
+            return
+        new = path.with_suffix(".new")
+        write_json(new, seals)
+        os.replace(new, path)
+
+    def _wait_for_others(self, place: Path) -> None:
+        limit = time.monotonic() + PATIENCE
+        for rank in range(1, self.processes):
+            while not _handed_in(place, rank).exists():
+                if time.monotonic() > min(limit, self._until):
                     raise TimeoutError(f"process {rank} has not written its part")
-                time.sleep(0.02)
+                time.sleep(0.01)
+
+    def _of_others(self, place: Path) -> dict[str, Any]:
+        """The seals of the other processes' files, when all have handed them in."""
+        self._wait_for_others(place)
+        seals: dict[str, Any] = {}
+        for rank in range(1, self.processes):
+            path = _handed_in(place, rank)
+            if not path.stat().st_size:
+                raise OSError(f"process {rank} could not write its part")
             seals |= read_json(path)
-            path.unlink()
+        for rank in range(1, self.processes):
+            _handed_in(place, rank).unlink()
         return seals
 
+    def hurry(self) -> None:
+        """The run has failed: others may be gone, and are not waited for much longer."""
+        self._until = time.monotonic() + LAST_PATIENCE
+
     def _failed(self, step: int, place: Path, error: Exception) -> None:
+        if self.rank:
+            self._hand_in(place, None)
+            return
+        if not isinstance(error, TimeoutError) and not self.place(step).exists():
+            with suppress(TimeoutError):
+                self._wait_for_others(place)  # they would write into a folder that is gone
         shutil.rmtree(place, ignore_errors=True)
-        place.with_name(f"{place.name}-{self.rank}.seals").unlink(missing_ok=True)
         why = "no room left on the disk" if is_full(error) else str(error)
         there = self.steps()
         stays = f"that of step {there[-1]:,} stays" if there else "there is none yet"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.catalog import cache_folder, find
-from headway.data.split import split_corpus
+from headway.data.split import held_out, split_corpus
 from headway.data.store import PairStore, prepare, train_tokenizers
 from headway.errors import InputError
 from headway.folder import Loaded
@@ -51,16 +51,20 @@ def _is_own(name: str) -> bool:
 
 
 def open_corpus(
-    run: Run, out: Path, log: Log, download: bool = False, init: Loaded | None = None, known: bool = False
-) -> Corpus:
+    run: Run, out: Path, log: Log, download: bool = False, init: Loaded | None = None, known: bool = False,
+    split: bool = True,
+) -> Corpus:  # fmt: skip
     """Find the files, hold some pairs out where that is needed, learn the vocabularies, encode the pairs.
 
-    The vocabularies are kept in `out`; where they are `known`, those are taken.
+    The vocabularies are kept in `out`; where they are `known`, those are taken. Held-out pairs are written there;
+    without `split` another process has just done so.
     """
     data = run.data
     files = locate(data, download, log)
     if not files["valid"]:
-        held = split_corpus(files["train"], out / "data", data.hold_out, data.source, data.target)
+        if split:
+            split_corpus(files["train"], out / "data", data.hold_out, data.source, data.target)
+        held = held_out(out / "data")
         files = {part: list(paths) for part, paths in held.items()} | ({"test": files["test"]} if files["test"] else {})
     if init is not None:
         tokenizers = (init.source_tokenizer, init.target_tokenizer)

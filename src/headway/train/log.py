@@ -7,14 +7,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from headway.errors import InputError
+from headway.errors import InputError, is_full
 
 
 class Log:
@@ -33,7 +33,11 @@ class Log:
         self._known = False  # whether what is said now is in the file already
 
     def say(self, line: str) -> None:
-        self.console.print(line, markup=False)
+        try:
+            self.console.print(line, markup=False)
+        except OSError as error:  # stderr may lead to a file on the very disk that is full
+            if not is_full(error):
+                raise
 
     def go_on(self) -> None:
         """Until `cut_back` events are those that the file of an earlier start has already."""
@@ -47,7 +51,7 @@ class Log:
             path = self._folder / "log.jsonl"
             path.touch()
             self._file = path.open("r+b", buffering=0)
-            self._file.truncate(position)
+            self._file.truncate(min(position, path.stat().st_size))  # longer it would be filled with zeros
             self._file.seek(0, os.SEEK_END)
             self._open_board(step)
 
@@ -84,9 +88,19 @@ class Log:
         self._waiting += (json.dumps(record, ensure_ascii=False) + "\n").encode()
         self._write()
         if self._board is not None and step is not None:
+            self._draw(kind, step, values)
+
+    def _draw(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """For TensorBoard; its thread hands back here what went wrong with the points before."""
+        try:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._board.add_scalar(f"{kind}/{name}", value, step)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._board = None
+            self.say("no room left on the disk: TensorBoard gets no more points until the run is started again")
 
     def _write(self) -> None:
         """As much of what waits as the disk takes."""
@@ -95,7 +109,7 @@ class Log:
             try:
                 self._waiting = self._waiting[self._file.write(self._waiting) or 0 :]
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if not is_full(error):
                     raise
                 return
 
@@ -105,11 +119,11 @@ class Log:
         if self.console.is_terminal and not self.console.quiet:
             columns = (
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(bar_width=20),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[text]}"),
-                TextColumn("left"),
                 TimeRemainingColumn(),
+                TextColumn("left"),
             )
             with Progress(*columns, console=self.console, transient=True) as progress:
                 task = progress.add_task(what, total=total, text="")
@@ -140,7 +154,8 @@ class Log:
             self._write()
             self._file.close()
         if self._board is not None:
-            self._board.close()
+            with suppress(OSError):
+                self._board.close()
 
 
 def _tensorboard(folder: Path, step: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,21 +14,22 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import PairBatch
-from headway.train.chance import put_states, take_states
+from headway.errors import is_full
+from headway.train.chance import process_seed, put_states, take_states
 from headway.train.checkpoint import Checkpoint, Checkpoints
+from headway.train.gauge import Gauge, words
 from headway.train.health import Diverged, Health
 from headway.train.log import Log
 from headway.train.optimiser import Masters
 from headway.train.ranks import ALONE, Ranks
 from headway.train.run import Run
-from headway.train.sealed import is_full
 from headway.train.snapshots import Snapshots
 from headway.train.step import Sums
 from headway.train.stop import Stop
 
 # Whether to score as well → the score (better is higher) if so, and figures for the log.
 Validate = Callable[[bool], tuple[float | None, dict[str, float]]]
-ASK_OTHERS = 10  # steps between questions to the other processes whether one was asked to stop
+WARM_UP = 5.0  # seconds of a first step that are worth a line
 
 
 @dataclass
@@ -41,6 +43,9 @@ class Progress:
     since_best: int = 0
     seconds: float = 0.0  # of training and validation
     stopped: str | None = None
+
+
+ALIKE = ("steps", "norm")  # the same in every process; the other terms are sums of their shares
 
 
 class Meter:
@@ -68,15 +73,24 @@ class Meter:
         self.names = ["steps", *(name for name in sums if name != "bad")]
         self.tokens += tokens
 
+    def go_on(self, names: list[str], parts: list[dict[str, Tensor]], device: torch.device) -> None:
+        """Take over what every process had added. Of another number of processes the first takes all shares."""
+        mine = parts[0] if len(parts) != self.ranks.count else parts[self.ranks.rank]
+        self.names, self.sums = names, {name: tensor.to(device) for name, tensor in mine.items()}
+        if len(parts) != self.ranks.count and self.sums:
+            every = torch.stack([part["terms"] for part in parts]).sum(0).to(device)
+            alike = torch.tensor([name in ALIKE for name in names], device=device)
+            shares = every if self.ranks.first else torch.zeros_like(every)
+            self.sums["terms"] = torch.where(alike, self.sums["terms"], shares)
+
     def read(self) -> dict[str, float]:
         """Means over what was added since the last reading: terms per token, the gradient's norm per step."""
         mine = dict(zip(self.names, self.sums["terms"].tolist(), strict=True))
         every = dict(zip(self.names, self.ranks.total(self.sums["terms"]).tolist(), strict=True))
         tokens, rate = float(self.sums["tokens"]), self.tokens / (time.perf_counter() - self.started)
         self.reset()
-        # Steps and the gradient's norm are the same in every process; the other terms are sums of their shares.
         steps, norm = mine["steps"] or float("nan"), mine["norm"]
-        per_token = {n: value / (tokens or float("nan")) for n, value in every.items() if n not in ("steps", "norm")}
+        per_token = {n: value / (tokens or float("nan")) for n, value in every.items() if n not in ALIKE}
         return per_token | {"gradient": norm / steps, "tokens_per_second": rate}
 
 
@@ -121,31 +135,42 @@ class Training:
         *,
         ranks: Ranks = ALONE,
         identity: dict[str, Any] | None = None,
+        guess: float = float("inf"),
+        shown: Callable[[int], str] = lambda example: "",
+        gauge: Gauge | None = None,
     ) -> None:
-        """`identity` is what must not change between a checkpoint and going on from it (the data, the run)."""
+        """`identity` is what must not change between a checkpoint and going on from it (the data, the run).
+        `guess` is the nll of a model that knows nothing but how frequent a token is; `shown` gives an example's text.
+        """
         self.run, self.objective, self.masters, self.step_once = run, objective, masters, step_once
         self.validate, self.checkpoints, self.snapshots, self.log = validate, checkpoints, snapshots, log
         self.ranks, self.identity, self.stop = ranks, identity or {}, Stop(log.say)
         self.progress, self.meter = Progress(), Meter(ranks)
-        self.health = Health(run.engine.skips, run.engine.astray)
-        self.said = ""
+        self.health, self.shown = Health(run.engine.skips, run.engine.astray, run.schedule.warmup, guess), shown
+        checkpoints.before = snapshots.flush  # one that refers to a snapshot which is not on the disk is not whole
+        self.gauge, self.said, self.judgement, self.started = gauge, "", "", False
+        self._asked: Callable[[], bool] = lambda: False
         self._since = time.perf_counter()
         self.saved = 0  # the newest step that was handed to the writer
 
     def go_on(self, checkpoint: Checkpoint) -> None:
         """Become what the checkpoint was made of."""
-        rank = self.ranks.rank
-        facts = checkpoint.facts(rank) or checkpoint.facts(0)
+        rank, device = self.ranks.rank, self.masters.device
+        own = checkpoint.facts(rank)
+        facts = own or checkpoint.facts()
         assert facts is not None
         self.masters.go_on({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
+        if not self._out_of_patience():  # it may have been given more
+            self.progress.stopped = None
         self.health.go_on(facts["health"])
-        own = checkpoint.facts(rank)
-        if own is not None:
-            self.meter.sums = {name: t.to(self.masters.device) for name, t in checkpoint.own("meter", rank).items()}
-            self.meter.names = facts["meter"]
-            put_states(self.masters.device, own["random"], checkpoint.own("random", rank))
+        sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
+        self.meter.go_on(facts["meter"], sums, device)
         self.meter.tokens = facts["meter_tokens"]
+        if own is not None:
+            put_states(device, own["random"], checkpoint.own("random", rank))
+        else:  # a process more than there were: chance that no other has had
+            torch.manual_seed(process_seed(self.run.engine.seed, rank, checkpoint.step))
         if self.ranks.first:
             self.snapshots.go_on(facts["snapshots"], facts["best_snapshot"], checkpoint.step)
             self.log.cut_back(facts["log"], facts["seconds"], checkpoint.step)
@@ -189,12 +214,24 @@ class Training:
         self.meter.started = self._since = time.perf_counter()
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
             while progress.step < engine.steps and not progress.stopped:
-                self.advance(next(batches))
+                self._first(self.advance, next(batches))
                 show(progress.step, self.said)
                 if self._stop_now():
-                    self._save_last()
-                    raise Interrupted(f"stopped after step {progress.step:,} of {engine.steps:,}")
+                    self._interrupt()
+            self.checkpoints.writer.wait()
+            if self.stop.asked and self.ranks.count == 1:
+                self._interrupt()
         return self._clocked()
+
+    def _first(self, advance: Callable[[PairBatch], None], batch: PairBatch) -> None:
+        """The first step of a start may compile; how long that took is said."""
+        if self.started:
+            advance(batch)
+            return
+        self.started, before = True, time.perf_counter()
+        advance(batch)
+        if (spent := time.perf_counter() - before) > WARM_UP:
+            self.log.say(f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more")
 
     def _clocked(self) -> Progress:
         now = time.perf_counter()
@@ -207,6 +244,8 @@ class Training:
         engine, progress = self.run.engine, self.progress
         progress.step += 1
         step, last = progress.step, progress.step == engine.steps
+        if self.gauge:
+            self.gauge.see(batch)
         rate = self.run.schedule.rate(step, engine.steps)
         self.masters.set_rate(rate)
         sums = self.step_once(batch, engine.accumulate)
@@ -230,23 +269,38 @@ class Training:
         step = self.progress.step
         self._read_health()
         values = self.meter.read()
-        self.log.event("train", step, rate=rate, tokens=self.progress.tokens, **values)
-        self.said = f"loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s"
+        figures = self.gauge.read(values["tokens_per_second"]) if self.gauge else {}
+        known = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        self.log.event("train", step, rate=rate, tokens=self.progress.tokens, **known, **figures)
+        speed = f"{values['tokens_per_second']:,.0f} tokens/s"
+        self.said = "  ".join(
+            [f"loss {values['loss']:.3f}", *([self.judgement] if self.judgement else []), speed,
+             *([words(figures)] if figures else [])]
+        )  # fmt: skip
         try:
-            self.health.judge(step, values["loss"])
+            self.health.judge(step, values["loss"], values["nll"])
         except Diverged as error:
-            self._give_up(error)
+            self._give_up(error, self.health.record.well)
 
     def _read_health(self) -> None:
+        """Name what was skipped since the last time."""
+        found = self.health.read()
+        for skipped in found:
+            text = self.shown(skipped.examples[0]) if skipped.examples else ""
+            pairs = [example + 1 for example in skipped.examples]
+            self.log.event("skipped", skipped.step, pairs=pairs, first=text)
+            first = f", the first: {text}" if text else ""
+            self.log.say(f"loss or gradient not finite, batch skipped: {skipped}{first}")
         try:
-            for skipped in self.health.read():
-                self.log.event("skipped", skipped.step, examples=list(skipped.examples))
-                self.log.say(f"loss or gradient not finite, batch skipped: {skipped}")
+            self.health.count(found)
         except Diverged as error:
-            self._give_up(error)
+            self._give_up(error, self.progress.step)  # a skipped step has changed nothing
 
-    def _give_up(self, error: Diverged) -> None:
+    def _give_up(self, error: Diverged, well: int) -> None:
+        """End the run; the newest checkpoint is then one of a time when it was `well`, if there is one."""
         self.checkpoints.writer.wait()
+        if self.ranks.first:
+            self.checkpoints.set_aside_after(well)
         newest = self.checkpoints.steps()
         kept = f"the last good checkpoint is that of step {newest[-1]:,}" if newest else "there is no checkpoint yet"
         raise Diverged(f"{error} ({kept})") from None
@@ -259,24 +313,32 @@ class Training:
     def _judge(self, last: bool) -> None:
         """Validate, and keep the best score and how long ago it was."""
         step, progress, judged = self.progress.step, self.progress, self.run.validation
+        self._read_health()
         score, values = self.validate(last or step % judged.score_every == 0)
         self.objective.train()
+        self.judgement = f"valid {values['loss']:.3f}"
         self.log.event("validation", step, **values)
         self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
         if score is None:
             return
+        self.judgement += f", score {score:.2f}"
         if score > progress.best:
             progress.best, progress.best_step, progress.since_best = score, step, 0
             self._snapshot(self.snapshots.keep_best)
         else:
             progress.since_best += 1
-            if judged.patience and progress.since_best >= judged.patience:
+            if self._out_of_patience():
                 progress.stopped = f"no better score since step {progress.best_step:,}"
+
+    def _out_of_patience(self) -> bool:
+        patience = self.run.validation.patience
+        return bool(patience) and self.progress.since_best >= patience
 
     def _checkpoint(self, must: bool) -> None:
         """What is due, unless the last is still being written or the run is not well."""
         self._read_health()
         if not self.health.sound and not must:
+            self.log.say(f"no checkpoint at step {self.progress.step:,}: the loss is far from what it was; those stay")
             return
         busy = self.ranks.any(self.checkpoints.busy)
         if busy and not must:
@@ -290,9 +352,15 @@ class Training:
         self.save()
 
     def _stop_now(self) -> bool:
-        if self.ranks.count == 1:
-            return self.stop.asked
-        return self.progress.step % ASK_OTHERS == 0 and self.ranks.any(self.stop.asked)
+        """Whether any process was asked to stop: asked after one step, answered after the next."""
+        answer, self._asked = self._asked(), self.ranks.ask(self.stop.asked)
+        return answer if self.ranks.count > 1 else self.stop.asked
+
+    def _interrupt(self) -> None:
+        self._save_last()
+        step, there = self.progress.step, self.checkpoints.steps()
+        saved = "with a checkpoint" if there and there[-1] == step else "its checkpoint could not be written"
+        raise Interrupted(f"stopped after step {step:,} of {self.run.engine.steps:,}, {saved}")
 
     def _save_last(self) -> None:
         if self.saved < self.progress.step:
@@ -300,6 +368,7 @@ class Training:
             self.checkpoints.writer.wait()
             self.save()
         self.checkpoints.writer.wait()
+        self.ranks.meet()  # the launcher ends all when the first has left: not before the checkpoint is sealed
 
 
 OWN = ("meter", "random")  # kinds of tensors that each process keeps for itself

@@ -124,11 +124,14 @@ class Masters:
             torch._foreach_copy_([w for w, _ in copies], [m for _, m in copies])
 
     def named(self) -> dict[str, Tensor]:
-        """The masters under their weights' names, in float32, whole; all processes must ask together."""
-        return {
-            name: whole(weight, master).detach().to(torch.float32).contiguous()
-            for name, weight, master in zip(self.names, self.weights, self.masters, strict=True)
-        }
+        """The masters under their weights' names, in float32, whole; all processes must ask together, and only
+        the first keeps what was put together of shards."""
+        found = {}
+        for name, weight, master in zip(self.names, self.weights, self.masters, strict=True):
+            tensor = whole(weight, master)
+            if self.ranks.first or not self.sharded:
+                found[name] = tensor.detach().to(torch.float32).contiguous()
+        return found
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """Masters and the optimiser's own tensors, by kind and name, as they are in this process."""

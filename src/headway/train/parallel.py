@@ -6,9 +6,13 @@ on the number of processes.
 
 from __future__ import annotations
 
+import inspect
 import os
+import socket
+import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -19,15 +23,20 @@ from torch.utils.checkpoint import checkpoint
 
 from headway.data.batches import PairBatch, pad_rows
 from headway.errors import InputError
-from headway.train.ranks import ALONE, Ranks, expected
+from headway.nn.attention import CrossAttention
+from headway.train.ranks import ALONE, Lost, Ranks, expected
 
 # The first process may validate for long while the others wait; torchrun ends them all when one fails.
 PATIENCE = timedelta(hours=6)
+MEETING, HERE = "headway/port", "headway/here"
 
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Ranks]:
-    """The processes that torchrun started, each with its own GPU where there are GPUs; or this one alone."""
+    """The processes that torchrun started, each with its own GPU where there are GPUs; or this one alone.
+
+    One that fails keeps its connections until it has said why and is gone: only then do the others find out.
+    """
     if expected() == 1:
         yield ALONE
         return
@@ -35,15 +44,65 @@ def joined(device: torch.device) -> Iterator[Ranks]:
 
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "cuda":
+        if device.index is not None:
+            raise InputError(f"several processes take a GPU each: write --device cuda, not {device}")
         if local >= torch.cuda.device_count():
             raise InputError(f"process {local} of this machine has no GPU: it has {torch.cuda.device_count()}")
         torch.cuda.set_device(local)
-    dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
+        backend = "cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, timeout=PATIENCE, **_meeting_place())
         words = dist.new_group(backend="gloo", timeout=PATIENCE)
         yield Ranks(dist.get_rank(), dist.get_world_size(), local, words)
-    finally:
-        dist.destroy_process_group()
+    except RuntimeError as error:
+        if _is_of_another(error):
+            raise Lost("another process of this run has ended; its own error, or the launcher, says why") from error
+        raise
+    dist.destroy_process_group()
+
+
+def _meeting_place() -> dict[str, Any]:
+    """Where the processes of this start find each other.
+
+    torchrun keeps one store for all restarts, in which they would find the addresses of those that are gone
+    (https://github.com/pytorch/pytorch/issues/135712). So the first opens another, and says there where it is.
+    All waiting is done here: inside torch a process would not hear that the launcher ends it.
+    """
+    import torch.distributed as dist
+
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return {}
+    host, rank, count = os.environ["MASTER_ADDR"], int(os.environ["RANK"]), expected()
+    notes = dist.TCPStore(host, int(os.environ["MASTER_PORT"]), is_master=False, timeout=PATIENCE)
+    if rank == 0:
+        store = dist.TCPStore(host, 0, count, is_master=True, wait_for_workers=False)
+        notes.set(MEETING, str(store.port))
+    else:
+        store = _found(notes, host, count)
+    store.add(HERE, 1)
+    while store.add(HERE, 0) < count:
+        time.sleep(0.05)
+    return {"store": store, "rank": rank, "world_size": count}
+
+
+def _found(notes: Any, host: str, count: int) -> Any:
+    """The store of this start: behind an old note nobody answers."""
+    import torch.distributed as dist
+
+    while True:
+        if notes.check([MEETING]):
+            port = int(notes.get(MEETING))
+            with suppress(OSError), socket.create_connection((host, port), timeout=5):
+                return dist.TCPStore(host, port, count, is_master=False, timeout=PATIENCE)
+        time.sleep(0.1)
+
+
+def _is_of_another(error: RuntimeError) -> bool:
+    """Whether a connection to another process broke."""
+    import torch.distributed as dist
+
+    said = str(error).lower()
+    return isinstance(error, dist.DistError) or "gloo" in said or "connection" in said
 
 
 def blocks(objective: nn.Module) -> list[nn.Module]:
@@ -60,12 +119,15 @@ def recompute_blocks(objective: nn.Module) -> None:
 
 def shard_rows(objective: nn.Module) -> None:
     """FSDP2: each process keeps its rows of every weight, and gathers a block's weights when it needs them."""
-    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    from torch.distributed.fsdp import fully_shard
 
+    # What a linear map returns may be a view; it warns of writing to it in place, which nothing here does.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     for block in blocks(objective):
+        for part in block.modules():
+            if isinstance(part, CrossAttention):
+                fully_shard(part.key_value)  # needed before its block is, for the source's keys and values
         fully_shard(block)
-        if hasattr(block, "remember"):
-            register_fsdp_forward_method(block, "remember")
     fully_shard(objective)
 
 
@@ -78,7 +140,12 @@ class Shared:
         if how == "ddp":
             from torch.nn.parallel import DistributedDataParallel
 
-            self.module = DistributedDataParallel(objective, device_ids=[device] if device.type == "cuda" else None)
+            on = [device] if device.type == "cuda" else None
+            # A model's tables are the same everywhere: nobody has to send them again at each step.
+            known = inspect.signature(DistributedDataParallel).parameters
+            name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+            still: dict[str, Any] = {name: False}
+            self.module = DistributedDataParallel(objective, device_ids=on, **still)
 
     def __call__(self, piece: PairBatch) -> Any:
         return self.module(piece)

@@ -6,13 +6,17 @@ Alone, every question has its answer at once and costs nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+class Lost(Exception):
+    """Another process of this run has ended; this one can only follow."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,22 @@ class Ranks:
 
     def any(self, flag: bool) -> bool:
         """Whether it is so in any process (asked on the host)."""
+        return self.ask(flag)()
+
+    def ask(self, flag: bool) -> Callable[[], bool]:
+        """`any`, asked now and answered when it is called, so that nobody waits for the slowest."""
         if self.count == 1:
-            return flag
+            return lambda: flag
         import torch.distributed as dist
 
         value = torch.tensor(int(flag))
-        dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.group)
-        return bool(value.item())
+        asked: Any = dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.group, async_op=True)
+
+        def answer() -> bool:
+            asked.wait()
+            return bool(value.item())
+
+        return answer
 
     def tell(self, value: Any) -> Any:
         """The first process's value, in all of them."""

@@ -64,7 +64,7 @@ class Engine:
     checkpoint: every so many steps everything that is needed to go on is written beside the training; the last
     `keep` stay, and every one whose step is a multiple of `keep_every` (0: none).
     skips, astray: a batch whose loss or gradient is not finite is skipped, `skips` in a row end the run; so do
-    `astray` log lines in a row whose loss is above where it began, or has lost half of what was gained (0: never).
+    `astray` log lines in a row whose loss has run away (`Health` says what that means; 0: never).
     parallel: how several processes (torchrun) share the work: `ddp` (each has all weights), `fsdp` (each has its
     rows of them). recompute: blocks forget their insides and compute them again for the gradient (less memory).
     deterministic: only algorithms that give the same bits each time (a GPU is slower then).

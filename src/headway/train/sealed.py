@@ -9,7 +9,6 @@ of it is used. No pickle.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -23,6 +22,8 @@ from typing import Any, BinaryIO
 import torch
 from safetensors import safe_open
 from torch import Tensor
+
+from headway.errors import InputError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -56,10 +57,12 @@ class _Hashed:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Seal:
     """A safetensors file, flushed to the disk, and its seal. Tensors are contiguous and on the CPU.
 
-    The library's own writer keeps Python's lock while it writes, which would stop the training beside it.
+    The library's own writer keeps Python's lock while it writes, which would stop the training beside it. Like it,
+    this puts wide types first: each tensor then begins where its type may begin.
     """
     header: dict[str, Any] = {}
     at = 0
+    tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
         header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
@@ -84,7 +87,7 @@ def _write_whole(out: _Hashed, data: memoryview, piece: int = 1 << 24) -> None:
 
 
 def write_json(path: Path, value: Any) -> Seal:
-    data = (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+    data = _text(value)
     with path.open("wb") as stream:
         stream.write(data)
         stream.flush()
@@ -112,7 +115,7 @@ def write_parts(folder: Path, files: Files, facts: Mapping[str, Any]) -> dict[st
 def seal(folder: Path, goal: Path, seals: Mapping[str, Seal]) -> None:
     """Write the manifest and give the folder its name; one that has the name already goes."""
     content = {"format": FORMAT, "files": dict(sorted(seals.items()))}
-    write_json(folder / MANIFEST, content | {"sha256": _digest(content)})
+    write_json(folder / MANIFEST, _signed(content))
     _flush_folder(folder)
     if goal.exists():
         remove(goal)
@@ -147,19 +150,24 @@ def clean(parent: Path) -> None:
 def verify(folder: Path) -> None:
     """Every byte against the manifest; `Broken` says what does not fit."""
     try:
-        content = json.loads((folder / MANIFEST).read_bytes())
-        own = content.pop("sha256")
+        data = (folder / MANIFEST).read_bytes()
+        content = json.loads(data)
         files = dict(content["files"])
+        version, as_written = int(content["format"]), _text(_signed(content))
     except FileNotFoundError:
         raise Broken(f"{MANIFEST} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Broken(f"{MANIFEST} cannot be read ({error})") from error
-    if own != _digest(content):
+    # The digest finds what was changed on purpose or by chance; the bytes find what JSON would forgive.
+    if data != as_written:
         raise Broken(f"{MANIFEST} was changed")
-    if content["format"] > FORMAT:
-        raise Broken(f"it has format {content['format']}, this headway reads up to {FORMAT}")
+    if version > FORMAT:
+        raise InputError(f"{folder} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
     for name, expected in files.items():
         _verify_file(folder / name, expected)
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".safetensors") and path.name not in (MANIFEST, *files):
+            raise Broken(f"{path.name} does not belong to it")
 
 
 def _verify_file(path: Path, expected: Seal) -> None:
@@ -184,8 +192,14 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _text(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _signed(content: dict[str, Any]) -> dict[str, Any]:
+    """With the digest of its own content, at the end."""
+    content = {key: value for key, value in content.items() if key != "sha256"}
+    return content | {"sha256": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}
 
 
 def _flush_folder(folder: Path) -> None:
@@ -198,8 +212,3 @@ def _flush_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that the disk (or its owner's share of it) has no room left."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from headway.errors import is_full
 from headway.train.checkpoint import Say, sealed_steps
-from headway.train.sealed import Broken, clean, is_full, read_tensors, remove, verify, write_sealed
+from headway.train.sealed import Broken, clean, read_tensors, remove, verify, write_sealed
 from headway.train.writer import Stage, Staged, Writer
 
 Weights = dict[str, Tensor]
@@ -46,17 +48,22 @@ class Snapshots:
                 remove(self.place(later))
 
     def save(self, step: int, weights: Weights) -> None:
+        self.writer.wait()  # a checkpoint that is being written needs those that were wanted when it was taken
         self.regular = [*self.regular, step][-self.last :]
         self._write(step, weights)
 
     def keep_best(self, step: int, weights: Weights) -> None:
         """Snapshot `step` stays until a better one comes."""
+        self.writer.wait()
         self.best = step
-        if not (self.regular and self.regular[-1] == step):
+        if self.regular and self.regular[-1] == step:
+            with suppress(OSError):
+                self._prune()  # the best before this one is no longer needed
+        else:
             self._write(step, weights)
 
     def _write(self, step: int, weights: Weights) -> None:
-        self.writer.wait()  # the memory that the last was copied to is used again
+        """Not before the last is written: the memory that it was copied to is used again."""
         staged = self.stage.take({FILE: weights})
         self.writer.submit(lambda: self._finish(step, staged))
 

@@ -69,7 +69,7 @@ def _read(folder: Path, touched: float) -> Status:
     log = folder / "log.jsonl"
     history = read_history(log) if log.is_file() else History()
     card = folder / "model" / "headway.json"
-    score = _part(_object(card), "score") if card.is_file() else None
+    score = _score(_object(card), run) if card.is_file() else None
     checkpoint, logged = _newest_checkpoint(folder), history.last_step
     state: State
     if is_locked(folder):
@@ -91,6 +91,11 @@ def _read(folder: Path, touched: float) -> Status:
         test_bleu=_figure(score, "test BLEU"),
         own_data=_has_own_data(folder, run),
     )  # fmt: skip
+
+
+def _score(card: dict[str, Any], run: dict[str, Any]) -> dict[str, Any] | None:
+    """Of the model, unless the run has been asked for more since: it is then as unfinished as before."""
+    return _part(card, "score") if card.get("run") in (None, run) else None
 
 
 def is_locked(folder: Path) -> bool:

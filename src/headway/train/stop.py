@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -40,7 +41,8 @@ class Stop:
             self._obey(number, frame)
         self.asked_by = number
         again = "Ctrl-C again" if number == signal.SIGINT else "the signal again"
-        self.say(f"stopping after this step, with a checkpoint ({again} leaves at once)")
+        with suppress(RuntimeError):  # the signal came while a line was being printed
+            self.say(f"stopping after this step, with a checkpoint ({again} leaves at once)")
 
     def leave(self) -> None:
         """Now end as the signal would have ended it."""

@@ -8,12 +8,15 @@ import math
 import os
 import shutil
 import time
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -26,8 +29,10 @@ from headway.folder import WEIGHTS, Card, Loaded, find_model, load_weights, read
 from headway.generate.translator import Translator
 from headway.models.transformer import Transformer
 from headway.plain import to_plain
+from headway.train.chance import process_seed
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.corpus import Corpus, listed, open_corpus
+from headway.train.gauge import Gauge
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.optimiser import Masters
@@ -59,17 +64,22 @@ def train_translator(run: Run, out: Path, log: Log, *, download: bool = False, r
     with joined(device) as ranks:
         if not ranks.first:
             log = Log(quiet=True)
+            warnings.simplefilter("ignore")  # those that matter the first has too
         resume = ranks.tell(resume)
         make_deterministic(run.engine.deterministic)
         job = _prepare(run, out, log, download, resume, device, dtype, ranks)
         try:
             progress = job.fit()
+            job.writer.close()
         except Interrupted as error:
-            log.say(f"{error}; a checkpoint is written: the same command goes on, or headway train {out} --resume")
+            log.say(str(error))
+            job.writer.close()
             job.training.stop.leave()
             raise
-        finally:
+        except Exception:  # not a second Ctrl-C, which waits for nothing
+            job.training.checkpoints.hurry()
             job.writer.close()
+            raise
         if progress.stopped:
             log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
         scores = job.finish(out / "model", progress) if ranks.first else {}
@@ -91,26 +101,26 @@ def _prepare(
         # One looks, verifies and sets aside; the others take what it found.
         step = ranks.tell(newest.step if ranks.first and (newest := checkpoints.newest()) else 0)
         found = Checkpoint(checkpoints.place(step)) if step else None
-    if ranks.first:
-        write_run(run, out / "run.json")
     if found:
         log.go_on()
         log.say(f"going on from step {found.step:,}")
-    elif resume:
-        log.say("there is no checkpoint to go on from: starting again")
-        for left in ("checkpoints", "snapshots"):
-            if ranks.first:
+    elif ranks.first:
+        write_run(run, out / "run.json")
+        if resume:
+            log.say("there is no checkpoint to go on from: starting again")
+            for left in ("snapshots", "tensorboard"):
                 shutil.rmtree(out / left, ignore_errors=True)
     earlier = read_model(run.init) if run.init else None
     with ranks.in_turn():
-        corpus = open_corpus(run, out, log, download, earlier, known=found is not None or not ranks.first)
+        known = found is not None or not ranks.first
+        corpus = open_corpus(run, out, log, download, earlier, known=known, split=ranks.first)
     torch.manual_seed(run.engine.seed)
     sizes = earlier.card.vocabularies if earlier else (len(corpus.tokenizers[0]), len(corpus.tokenizers[1]))
     model = Transformer(run.model, *sizes)
     if run.init:
         load_weights(model, find_model(run.init) / WEIGHTS)
     if ranks.count > 1:
-        torch.manual_seed(run.engine.seed + 1_000_003 * (ranks.rank + 1))  # dropout of its own in each process
+        torch.manual_seed(process_seed(run.engine.seed, ranks.rank))
     card = Card(
         "transformer", run.model, sizes, earlier.card.text if earlier else run.data.text,
         run.data.source, run.data.target, to_plain(run.search), to_plain(run),
@@ -123,6 +133,8 @@ def _prepare(
     log.event("start", parameters=parameters, device=_name(device), dtype=str(dtype), speed=job.speed)
     if found:
         job.go_on(found)
+        if ranks.first:
+            write_run(run, out / "run.json")
     return job
 
 
@@ -170,7 +182,8 @@ class TranslationJob:
         identity = {"run": to_plain(run), "data": stores}
         self.training = Training(
             run, self.objective, self.masters, self._step(step_objective), self.validate, checkpoints,
-            self.snapshots, log, ranks=ranks, identity=identity,
+            self.snapshots, log, ranks=ranks, identity=identity, guess=entropy(corpus.train.target_counts()),
+            shown=self.source_text, gauge=Gauge(self.judged, device, dtype, ranks.count) if ranks.first else None,
         )  # fmt: skip
 
     def _speed(self) -> str:
@@ -198,6 +211,9 @@ class TranslationJob:
             )
         self.training.go_on(checkpoint)
 
+    def source_text(self, example: int) -> str:
+        return self.corpus.tokenizers[0].decode(self.corpus.train.source(example).tolist())
+
     def fit(self) -> Progress:
         first = self.training.progress.step
         makers = (partial(self.batches.batch, step) for step in itertools.count(first))
@@ -218,8 +234,9 @@ class TranslationJob:
         scores = {"validation BLEU": round(bleu, 2), "weights": chosen} | self.test_scores()
         scores |= {"steps": progress.step, "training seconds": round(progress.seconds, 1)}
         self.card.score = scores
-        write_model(place, weights, self.card, self.corpus.tokenizers)
         self.log.event("end", progress.step, **scores)
+        self.log.position()  # the log is whole before there is a model that says the run is finished
+        write_model(place, weights, self.card, self.corpus.tokenizers)
         return scores
 
     @torch.no_grad()
@@ -227,7 +244,9 @@ class TranslationJob:
         """Loss and perplexity on every validation pair and, if asked for, BLEU with the run's own search; of
         several processes the first does it, and tells the others."""
         if self.judged is not self.objective:
-            self._use(self.masters.named())
+            weights = self.masters.named()
+            if self.ranks.first:
+                self._use(weights)
         return self.ranks.tell(self._validate(with_bleu) if self.ranks.first else None)
 
     def _validate(self, with_bleu: bool) -> tuple[float | None, dict[str, float]]:
@@ -274,7 +293,12 @@ class TranslationJob:
         # A run that patience ended early may have no regular snapshot yet.
         if (self.run.engine.average > 1 or not candidates) and self.snapshots.regular:
             mean, steps = self.snapshots.average(self.run.engine.average)
-            candidates.append((f"mean of the last {len(steps)} snapshots (steps {steps[0]} to {steps[-1]})", mean))
+            if steps:
+                candidates.append((f"mean of the last {len(steps)} snapshots (steps {steps[0]} to {steps[-1]})", mean))
+        if not candidates:
+            if self.masters.sharded:
+                raise InputError(f"no snapshot of {self.snapshots.folder} can be read: train again with --overwrite")
+            candidates.append((f"step {progress.step}", self.masters.named()))
         scored = []
         for name, weights in candidates:
             self._use(weights)
@@ -294,6 +318,12 @@ class TranslationJob:
     def test_scores(self) -> dict[str, Any]:
         """The chosen model on the test pairs, once, at the very end."""
         return {"test BLEU": round(self.bleu(*self.test_texts), 2)} if self.test_texts[0] else {}
+
+
+def entropy(counts: npt.NDArray[np.int64]) -> float:
+    """−Σ p log p: the mean loss, per token, of knowing nothing but how frequent each is."""
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum())
 
 
 def _name(device: torch.device) -> str:

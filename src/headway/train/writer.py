@@ -72,9 +72,13 @@ class Stage:
 
 
 class Writer:
-    """One thread that does what it is given, in order. What goes wrong is handed back, never lost."""
+    """One thread that does what it is given, in order.
+
+    Work minds its own disk errors. Any other is a mistake in the program: it is raised where the work is waited for.
+    """
 
     def __init__(self) -> None:
+        self._mistake: BaseException | None = None
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
 
@@ -83,7 +87,7 @@ class Writer:
         return self._waiting.unfinished_tasks > 0
 
     def submit(self, work: Callable[[], None]) -> None:
-        """`work` must mind its own errors."""
+        self._raise()
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="writer", daemon=True)
             self._thread.start()
@@ -91,11 +95,19 @@ class Writer:
 
     def wait(self) -> None:
         self._waiting.join()
+        self._raise()
+
+    def _raise(self) -> None:
+        mistake, self._mistake = self._mistake, None
+        if mistake is not None:
+            raise mistake
 
     def _serve(self) -> None:
         while (work := self._waiting.get()) is not None:
             try:
                 work()
+            except BaseException as error:
+                self._mistake = error
             finally:
                 self._waiting.task_done()
         self._waiting.task_done()

@@ -1,0 +1,169 @@
+"""Documents for language models: text files, folders of them, JSON lines; a piece at a time, never a whole corpus.
+
+A text file is one document, a line of .jsonl is one. A byte order mark goes, CRLF becomes a newline, all else stays.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from headway.data.mapped import content_hash
+from headway.data.readers import (
+    COMPRESSED,
+    NOT_TEXT,
+    bare_suffix,
+    lines,
+    must_be_there,
+    records,
+    text_of,
+    unpacked,
+    without_bom,
+)
+from headway.errors import InputError
+
+ACCEPTED = "give text files (UTF-8), .jsonl, folders of .txt and .jsonl, or .gz and .zst of these"
+IN_FOLDERS = (".txt", ".jsonl")
+PIECE = 1 << 16  # characters of a document that are held at once
+
+
+class Piece(NamedTuple):
+    """Some text of a document; `last` says that the document ends with it. Only an empty document is an empty piece."""
+
+    text: str
+    last: bool
+
+
+class Corpus(Protocol):
+    """What a store is made of: `Documents`, or a part of them."""
+
+    def pieces(self, size: int = PIECE) -> Iterator[Piece]: ...
+    def identity(self) -> list[object]:
+        """All that decides what the pieces are: what is in the files, not where they lie."""
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents in some files, one after the other; `key` is that of the text in .jsonl."""
+
+    files: tuple[Path, ...]
+    key: str = "text"
+
+    @classmethod
+    def at(cls, paths: str | Path | Sequence[str | Path], key: str = "text") -> Documents:
+        """Those in these files, and in the .txt and .jsonl of these folders, in the order of their names."""
+        given = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+        if not given:
+            raise InputError(f"no text: {ACCEPTED}")
+        files = tuple(chain.from_iterable(_files(path) for path in given))
+        for file in files:
+            must_be_there(file)
+            if bare_suffix(file) in (*NOT_TEXT, ".zip"):
+                raise InputError(f"cannot read {file} as text: {ACCEPTED}")
+        return cls(files, key)
+
+    def texts(self) -> Iterator[Iterator[str]]:
+        """Each document as an iterator over its text; it has to be read before the next."""
+        for file in self.files:
+            if bare_suffix(file) == ".jsonl":
+                for where, record in records(lines(file), str(file), repr(self.key)):
+                    text = text_of(record, self.key, where)
+                    yield (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+            else:
+                yield _characters(file)
+
+    def pieces(self, size: int = PIECE) -> Iterator[Piece]:
+        for text in self.texts():
+            yield from cut_up(text, size)
+
+    def identity(self) -> list[object]:
+        forms = [self.key if bare_suffix(file) == ".jsonl" else None for file in self.files]
+        return [[form, content_hash(file)] for form, file in zip(forms, self.files, strict=True)]
+
+
+def read_documents(paths: str | Path | Sequence[str | Path], key: str = "text") -> Iterator[str]:
+    """Every document whole, for corpora whose documents are small."""
+    return ("".join(text) for text in Documents.at(paths, key).texts())
+
+
+def cut_up(text: Iterator[str], size: int = PIECE) -> Iterator[Piece]:
+    """Pieces of at most `size` characters, so cut that encoding each gives the ids of the whole.
+
+    A lone line end between two words starts a pre-token of every tokenizer that is exact, whatever stands before it.
+    Where a text has none, the cut is before a lone space; where it has no space, anywhere. The ids may then differ
+    there from those of the whole; the text comes back the same, but for a word (of `word`) that was cut.
+    """
+    held = ""
+    for more in text:
+        held += more
+        while len(held) > size:
+            at = _cut(held, size)
+            yield Piece(held[:at], False)
+            held = held[at:]
+    yield Piece(held, True)
+
+
+def _cut(text: str, size: int) -> int:
+    for mark in "\n ":
+        at = text.rfind(mark, 1, size)
+        while at > 0:
+            if not text[at - 1].isspace() and not text[at + 1].isspace():
+                return at
+            at = text.rfind(mark, 1, at)
+    return size
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    below = (file for file in path.rglob("*") if file.is_file() and bare_suffix(file) in IN_FOLDERS)
+    found = [file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    if not found:
+        packed = ", ".join(COMPRESSED)
+        raise InputError(f"folder {path} has no {' or '.join(IN_FOLDERS)} (plain, or {packed}): {ACCEPTED}")
+    return sorted(found, key=lambda file: file.relative_to(path).parts)
+
+
+def _characters(path: Path) -> Iterator[str]:
+    """The text of a file, some at a time."""
+    line, column, rest, held, empty = 1, 0, b"", "", True
+    for chunk in chain(without_bom(unpacked(path)), [None]):
+        raw = rest + (chunk or b"")
+        try:
+            text, used = codecs.utf_8_decode(raw, "strict", chunk is None)
+        except UnicodeDecodeError as error:
+            raise _no_text(path, raw, error.start, line, column) from error
+        if "\0" in text:
+            raise _no_text(path, raw, raw.index(b"\0"), line, column)
+        done, rest = raw[:used], raw[used:]
+        line += done.count(b"\n")
+        column = used - done.rindex(b"\n") - 1 if b"\n" in done else column + used
+        text = held + text
+        # A carriage return waits: what comes next decides whether it is half a line end.
+        held = "\r" if text.endswith("\r") and chunk is not None else ""
+        text = text.removesuffix(held).replace("\r\n", "\n")
+        empty = empty and not text
+        if text:
+            yield text
+    if empty:
+        raise InputError(f"file {path} is empty: remove it")
+
+
+def _no_text(path: Path, raw: bytes, at: int, line: int, column: int) -> InputError:
+    """What is wrong with the byte at this place of `raw`, which starts at this line and column (from 0)."""
+    before = raw[:at]
+    line += before.count(b"\n")
+    column = at - before.rindex(b"\n") - 1 if b"\n" in before else column + at
+    where = f"{path}, line {line}"
+    if line == 1 and column == 0 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return InputError(
+            f"{where}: UTF-16, expected UTF-8; convert it first, for example with iconv -f utf-16 -t utf-8"
+        )
+    byte = f"byte {raw[at]:#04x} at {column + 1}"
+    if b"\0" in raw:
+        return InputError(f"{where}: a binary file, not text ({byte}): {ACCEPTED}")
+    return InputError(f"{where}: not UTF-8 ({byte}); convert it first, for example with iconv -t utf-8")

@@ -1,0 +1,226 @@
+"""Sequences of ids on disk, mapped into memory, in folders that are whole or not there.
+
+    folder/
+        <name>.ids.bin      all ids, one sequence after the other (uint16 or, for many entries, uint32)
+        <name>.offsets.npy  int64; sequence i is ids[offsets[i]:offsets[i + 1]]
+        store.json          what it was made of, and what was left out
+
+A folder is built beside its place and renamed when it is whole, so nothing half-made is ever taken for one. B rows, T
+length.
+"""
+
+import errno
+import hashlib
+import json
+import mmap
+import shutil
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.errors import InputError
+from headway.text.tokenizer import PAD
+
+Batch = TypeVar("Batch")
+Made = TypeVar("Made")
+
+FORMAT = 1
+BATCHES_AHEAD = 2
+BUILDING = ".building-"
+DEAD_AFTER_S = 24 * 3600
+
+
+@final
+class MappedIds:
+    """Read-only sequences of ids."""
+
+    def __init__(self, folder: Path, name: str, dtype: str):
+        self.ids = np.memmap(folder / f"{name}.ids.bin", dtype=dtype, mode="r")
+        self.offsets = np.load(folder / f"{name}.offsets.npy", mmap_mode="r")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> npt.NDArray[np.unsignedinteger]:
+        if not 0 <= i < len(self):
+            raise IndexError(f"sequence {i} of a store of {len(self)}")
+        return np.asarray(self.ids[self.offsets[i] : self.offsets[i + 1]])
+
+    def rows(self, examples: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
+        """These sequences as one matrix, padded on the right."""
+        starts_B1, ends_B1 = self.offsets[examples][:, None], self.offsets[examples + 1][:, None]
+        at_BT = starts_B1 + np.arange(width)
+        inside_BT = at_BT < ends_B1
+        ids_BT = np.where(inside_BT, self.ids[np.minimum(at_BT, len(self.ids) - 1)], PAD).astype(np.int64)
+        self.let_go()
+        return ids_BT
+
+    def windows(self, starts: Sequence[int], width: int) -> npt.NDArray[np.int64]:
+        """The `width` ids from each start on, whatever sequence they belong to."""
+        ids_BT = np.stack([self.ids[start : start + width] for start in starts]).astype(np.int64)
+        self.let_go()
+        return ids_BT
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        lengths = np.empty(len(self), np.int32)
+        np.subtract(self.offsets[1:], self.offsets[:-1], out=lengths, casting="same_kind")
+        self.let_go()
+        return lengths
+
+    def let_go(self) -> None:
+        """Unmap the pages that were read: they stay in the system's cache, but no longer count as ours.
+
+        Each row brings its neighbours along, so that an epoch would end with all of the store resident.
+        """
+        if hasattr(mmap, "MADV_DONTNEED"):
+            for mapped in (self.ids.base, self.offsets.base):
+                cast(mmap.mmap, mapped).madvise(mmap.MADV_DONTNEED)
+
+
+@final
+class IdsWriter:
+    """The files of `MappedIds`, written from front to back; ids are below `vocabulary`."""
+
+    def __init__(self, folder: Path, name: str, vocabulary: int):
+        self.dtype = np.dtype("<u2" if vocabulary < 1 << 16 else "<u4")
+        self.sequences = 0
+        self.end = 0
+        self.ids_path = folder / f"{name}.ids.bin"
+        self.offsets_path = folder / f"{name}.offsets.npy"
+        self.ends_path = folder / f"{name}.ends"
+        self.ids: BinaryIO = self.ids_path.open("wb")
+        self.ends: BinaryIO = self.ends_path.open("wb")
+
+    def __enter__(self) -> "IdsWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for stream in (self.ids, self.ends):
+            # What is still buffered may not fit on a full disk; the error that matters is already on its way.
+            try:
+                stream.close()
+            except OSError:
+                if error[0] is None:
+                    raise
+
+    def append(self, batch: list[list[int]], whole: Sequence[bool] | None = None) -> npt.NDArray[np.unsignedinteger]:
+        """Write ids; each list ends a sequence, or only those that are `whole`. Returns them in one row."""
+        lengths = np.fromiter(map(len, batch), np.int64, len(batch))
+        ends = self.end + np.cumsum(lengths)
+        flat = np.fromiter(chain.from_iterable(batch), self.dtype, int(lengths.sum()))
+        closed = ends if whole is None else ends[np.asarray(whole, bool)]
+        self.ids.write(flat.tobytes())
+        self.ends.write(closed.astype("<i8").tobytes())
+        self.sequences += len(closed)
+        self.end = int(ends[-1]) if len(batch) else self.end
+        return flat
+
+    def close(self) -> dict[str, Any]:
+        """Finish the files; an .npy says its length first, so the offsets are copied behind a header now."""
+        self.ids.close()
+        self.ends.close()
+        shape = (self.sequences + 1,)
+        with self.offsets_path.open("wb") as out, self.ends_path.open("rb") as ends:
+            np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": shape})
+            out.write(np.zeros(1, "<i8").tobytes())
+            shutil.copyfileobj(ends, out)
+        self.ends_path.unlink()
+        sizes = {path.name: path.stat().st_size for path in (self.ids_path, self.offsets_path)}
+        return {"dtype": self.dtype.str, "ids": self.end, "bytes": sizes}
+
+
+def in_order(batches: Iterable[Batch], encoders: Sequence[Callable[[Batch], Made]]) -> Iterator[list[Made]]:
+    """What each encoder makes of each batch, batch after batch.
+
+    The library encodes in threads of its own; meanwhile this one reads what comes next and writes what is done.
+    """
+    waiting: deque[list[Future[Made]]] = deque()
+    with ThreadPoolExecutor(len(encoders)) as pool:
+        for batch in batches:
+            waiting.append([pool.submit(encode, batch) for encode in encoders])
+            if len(waiting) > BATCHES_AHEAD:
+                yield [made.result() for made in waiting.popleft()]
+        while waiting:
+            yield [made.result() for made in waiting.popleft()]
+
+
+def whole(folder: Path, names: Sequence[str]) -> dict[str, Any] | None:
+    """store.json's content if the store is there and none of its files was cut short."""
+    try:
+        meta: dict[str, Any] = json.loads((folder / "store.json").read_text(encoding="utf-8"))
+        if meta["format"] != FORMAT:
+            return None
+        sizes = {file: size for name in names for file, size in meta[name]["bytes"].items()}
+        return meta if all((folder / file).stat().st_size == size for file, size in sizes.items()) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, Any]]) -> None:
+    """Let `write` fill a folder beside the place, and rename it there; whatever goes wrong, it is removed."""
+    with _told(place.parent):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _clean_dead_builds(place.parent)
+        building = place.with_name(f"{BUILDING}{uuid.uuid4().hex}")
+        building.mkdir()
+        try:
+            meta = write(building)
+            (building / "store.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+            _move(building, place, names)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+
+@contextmanager
+def _told(root: Path) -> Iterator[None]:
+    """What a disk refuses, as a line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "no room left on the disk for the encoded text" if full else f"cannot write ({error.strerror})"
+        raise InputError(f"{what} in {root}: make room there, or set HEADWAY_CACHE to another folder") from error
+
+
+def _move(building: Path, place: Path, names: Sequence[str]) -> None:
+    """Rename into place; when another process was faster its store is as good, a broken one makes room."""
+    if place.exists() and not whole(place, names):
+        shutil.rmtree(place)
+    try:
+        building.rename(place)
+    except OSError:
+        if not whole(place, names):
+            raise
+
+
+def content_hash(path: Path) -> str:
+    """A hash of what is in a file."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a regular file: it is read more than once, so save it to one first")
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "blake2b").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _clean_dead_builds(root: Path) -> None:
+    """Remove what a killed process left; a build that still writes has a file that is young."""
+    for left in root.glob(f"{BUILDING}*"):
+        try:
+            newest = max(path.stat().st_mtime for path in (left, *left.iterdir()))
+        except OSError:  # another process finished or removed it just now
+            continue
+        if time.time() - newest > DEAD_AFTER_S:
+            shutil.rmtree(left, ignore_errors=True)

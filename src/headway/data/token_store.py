@@ -1,0 +1,171 @@
+"""Documents as ids on disk, mapped into memory: encoded once, of any size, found again by content.
+
+    folder/<fingerprint>/
+        documents.ids.bin, documents.offsets.npy    document by document, END after each (format: `headway.data.mapped`)
+        store.json                                  how much text it was made of
+
+B rows, T length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.data.documents import Corpus, Piece
+from headway.data.mapped import FORMAT, IdsWriter, MappedIds, build, in_order, whole
+from headway.errors import InputError
+from headway.text.tokenizer import END, UNKNOWN, TextOptions, Tokenizer
+
+Progress = Callable[[int], None]
+
+NAMES = ("documents",)
+CHARACTERS_AT_ONCE = 1 << 18
+LEARNED_FROM = 500_000_000  # characters of a corpus that a vocabulary is learned from
+LEARNING_PIECE = 1 << 12  # characters: the library is given a thousand pieces at once, and makes much of each
+
+
+@dataclass
+class Amount:
+    """How much text there is: what perplexity by word and bits by character are made of.
+
+    words: as white space parts them. empty: documents without text, which are left out. unknown: ids that are UNKNOWN.
+    """
+
+    documents: int = 0
+    characters: int = 0
+    bytes: int = 0
+    words: int = 0
+    unknown: int = 0
+    empty: int = 0
+
+    def add(self, piece: Piece, inside: bool = False) -> bool:
+        """Count a piece of a document; `inside`: the one before ended within a word. Returns whether this one did."""
+        text = piece.text
+        self.characters += len(text)
+        self.bytes += len(text.encode("utf-8"))
+        self.words += len(text.split()) - (inside and not text[:1].isspace())
+        self.documents += piece.last and bool(text)
+        self.empty += piece.last and not text
+        return not piece.last and not text[-1:].isspace()
+
+
+@final
+class TokenStore:
+    """Read-only documents of ids, one row: the next document begins behind an END.
+
+    amount: how much text it was made of. reused: whether it was there already.
+    """
+
+    def __init__(self, folder: str | Path, reused: bool = True):
+        self.folder = Path(folder)
+        self.reused = reused
+        meta = whole(self.folder, NAMES)
+        if meta is None:
+            raise InputError(f"{folder} is no whole store of documents: delete it, it is made again")
+        self.amount = Amount(**meta["amount"])
+        self._ids = MappedIds(self.folder, "documents", meta["documents"]["dtype"])
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __reduce__(self) -> tuple[object, tuple[Path, bool]]:
+        # A worker maps the files itself; pickled as they are, maps would travel as copies.
+        return TokenStore, (self.folder, self.reused)
+
+    @property
+    def tokens(self) -> int:
+        """All ids, each document's END counted."""
+        return len(self._ids.ids)
+
+    def document(self, i: int) -> npt.NDArray[np.unsignedinteger]:
+        """Its ids, END last."""
+        return self._ids[i]
+
+    def windows(self, starts: Sequence[int], width: int) -> npt.NDArray[np.int64]:
+        """The `width` ids from each of these places on."""
+        return self._ids.windows(starts, width)
+
+    def counts(self, most: int = 10_000_000) -> npt.NDArray[np.int64]:
+        """How often each id is among the first so many."""
+        return np.bincount(self._ids.ids[:most])
+
+
+def prepare_documents(
+    corpus: Corpus, tokenizer: Tokenizer, folder: str | Path, *, progress: Progress | None = None
+) -> TokenStore:
+    """Encode documents into a store below `folder`, or find the one made of the same before.
+
+    progress is called with the number of characters read so far.
+    """
+    if tokenizer.kind == "bpe" and not tokenizer.exact:
+        raise InputError("this vocabulary is for single sentences: learn one with text.exact=true for documents")
+    place = Path(folder) / _fingerprint(corpus, tokenizer)
+    if whole(place, NAMES):
+        return TokenStore(place)
+    build(place, NAMES, lambda building: _write(building, corpus, tokenizer, progress))
+    return TokenStore(place, reused=False)
+
+
+def train_document_tokenizer(corpus: Corpus, options: TextOptions, *, limit: int = LEARNED_FROM) -> Tokenizer:
+    """The vocabulary of a corpus. Of more than `limit` characters every k-th piece is taken, k the smallest that
+    gives at most `limit`; for characters, all."""
+    stride = 1
+    if options.kind != "char":
+        stride = -(-sum(len(piece.text) for piece in corpus.pieces()) // limit) or 1
+    return Tokenizer.train((piece.text for piece in islice(corpus.pieces(LEARNING_PIECE), 0, None, stride)), options)
+
+
+def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, progress: Progress | None) -> dict[str, Any]:
+    """Append batch after batch; memory holds a few. Returns store.json's content."""
+    amount, inside = Amount(), False
+
+    def encode(batch: list[Piece]) -> tuple[list[Piece], list[list[int]]]:
+        return batch, tokenizer.encode_batch([piece.text for piece in batch])
+
+    with IdsWriter(folder, "documents", len(tokenizer)) as writer:
+        for [(batch, encoded)] in in_order(_batches(corpus.pieces()), [encode]):
+            for piece, ids in zip(batch, encoded, strict=True):
+                inside = amount.add(piece, inside)
+                if piece.last:
+                    ids.append(END)
+            kept = [bool(piece.text) for piece in batch]
+            written = writer.append(
+                [ids for ids, keep in zip(encoded, kept, strict=True) if keep],
+                [piece.last for piece, keep in zip(batch, kept, strict=True) if keep],
+            )
+            amount.unknown += int((written == UNKNOWN).sum())
+            if progress:
+                progress(amount.characters)
+        if not amount.documents:
+            raise InputError(f"there is no text: all of {amount.empty} documents are empty")
+        documents = writer.close()
+    return {"format": FORMAT, "documents": documents, "amount": asdict(amount)}
+
+
+def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+    """Pieces that are encoded together: enough for all threads, few enough for memory."""
+    batch: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        batch.append(piece)
+        size += len(piece.text) + 1
+        if size >= CHARACTERS_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _fingerprint(corpus: Corpus, tokenizer: Tokenizer) -> str:
+    """A hash of all that decides what a store holds."""
+    parts = ["documents", FORMAT, tokenizer.fingerprint, corpus.identity()]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

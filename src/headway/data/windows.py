@@ -1,0 +1,212 @@
+"""Windows over packed documents: what a language model is trained on and measured with.
+
+The ids of all documents stand in one row, END after each; a window is T + 1 of them, T to read and T to foretell. Which
+ones a step gets is a function of (corpora, seed, step) alone, so the batch of any step can be had without the ones
+before it, on every machine.
+
+B rows, T length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.data.batches import Ints, dealt, permutation, raw_words
+from headway.errors import InputError
+from headway.text.tokenizer import END, PAD
+
+# Streams of chance, apart from each other.
+DRAWS, PHASE, ORDER = 10, 11, 12
+
+
+@dataclass(frozen=True)
+class TokenArray:
+    """A text's ids, held in memory."""
+
+    ids: NDArray[np.integer]
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
+
+    def windows(self, starts: Sequence[int], width: int) -> Ints:
+        return np.stack([self.ids[start : start + width] for start in starts]).astype(np.int64)
+
+
+class Tokens(Protocol):
+    """What a corpus of packed documents offers; `TokenStore` does."""
+
+    @property
+    def tokens(self) -> int: ...
+    def windows(self, starts: Sequence[int], width: int) -> Ints: ...
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """`labels` are `ids` one further on, PAD where nothing is asked; `tokens` counts those that are not.
+
+    segments: the number of each token's document within its row; an END belongs to the document that it begins.
+    examples: where each window starts (`WindowBatches.where` says in which corpus).
+    """
+
+    ids_BT: Tensor
+    labels_BT: Tensor
+    segments_BT: Tensor | None
+    tokens: int
+    examples: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much each term of an objective sums over, known before the first forward."""
+        return {"loss": self.tokens, "nll": self.tokens}
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> WindowBatch:
+        """The batch with every tensor changed: moved, pinned, copied."""
+        segments = None if self.segments_BT is None else change(self.segments_BT)
+        return replace(self, ids_BT=change(self.ids_BT), labels_BT=change(self.labels_BT), segments_BT=segments)
+
+    def rows(self, start: int, end: int) -> WindowBatch:
+        segments = None if self.segments_BT is None else self.segments_BT[start:end]
+        labels = self.labels_BT[start:end]
+        tokens = int((labels != PAD).sum())
+        return WindowBatch(self.ids_BT[start:end], labels, segments, tokens, self.examples[start:end])
+
+    def split(self, parts: int) -> list[WindowBatch]:
+        """Rows dealt to `parts` smaller batches; empty ones are left out."""
+        return [self.rows(start, end) for start, end in dealt(len(self.ids_BT), parts)]
+
+
+class WindowBatches:
+    """Endless batches of `rows` windows of `length` tokens, from one corpus or a weighted mixture of several.
+
+    mode: `random` starts each window anywhere, as nanoGPT does; `epoch` cuts a corpus into windows side by side from a
+    place that is new each epoch, and gives each of them once, in a new order.
+    weights: the share of the windows from each corpus; without them, its share of the tokens. Every window's corpus is
+    drawn, so the shares are exact on average. In the mode `epoch` each window of a corpus of weight w then has the
+    chance w to come in an epoch, and never comes twice.
+    segments: tell documents apart, for attention that does not look from one into another.
+    """
+
+    def __init__(
+        self, corpora: Tokens | Sequence[Tokens], rows: int, length: int, seed: int,
+        mode: Literal["random", "epoch"] = "random", weights: Sequence[float] | None = None, segments: bool = False,
+    ) -> None:  # fmt: skip
+        self.corpora = list(corpora) if isinstance(corpora, Sequence) else [corpora]
+        self.rows, self.length, self.seed, self.mode, self.segments = rows, length, seed, mode, segments
+        sizes = [corpus.tokens for corpus in self.corpora]
+        for size in sizes:
+            if size <= length:
+                raise InputError(
+                    f"a corpus of {size} tokens is smaller than one window of {length + 1}: "
+                    "give more text, or a smaller model.max_length"
+                )
+        self.limits = _limits(weights if weights is not None else sizes, len(sizes))
+        self.bases = [0, *np.cumsum(sizes).tolist()]
+        self.cuts = [max(1, size // length - 1) for size in sizes]
+        # Threads that make batches at an epoch's end need two orders of each corpus.
+        self._order = lru_cache(maxsize=2 * len(sizes))(self._permuted)
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps in which the largest corpus has gone round once, were it alone."""
+        return -(-max(self.cuts) // self.rows)
+
+    def batch(self, step: int) -> WindowBatch:
+        """The batch of training step `step`, counted from 0."""
+        words = raw_words(2 * self.rows, self.seed, step, DRAWS).tolist()
+        of_rows = [self._corpus(word) for word in words[::2]]
+        starts = [
+            self._anywhere(corpus, word) if self.mode == "random" else self._in_turn(corpus, step * self.rows + row)
+            for row, (corpus, word) in enumerate(zip(of_rows, words[1::2], strict=True))
+        ]
+        window_BT = np.empty((self.rows, self.length + 1), np.int64)
+        for number in sorted(set(of_rows)):
+            mine = [row for row, corpus in enumerate(of_rows) if corpus == number]
+            window_BT[mine] = self.corpora[number].windows([starts[row] for row in mine], self.length + 1)
+        examples = tuple(self.bases[corpus] + start for corpus, start in zip(of_rows, starts, strict=True))
+        return _asked(window_BT, window_BT[:, 1:].copy(), self.segments, examples)
+
+    def from_step(self, step: int) -> Iterator[WindowBatch]:
+        while True:
+            yield self.batch(step)
+            step += 1
+
+    def where(self, example: int) -> tuple[int, int]:
+        """(corpus, place in it) of an example."""
+        corpus = int(np.searchsorted(self.bases, example, side="right")) - 1
+        return corpus, example - self.bases[corpus]
+
+    def _corpus(self, word: int) -> int:
+        return next(number for number, limit in enumerate(self.limits) if word < limit)
+
+    def _anywhere(self, corpus: int, word: int) -> int:
+        # The upper half of the product: every place alike, and no division's remainder.
+        return word * (self.corpora[corpus].tokens - self.length) >> 64
+
+    def _in_turn(self, corpus: int, number: int) -> int:
+        epoch, place = divmod(number, self.cuts[corpus])
+        phase, order = self._order(corpus, epoch)
+        return phase + int(order[place]) * self.length
+
+    def _permuted(self, corpus: int, epoch: int) -> tuple[int, Ints]:
+        """Where the first window of an epoch starts, and the order of the windows."""
+        cuts = self.cuts[corpus]
+        room = min(self.length, self.corpora[corpus].tokens - cuts * self.length)
+        phase = int(raw_words(1, self.seed, epoch, corpus, PHASE)[0]) * room >> 64
+        return phase, permutation(cuts, self.seed, epoch, corpus, ORDER)
+
+
+def evaluation_windows(
+    corpus: Tokens, length: int, stride: int | None = None, rows: int = 8, segments: bool = False
+) -> Iterator[WindowBatch]:
+    """Windows from front to back in which every token of a corpus is asked for once; an END stands before the first.
+
+    A window starts `stride` tokens behind the one before it and asks for those that are new: each has at least
+    `length` − `stride` tokens before it. Without a stride windows stand side by side. A corpus may be smaller than one.
+    """
+    stride = length if stride is None else stride
+    if not 1 <= stride <= length:
+        raise InputError(f"the stride is {stride}: it must be at least 1 and at most the window's {length} tokens")
+    total = corpus.tokens
+    width = min(length, total)
+    # Place p of the row with its END in front is place p − 1 of the corpus.
+    starts = range(0, total - width + stride, stride)
+    for at in range(0, len(starts), rows):
+        chosen = starts[at : at + rows]
+        yield _asked(*_told(corpus, chosen, width, stride), segments, tuple(chosen))
+
+
+def _told(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tuple[Ints, Ints]:
+    """The windows that start at these places of END + corpus, and their labels."""
+    window_BT, labels_BT = (np.full((len(starts), length + more), PAD, np.int64) for more in (1, 0))
+    for row, start in enumerate(starts):
+        count = min(length, corpus.tokens - start)
+        first = max(0, start - 1)
+        ids = corpus.windows([first], start + count - first)[0]
+        window_BT[row, : count + 1] = ids if start else [END, *ids]
+        known = length - stride if start else 0
+        labels_BT[row, known:count] = window_BT[row, known + 1 : count + 1]
+    return window_BT, labels_BT
+
+
+def _asked(window_BT: Ints, labels_BT: Ints, segments: bool, examples: tuple[int, ...]) -> WindowBatch:
+    ids_BT = torch.from_numpy(window_BT[:, :-1].copy())
+    numbers_BT = (ids_BT == END).cumsum(1) if segments else None
+    tokens = int((labels_BT != PAD).sum())
+    return WindowBatch(ids_BT, torch.from_numpy(labels_BT), numbers_BT, tokens, examples)
+
+
+def _limits(weights: Sequence[float], corpora: int) -> list[int]:
+    """For each corpus the bound of 64-bit words below which (and not below the one before) it is drawn."""
+    if len(weights) != corpora or min(weights) < 0 or not 0 < sum(weights) < np.inf:
+        raise InputError(f"the weights are {list(weights)}: expected one for each of {corpora} corpora, none below 0")
+    ends = np.cumsum(np.asarray(weights, np.float64))
+    return [*(int(end / ends[-1] * 2**64) for end in ends[:-1].tolist()), 2**64]

@@ -1,0 +1,31 @@
+"""Text and one undisturbed run for all tests in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running import World, apart
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def alone(cache: Path) -> Iterator[None]:
+    with apart(cache):
+        yield
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World.make(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(world: World, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with apart(cache):
+        return world.train(tmp_path_factory.mktemp("undisturbed") / "run")
