@@ -37,7 +37,7 @@ class Card:
 
     family: str
     config: Any
-    vocabularies: tuple[int, int]
+    vocabularies: tuple[int, ...]  # of source and target, or the one that a language model has
     text: TextOptions
     source: str = "source"
     target: str = "target"
@@ -138,13 +138,14 @@ def read_card(folder: Path) -> Card:
         config = from_plain(FAMILIES[facts["family"]][0], facts.get("config"), "config")
         text = from_plain(TextOptions, facts.get("text"), "text")
         sizes = from_plain(tuple[int, ...], facts.get("vocabularies"), "vocabularies")
-        if len(sizes) != 2:
-            raise InputError(f"vocabularies must be two sizes, source and target, not {list(sizes)}")
+        if len(sizes) != FAMILIES[facts["family"]][2]:
+            wanted = "two sizes, source and target" if FAMILIES[facts["family"]][2] == 2 else "one size"
+            raise InputError(f"vocabularies must be {wanted}, not {list(sizes)}")
         named = {key: from_plain(str, facts[key], key) for key in ("source", "target") if key in facts}
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     known = {key: facts[key] for key in ("search", "run", "score") if key in facts}
-    return Card(facts["family"], config, (sizes[0], sizes[1]), text, **named, **known)
+    return Card(facts["family"], config, sizes, text, **named, **known)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -176,7 +177,7 @@ def read_model(folder: str | Path) -> Loaded:
     names = ("tokenizer.json",) * 2 if card.text.joint else ("source.tokenizer.json", "target.tokenizer.json")
     source = Tokenizer.load(place / names[0])
     target = source if card.text.joint else Tokenizer.load(place / names[1])
-    for tokenizer, size, name in zip((source, target), card.vocabularies, names, strict=True):
+    for tokenizer, size, name in zip((source, target), card.vocabularies, names, strict=False):
         if len(tokenizer) > size:
             raise InputError(f"{place / name} has {len(tokenizer)} entries, the model {size}")
     try:
@@ -189,13 +190,15 @@ def read_model(folder: str | Path) -> Loaded:
 
 def _readme(card: Card, weights: dict[str, Tensor]) -> str:
     count = sum(tensor.numel() for tensor in weights.values())
+    sizes = " and ".join(f"{size:,}" for size in card.vocabularies)
+    pair = len(card.vocabularies) == 2
+    kind = f"{'joint' if card.text.joint else 'separate'} {card.text.kind}" if pair else card.text.kind
     lines = [
-        f"# {card.source} → {card.target}, a headway {card.family}",
+        f"# {card.source} → {card.target}, a headway {card.family}" if pair else f"# A headway {card.family}",
         "",
-        f"{count:,} parameters; vocabulary {card.vocabularies[0]:,} and {card.vocabularies[1]:,} "
-        f"({'joint' if card.text.joint else 'separate'} {card.text.kind}).",
+        f"{count:,} parameters; vocabulary {sizes} ({kind}).",
         "",
-        "    headway translate FOLDER < text",
+        "    headway translate FOLDER < text" if pair else "    headway generate FOLDER --prompt 'Once upon a time'",
         "",
     ]
     if card.score:

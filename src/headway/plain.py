@@ -92,7 +92,9 @@ def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
             except InputError:
                 continue
         return from_plain(kinds[0], data, key)
-    name = data.get("name") if isinstance(data, dict) else data
+    # What was written before there was a choice carries no name: it means the first.
+    first = next(iter(parts))
+    name = data.get("name", first) if isinstance(data, dict) else data
     if not isinstance(name, str) or name not in parts:
         raise InputError(f"{key}: there is no '{name}'{nearest(str(name), parts)}")
     return _from_fields(parts[name], data if isinstance(data, dict) else {}, key)

@@ -78,7 +78,7 @@ def no_room_in_rust(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("what", "failure"),
     [
-        ("headway.train.translation.write_run", no_room),
+        ("headway.train.job.write_run", no_room),
         ("headway.train.log.Log.event", no_room),
         ("headway.data.mapped.IdsWriter.append", no_room),
     ],

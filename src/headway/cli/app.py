@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from headway.cli import demo, evaluate, plot, recipes, runs, train, translate
+from headway.cli import demo, evaluate, generate, plot, recipes, runs, train, translate
 from headway.errors import InputError, is_full
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command("demo", short_help="The whole trip in minutes, offline.")(demo.demo)
 app.command("train", short_help="Train a model on a recipe's data or yours.")(train.train)
+app.command("generate", short_help="Write on from a prompt.")(generate.generate)
 app.command("translate", short_help="Translate text, line by line.")(translate.translate)
 app.command("evaluate", short_help="BLEU and chrF of a model or a file.")(evaluate.evaluate)
 app.command("recipes", short_help="What can be trained, to which score.")(recipes.recipes)
@@ -48,9 +49,10 @@ def root(
     pass
 
 
-SEVERAL = ("--data", "--valid", "--test", "--set")
+SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice")
 USES = {
     "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
+    "generate": "headway generate MODEL --prompt 'Once upon a time'",
     "translate": "headway translate MODEL FILE",
     "evaluate": "headway evaluate MODEL SOURCE REFERENCE",
     "plot": "headway plot runs/en-de --value bleu",
@@ -61,10 +63,10 @@ def spread(arguments: list[str]) -> list[str]:
     """`--data a b` as `--data a --data b`, which is what the option parser understands."""
     result: list[str] = []
     option = ""
-    for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
+    for argument, after in zip(arguments, [*arguments[1:], None], strict=False):
         if argument.startswith("-") and argument != "-":
             option = argument if argument in SEVERAL else ""
-            if option and (not after or after.startswith("-")):
+            if option and (after is None or after.startswith("-")):
                 raise InputError(f"{option} needs a value, or several")
             result += [] if option else [argument]
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -28,7 +28,9 @@ USE = "headway evaluate MODEL SOURCE REFERENCE"
 
 def evaluate(
     model: str = typer.Argument(None, metavar="MODEL", help="A model folder, or a run's folder."),
-    data: list[str] = typer.Argument(None, metavar="DATA", help="SOURCE REFERENCE files, a .tsv or a .jsonl."),
+    data: list[str] = typer.Argument(
+        None, metavar="DATA", help="SOURCE REFERENCE files, a .tsv or a .jsonl; text for a language model."
+    ),
     hypotheses: str = typer.Option(None, metavar="FILE", help="Score this file of translations instead of a model's."),
     references: str = typer.Option(None, metavar="FILE", help="The references of --hypotheses."),
     tokenize: str = typer.Option(
@@ -38,6 +40,9 @@ def evaluate(
     bootstrap: int = typer.Option(1000, metavar="N", help="Resamples for the confidence interval; 0 leaves it out."),
     output: str = typer.Option(None, metavar="FILE", help="Keep the translations in this file."),
     as_json: bool = typer.Option(False, "--json", help="As JSON."),
+    stride: int = typer.Option(
+        None, min=1, metavar="N", help="Language models: by how many tokens the window moves on (default: its length)."
+    ),
     beam: int = BEAM,
     length_penalty: float = LENGTH_PENALTY,
     batch: int = BATCH,
@@ -45,7 +50,7 @@ def evaluate(
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
-    """BLEU with its signature and confidence interval, and chrF, of a model or of given translations."""
+    """BLEU and chrF of a translator or of given translations; perplexity of a language model."""
     from headway.data.readers import lines, read_pairs
     from headway.evaluate.bleu import check_bootstrap, check_tokenizer, score
 
@@ -66,6 +71,11 @@ def evaluate(
         check_model(model, USE)
         if not data:
             raise InputError(f"give a model and its test pairs: {USE}")
+        from headway.folder import find_model, read_card
+
+        if len(read_card(find_model(model)).vocabularies) == 1:
+            print(_perplexity(model, data, stride, device, dtype, as_json))
+            return
         from headway.cli.place import opened
         from headway.cli.translate import one_line
         from headway.generate.translator import load
@@ -80,6 +90,33 @@ def evaluate(
                 out.writelines(one_line(text) + "\n" for text in texts)
     scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
     print(json.dumps(scores.to_dict(), ensure_ascii=False) if as_json else in_words(scores))
+
+
+def _perplexity(model: str, data: list[str], stride: int | None, device: str, dtype: str, as_json: bool) -> str:
+    """How well a language model foretells these documents."""
+    from headway.data.catalog import cache_folder
+    from headway.data.documents import Documents
+    from headway.data.token_store import prepare_documents
+    from headway.evaluate.perplexity import score_store
+    from headway.generate.generator import load
+
+    generator = load(model, device, dtype)
+    store = prepare_documents(Documents.at(data), generator.tokenizer, cache_folder() / "stores")
+    network: Any = generator.model
+    found = score_store(network, store, generator.context, stride)
+    if as_json:
+        return json.dumps(found.values())
+    unknown = f"; {found.unknown:,} tokens are unknown to the model, so the text is not all foretold"
+    return "\n".join(
+        [
+            f"loss per token         {found.per_token:.4f}",
+            f"perplexity per token   {found.perplexity:.4f}",
+            f"perplexity per word    {found.word_perplexity:,.2f}",
+            f"bits per character     {found.bits_per_character:.4f}",
+            f"{found.tokens:,} tokens, windows of {found.window} moved on by {found.stride}"
+            + (unknown if found.unknown else ""),
+        ]
+    )
 
 
 def in_words(scores: Scores) -> str:

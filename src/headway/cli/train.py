@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,8 @@ from headway.cli.voice import is_first, one_voice
 from headway.errors import InputError, nearest
 
 if TYPE_CHECKING:
+    from headway.train.job import Outcome
     from headway.train.run import Run
-    from headway.train.translation import Outcome
 
 
 @one_voice()
@@ -26,13 +26,13 @@ def train(
         metavar="RECIPE", help="A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
     ),
     data: list[str] = typer.Option(
-        [], metavar="FILE...", help="Training pairs: two aligned files, a .tsv or a .jsonl."
+        [], metavar="FILE...", help="Training pairs (two aligned files, a .tsv or a .jsonl), or text."
     ),
     valid: list[str] = typer.Option([], metavar="FILE...", help="Validation pairs (default: some are held out)."),
     test: list[str] = typer.Option([], metavar="FILE...", help="Test pairs, scored once at the end."),
     source: str = typer.Option(None, metavar="NAME", help="Source language, a name or a code."),
     target: str = typer.Option(None, metavar="NAME", help="Target language."),
-    size: str = typer.Option(None, metavar="NAME", help="Model size: tiny, base or big."),
+    size: str = typer.Option(None, metavar="NAME", help="Model size: tiny, base, big; char, 124M … 1.5B."),
     init: str = typer.Option(None, metavar="MODEL", help="Go on from this model's weights and vocabulary."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE...", help="Any value of the run: engine.steps=5000. --dry-run shows them all."
@@ -92,14 +92,17 @@ def train(
 
 def _train(run: Run, place: Path, download: bool, *, first: bool, resume: bool, overwrite: bool) -> Outcome:
     from headway.cli.place import claimed, continued
+    from headway.train.language import train_language_model
     from headway.train.log import Log
+    from headway.train.run import PlainText
     from headway.train.translation import train_translator
 
     with ExitStack() as stack:
         if first:
             stack.enter_context(continued(place) if resume else claimed(place, overwrite))
         log = stack.enter_context(closing(Log(place if first else None, run.engine.tensorboard)))
-        return train_translator(run, place, log, download=download, resume=resume)
+        kind = train_language_model if isinstance(run.data, PlainText) else train_translator
+        return kind(run, place, log, download=download, resume=resume)
 
 
 def _given(engine: dict[str, str]) -> list[str]:
@@ -154,7 +157,7 @@ def resolve(
 ) -> Run:
     """The run that the command line describes."""
     from headway.folder import find_model, read_card
-    from headway.models.transformer import SIZES
+    from headway.models import gpt, transformer
     from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run
@@ -173,14 +176,18 @@ def resolve(
     if size is not None:
         if init is not None:
             raise InputError("--init brings a model with its own size: leave --size out")
-        if size not in SIZES:
-            raise InputError(f"there is no size '{size}'{nearest(size, SIZES)}")
-        run = replace(run, model=SIZES[size])
+        sizes: dict[str, Any] = gpt.SIZES if run.model.name == "gpt" else transformer.SIZES
+        if size not in sizes:
+            raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
+        run = replace(run, model=sizes[size])
+    given = {key: value for key, value in data.items() if value}
+    if strange := sorted(given.keys() - {f.name for f in fields(run.data)}):
+        raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")
     if init is not None:
         card = read_card(find_model(init))
-        data_of_card = replace(run.data, text=card.text, source=card.source, target=card.target)
-        run = replace(run, init=init, model=card.config, data=data_of_card)
-    run = replace(run, data=replace(run.data, **{key: value for key, value in data.items() if value}))
+        given = ({"source": card.source, "target": card.target} if hasattr(run.data, "source") else {}) | given
+        run = replace(run, init=init, model=card.config, data=replace(run.data, text=card.text))
+    run = replace(run, data=replace(run.data, **given))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")
     return change(run, settings)

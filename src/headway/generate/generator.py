@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from headway.device import choose
 from headway.errors import InputError, nearest
+from headway.folder import read_model
 from headway.generate.sampling import Sampling
 from headway.generate.spelling import Spelling, continuation
 from headway.generate.stream import Ended, Prompt, StreamEngine, Token, Written
@@ -160,3 +163,13 @@ class Generator:
         text = "".join([*map(spelling.add, written.ids), spelling.end()])
         ended: Ended = "stop" if spelling.stopped else written.ended
         return Passage(text, self.tokenizer.pieces(written.ids), ended, written)
+
+
+def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Generator:
+    """The language model in a folder (or in a run's folder), ready for use."""
+    place, precision = choose(device, dtype)
+    found = read_model(folder)
+    if len(found.card.vocabularies) != 1:
+        raise InputError(f"{folder} is a translator: headway translate {folder} < text")
+    model: Any = found.model.to(place, precision)
+    return Generator(model, found.source_tokenizer, context=found.card.config.max_length, device=place)

@@ -124,4 +124,7 @@ class Translator:
 def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Translator:
     """The model in a folder (or in a run's folder), ready for use."""
     place, precision = choose(device, dtype)
-    return Translator(read_model(folder), place, precision)
+    found = read_model(folder)
+    if len(found.card.vocabularies) != 2:
+        raise InputError(f"{folder} is a language model: headway generate {folder} writes with it")
+    return Translator(found, place, precision)

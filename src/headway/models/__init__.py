@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from headway.models.gpt import GPT, GPTConfig
 from headway.models.transformer import Transformer, TransformerConfig
 
-FAMILIES = {"transformer": (TransformerConfig, Transformer)}
+# Of each: its config, its model, and how many vocabularies that takes.
+FAMILIES: dict[str, tuple[Any, Any, int]] = {
+    "transformer": (TransformerConfig, Transformer, 2),
+    "gpt": (GPTConfig, GPT, 1),
+}

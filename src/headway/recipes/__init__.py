@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from headway.recipes.language import LANGUAGE
 from headway.recipes.recipe import Recipe
 from headway.recipes.translation import TRANSLATION
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in TRANSLATION}
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*TRANSLATION, *LANGUAGE)}

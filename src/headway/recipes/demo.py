@@ -34,7 +34,7 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None) -> str:
     engine = replace(run.engine, device=device, steps=run.engine.steps if steps is None else steps)
     folder = out / "data"
     data = replace(
-        run.data,
+        run.pairs,
         train=_write(folder, "train", train),
         valid=_write(folder, "valid", valid),
         test=_write(folder, "test", test),

@@ -59,7 +59,7 @@ def open_corpus(
     The vocabularies are kept in `out`; where they are `known`, those are taken. Held-out pairs are written there;
     without `split` another process has just done so.
     """
-    data = run.data
+    data = run.pairs
     files = locate(data, download, log)
     if not files["valid"]:
         if split:
@@ -76,7 +76,7 @@ def open_corpus(
 
 def _vocabularies(run: Run, files: list[Path], folder: Path, log: Log, known: bool) -> tuple[Tokenizer, Tokenizer]:
     """Learned from the text, or, of a run that goes on, as it learned them."""
-    data = run.data
+    data = run.pairs
     paths = [folder / f"{side}.tokenizer.json" for side in (("joint",) if data.text.joint else ("source", "target"))]
     if known and all(path.is_file() for path in paths):
         found = [Tokenizer.load(path) for path in paths]
@@ -94,7 +94,7 @@ def _encode(run: Run, files: list[Path], tokenizers: tuple[Tokenizer, Tokenizer]
     with log.bar(f"encoding {part}", None, " pairs") as show:
         store = prepare(
             files, *tokenizers, cache_folder() / "stores", max_length=longest,
-            source=run.data.source, target=run.data.target, progress=show,
+            source=run.pairs.source, target=run.pairs.target, progress=show,
         )  # fmt: skip
     tokens = int(store.source_lengths.sum()), int(store.target_lengths.sum())
     before = " (encoded before)" if store.reused else ""

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from headway.data.batches import PairBatch
+from headway.data.windows import WindowBatch
 from headway.device import choose
-from headway.models.transformer import Transformer
+from headway.models import FAMILIES
 from headway.plain import to_plain
 from headway.train.optimiser import Masters
-from headway.train.run import Run
+from headway.train.run import ParallelText, Run
 from headway.train.step import TrainStep
 
 LENGTH = 24  # of the sentences that the estimate is made with
@@ -23,7 +24,8 @@ def describe(run: Run) -> str:
     """The resolved run as JSON, then parameters, memory and an estimate of the time from a few real steps."""
     device, dtype = choose(run.engine.device, run.engine.dtype)
     size = run.data.text.size
-    model: Any = Transformer(run.model, size, size).to(device, dtype)
+    _, build, vocabularies = FAMILIES[run.model.name]
+    model: Any = build(run.model, *[size] * vocabularies).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
     wide = torch.empty((), dtype=dtype).element_size()
     # Weights and gradients, Adam's two moments and, under bfloat16, a float32 copy of each weight and gradient.
@@ -42,9 +44,12 @@ def describe(run: Run) -> str:
 
 
 def _seconds_per_step(run: Run, model: Any, device: torch.device, repeats: int = 3) -> float:
-    rows, size = max(1, run.engine.batch // LENGTH), run.data.text.size
-    ids = torch.randint(4, size, (rows, LENGTH), device=device)
-    batch = PairBatch(ids, None, ids, ids, ids.numel())
+    length = LENGTH if isinstance(run.data, ParallelText) else run.model.max_length
+    rows, size = max(1, run.engine.batch // length), run.data.text.size
+    ids = torch.randint(4, size, (rows, length), device=device)
+    batch: Any = WindowBatch(ids, ids, None, ids.numel())
+    if isinstance(run.data, ParallelText):
+        batch = PairBatch(ids, None, ids, ids, ids.numel())
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
     times = []
     for _ in range(repeats):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import PairBatch
+from headway.data.windows import WindowBatch
 from headway.text.tokenizer import PAD
 from headway.train.loss import linear_cross_entropy, paired_cross_entropy
 
@@ -42,7 +43,18 @@ class RDrop:
         return RDropObjective(model, self.smoothing, self.weight)
 
 
-Objective = CrossEntropy | RDrop
+@dataclass(frozen=True)
+class NextToken:
+    """Cross-entropy per token of a text, each foretold from those before it."""
+
+    name: ClassVar[str] = "next-token"
+    smoothing: float = 0.0
+
+    def build(self, model: nn.Module) -> LanguageObjective:
+        return LanguageObjective(model, self.smoothing)
+
+
+Objective = CrossEntropy | RDrop | NextToken
 
 
 class TranslationObjective(nn.Module):
@@ -77,6 +89,24 @@ class CrossEntropyObjective(TranslationObjective):
 
     def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
         return self.cross_entropy(batch, weight_VD)
+
+
+@final
+class LanguageObjective(nn.Module):
+    """`loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: WindowBatch) -> Triples:
+        model: Any = self.model
+        hidden_BTD, _ = model.hidden(batch.ids_BT, segments_BT=batch.segments_BT)
+        # The rows that only fill the head up are cheaper to keep than to cut off; judged is the true distribution.
+        weight_VD = model.output.weight if self.training else model.output.weight[: model.vocabulary]
+        labels_N = batch.labels_BT.flatten()
+        loss, nll = linear_cross_entropy(hidden_BTD.flatten(0, 1), weight_VD, labels_N, self.smoothing, PAD)
+        return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
 
 
 @final

@@ -6,11 +6,12 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from headway.errors import InputError
 from headway.evaluate.bleu import check_tokenizer
 from headway.generate.search import Search
+from headway.models.gpt import GPTConfig
 from headway.models.transformer import TransformerConfig
 from headway.plain import differences, from_plain, to_plain
 from headway.text.tokenizer import TextOptions
@@ -27,6 +28,7 @@ class ParallelText:
     of the source, so that no held-out sentence is ever trained on.
     """
 
+    name: ClassVar[str] = "parallel-text"
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
@@ -34,6 +36,32 @@ class ParallelText:
     target: str = "target"
     hold_out: int = 1000
     text: TextOptions = field(default_factory=TextOptions)
+
+
+@dataclass(frozen=True)
+class PlainText:
+    """Text to go on writing: files, folders, .jsonl, or names of a data set that headway knows.
+
+    Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash.
+    order: `random` starts every window anywhere; `epoch` gives each part of the text once before any comes again.
+    apart: attention does not look from one document into another. weights: of each name in `train`, the share of
+    the windows (none: by their sizes).
+    """
+
+    name: ClassVar[str] = "plain-text"
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    hold_out: float = 0.1
+    order: Literal["random", "epoch"] = "epoch"
+    apart: bool = False
+    weights: tuple[float, ...] = ()
+    text: TextOptions = field(default_factory=lambda: TextOptions(exact=True))
+
+    def __post_init__(self) -> None:
+        if not 0 < self.hold_out < 1:
+            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
+        if self.weights and len(self.weights) != len(self.train):
+            raise InputError(f"data.weights has {len(self.weights)} shares for {len(self.train)} corpora")
 
 
 @dataclass(frozen=True)
@@ -97,7 +125,7 @@ class Engine:
 COUNTS = {
     "engine": ("steps", "batch", "log", "accumulate", "snapshot", "checkpoint", "keep", "workers"),
     "validation": ("every", "score_every"),
-    "model": ("encoder_layers", "decoder_layers", "width", "inner", "heads", "max_length"),
+    "model": ("encoder_layers", "decoder_layers", "layers", "width", "heads", "max_length"),
 }
 
 
@@ -115,8 +143,8 @@ class Run:
     """`init` names the model whose weights and vocabulary it goes on from."""
 
     recipe: str
-    data: ParallelText
-    model: TransformerConfig
+    data: ParallelText | PlainText
+    model: TransformerConfig | GPTConfig
     objective: Objective = field(default_factory=CrossEntropy)
     optimiser: Optimiser = field(default_factory=Adam)
     schedule: Schedule = field(default_factory=InverseRoot)
@@ -125,10 +153,20 @@ class Run:
     engine: Engine = field(default_factory=Engine)
     init: str = ""
 
+    @property
+    def pairs(self) -> ParallelText:
+        assert isinstance(self.data, ParallelText)
+        return self.data
+
+    @property
+    def documents(self) -> PlainText:
+        assert isinstance(self.data, PlainText)
+        return self.data
+
     def __post_init__(self) -> None:
         for part, names in COUNTS.items():
             for name in names:
-                value = getattr(getattr(self, part), name)
+                value = getattr(getattr(self, part), name, 1)
                 if value < 1:
                     raise InputError(f"{part}.{name} must be at least 1, not {value}")
         for name in ("dropout", "attention_dropout"):
@@ -138,7 +176,9 @@ class Run:
         check_tokenizer(self.validation.tokenize)
         if self.model.width % self.model.heads:
             raise InputError(f"model.width {self.model.width} is not a multiple of model.heads {self.model.heads}")
-        if self.model.embeddings == "shared" and not self.data.text.joint:
+        if isinstance(self.model, TransformerConfig) != isinstance(self.data, ParallelText):
+            raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
+        if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint:
             raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
                              "or model.embeddings=tied")  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -66,28 +66,29 @@ class GraphStep:
 
     def __init__(self, objective: Callable[[PairBatch], Triples], masters: Masters) -> None:
         self.plain = TrainStep(objective, masters)
-        self.seen: dict[tuple[int, ...], int] = {}
-        self.captured: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, PairBatch, Tensor, Sums]] = {}
+        self.seen: dict[Any, int] = {}
+        self.captured: dict[Any, tuple[torch.cuda.CUDAGraph, PairBatch, Tensor, Sums]] = {}
         self.pool: Any = None
 
     def __call__(self, batch: PairBatch, parts: int = 1) -> Sums:
         if parts > 1:
             return self.plain(batch, parts)
-        key = (*batch.source_BS.shape, batch.target_BT.shape[1], batch.source_lengths_B is None)
+        key = tuple(tensor.shape for tensor in tensors_of(batch).values())
         if key not in self.captured:
             self.seen[key] = self.seen.get(key, 0) + 1
             if self.seen[key] <= self.warm:
                 return self.plain(batch)
             self._capture(key, batch)
         graph, room, count, sums = self.captured[key]
-        for name in ("source_BS", "source_lengths_B", "target_BT", "labels_BT"):
-            if getattr(room, name) is not None:
-                getattr(room, name).copy_(getattr(batch, name), non_blocking=True)
+        given = tensors_of(batch)
+        for name, place in tensors_of(room).items():
+            if name in given:  # not the count, which is a tensor in the room only
+                place.copy_(given[name], non_blocking=True)
         count.fill_(batch.tokens)
         graph.replay()
         return sums
 
-    def _capture(self, key: tuple[int, ...], batch: PairBatch) -> None:
+    def _capture(self, key: Any, batch: PairBatch) -> None:
         device = self.plain.masters.device
         count: Any = torch.full((), float(batch.tokens), device=device)
         # The count is a tensor here: it must be read at each replay, not fixed at capture.
@@ -99,3 +100,9 @@ class GraphStep:
             sums = self.plain(room)
         self.pool = self.pool or graph.pool()
         self.captured[key] = (graph, room, count, sums)
+
+
+def tensors_of(batch: Any) -> dict[str, Tensor]:
+    """The tensors of a batch by name; what it has none for is left out."""
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}

@@ -1,0 +1,109 @@
+"""headway generate"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headway.cli.options import DEVICE, DTYPE, THREADS, check_model, use_threads
+from headway.errors import InputError
+
+if TYPE_CHECKING:
+    from headway.generate.generator import Generator
+
+
+def generate(
+    model: str = typer.Argument(metavar="MODEL", help="A language model's folder, or a run's folder."),
+    prompt: list[str] = typer.Option(
+        [], "--prompt", metavar="TEXT...", help="What to go on from; without it a prompt a line from standard input."
+    ),
+    interactive: bool = typer.Option(False, "--interactive", "-i", help="Ask for prompts, write as it thinks."),
+    tokens: int = typer.Option(128, min=1, metavar="N", help="Most new tokens."),
+    temperature: float = typer.Option(1.0, metavar="T", help="Below 1 safer, above 1 bolder; 0 takes the best."),
+    top_k: int = typer.Option(0, metavar="K", help="Only the K likeliest tokens (0: all)."),
+    top_p: float = typer.Option(1.0, metavar="P", help="Only the likeliest tokens that make up the share P."),
+    min_p: float = typer.Option(0.0, metavar="P", help="Only tokens at least P times as likely as the likeliest."),
+    typical: float = typer.Option(1.0, metavar="P", help="Only the most typical tokens that make up the share P."),
+    repetition: float = typer.Option(1.0, metavar="X", help="Makes what is there already less likely (1: not)."),
+    presence: float = typer.Option(0.0, metavar="X", help="Taken off tokens that were written before."),
+    frequency: float = typer.Option(0.0, metavar="X", help="Taken off for each time that they were."),
+    no_repeat: int = typer.Option(0, metavar="N", help="No N tokens in a row a second time (0: they may)."),
+    stop: list[str] = typer.Option([], metavar="TEXT...", help="End before any of these."),
+    choice: list[str] = typer.Option([], metavar="TEXT...", help="Write one of these, nothing else."),
+    samples: int = typer.Option(1, min=1, metavar="N", help="Continuations of each prompt."),
+    best_of: int = typer.Option(None, min=1, metavar="N", help="Write N, show the likeliest."),
+    seed: int = typer.Option(0, metavar="N", help="The same seed gives the same text."),
+    window: bool = typer.Option(False, "--window", help="Go on beyond the model's context, with its end in view."),
+    as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, tokens, log-probabilities."),
+    top: int = typer.Option(0, min=0, metavar="N", help="With --json: N alternatives of each token."),
+    device: str = DEVICE,
+    dtype: str = DTYPE,
+    threads: int = THREADS,
+) -> None:
+    """Write on from a prompt with a language model."""
+    from headway.generate.generator import load
+
+    use_threads(threads)
+    check_model(model, "headway generate MODEL --prompt TEXT")
+    wishes: dict[str, Any] = {
+        "max_new": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+        "typical": typical, "repetition": repetition, "presence": presence, "frequency": frequency,
+        "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
+    }  # fmt: skip
+    generator = load(model, device, dtype)
+    if interactive:
+        _talk(generator, wishes)
+        return
+    prompts = prompt or [line.rstrip("\n") for line in sys.stdin]
+    if not prompts:
+        raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
+    if as_json or samples > 1 or best_of:
+        found = generator.generate_n(prompts, samples=best_of or samples, top=top, **wishes)
+        _show(prompts, found, as_json, best_of is not None)
+    else:
+        for text in prompts:
+            _stream(generator, text, wishes)
+
+
+def _stream(generator: Generator, prompt: str, wishes: dict[str, Any]) -> None:
+    pieces = generator.stream(prompt, **wishes)  # what is wrong is told before anything is written
+    print(prompt, end="", flush=True)
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print()
+    read = len(generator.tokenizer.encode(prompt))
+    if read + wishes["max_new"] > generator.context and not wishes["window"]:
+        room = generator.context - read
+        print(f"headway: the model's context has room for {room} tokens more; --window goes on", file=sys.stderr)
+
+
+def _show(prompts: list[str], found: list[list[Any]], as_json: bool, only_best: bool) -> None:
+    for prompt, passages in zip(prompts, found, strict=True):
+        best = max(passages, key=lambda passage: passage.written.mean)
+        chosen = [best] if only_best else passages
+        for passage in chosen:
+            if as_json:
+                written = passage.written
+                record: dict[str, Any] = {
+                    "prompt": prompt, "text": passage.text, "ended": passage.ended, "pieces": passage.pieces,
+                    "log_probabilities": written.logps,
+                }  # fmt: skip
+                if written.top:
+                    record["alternatives"] = written.top
+                print(json.dumps(record, ensure_ascii=False))
+            else:
+                print(prompt + passage.text)
+
+
+def _talk(generator: Generator, wishes: dict[str, Any]) -> None:
+    """A prompt, its continuation, the next prompt; an empty line or the end of input leaves."""
+    print("Write how it begins; an empty line leaves.", file=sys.stderr)
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline().rstrip("\n")
+        if not line:
+            return
+        _stream(generator, line, wishes)
