@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,3 +30,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def undisturbed(world: World, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with apart(cache):
         return world.train(tmp_path_factory.mktemp("undisturbed") / "run")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts_are_heard() -> Iterator[None]:
+    """A shell starts what runs in the background with SIGINT ignored, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -1,0 +1,117 @@
+"""A language model by command: trained on a text, written with, measured, resumed; bad input in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from calling import DEVICE, Headway, World, listing, write
+
+from headway.generate.generator import load
+from headway.recipes.grammar import sample
+
+Refuses = Callable[..., str]
+SMALL = [
+    "--set", "engine.steps=40", "engine.batch=512", "engine.snapshot=20", "engine.log=10", "engine.checkpoint=10",
+    "model.layers=1", "model.width=32", "model.heads=2", "model.max_length=32", "validation.every=20",
+    "validation.score_every=20", "schedule.warmup=5", "schedule.peak=0.01",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [sentence.source for sentence in sample(300, seed=3)]
+    return write(tmp_path_factory.mktemp("text"), "text.txt", rows)
+
+
+def train(text: Path, out: Path, *more: object) -> list[object]:
+    return ["train", "gpt", "--data", text, *DEVICE, *SMALL, "--set", "data.text.kind=char", "--out", out, *more]
+
+
+@pytest.fixture
+def run(headway: Headway, text: Path, tmp_path: Path) -> Path:
+    answer = headway(*train(text, tmp_path / "run"))
+    assert answer.code == 0 and "bits per character" in answer.out, answer
+    return tmp_path / "run"
+
+
+def test_a_run_trains_a_model_that_writes_and_is_measured(headway: Headway, run: Path, text: Path) -> None:
+    prompt = ["generate", run, "--prompt", "The ", *DEVICE]
+    greedy = headway(*prompt, "--temperature", 0, "--tokens", 12)
+    assert greedy.code == 0 and greedy.out.startswith("The ")
+    assert headway(*prompt, "--temperature", 0, "--tokens", 12).out == greedy.out
+    same = [headway(*prompt, "--seed", 5, "--tokens", 12).out for _ in range(2)]
+    assert same[0] == same[1] != headway(*prompt, "--seed", 6, "--tokens", 12).out
+    found = json.loads(headway(*prompt, "--json", "--tokens", 3, "--top", 2).out)
+    assert len(found["log_probabilities"]) == 3 and len(found["alternatives"][0]) == 2
+    chosen = headway(*prompt, "--choice", "cat", "dog", "--tokens", 9).out
+    assert chosen in ("The cat\n", "The dog\n")
+    measured = json.loads(headway("evaluate", run, text, "--json", "--stride", 8, *DEVICE).out)
+    assert 0 < measured["bits per character"] < 8
+    assert "moved on by 32" in headway("evaluate", run, text, *DEVICE).out
+
+
+def test_several_samples_and_the_best_of_some(headway: Headway, run: Path) -> None:
+    ask = ["generate", run, "--prompt", "The ", "A ", "--tokens", 6, *DEVICE]
+    assert len(headway(*ask, "--samples", 3, "--json").out.splitlines()) == 6
+    assert len(headway(*ask, "--best-of", 3, "--json").out.splitlines()) == 2
+
+
+def test_the_folder_says_what_it_is(run: Path, headway: Headway, world: World) -> None:
+    card = json.loads((run / "model" / "headway.json").read_text(encoding="utf-8"))
+    assert card["family"] == "gpt" and len(card["vocabularies"]) == 1
+    assert "headway generate" in (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert load(run, "cpu").generate(["The "], temperature=0, max_new=4)
+    assert "headway generate" in headway("translate", run, *DEVICE).err
+    assert "headway translate" in headway("generate", world.run, "--prompt", "x", *DEVICE).err
+
+
+def test_more_steps_are_what_a_longer_run_gives(headway: Headway, text: Path, tmp_path: Path) -> None:
+    """Half a run, then the rest: the weights of a whole one. (The rate does not depend on the steps here.)"""
+    linear = ["schedule=inverse-root", "schedule.peak=0.01", "schedule.warmup=5"]
+    headway(*train(text, tmp_path / "whole", "--set", *linear))
+    headway(*train(text, tmp_path / "half", "--set", *linear, "engine.steps=20"))
+    (tmp_path / "half" / "model" / "headway.json").unlink()
+    again = headway("train", tmp_path / "half", "--resume", "--set", "engine.steps=40", *DEVICE)
+    assert again.code == 0 and "going on from step 20" in again.err
+    weights = [(tmp_path / run / "model" / "model.safetensors").read_bytes() for run in ("whole", "half")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"too short", "smaller than one window"), (b"\x00\x01\x02\xff" * 50, "binary"), (b"", "empty")],
+)
+def test_text_that_cannot_be_learned_from(refuses: Refuses, tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "x.txt").write_bytes(content)
+    before = listing(tmp_path)
+    assert said in refuses(*train(tmp_path / "x.txt", tmp_path / "out"), after_work=True)
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--temperature", "-1"], "temperature"),
+        (["--top-p", "0"], "temperature=0"),
+        (["--prompt", "The " * 30], "32"),
+        (["--stop", ""], "stop"),
+    ],
+)
+def test_wishes_that_cannot_be(refuses: Refuses, run: Path, options: list[str], said: str) -> None:
+    assert said in refuses("generate", run, *DEVICE, *([] if "--prompt" in options else ["--prompt", "The"]), *options)
+
+
+def test_an_empty_prompt_begins_a_text_and_a_window_goes_on(headway: Headway, run: Path) -> None:
+    assert headway("generate", run, "--prompt", "", "--tokens", 5, *DEVICE).code == 0
+    far = headway("generate", run, "--prompt", "The ", "--tokens", 60, "--temperature", 0, *DEVICE)
+    assert "--window goes on" in far.err and len(far.out) < 60
+    farther = headway("generate", run, "--prompt", "The ", "--tokens", 60, "--temperature", 0, "--window", *DEVICE)
+    assert farther.code == 0 and farther.err == "" and farther.out.startswith(far.out.rstrip("\n"))
+
+
+def test_a_recipe_for_text_takes_no_pairs(refuses: Refuses, text: Path, tmp_path: Path) -> None:
+    assert "--source" in refuses(*train(text, tmp_path / "x", "--source", "en"))
+    assert "family" in refuses(*train(text, tmp_path / "x", "--set", "model=transformer"))
