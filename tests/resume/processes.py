@@ -91,8 +91,8 @@ def check_sharded_masters() -> None:
     from torch.distributed.fsdp import fully_shard
 
     from headway.train.optimiser import Adam, Masters
-    from headway.train.parallel import joined
-    from headway.train.ranks import local
+    from headway.train.parallel.processes import joined
+    from headway.train.parallel.ranks import local
 
     with joined(torch.device("cpu")) as ranks:
         torch.manual_seed(0)

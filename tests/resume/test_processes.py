@@ -23,8 +23,8 @@ from headway.generate.translator import load
 from headway.text.tokenizer import PAD
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint, Checkpoints
-from headway.train.parallel import shares
-from headway.train.ranks import Ranks
+from headway.train.parallel.processes import shares
+from headway.train.parallel.ranks import Ranks
 from headway.train.sealed import Files, verify
 from headway.train.writer import Writer
 

@@ -35,8 +35,8 @@ from headway.train.gauge import Gauge
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.optimiser import Masters
-from headway.train.parallel import Shared, joined, recompute_blocks, shard_rows
-from headway.train.ranks import Ranks
+from headway.train.parallel.processes import Shared, joined, recompute_blocks, shard_rows
+from headway.train.parallel.ranks import Ranks
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
 from headway.train.snapshots import Snapshots, Weights

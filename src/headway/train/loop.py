@@ -21,7 +21,7 @@ from headway.train.gauge import Gauge, words
 from headway.train.health import Diverged, Health
 from headway.train.log import Log
 from headway.train.optimiser import Masters
-from headway.train.ranks import ALONE, Ranks
+from headway.train.parallel.ranks import ALONE, Ranks
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots
 from headway.train.step import Sums

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from headway.train.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
+from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headway.data.batches import PairBatch
 from headway.train.objective import Triples
 from headway.train.optimiser import Masters
-from headway.train.parallel import last_piece, shares
+from headway.train.parallel.processes import last_piece, shares
 
 Sums = dict[str, Tensor]
 

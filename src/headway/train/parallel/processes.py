@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from headway.data.batches import PairBatch, pad_rows
 from headway.errors import InputError
 from headway.nn.attention import CrossAttention
-from headway.train.ranks import ALONE, Lost, Ranks, expected
+from headway.train.parallel.ranks import ALONE, Lost, Ranks, expected
 
 # The first process may validate for long while the others wait; torchrun ends them all when one fails.
 PATIENCE = timedelta(hours=6)
