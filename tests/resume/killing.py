@@ -96,7 +96,7 @@ class Place:
             return path.read_bytes().count(kind) if path.exists() else 0
 
         before, wanted = seen(), dice.randint(1, 3)
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 120
         while running.poll() is None and time.monotonic() < limit:
             now = seen()
             if (now > 0) if moment == "checkpoint" else (now >= before + wanted):
