@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -21,9 +22,10 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.data.batches import PairBatch, pad_rows
+from headway.data.batches import PairBatch
 from headway.errors import InputError
 from headway.nn.attention import CrossAttention
+from headway.text.tokenizer import PAD
 from headway.train.parallel.ranks import ALONE, Lost, Ranks, expected
 
 # The first process may validate for long while the others wait; torchrun ends them all when one fails.
@@ -168,5 +170,6 @@ def shares(batch: PairBatch, parts: int, ranks: Ranks) -> list[PairBatch]:
     """This process's pieces of a global batch: as many in every process, an empty one as a row of padding."""
     pieces = batch.split(parts * ranks.count)
     mine = pieces[ranks.rank :: ranks.count]
-    nothing = pieces[0].rows(0, 0)
-    return [*mine, *[pad_rows(nothing, 1)] * (parts - len(mine))]
+    row = pieces[0].rows(0, 1)
+    nothing = replace(row, labels_BT=torch.full_like(row.labels_BT, PAD), tokens=0, examples=())
+    return [*mine, *[nothing] * (parts - len(mine))]
