@@ -70,7 +70,7 @@ def evaluate(
             raise InputError(f"give a model and its test pairs: {USE}")
         check_model(model, USE)
         if not data:
-            raise InputError(f"give a model and its test pairs: {USE}")
+            raise InputError(f"give a model and its test pairs ({USE}), or a language model and text")
         from headway.folder import find_model, read_card
 
         if len(read_card(find_model(model)).vocabularies) == 1:

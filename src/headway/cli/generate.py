@@ -37,7 +37,9 @@ def generate(
     best_of: int = typer.Option(None, min=1, metavar="N", help="Write N, show the likeliest."),
     seed: int = typer.Option(0, metavar="N", help="The same seed gives the same text."),
     window: bool = typer.Option(False, "--window", help="Go on beyond the model's context, with its end in view."),
-    as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, tokens, log-probabilities."),
+    as_json: bool = typer.Option(
+        False, "--json", help="A JSON object a line: text, pieces, log-probabilities, why it ended."
+    ),
     top: int = typer.Option(0, min=0, metavar="N", help="With --json: N alternatives of each token."),
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -57,6 +59,10 @@ def generate(
     if interactive:
         _talk(generator, wishes)
         return
+    if best_of and samples > 1:
+        raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
+    if top and not as_json:
+        raise InputError("--top needs --json: there is no place for alternatives in plain text")
     prompts = prompt or [line.rstrip("\n") for line in sys.stdin]
     if not prompts:
         raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")

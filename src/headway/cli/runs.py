@@ -75,7 +75,8 @@ def go_on(status: Status) -> str:
     if status.state == "running":
         return f"headway plot {folder}"
     if status.state == "finished":
-        return f"headway translate {folder}"
+        verb = "generate" if status.family == "gpt" else "translate"
+        return f"headway {verb} {folder}"
     if status.checkpoint is not None:
         return f"headway train {folder} --resume"
     if status.recipe == "demo" and status.own_data:

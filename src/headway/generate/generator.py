@@ -40,6 +40,8 @@ class Wishes:
     def __post_init__(self) -> None:
         if "" in self.stop:
             raise InputError("a stop string must not be empty: every text has it")
+        if "" in self.choices:
+            raise InputError("a choice must not be empty: there would be nothing to write")
 
 
 @dataclass(frozen=True)

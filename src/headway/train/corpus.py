@@ -33,7 +33,7 @@ def locate(data: ParallelText, download: bool, log: Log) -> dict[str, list[Path]
         raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
     parts: dict[str, list[Path]] = {}
     for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test)):
-        parts[part] = [Path(name) if _is_own(name) else _known(name, download, log) for name in names]
+        parts[part] = [Path(name) if is_own(name) else _known(name, download, log) for name in names]
     return parts
 
 
@@ -44,7 +44,7 @@ def _known(name: str, download: bool, log: Log) -> Path:
         return find(name, download=True, progress=lambda done, total: show(done))
 
 
-def _is_own(name: str) -> bool:
+def is_own(name: str) -> bool:
     """Whether a name means a file of one's own, there or mistyped, and not one of a known data set."""
     path = Path(name)
     return path.exists() or path.is_absolute() or path.parent.is_dir()

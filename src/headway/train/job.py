@@ -254,6 +254,10 @@ class Job:
                 f"the text or its vocabulary is not what it was at step {checkpoint.step:,}: put it back as it was, "
                 "or start again with --overwrite"
             )
+        if self.run.engine.steps < checkpoint.step:
+            raise InputError(
+                f"the run is at step {checkpoint.step:,} already: engine.steps cannot be {self.run.engine.steps:,}"
+            )
         self.training.go_on(checkpoint)
 
     def fit(self) -> Progress:

@@ -17,6 +17,7 @@ from headway.folder import Card, Loaded, read_model
 from headway.models.gpt import GPT, GPTConfig
 from headway.plain import to_plain
 from headway.text.tokenizer import Tokenizer
+from headway.train.corpus import is_own
 from headway.train.job import Desk, Job, Outcome, entropy, fresh_model, train
 from headway.train.log import Log
 from headway.train.run import PlainText, Run
@@ -55,9 +56,8 @@ def _parts(data: PlainText, desk: Desk) -> tuple[list[Corpus], Corpus]:
 
 
 def _found(name: str, desk: Desk) -> list[Path]:
-    path = Path(name)
-    if path.exists() or path.is_absolute() or path.parent.is_dir() and str(path.parent) != ".":
-        return [path]
+    if is_own(name):
+        return [Path(name)]
     return list(find_all(name, download=desk.download))
 
 

@@ -27,11 +27,13 @@ class Status:
     state: State
     touched: float
     recipe: str | None = None
+    family: str | None = None
     step: int | None = None
     steps: int | None = None
     checkpoint: int | None = None
     validation_bleu: float | None = None
     test_bleu: float | None = None
+    validation_loss: float | None = None
     own_data: bool = False
     problem: str | None = None
 
@@ -84,11 +86,13 @@ def _read(folder: Path, touched: float) -> Status:
     return Status(
         folder, state, touched,
         recipe=run["recipe"] if isinstance(run.get("recipe"), str) else None,
+        family=str(_part(run, "model").get("name", "transformer")),
         step=step,
         steps=_count(_part(run, "engine").get("steps")),
         checkpoint=checkpoint,
         validation_bleu=final if final is not None or best is None else best[1],
         test_bleu=_figure(score, "test BLEU"),
+        validation_loss=_figure(score, "validation loss"),
         own_data=_has_own_data(folder, run),
     )  # fmt: skip
 
