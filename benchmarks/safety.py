@@ -107,16 +107,6 @@ def main() -> None:
         rate = disk_rate(root, kept.bytes)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    first = median(times["no checkpoints"])
-    rows = [
-        {
-            "who": name,
-            "milliseconds": round(median(values) / steps * 1e3, 3),
-            "target_tokens_per_second": round(steps * shape[0] * shape[1] / median(values)),
-            "slower_percent": round(100 * (median(values) / first - 1), 2),
-        }
-        for name, values in times.items()
-    ]
     due = (len(times["no checkpoints"]) + 1) * steps // EVERY
     disk = {
         "checkpoint_megabytes": round(kept.bytes / 1e6),
@@ -126,7 +116,20 @@ def main() -> None:
         "disk_megabytes_per_second": round(rate / 1e6),
     }
     print(disk, flush=True)
-    write(f"safety-{device}", device, rows, options.out, case=case, disk=disk)
+    write(f"safety-{device}", device, rows(times, steps, shape[0] * shape[1]), options.out, case=case, disk=disk)
+
+
+def rows(times: dict[str, list[float]], steps: int, tokens: int) -> list[dict[str, Any]]:
+    first = median(times["no checkpoints"])
+    return [
+        {
+            "who": name,
+            "milliseconds": round(median(values) / steps * 1e3, 3),
+            "target_tokens_per_second": round(steps * tokens / median(values)),
+            "slower_percent": round(100 * (median(values) / first - 1), 2),
+        }
+        for name, values in times.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from headway.errors import InputError
 
@@ -31,3 +32,8 @@ def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
         raise InputError("tf32 is a precision of GPUs: write float32")
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     return place, DTYPES[dtype]
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the device, from pinned memory where that is a GPU: the host would otherwise wait for all that is launched."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
-import torch
 
 SMALL = [
     "--set", "engine.steps=30", "engine.batch=1024", "engine.snapshot=10", "engine.log=10", "engine.average=2",
@@ -85,15 +81,3 @@ def listing(folder: Path) -> dict[str, bytes | None]:
     """Everything below a folder with its content: two equal listings mean that nothing was touched."""
     paths = (Path(root) / name for root, folders, files in os.walk(folder) for name in (*folders, *files))
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(paths)}
-
-
-@contextmanager
-def surroundings(cache: Path) -> Iterator[None]:
-    """A cache of the tests' own, no data folder, and one thread: for small matrices more only cost time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADWAY_CACHE", str(cache))
-        patch.delenv("HEADWAY_DATA", raising=False)
-        yield
-    torch.set_num_threads(before)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from calling import Answer, Headway, World, surroundings, write
+from calling import Answer, Headway, World
 
 from headway.cli.app import main
-from headway.recipes.grammar import sample
+from small_world import surroundings, write_pairs
 
 
 @pytest.fixture
@@ -56,10 +56,7 @@ def apart(cache: Path) -> Iterator[None]:
 def world(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> World:
     root = tmp_path_factory.mktemp("world")
     found = World(root)
-    sentences = sample(340, seed=7)
-    for part, rows in (("train", sentences[:300]), ("valid", sentences[300:320]), ("test", sentences[320:])):
-        write(root, f"{part}.en", [sentence.source for sentence in rows])
-        write(root, f"{part}.fr", [sentence.target for sentence in rows])
+    write_pairs(root, 300, 20, 20)
     with surroundings(cache), pytest.raises(SystemExit) as left:
         main([str(a) for a in found.train(found.run, "--set", "engine.steps=150", "engine.tensorboard=true")])
     assert left.value.code == 0

@@ -115,3 +115,28 @@ def test_an_empty_prompt_begins_a_text_and_a_window_goes_on(headway: Headway, ru
 def test_a_recipe_for_text_takes_no_pairs(refuses: Refuses, text: Path, tmp_path: Path) -> None:
     assert "--source" in refuses(*train(text, tmp_path / "x", "--source", "en"))
     assert "family" in refuses(*train(text, tmp_path / "x", "--set", "model=transformer"))
+
+
+def test_a_choice_is_written_whole_and_options_of_translators_are_refused(
+    headway: Headway, refuses: Refuses, run: Path, text: Path
+) -> None:
+    ask = ["generate", run, "--prompt", "The ", *DEVICE]
+    assert headway(*ask, "--choice", "cat and dog", "--tokens", 2).out == "The cat and dog\n"
+    assert "choice" in refuses(*ask, "--choice", "")
+    assert "translators" in refuses("evaluate", run, text, "--beam", 3, *DEVICE)
+    assert "--json" in refuses(*ask, "--top", 2)
+
+
+def test_files_of_a_folder_that_are_not_read_are_named(headway: Headway, text: Path, tmp_path: Path) -> None:
+    books = tmp_path / "books"
+    books.mkdir()
+    (books / "a.txt").write_bytes(text.read_bytes())
+    (books / "notes.md").write_text("# notes")
+    answer = headway(*train(books, tmp_path / "out"))
+    assert answer.code == 0 and "1 files that are no .txt or .jsonl are left out (notes.md)" in answer.err
+
+
+def test_no_fewer_steps_than_were_taken(refuses: Refuses, run: Path) -> None:
+    before = (run / "run.json").read_bytes()
+    line = refuses("train", run, "--resume", "--set", "engine.steps=10", *DEVICE, after_work=True)
+    assert "at step 40 already" in line and (run / "run.json").read_bytes() == before

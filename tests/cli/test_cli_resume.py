@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import Headway, World, listing, surroundings
+from calling import Headway, World, listing
 from safetensors.numpy import load_file
 
 from headway.cli.app import main
 from headway.train.loop import Training
+from small_world import surroundings
 
 Refuses = Callable[..., str]
 SHORT = ["--set", "engine.steps=12", "engine.snapshot=3", "engine.log=2", "engine.checkpoint=4", "search.beam=1",

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headway.errors import InputError
-from headway.generate import chain, chance
+from headway.generate import chain, noise
 from headway.generate.chain import Past
 from headway.generate.sampling import Bias, Sampling
 
@@ -124,7 +124,7 @@ def test_behind_a_whole_choice_and_off_every_path_nothing_is_left():
     past = Past(torch.tensor([[9, 5, 2, 0, 0], [9, 4, 0, 0, 0]]), torch.tensor([3, 2]), torch.tensor([1, 1]))
     found = chain.Choice(CHOICES)(torch.randn(2, V), past)
     assert (found == -math.inf).all()
-    assert chance.draw(found, torch.tensor([0.3, 0.7])).tolist() == [-1, -1]
+    assert noise.draw(found, torch.tensor([0.3, 0.7])).tolist() == [-1, -1]
 
 
 def test_greedy_keeps_the_first_of_the_largest():
@@ -186,7 +186,7 @@ def splitmix64(state, count):
 @pytest.mark.parametrize("start", [0, 1234567, (1 << 63) + 12345, (1 << 64) - 1])
 def test_bits_are_splitmix64(start):
     signed = start - (1 << 64) if start >> 63 else start
-    found = chance.bits(torch.full((20,), signed), torch.arange(20))
+    found = noise.bits(torch.full((20,), signed), torch.arange(20))
     assert [i % (1 << 64) for i in found.tolist()] == list(splitmix64(start, 20))
 
 
@@ -203,7 +203,7 @@ def grid(seeds, samples, steps):
         axis.flatten()
         for axis in torch.meshgrid(torch.arange(seeds), torch.arange(samples), torch.arange(steps), indexing="ij")
     )
-    return chance.uniforms(chance.streams(seed, sample), step)
+    return noise.uniforms(noise.streams(seed, sample), step)
 
 
 @pytest.mark.parametrize("shape", [(20_000, 1, 1), (1, 20_000, 1), (1, 1, 20_000), (30, 30, 30)])
@@ -219,8 +219,8 @@ def test_noise_is_even_and_neighbours_are_independent(shape):
 
 def test_noise_is_a_rows_own_whatever_the_batch():
     seeds, samples, steps = torch.tensor([7, 7, 8, 7]), torch.tensor([0, 1, 0, 0]), torch.tensor([3, 3, 3, 4])
-    together = chance.uniforms(chance.streams(seeds, samples), steps)
-    alone = [chance.uniforms(chance.streams(seeds[r, None], samples[r, None]), steps[r, None]) for r in range(4)]
+    together = noise.uniforms(noise.streams(seeds, samples), steps)
+    alone = [noise.uniforms(noise.streams(seeds[r, None], samples[r, None]), steps[r, None]) for r in range(4)]
     assert torch.equal(together, torch.cat(alone)) and len(together.unique()) == 4
 
 
@@ -229,7 +229,7 @@ def test_draws_follow_the_stated_distribution():
     settings = Sampling(1.3, top_k=9, top_p=0.97)
     _, past = scene(rows=1)
     narrowed = chain.apply(settings.chain(), logits[None], past)
-    tokens = chance.draw(narrowed.expand(40_000, -1), grid(200, 200, 1))
+    tokens = noise.draw(narrowed.expand(40_000, -1), grid(200, 200, 1))
     kept = narrowed[0].isfinite()
     observed = torch.bincount(tokens, minlength=12).double()
     assert 4 < kept.sum() < 12 and observed[~kept].sum() == 0
@@ -239,7 +239,7 @@ def test_draws_follow_the_stated_distribution():
 def test_an_impossible_token_is_never_drawn_and_a_sure_one_always():
     logits = torch.full((3, 5), -math.inf)
     logits[:, 3] = 0.0
-    assert chance.draw(logits, torch.tensor([0.0, 0.5, 1 - 2.0**-53], dtype=torch.float64)).tolist() == [3, 3, 3]
+    assert noise.draw(logits, torch.tensor([0.0, 0.5, 1 - 2.0**-53], dtype=torch.float64)).tolist() == [3, 3, 3]
     flat = torch.tensor([-math.inf, 0.0, 0.0, -math.inf]).expand(2, -1)
-    assert chance.draw(flat, torch.tensor([0.0, 1 - 2.0**-53], dtype=torch.float64)).tolist() == [1, 2]
-    assert chance.draw(torch.tensor([[0.0, math.nan]]), torch.tensor([0.5])).tolist() == [-1]
+    assert noise.draw(flat, torch.tensor([0.0, 1 - 2.0**-53], dtype=torch.float64)).tolist() == [1, 2]
+    assert noise.draw(torch.tensor([[0.0, math.nan]]), torch.tensor([0.5])).tolist() == [-1]

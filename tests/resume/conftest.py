@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import World, apart
+from running import World
+
+from small_world import surroundings
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +19,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def alone(cache: Path) -> Iterator[None]:
-    with apart(cache):
+    with surroundings(cache):
         yield
 
 
@@ -28,7 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="session")
 def undisturbed(world: World, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with apart(cache):
+    with surroundings(cache):
         return world.train(tmp_path_factory.mktemp("undisturbed") / "run")
 
 

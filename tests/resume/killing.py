@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from headway.recipes.grammar import sample
+from small_world import write_pairs
 
 TIMES = ("seconds", "tokens_per_second", "training seconds", "of_peak", "memory")
 
@@ -41,10 +41,7 @@ class Place:
 
     @staticmethod
     def make(root: Path, device: str = "cpu") -> Place:
-        rows = sample(340, seed=7)
-        for part, chosen in (("train", rows[:300]), ("valid", rows[300:320]), ("test", rows[320:])):
-            (root / f"{part}.en").write_text("".join(row.source + "\n" for row in chosen), encoding="utf-8")
-            (root / f"{part}.fr").write_text("".join(row.target + "\n" for row in chosen), encoding="utf-8")
+        write_pairs(root, 300, 20, 20)
         return Place(root, device)
 
     def command(self, out: str, settings: tuple[str, ...], *more: str, launcher: tuple[str, ...] = ()) -> list[str]:

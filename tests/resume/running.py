@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from headway.cli.app import main
 from headway.plain import change
 from headway.recipes import RECIPES
-from headway.recipes.grammar import sample
 from headway.train.log import Log
 from headway.train.loop import Training
 from headway.train.run import Run
 from headway.train.translation import train_translator
+from small_world import write_pairs
 
 SETTINGS = (
     "engine.device=cpu", "engine.steps=24", "engine.batch=512", "engine.snapshot=4", "engine.log=5",
@@ -50,10 +49,7 @@ class World:
 
     @staticmethod
     def make(root: Path) -> World:
-        rows = sample(170, seed=7)
-        for part, chosen in (("train", rows[:150]), ("valid", rows[150:160]), ("test", rows[160:])):
-            (root / f"{part}.en").write_text("".join(row.source + "\n" for row in chosen), encoding="utf-8")
-            (root / f"{part}.fr").write_text("".join(row.target + "\n" for row in chosen), encoding="utf-8")
+        write_pairs(root, 150, 10, 10)
         return World(root)
 
     @property
@@ -94,17 +90,6 @@ def call(*arguments: object) -> tuple[int, str, str]:
         main([str(argument) for argument in arguments])
     assert isinstance(left.value.code, int)
     return left.value.code, out.getvalue(), err.getvalue()
-
-
-@contextmanager
-def apart(cache: Path) -> Iterator[None]:
-    """A cache of the tests' own, and one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADWAY_CACHE", str(cache))
-        yield
-    torch.set_num_threads(before)
 
 
 def before_each_step(patch: pytest.MonkeyPatch, do: Callable[[Training, int], None]) -> None:

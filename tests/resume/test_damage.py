@@ -21,6 +21,7 @@ from headway.train.loop import Training
 from headway.train.sealed import Broken, beside, verify, write_sealed, write_tensors
 from headway.train.snapshots import Snapshots
 from headway.train.writer import Writer
+from small_world import surroundings
 
 
 class Crash(Exception):
@@ -35,10 +36,8 @@ def crashed(world: World, cache: Path, tmp_path_factory: pytest.TempPathFactory)
         if step == 20:
             raise Crash
 
-    from running import apart
-
     out = tmp_path_factory.mktemp("crashed") / "run"
-    with apart(cache), pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+    with surroundings(cache), pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
         before_each_step(patch, crash)
         world.train(out)
     return out

@@ -119,11 +119,11 @@ def test_a_bad_batch_is_skipped_and_named(world: World, tmp_path: Path, infinite
     out = world.train(tmp_path / "run")
     [event] = events(out, "skipped")
     texts = (world.root / "train.en").read_text(encoding="utf-8").splitlines()
-    assert event["step"] == 16 and len(event["pairs"]) > 8
-    assert event["first"] == texts[event["pairs"][0] - 1]
+    assert event["step"] == 16 and len(event["examples"]) > 8
+    assert event["first"] == texts[event["examples"][0] - 1]
     [line] = [line for line in world.lines if "skipped" in line]
-    assert line.startswith("loss or gradient not finite, batch skipped: step 16 (pairs ")
-    assert f"{event['pairs'][0]:,}, " in line and f"and {len(event['pairs']) - 8} more" in line
+    assert line.startswith("loss or gradient not finite, batch skipped: step 16 (examples ")
+    assert f"{event['examples'][0]:,}, " in line and f"and {len(event['examples']) - 8} more" in line
     assert line.endswith(f"the first: {event['first']}")
     for row in (*events(out, "train"), *events(out, "validation")):
         assert all(math.isfinite(value) for value in row.values() if isinstance(value, float)), row

@@ -51,7 +51,6 @@ def evaluate(
     threads: int = THREADS,
 ) -> None:
     """BLEU and chrF of a translator or of given translations; perplexity of a language model."""
-    from headway.data.readers import lines, read_pairs
     from headway.evaluate.bleu import check_bootstrap, check_tokenizer, score
 
     use_threads(threads)
@@ -59,37 +58,62 @@ def evaluate(
     check_bootstrap(bootstrap)
     if (hypotheses is None) != (references is None):
         raise InputError("--hypotheses and --references go together")
+    settings = search_settings(beam=beam, length_penalty=length_penalty, batch=batch)
     if hypotheses is not None:
         if model is not None:
             raise InputError("give a model with its data, or --hypotheses with --references, not both")
-        texts, wanted = list(lines(hypotheses)), list(lines(references))
-        if len(texts) != len(wanted):
-            raise InputError(f"{hypotheses} has {len(texts)} lines, {references} {len(wanted)}: they must match")
+        texts, wanted = _given(hypotheses, references)
     else:
-        if model is None:
-            raise InputError(f"give a model and its test pairs: {USE}")
-        check_model(model, USE)
-        if not data:
-            raise InputError(f"give a model and its test pairs ({USE}), or a language model and text")
-        from headway.folder import find_model, read_card
-
-        if len(read_card(find_model(model)).vocabularies) == 1:
+        _check(model, data)
+        if _writes(model):
+            if settings or output:
+                raise InputError("--beam, --length-penalty, --batch and --output are for translators")
             print(_perplexity(model, data, stride, device, dtype, as_json))
             return
-        from headway.cli.place import opened
-        from headway.cli.translate import one_line
-        from headway.generate.translator import load
-
-        translator = load(model, device, dtype)
-        pairs = list(read_pairs(data, translator.card.source, translator.card.target))
-        settings = search_settings(beam=beam, length_penalty=length_penalty, batch=batch)
-        texts = translator.translate([source for source, _ in pairs], **settings)
-        wanted = [target for _, target in pairs]
-        if output:
-            with opened(output) as out:
-                out.writelines(one_line(text) + "\n" for text in texts)
+        texts, wanted = _translated(model, data, device, dtype, settings, output)
     scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
     print(json.dumps(scores.to_dict(), ensure_ascii=False) if as_json else in_words(scores))
+
+
+def _check(model: str | None, data: list[str] | None) -> None:
+    if model is not None:
+        check_model(model, USE)
+    if model is None or not data:
+        raise InputError(f"give a model and its test pairs ({USE}), or a language model and text")
+
+
+def _writes(model: str) -> bool:
+    """Whether it is a language model."""
+    from headway.folder import find_model, read_card
+
+    return len(read_card(find_model(model)).vocabularies) == 1
+
+
+def _given(hypotheses: str, references: str) -> tuple[list[str], list[str]]:
+    from headway.data.readers import lines
+
+    texts, wanted = list(lines(hypotheses)), list(lines(references))
+    if len(texts) != len(wanted):
+        raise InputError(f"{hypotheses} has {len(texts)} lines, {references} {len(wanted)}: they must match")
+    return texts, wanted
+
+
+def _translated(
+    model: str, data: list[str], device: str, dtype: str, settings: dict[str, Any], output: str | None
+) -> tuple[list[str], list[str]]:
+    """A model's translations, kept in `output` where one is given, and the references."""
+    from headway.cli.place import opened
+    from headway.cli.translate import one_line
+    from headway.data.readers import read_pairs
+    from headway.generate.translator import load
+
+    translator = load(model, device, dtype)
+    pairs = list(read_pairs(data, translator.card.source, translator.card.target))
+    texts = translator.translate([source for source, _ in pairs], **settings)
+    if output:
+        with opened(output) as out:
+            out.writelines(one_line(text) + "\n" for text in texts)
+    return texts, [target for _, target in pairs]
 
 
 def _perplexity(model: str, data: list[str], stride: int | None, device: str, dtype: str, as_json: bool) -> str:

@@ -87,9 +87,10 @@ def _stream(generator: Generator, prompt: str, wishes: dict[str, Any]) -> None:
 
 
 def _show(prompts: list[str], found: list[list[Any]], as_json: bool, only_best: bool) -> None:
+    from headway.generate.generator import likeliest
+
     for prompt, passages in zip(prompts, found, strict=True):
-        best = max(passages, key=lambda passage: passage.written.mean)
-        chosen = [best] if only_best else passages
+        chosen = [likeliest(passages)] if only_best else passages
         for passage in chosen:
             if as_json:
                 written = passage.written

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -34,6 +34,22 @@ class Pairs(Protocol):
     @property
     def target_lengths(self) -> NDArray[np.int32]: ...
     def rows(self, side: str, examples: Ints, width: int) -> Ints: ...
+
+
+class Batch(Protocol):
+    """What training knows of a batch, whatever is in it."""
+
+    @property
+    def labels_BT(self) -> Tensor: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def examples(self) -> tuple[int, ...]: ...
+    @property
+    def counts(self) -> dict[str, int]: ...
+    def map(self, change: Callable[[Tensor], Tensor]) -> Any: ...
+    def rows(self, start: int, end: int) -> Any: ...
+    def split(self, parts: int) -> list[Any]: ...
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,17 @@ class Documents:
         return [[form, content_hash(file)] for form, file in zip(forms, self.files, strict=True)]
 
 
+def left_out(paths: Sequence[str | Path]) -> list[Path]:
+    """The files of these folders that are no .txt or .jsonl; hidden ones are not meant anyway."""
+    below = ((folder, file) for folder in map(Path, paths) if folder.is_dir() for file in sorted(folder.rglob("*")))
+    visible = (file for folder, file in below if file.is_file() and not _is_hidden(file, folder))
+    return [file for file in visible if bare_suffix(file) not in IN_FOLDERS]
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
 def read_documents(paths: str | Path | Sequence[str | Path], key: str = "text") -> Iterator[str]:
     """Every document whole, for corpora whose documents are small."""
     return ("".join(text) for text in Documents.at(paths, key).texts())
@@ -121,7 +132,7 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     below = (file for file in path.rglob("*") if file.is_file() and bare_suffix(file) in IN_FOLDERS)
-    found = [file for file in below if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    found = [file for file in below if not _is_hidden(file, path)]
     if not found:
         packed = ", ".join(COMPRESSED)
         raise InputError(f"folder {path} has no {' or '.join(IN_FOLDERS)} (plain, or {packed}): {ACCEPTED}")

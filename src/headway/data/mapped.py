@@ -9,7 +9,6 @@ A folder is built beside its place and renamed when it is whole, so nothing half
 length.
 """
 
-import errno
 import hashlib
 import json
 import mmap
@@ -28,7 +27,7 @@ from typing import Any, BinaryIO, TypeVar, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import InputError
+from headway.errors import InputError, is_full
 from headway.text.tokenizer import PAD
 
 Batch = TypeVar("Batch")
@@ -188,8 +187,7 @@ def _told(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "no room left on the disk for the encoded text" if full else f"cannot write ({error.strerror})"
+        what = "no room left on the disk for the encoded text" if is_full(error) else f"cannot write ({error.strerror})"
         raise InputError(f"{what} in {root}: make room there, or set HEADWAY_CACHE to another folder") from error
 
 

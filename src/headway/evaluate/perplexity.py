@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,17 +24,11 @@ from headway.data.documents import cut_up
 from headway.data.token_store import Amount, TokenStore
 from headway.data.windows import TokenArray, Tokens, WindowBatch, evaluation_windows
 from headway.errors import InputError
+from headway.models.protocols import Scores
 from headway.text.tokenizer import PAD, UNKNOWN, Tokenizer
 
 TOKENS_AT_ONCE = 1 << 14
 LARGEST = 700.0  # exp of more is no float
-
-
-class Scores(Protocol):
-    """The common door of language models."""
-
-    def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
-        """log p(x_t | x_<t) of every token, 0 for the first of a row, which is given."""
 
 
 @dataclass(frozen=True)

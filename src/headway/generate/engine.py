@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway.device import sent
 from headway.generate.beam import Board
 from headway.generate.history import History
 from headway.generate.search import Hypothesis, Request, Search
@@ -227,7 +228,7 @@ class SearchEngine:
         if not size or size >= len(open_N) or any(reading.move is not None for reading in self.readings):
             return
         keep = np.concatenate([np.flatnonzero(open_N), np.flatnonzero(~open_N)])[:size]
-        self.board = self.board.select(self._on_device(keep))
+        self.board = self.board.select(sent(torch.from_numpy(keep), self.device))
         if self.readings:
             self.readings[-1].move = keep
         else:
@@ -236,8 +237,3 @@ class SearchEngine:
     def _move(self, keep: Ints) -> None:
         self.flights = self.flights.keep(keep)
         self.history.place(keep)
-
-    def _on_device(self, numbers: Ints) -> Tensor:
-        """From pinned memory, where the device is a GPU: the host would otherwise wait for all that is launched."""
-        tensor = torch.from_numpy(numbers)
-        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor

@@ -55,6 +55,11 @@ class Passage:
     written: Written
 
 
+def likeliest(passages: Sequence[Passage]) -> Passage:
+    """The first of those with the greatest mean log-probability of a token."""
+    return max(passages, key=lambda passage: passage.written.mean)
+
+
 class Generator:
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
@@ -78,7 +83,7 @@ class Generator:
         if "samples" in settings:
             raise InputError("generate gives one text of each prompt: write best_of, or use generate_n for samples")
         found = self.generate_n(prompts, samples=best_of, **settings)
-        return [max(passages, key=lambda passage: passage.written.mean).text for passages in found]
+        return [likeliest(passages).text for passages in found]
 
     def generate_n(
         self,
@@ -153,7 +158,8 @@ class Generator:
         return Prompt(
             [*self.opening, *text_ids] or [END],
             sampling,
-            max_new=wishes.max_new,
+            # A choice is written whole.
+            max_new=max([wishes.max_new, *map(len, sampling.choices)]),
             samples=wishes.samples,
             seed=wishes.seed,
             top=wishes.top,

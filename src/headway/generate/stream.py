@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.device import sent
 from headway.errors import InputError
-from headway.generate import chance
+from headway.generate import noise
 from headway.generate.sampling import Sampling
-from headway.generate.sheet import Group, Record, Sheet, advance
+from headway.generate.stream_step import Group, Record, Sheet, advance
 from headway.models.protocols import LanguageModel
 from headway.nn.state import StreamState
 from headway.text.tokenizer import END
@@ -185,9 +186,7 @@ class Lane:
 
 
 def on_device(numbers: Sequence[int], device: torch.device) -> Tensor:
-    """From pinned memory, where the device is a GPU: the host would otherwise wait for all that is launched."""
-    tensor = torch.tensor(numbers, dtype=torch.long)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    return sent(torch.tensor(numbers, dtype=torch.long), device)
 
 
 class StreamEngine:
@@ -248,7 +247,7 @@ class StreamEngine:
         width = max(row.length + row.prompt.max_new for row in rows)
         lengths_R = on_device([row.length for row in rows], self.device)
         seeds_R = on_device([row.prompt.seed for row in rows], self.device)
-        streams_R = chance.streams(seeds_R, on_device([row.sample for row in rows], self.device))
+        streams_R = noise.streams(seeds_R, on_device([row.sample for row in rows], self.device))
         ids_RL = self._padded([row.prompt.ids for row in rows], width)
         return Sheet(state, ids_RL, lengths_R, lengths_R, streams_R)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 
@@ -61,17 +60,3 @@ def _refill(engine: StreamEngine, prompts: Sequence[Prompt], waiting: list[int],
         rows += prompts[key].samples
     if joining:
         engine.admit(joining)
-
-
-def best_of(
-    n: int, model: LanguageModel, prompts: Sequence[Prompt], *, context: int, device: torch.device,
-    batch: int | None = None,
-) -> list[Written]:  # fmt: skip
-    """Of n samples of each prompt the one with the greatest mean log-probability of its tokens."""
-    asked = [replace(prompt, samples=n) for prompt in prompts]
-    return [best(found) for found in generate_all(model, asked, context=context, device=device, batch=batch)]
-
-
-def best(samples: Sequence[Written]) -> Written:
-    """The first of those with the greatest mean log-probability."""
-    return max(samples, key=lambda written: written.mean)

@@ -40,7 +40,14 @@ class Seq2Seq(Protocol):
         """head(hidden(ids))."""
 
 
-class LanguageModel(Protocol):
+class Scores(Protocol):
+    """The common door of language models."""
+
+    def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
+        """log p(x_t | x_<t) of every token, 0 for the first of a row, which is given."""
+
+
+class LanguageModel(Scores, Protocol):
     """A stream is read any number of tokens at a time; after each the model says what may come next."""
 
     vocabulary: int

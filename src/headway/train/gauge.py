@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.data.batches import PairBatch
-from headway.train.chance import put_states, take_states
+from headway.data.batches import Batch
+from headway.train.random_states import put_states, take_states
 
 ROWS = 8  # of a batch that are enough to count the operations of one token
 
 
-def operations_per_token(objective: nn.Module, batch: PairBatch, device: torch.device) -> float:
+def operations_per_token(objective: nn.Module, batch: Batch, device: torch.device) -> float:
     """Multiplications and additions in matrix products for one target token, forward and backward, counted on a few
     rows. Chance and gradients are left as they were."""
     from torch.utils.flop_counter import FlopCounterMode
@@ -86,7 +86,7 @@ class Gauge:
         self._per_token: float | None = None
         self._peak = 0.0
 
-    def see(self, batch: PairBatch) -> None:
+    def see(self, batch: Batch) -> None:
         """Count and measure, on the first batch that comes by."""
         if self._per_token is None:
             self._per_token = operations_per_token(self.objective, batch, self.device)

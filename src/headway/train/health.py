@@ -35,7 +35,7 @@ class Skipped:
             return f"step {self.step:,}"
         shown = ", ".join(f"{number + 1:,}" for number in self.examples[:NAMED])
         more = f" and {len(self.examples) - NAMED:,} more" if len(self.examples) > NAMED else ""
-        return f"step {self.step:,} (pairs {shown}{more} of the encoded training text)"
+        return f"step {self.step:,} (examples {shown}{more} of the encoded training text)"
 
 
 @dataclass

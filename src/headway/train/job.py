@@ -29,7 +29,6 @@ from headway.errors import InputError
 from headway.folder import WEIGHTS, Card, find_model, load_weights, write_model
 from headway.plain import to_plain
 from headway.text.tokenizer import Tokenizer
-from headway.train.chance import process_seed
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge
 from headway.train.log import Log
@@ -37,6 +36,7 @@ from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.optimiser import Masters
 from headway.train.parallel.processes import Shared, joined, recompute_blocks, shard_rows
 from headway.train.parallel.ranks import Ranks
+from headway.train.random_states import process_seed
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
 from headway.train.snapshots import Snapshots, Weights

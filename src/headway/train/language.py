@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.catalog import cache_folder, find_all
-from headway.data.documents import Corpus, Documents
+from headway.data.documents import Corpus, Documents, left_out
 from headway.data.split import hold_out
 from headway.data.token_store import TokenStore, prepare_documents, train_document_tokenizer
 from headway.data.windows import WindowBatch, WindowBatches, evaluation_windows
@@ -17,7 +17,7 @@ from headway.folder import Card, Loaded, read_model
 from headway.models.gpt import GPT, GPTConfig
 from headway.plain import to_plain
 from headway.text.tokenizer import Tokenizer
-from headway.train.corpus import is_own
+from headway.train.corpus import NAMED, is_own
 from headway.train.job import Desk, Job, Outcome, entropy, fresh_model, train
 from headway.train.log import Log
 from headway.train.run import PlainText, Run
@@ -57,6 +57,9 @@ def _parts(data: PlainText, desk: Desk) -> tuple[list[Corpus], Corpus]:
 
 def _found(name: str, desk: Desk) -> list[Path]:
     if is_own(name):
+        if others := left_out([name]):
+            shown = ", ".join(file.name for file in others[:NAMED]) + (" …" if len(others) > NAMED else "")
+            desk.log.say(f"{name}: {len(others):,} files that are no .txt or .jsonl are left out ({shown})")
         return [Path(name)]
     return list(find_all(name, download=desk.download))
 

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import PairBatch
+from headway.data.batches import Batch
 from headway.errors import is_full
-from headway.train.chance import process_seed, put_states, take_states
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words
 from headway.train.health import Diverged, Health
 from headway.train.log import Log
 from headway.train.optimiser import Masters
 from headway.train.parallel.ranks import ALONE, Ranks
+from headway.train.random_states import process_seed, put_states, take_states
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots
 from headway.train.step import Sums
@@ -95,13 +95,13 @@ class Meter:
 
 
 def prefetch(
-    batches: Iterator[Callable[[], PairBatch]], ready: Callable[[PairBatch], PairBatch], workers: int = 1
-) -> Iterator[PairBatch]:
+    batches: Iterator[Callable[[], Batch]], ready: Callable[[Batch], Batch], workers: int = 1
+) -> Iterator[Batch]:
     """Batches made by threads, a few ahead of the one in use, in order; an error is raised here, in its turn."""
-    waiting: deque[Future[PairBatch]] = deque()
+    waiting: deque[Future[Batch]] = deque()
     pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="batches")
 
-    def give(make: Callable[[], PairBatch]) -> None:
+    def give(make: Callable[[], Batch]) -> None:
         waiting.append(pool.submit(lambda: ready(make())))
 
     try:
@@ -127,7 +127,7 @@ class Training:
         run: Run,
         objective: nn.Module,
         masters: Masters,
-        step_once: Callable[[PairBatch, int], Sums],
+        step_once: Callable[[Batch, int], Sums],
         validate: Validate,
         checkpoints: Checkpoints,
         snapshots: Snapshots,
@@ -207,14 +207,16 @@ class Training:
         self.checkpoints.save(progress.step, files, self.masters.shards(), facts)
         self.saved = progress.step
 
-    def fit(self, batches: Iterator[PairBatch]) -> Progress:
+    def fit(self, batches: Iterator[Batch]) -> Progress:
         """Train to the run's last step or until patience ends; `batches` start at the step after the last."""
         self.objective.train()
         engine, progress = self.run.engine, self.progress
         self.meter.started = self._since = time.perf_counter()
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
             while progress.step < engine.steps and not progress.stopped:
-                self._first(self.advance, next(batches))
+                before = time.perf_counter()
+                self.advance(next(batches))
+                self._warmed_up(time.perf_counter() - before)
                 show(progress.step, self.said)
                 if self._stop_now():
                     self._interrupt()
@@ -223,15 +225,11 @@ class Training:
                 self._interrupt()
         return self._clocked()
 
-    def _first(self, advance: Callable[[PairBatch], None], batch: PairBatch) -> None:
+    def _warmed_up(self, spent: float) -> None:
         """The first step of a start may compile; how long that took is said."""
-        if self.started:
-            advance(batch)
-            return
-        self.started, before = True, time.perf_counter()
-        advance(batch)
-        if (spent := time.perf_counter() - before) > WARM_UP:
+        if not self.started and spent > WARM_UP:
             self.log.say(f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more")
+        self.started = True
 
     def _clocked(self) -> Progress:
         now = time.perf_counter()
@@ -239,7 +237,7 @@ class Training:
         self._since = now
         return self.progress
 
-    def advance(self, batch: PairBatch) -> None:
+    def advance(self, batch: Batch) -> None:
         """One step, and whatever is due after it."""
         engine, progress = self.run.engine, self.progress
         progress.step += 1
@@ -287,8 +285,8 @@ class Training:
         found = self.health.read()
         for skipped in found:
             text = self.shown(skipped.examples[0]) if skipped.examples else ""
-            pairs = [example + 1 for example in skipped.examples]
-            self.log.event("skipped", skipped.step, pairs=pairs, first=text)
+            numbers = [example + 1 for example in skipped.examples]
+            self.log.event("skipped", skipped.step, examples=numbers, first=text)
             first = f", the first: {text}" if text else ""
             self.log.say(f"loss or gradient not finite, batch skipped: {skipped}{first}")
         try:

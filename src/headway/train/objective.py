@@ -57,56 +57,61 @@ class NextToken:
 Objective = CrossEntropy | RDrop | NextToken
 
 
-class TranslationObjective(nn.Module):
+class TokenObjective(nn.Module):
     """Abstract. `loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
 
     def __init__(self, model: nn.Module, smoothing: float) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
+    def hidden(self, batch: Any) -> Tensor:
+        """The last layer's vectors under teacher forcing, a row a token."""
+        raise NotImplementedError
+
+    def weight(self) -> Tensor:
+        """The head's, (V, D)."""
+        head: Any = self.model.head
+        return head.weight
+
+    def cross_entropy(self, batch: Any) -> tuple[Tensor, Tensor]:
+        labels_N = batch.labels_BT.flatten()
+        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.smoothing, PAD)
+
+    def losses(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """The sums of `loss` and `nll` over the batch."""
+        return self.cross_entropy(batch)
+
+    def forward(self, batch: Any) -> Triples:
+        loss, nll = self.losses(batch)
+        return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
+
+
+@final
+class LanguageObjective(TokenObjective):
+    """Each token of a window from those before it."""
+
+    def hidden(self, batch: WindowBatch) -> Tensor:
+        model: Any = self.model
+        return model.hidden(batch.ids_BT, segments_BT=batch.segments_BT)[0].flatten(0, 1)
+
+    def weight(self) -> Tensor:
+        """The rows that only fill the head up are cheaper to keep than to cut off; judged is the true distribution."""
+        model: Any = self.model
+        return model.output.weight if self.training else model.output.weight[: model.vocabulary]
+
+
+class TranslationObjective(TokenObjective):
+    """Abstract. Each token of the target from those before it and the source."""
+
     def hidden(self, batch: PairBatch) -> Tensor:
-        """The decoder's vectors under teacher forcing, a row a token."""
         model: Any = self.model
         state = model.encode(batch.source_BS, batch.source_lengths_B, room=0)
         return model.hidden(batch.target_BT, state)[0].flatten(0, 1)
-
-    def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
-        """The sums of `loss` and `nll` over the batch; `weight_VD` is the head's."""
-        raise NotImplementedError
-
-    def cross_entropy(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
-        return linear_cross_entropy(self.hidden(batch), weight_VD, batch.labels_BT.flatten(), self.smoothing, PAD)
-
-    def forward(self, batch: PairBatch) -> Triples:
-        head: Any = self.model.head
-        loss, nll = self.losses(batch, head.weight)
-        return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
 
 
 @final
 class CrossEntropyObjective(TranslationObjective):
     """One pass."""
-
-    def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
-        return self.cross_entropy(batch, weight_VD)
-
-
-@final
-class LanguageObjective(nn.Module):
-    """`loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
-
-    def __init__(self, model: nn.Module, smoothing: float) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-
-    def forward(self, batch: WindowBatch) -> Triples:
-        model: Any = self.model
-        hidden_BTD, _ = model.hidden(batch.ids_BT, segments_BT=batch.segments_BT)
-        # The rows that only fill the head up are cheaper to keep than to cut off; judged is the true distribution.
-        weight_VD = model.output.weight if self.training else model.output.weight[: model.vocabulary]
-        labels_N = batch.labels_BT.flatten()
-        loss, nll = linear_cross_entropy(hidden_BTD.flatten(0, 1), weight_VD, labels_N, self.smoothing, PAD)
-        return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
 
 
 @final
@@ -115,11 +120,11 @@ class RDropObjective(TranslationObjective):
 
     def __init__(self, model: nn.Module, smoothing: float, weight: float) -> None:
         super().__init__(model, smoothing)
-        self.weight = weight
+        self.distance = weight
 
-    def losses(self, batch: PairBatch, weight_VD: Tensor) -> tuple[Tensor, Tensor]:
+    def losses(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
         if not self.training:
-            return self.cross_entropy(batch, weight_VD)
+            return self.cross_entropy(batch)
         twice_2ND = self.hidden(batch.map(lambda tensor: torch.cat([tensor, tensor])))
         labels_N = batch.labels_BT.flatten()
-        return paired_cross_entropy(twice_2ND, weight_VD, labels_N, self.smoothing, PAD, self.weight)
+        return paired_cross_entropy(twice_2ND, self.weight(), labels_N, self.smoothing, PAD, self.distance)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import PairBatch
+from headway.data.batches import Batch
 from headway.train.objective import Triples
 from headway.train.optimiser import Masters
 from headway.train.parallel.processes import last_piece, shares
@@ -34,10 +34,10 @@ class TrainStep:
     gradient's norm (`norm`) and whether the step was skipped (`bad`), all still on the device.
     """
 
-    def __init__(self, objective: Callable[[PairBatch], Triples], masters: Masters) -> None:
+    def __init__(self, objective: Callable[[Batch], Triples], masters: Masters) -> None:
         self.objective, self.masters, self.ranks = objective, masters, masters.ranks
 
-    def __call__(self, batch: PairBatch, parts: int = 1) -> Sums:
+    def __call__(self, batch: Batch, parts: int = 1) -> Sums:
         self.masters.zero()
         sums: Sums = {}
         pieces = shares(batch, parts, self.ranks) if parts * self.ranks.count > 1 else [batch]
@@ -50,7 +50,7 @@ class TrainStep:
         norm, bad = self.masters.step(sums["loss"])
         return sums | {"norm": norm, "bad": bad}
 
-    def _backward(self, piece: PairBatch, batch: PairBatch) -> Sums:
+    def _backward(self, piece: Batch, batch: Batch) -> Sums:
         triples = self.objective(piece)
         total = sum(weight * value / batch.counts[name] for name, (value, _, weight) in triples.items() if weight)
         assert isinstance(total, Tensor)
@@ -64,13 +64,13 @@ class GraphStep:
 
     warm = 2  # steps of a shape that run plainly before it is captured
 
-    def __init__(self, objective: Callable[[PairBatch], Triples], masters: Masters) -> None:
+    def __init__(self, objective: Callable[[Batch], Triples], masters: Masters) -> None:
         self.plain = TrainStep(objective, masters)
         self.seen: dict[Any, int] = {}
-        self.captured: dict[Any, tuple[torch.cuda.CUDAGraph, PairBatch, Tensor, Sums]] = {}
+        self.captured: dict[Any, tuple[torch.cuda.CUDAGraph, Batch, Tensor, Sums]] = {}
         self.pool: Any = None
 
-    def __call__(self, batch: PairBatch, parts: int = 1) -> Sums:
+    def __call__(self, batch: Batch, parts: int = 1) -> Sums:
         if parts > 1:
             return self.plain(batch, parts)
         key = tuple(tensor.shape for tensor in tensors_of(batch).values())
@@ -88,7 +88,7 @@ class GraphStep:
         graph.replay()
         return sums
 
-    def _capture(self, key: Any, batch: PairBatch) -> None:
+    def _capture(self, key: Any, batch: Batch) -> None:
         device = self.plain.masters.device
         count: Any = torch.full((), float(batch.tokens), device=device)
         # The count is a tensor here: it must be read at each replay, not fixed at capture.

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.data.batches import PairBatch
+from headway.data.batches import Batch
 from headway.errors import InputError
 from headway.nn.attention import CrossAttention
 from headway.text.tokenizer import PAD
@@ -149,7 +149,7 @@ class Shared:
             still: dict[str, Any] = {name: False}
             self.module = DistributedDataParallel(objective, device_ids=on, **still)
 
-    def __call__(self, piece: PairBatch) -> Any:
+    def __call__(self, piece: Batch) -> Any:
         return self.module(piece)
 
     def last(self, is_last: bool) -> AbstractContextManager[None]:
@@ -166,7 +166,7 @@ def last_piece(objective: Any, is_last: bool) -> AbstractContextManager[None]:
     return objective.last(is_last) if isinstance(objective, Shared) else nullcontext()
 
 
-def shares(batch: PairBatch, parts: int, ranks: Ranks) -> list[PairBatch]:
+def shares(batch: Batch, parts: int, ranks: Ranks) -> list[Any]:
     """This process's pieces of a global batch: as many in every process, an empty one as a row of padding."""
     pieces = batch.split(parts * ranks.count)
     mine = pieces[ranks.rank :: ranks.count]

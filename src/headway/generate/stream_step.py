@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.generate import chance
+from headway.generate import noise
 from headway.generate.chain import Link, Past, apply
 from headway.generate.top_k import top_k
 from headway.models.protocols import LanguageModel
@@ -96,8 +96,8 @@ def advance(
     logits_RV = model.head(hidden_RTD[:, -1:])[:, 0]
     logits_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
     chained_RV = _chained(groups, logits_RV, past)
-    uniforms_R = chance.uniforms(sheet.streams_R, sheet.lengths_R - sheet.prompts_R)
-    tokens_R = chance.draw(chained_RV, uniforms_R)
+    uniforms_R = noise.uniforms(sheet.streams_R, sheet.lengths_R - sheet.prompts_R)
+    tokens_R = noise.draw(chained_RV, uniforms_R)
     sheet.ids_RL.scatter_(1, sheet.lengths_R[:, None], tokens_R.clamp(min=0)[:, None])
     sheet.lengths_R = sheet.lengths_R + 1
     return Record.of(tokens_R, logits_RV.log_softmax(-1), top)
