@@ -97,8 +97,8 @@ def infinite(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[in
     now = {"bad": False}
     losses = CrossEntropyObjective.losses
 
-    def patched(objective: CrossEntropyObjective, batch: Any, weight: Any) -> Any:
-        loss, nll = losses(objective, batch, weight)
+    def patched(objective: CrossEntropyObjective, batch: Any) -> Any:
+        loss, nll = losses(objective, batch)
         return (loss * math.inf, nll) if now["bad"] and objective.training else (loss, nll)
 
     monkeypatch.setattr(CrossEntropyObjective, "losses", patched)
