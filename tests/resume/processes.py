@@ -16,9 +16,13 @@ import torch
 from killing import Place
 from torch import nn
 
+TESTS = Path(__file__).parent.parent
+"""Where `small_world` is: a process started here must find it as pytest does."""
+
 
 def surroundings(place: Place) -> dict[str, str]:
-    cache = {"HEADWAY_CACHE": str(place.root / "cache"), "OMP_NUM_THREADS": "1"}
+    found = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
+    cache = {"PYTHONPATH": found, "HEADWAY_CACHE": str(place.root / "cache"), "OMP_NUM_THREADS": "1"}
     return os.environ | cache | {"GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"}
 
 
