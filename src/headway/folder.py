@@ -55,8 +55,9 @@ class Loaded:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Each weight once (a tied one under its first name), float32, on the CPU."""
-    return {name: p.detach().to("cpu", torch.float32).contiguous() for name, p in model.named_parameters()}
+    """Each weight once (a tied one under its first name), on the CPU: float32, or integers as they are."""
+    kept = {name: p.detach().float() if p.is_floating_point() else p.detach() for name, p in model.named_parameters()}
+    return {name: tensor.cpu().contiguous() for name, tensor in kept.items()}
 
 
 def write_model(folder: Path, weights: dict[str, Tensor], card: Card, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
@@ -135,11 +136,11 @@ def read_card(folder: Path) -> Card:
         family = str(facts.get("family"))
         raise InputError(f"{path}: there is no family '{family}'{nearest(family, FAMILIES)}")
     try:
-        config = from_plain(FAMILIES[facts["family"]][0], facts.get("config"), "config")
+        config = from_plain(FAMILIES[facts["family"]].config, facts.get("config"), "config")
         text = from_plain(TextOptions, facts.get("text"), "text")
         sizes = from_plain(tuple[int, ...], facts.get("vocabularies"), "vocabularies")
-        if len(sizes) != FAMILIES[facts["family"]][2]:
-            wanted = "two sizes, source and target" if FAMILIES[facts["family"]][2] == 2 else "one size"
+        if len(sizes) != (vocabularies := FAMILIES[facts["family"]].vocabularies):
+            wanted = "two sizes, source and target" if vocabularies == 2 else "one size"
             raise InputError(f"vocabularies must be {wanted}, not {list(sizes)}")
         named = {key: from_plain(str, facts[key], key) for key in ("source", "target") if key in facts}
     except InputError as error:
@@ -181,7 +182,7 @@ def read_model(folder: str | Path) -> Loaded:
         if len(tokenizer) > size:
             raise InputError(f"{place / name} has {len(tokenizer)} entries, the model {size}")
     try:
-        model = FAMILIES[card.family][1](card.config, *card.vocabularies)
+        model = FAMILIES[card.family].model(card.config, *card.vocabularies)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         raise InputError(f"{place / 'headway.json'} describes no model that can be built: {error}") from error
     load_weights(model, place / WEIGHTS)

@@ -63,7 +63,7 @@ def texts(part):
 def test_one_long_text_is_cut_where_nanogpt_cuts_it(tmp_path, length, share):
     text = ("to be or\r\nnot to bé " * (length // 18 + 1)).replace("\r\n", "\n")[:length]
     (tmp_path / "a.txt").write_text(text, encoding="utf-8", newline="\r\n")
-    train, valid = hold_out(Documents.at(tmp_path / "a.txt"), share)
+    train, valid = hold_out(Documents.at(tmp_path / "a.txt"), share).values()
     cut = int(length * (1 - share))
     assert texts(train) == [text[:cut]] and texts(valid) == [text[cut:]]
 
@@ -75,29 +75,31 @@ def documents(path, found):
 
 def test_documents_are_held_out_whole_whatever_their_order_and_copies_stay_together(tmp_path):
     found = [f"document {n // 2}\n{' ' * (n % 2)}Text" for n in range(400)]
-    train, valid = map(texts, hold_out(documents(tmp_path / "a.jsonl", found)))
+    train, valid = map(texts, hold_out(documents(tmp_path / "a.jsonl", found)).values())
     assert sorted(train + valid) == sorted(found) and len(valid) == 40
     assert len({text.split()[1] for text in valid}) == 20
     again = [text.upper() for text in reversed(found)]
-    shuffled = texts(hold_out(documents(tmp_path / "b.jsonl", again))[1])
+    shuffled = texts(hold_out(documents(tmp_path / "b.jsonl", again))["valid"])
     assert sorted(shuffled) == sorted(text.upper() for text in valid)
 
 
 def test_a_few_documents_give_at_least_one(tmp_path):
     for count in (2, 3, 18):
-        train, valid = map(texts, hold_out(documents(tmp_path / "a.jsonl", [f"novel {n}" for n in range(count)])))
+        train, valid = map(
+            texts, hold_out(documents(tmp_path / "a.jsonl", [f"novel {n}" for n in range(count)])).values()
+        )
         assert len(valid) == max(1, round(count / 10)) and len(train) == count - len(valid)
 
 
 def test_an_empty_document_is_not_what_is_held_out(tmp_path):
     for n in range(20):
-        valid = hold_out(documents(tmp_path / "a.jsonl", ["", "", f"a{n}", f"b{n}", f"c{n}"]))[1]
+        valid = hold_out(documents(tmp_path / "a.jsonl", ["", "", f"a{n}", f"b{n}", f"c{n}"]))["valid"]
         assert len(texts(valid)) == 1 and texts(valid) != [""]
 
 
 def test_parts_of_a_corpus_have_identities_of_their_own(tmp_path):
     corpus = documents(tmp_path / "a.jsonl", [f"novel {n}" for n in range(9)])
-    parts = [corpus, *hold_out(corpus), *hold_out(corpus, 0.2)]
+    parts = [corpus, *hold_out(corpus).values(), *hold_out(corpus, 0.2).values()]
     assert len({json.dumps(part.identity()) for part in parts}) == 5
 
 
@@ -111,4 +113,21 @@ def test_parts_of_a_corpus_have_identities_of_their_own(tmp_path):
 )
 def test_text_that_cannot_be_parted_is_refused(tmp_path, found, share, message):
     with pytest.raises(InputError, match=message):
-        texts(hold_out(documents(tmp_path / "a.jsonl", found), share)[0])
+        texts(hold_out(documents(tmp_path / "a.jsonl", found), share)["train"])
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_last_test_is_apart_from_what_a_model_is_chosen_by(tmp_path, several):
+    found = [f"novel {n} of a long series" for n in range(40)] if several else ["".join(map(str, range(400)))]
+    corpus = documents(tmp_path / "a.jsonl", found)
+    parts = {name: texts(part) for name, part in hold_out(corpus, 0.1, 0.2).items()}
+    if several:
+        assert {name: len(part) for name, part in parts.items()} == {"train": 28, "valid": 4, "test": 8}
+        assert sorted(sum(parts.values(), [])) == sorted(found)
+    else:
+        train, valid, test = (parts[name][0] for name in ("train", "valid", "test"))
+        assert train + valid + test == found[0]
+        assert len(train) == int(len(found[0]) * 0.7)
+        assert abs(len(test) - 2 * len(valid)) <= 2
+    two = hold_out(corpus, 0.1)
+    assert texts(two["valid"]) == parts["valid"] or not several

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,7 +12,7 @@ from headway.data.token_store import prepare_documents
 from headway.errors import InputError
 from headway.evaluate import perplexity
 from headway.evaluate.perplexity import encode_document, score_store, score_text, token_logp
-from headway.models import gpt as gpt_module
+from headway.models import language
 from headway.models.gpt import GPT, GPTConfig
 from headway.text.tokenizer import END, UNKNOWN, TextOptions, Tokenizer
 
@@ -87,9 +88,23 @@ def test_one_window_over_a_short_text_is_one_pass(model, letters):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("at_once", [1, 5, 100])
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_a_text_read_through_foretells_each_token_from_all_before_it(model, letters, streams, at_once, monkeypatch):
+    monkeypatch.setattr(perplexity, "TOKENS_AT_ONCE", at_once)
+    ids = letters.encode(TEXT[: 23 if streams == 1 else 45])
+    corpus = perplexity.TokenArray(np.asarray(ids))
+    length = -(-len(ids) // streams)
+    rows = [ids[start : start + length] for start in range(0, len(ids), length)]
+    # A stream that is cut off from the one before it begins with END.
+    wanted = sum(float(full(model, [END, *row]).sum()) for row in rows)
+    assert perplexity._read_through(model, corpus, streams) == pytest.approx(wanted, rel=1e-12)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("at_once", [1, 100, 2**24])
 def test_score_in_pieces_is_that_of_all_logits(model, letters, at_once, monkeypatch):
-    monkeypatch.setattr(gpt_module, "LOGITS_AT_ONCE", at_once)
+    monkeypatch.setattr(language, "LOGITS_AT_ONCE", at_once)
     ids_BT = torch.randint(4, len(letters), (3, 20))
     logp_BT = token_logp(model, ids_BT)
     assert logp_BT.shape == (3, 20) and logp_BT.dtype == torch.float64 and (logp_BT[:, 0] == 0).all()

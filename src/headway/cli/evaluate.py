@@ -127,9 +127,10 @@ def _perplexity(model: str, data: list[str], stride: int | None, device: str, dt
     generator = load(model, device, dtype)
     store = prepare_documents(Documents.at(data), generator.tokenizer, cache_folder() / "stores")
     network: Any = generator.model
-    found = score_store(network, store, generator.context, stride)
+    found = score_store(network, store, network.context, stride)
     if as_json:
         return json.dumps(found.values())
+    how = f"windows of {found.window} moved on by {found.stride}" if found.window else "read from front to back"
     unknown = f"; {found.unknown:,} tokens are unknown to the model, so the text is not all foretold"
     return "\n".join(
         [
@@ -137,8 +138,7 @@ def _perplexity(model: str, data: list[str], stride: int | None, device: str, dt
             f"perplexity per token   {found.perplexity:.4f}",
             f"perplexity per word    {found.word_perplexity:,.2f}",
             f"bits per character     {found.bits_per_character:.4f}",
-            f"{found.tokens:,} tokens, windows of {found.window} moved on by {found.stride}"
-            + (unknown if found.unknown else ""),
+            f"{found.tokens:,} tokens, {how}" + (unknown if found.unknown else ""),
         ]
     )
 

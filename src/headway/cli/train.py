@@ -92,17 +92,14 @@ def train(
 
 def _train(run: Run, place: Path, download: bool, *, first: bool, resume: bool, overwrite: bool) -> Outcome:
     from headway.cli.place import claimed, continued
-    from headway.train.language import train_language_model
+    from headway.train.kinds import trainer
     from headway.train.log import Log
-    from headway.train.run import PlainText
-    from headway.train.translation import train_translator
 
     with ExitStack() as stack:
         if first:
             stack.enter_context(continued(place) if resume else claimed(place, overwrite))
         log = stack.enter_context(closing(Log(place if first else None, run.engine.tensorboard)))
-        kind = train_language_model if isinstance(run.data, PlainText) else train_translator
-        return kind(run, place, log, download=download, resume=resume)
+        return trainer(run)(run, place, log, download=download, resume=resume)
 
 
 def _given(engine: dict[str, str]) -> list[str]:

@@ -70,19 +70,21 @@ def _part(text: str, share: float) -> str:
 @final
 @dataclass(frozen=True)
 class HeldOut:
-    """Which documents of a corpus are held out.
+    """Which documents of a corpus are held out, the share `valid` of them for validation, `test` for a last test.
 
-    Of several the `share` with the smallest hashes of their text, white space and case apart (at least one of them,
-    and all copies of one text alike): the same whatever their order. Of a single one the last `share` of its
-    characters: all but the first int(n · (1 − share)), as nanoGPT cuts Shakespeare.
+    Of several those with the smallest hashes of their text, white space and case apart (at least one for each purpose,
+    and all copies of one text alike): the same whatever their order. Of a single one the last characters: all but the
+    first int(n · (1 − valid − test)), as nanoGPT cuts Shakespeare; the test's come last.
     """
 
     documents: Documents
-    share: float
+    valid: float
+    test: float
 
     @cached_property
-    def plan(self) -> tuple[int, NDArray[np.bool_]]:
-        """How many characters of a single document are for training, and which of several documents are held out."""
+    def plan(self) -> tuple[list[int], NDArray[np.int64]]:
+        """Where validation and test start in a single document (nothing if there are several), and the part that each
+        document is in."""
         hashes, characters = array("Q"), 0
         for text in self.documents.texts():
             digest, characters = hashlib.blake2b(digest_size=8), 0
@@ -92,47 +94,55 @@ class HeldOut:
             # What is empty is never held out: it could be all that is.
             hashes.append(int.from_bytes(digest.digest()) if characters else 2**64 - 1)
         if len(hashes) == 1:
-            cut = int(characters * (1 - self.share))
-            if not 0 < cut < characters:
+            cuts = [int(characters * (1 - self.valid - self.test)), int(characters * (1 - self.test))]
+            if not 0 < cuts[0] < cuts[1] <= characters - bool(self.test):
                 raise InputError(f"{characters} characters are too few to hold some out: give --valid, or more text")
-            return cut, np.zeros(1, bool)
+            return cuts, np.zeros(1, np.int64)
         places = np.frombuffer(hashes, np.uint64)
         distinct = np.unique(places)
-        held = max(1, round(self.share * len(distinct)))
-        if held >= len(distinct):
+        held = [max(1, round(share * len(distinct))) if share else 0 for share in (self.valid, self.test)]
+        if sum(held) >= len(distinct):
             raise InputError(
                 f"{len(hashes)} documents are too few, or too much alike, to hold some out: give --valid, or more text"
             )
-        return 0, places <= distinct[held - 1]
+        return [], np.searchsorted(np.cumsum(held), np.searchsorted(distinct, places), side="right")
+
+
+HELD = ("valid", "test", "train")  # in the order of their documents' hashes
 
 
 @final
 @dataclass(frozen=True)
 class DocumentPart:
-    """The training or the validation part of a corpus."""
+    """What a corpus has for one purpose."""
 
     split: HeldOut
-    part: Literal["train", "valid"]
+    part: Literal["train", "valid", "test"]
 
     def pieces(self, size: int = PIECE) -> Iterator[Piece]:
-        cut, held = self.split.plan
-        first = self.part == "train"
-        for text, out in zip(self.split.documents.texts(), held, strict=True):
-            if cut:
-                yield from cut_up(_first(text, cut) if first else _behind(text, cut), size)
-            elif out != first:
+        cuts, parts = self.split.plan
+        for text, part in zip(self.split.documents.texts(), parts, strict=True):
+            if cuts:
+                start, end = {"train": (0, cuts[0]), "valid": (cuts[0], cuts[1]), "test": (cuts[1], None)}[self.part]
+                behind = _behind(text, start)
+                yield from cut_up(behind if end is None else _first(behind, end - start), size)
+            elif HELD[part] == self.part:
                 yield from cut_up(text, size)
 
     def identity(self) -> list[object]:
-        return [*self.split.documents.identity(), self.part, self.split.share]
+        return [*self.split.documents.identity(), self.part, self.split.valid, self.split.test]
 
 
-def hold_out(documents: Documents, share: float = 0.1) -> tuple[DocumentPart, DocumentPart]:
-    """The training and the validation part of a corpus; nothing is read before it is needed."""
-    if not 0 < share < 1:
-        raise InputError(f"the share to hold out is {share}: it must be above 0 and below 1")
-    split = HeldOut(documents, share)
-    return DocumentPart(split, "train"), DocumentPart(split, "valid")
+def hold_out(documents: Documents, share: float = 0.1, test: float = 0.0) -> dict[str, DocumentPart]:
+    """The parts of a corpus, `test` among them if it has a share; nothing is read before it is needed."""
+    for name, value, least in (("hold out", share, "above"), ("hold out for a test", test, "at least")):
+        if not (0 < value < 1 or (value == 0 and least == "at least")):
+            raise InputError(f"the share to {name} is {value}: it must be {least} 0 and below 1")
+    if share + test >= 1:
+        raise InputError(f"the shares to hold out are {share} and {test}: that leaves nothing to learn from")
+    split = HeldOut(documents, share, test)
+    parts: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test") if test else ("train", "valid")
+    return {part: DocumentPart(split, part) for part in parts}
 
 
 def _first(text: Iterator[str], count: int) -> Iterator[str]:

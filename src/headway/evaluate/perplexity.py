@@ -4,7 +4,8 @@
 
 By token, models can be compared that share a vocabulary; by word, character or byte, all of them can: the sum is the
 text's, whatever its pieces are. A token is foretold from those before it in its window; with a stride smaller than the
-window all but the first few have at least (window − stride) of them.
+window all but the first few have at least (window − stride) of them. A model that reads any number of tokens needs no
+windows: it is told the text from front to back, and each token is foretold from all before it.
 
 B rows, T length.
 """
@@ -12,7 +13,8 @@ B rows, T length.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +26,8 @@ from headway.data.documents import cut_up
 from headway.data.token_store import Amount, TokenStore
 from headway.data.windows import TokenArray, Tokens, WindowBatch, evaluation_windows
 from headway.errors import InputError
-from headway.models.protocols import Scores
-from headway.text.tokenizer import PAD, UNKNOWN, Tokenizer
+from headway.models.protocols import LanguageModel, Scores
+from headway.text.tokenizer import END, PAD, UNKNOWN, Tokenizer
 
 TOKENS_AT_ONCE = 1 << 14
 LARGEST = 700.0  # exp of more is no float
@@ -37,7 +39,7 @@ class Perplexity:
 
     tokens: ids that were foretold, each document's END among them where the text is a store.
     unknown: those that are UNKNOWN: where there are any, the text itself has not been foretold.
-    window, stride: tokens that the model saw at most, and by how many a window was moved on.
+    window, stride: tokens that the model saw at most, and by how many a window was moved on; 0: all of them.
     """
 
     nll: float
@@ -85,26 +87,38 @@ class Perplexity:
 def token_logp(model: Scores, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
     """`model.score` without dropout and gradients, on the model's device; its mode stays as it was."""
     device = _device(model)
+    with _judging(model):
+        return model.score(ids_BT.to(device), None if segments_BT is None else segments_BT.to(device))
+
+
+@contextmanager
+def _judging(model: Any) -> Iterator[None]:
+    """Without dropout and gradients; the model's mode stays as it was."""
     training = getattr(model, "training", False)
     try:
         if training:
-            model.eval()  # type: ignore[attr-defined]
+            model.eval()
         with torch.no_grad():
-            return model.score(ids_BT.to(device), None if segments_BT is None else segments_BT.to(device))
+            yield
     finally:
         if training:
-            model.train()  # type: ignore[attr-defined]
+            model.train()
 
 
 def score_store(
-    model: Scores, store: TokenStore, window: int, stride: int | None = None, segments: bool = False
-) -> Perplexity:
-    """Every token of a store of documents, END too: where a text ends has to be foretold as well."""
-    return _perplexity(model, store, store.amount, window, stride, segments)
+    model: Any, store: TokenStore, window: int | None, stride: int | None = None, segments: bool = False,
+    streams: int = 1,
+) -> Perplexity:  # fmt: skip
+    """Every token of a store of documents, END too: where a text ends has to be foretold as well.
+
+    Without a window the text is read from front to back, or cut into as many `streams` that are read side by side
+    (quicker, and each begins without a past).
+    """
+    return _perplexity(model, store, store.amount, window, stride, segments, streams)
 
 
 def score_text(
-    model: Scores, tokenizer: Tokenizer, text: str | Sequence[int], window: int, stride: int | None = None
+    model: Any, tokenizer: Tokenizer, text: str | Sequence[int], window: int | None, stride: int | None = None
 ) -> Perplexity:
     """One text, or its ids: every token of it, the first from an END alone, as at the start of a document."""
     if isinstance(text, str):
@@ -126,16 +140,44 @@ def encode_document(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _perplexity(
-    model: Scores, corpus: Tokens, amount: Amount, window: int, stride: int | None, segments: bool
-) -> Perplexity:
-    rows = max(1, TOKENS_AT_ONCE // window)
-    nll, tokens = 0.0, 0
-    for batch in evaluation_windows(corpus, window, stride, rows, segments):
-        nll += float(_nll(model, batch))
-        tokens += batch.tokens
+    model: Any, corpus: Tokens, amount: Amount, window: int | None, stride: int | None, segments: bool,
+    streams: int = 1,
+) -> Perplexity:  # fmt: skip
+    if window is None:
+        if stride is not None:
+            raise InputError("a stride is for models that see a window of the text: this one reads all of it")
+        nll, tokens = _read_through(model, corpus, streams), corpus.tokens
+    else:
+        nll, tokens = 0.0, 0
+        for batch in evaluation_windows(corpus, window, stride, max(1, TOKENS_AT_ONCE // window), segments):
+            nll += float(_nll(model, batch))
+            tokens += batch.tokens
     return Perplexity(
-        nll, tokens, amount.words, amount.characters, amount.bytes, amount.unknown, window, stride or window
+        nll, tokens, amount.words, amount.characters, amount.bytes, amount.unknown, window or 0, stride or window or 0
     )
+
+
+def _read_through(model: LanguageModel, corpus: Tokens, streams: int) -> float:
+    """−log p of every token from all before it in its stream, the first from an END."""
+    device, total = _device(model), corpus.tokens
+    length = -(-total // streams)
+    starts = range(0, total, length)
+    state, nll = model.start(len(starts), device), 0.0
+    last_B1 = np.full((len(starts), 1), END)
+    with _judging(model):
+        for at in range(0, length, max(1, TOKENS_AT_ONCE // len(starts))):
+            width = min(length - at, max(1, TOKENS_AT_ONCE // len(starts)))
+            ids_BT = np.full((len(starts), width), PAD)
+            for row, start in enumerate(starts):
+                count = min(width, total - start - at)
+                if count > 0:
+                    ids_BT[row, :count] = corpus.windows([start + at], count)[0]
+            told_BT = torch.from_numpy(np.concatenate([last_B1, ids_BT], 1)).to(device)
+            logp_BT, state = model.scored(told_BT, state)
+            known_BT = torch.from_numpy(at + np.arange(width) < total - np.array(starts)[:, None]).to(device)
+            nll -= float(logp_BT[:, 1:].double().masked_fill(~known_BT, 0.0).sum())
+            last_B1 = ids_BT[:, -1:]
+    return nll
 
 
 def _nll(model: Scores, batch: WindowBatch) -> Tensor:

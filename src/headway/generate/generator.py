@@ -14,7 +14,7 @@ from headway.errors import InputError, nearest
 from headway.folder import read_model
 from headway.generate.sampling import Sampling
 from headway.generate.spelling import Spelling, continuation
-from headway.generate.stream import Ended, Prompt, StreamEngine, Token, Written
+from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
 from headway.generate.stream_offline import generate_all
 from headway.models.protocols import LanguageModel
 from headway.plain import from_plain, to_plain
@@ -180,4 +180,4 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Gener
     if len(found.card.vocabularies) != 1:
         raise InputError(f"{folder} is a translator: headway translate {folder} < text")
     model: Any = found.model.to(place, precision)
-    return Generator(model, found.source_tokenizer, context=found.card.config.max_length, device=place)
+    return Generator(model, found.source_tokenizer, context=model.context or UNBOUNDED, device=place)

@@ -22,9 +22,10 @@ from headway.errors import InputError
 from headway.generate import noise
 from headway.generate.sampling import Sampling
 from headway.generate.stream_step import Group, Record, Sheet, advance
-from headway.models.protocols import LanguageModel
-from headway.nn.state import StreamState
+from headway.models.protocols import LanguageModel, Stream
 from headway.text.tokenizer import END
+
+UNBOUNDED = 1 << 62  # the context of a model that reads any number of tokens
 
 Top = list[tuple[int, float]]
 # A stop; `max_new` tokens; no position is left in the context; or the chain left no token (or logits are NaN).
@@ -228,22 +229,22 @@ class StreamEngine:
                 state = self._read([prompt for _, prompt in some]) if lane is self.cached else None
                 lane.join(rows, self._sheet(rows, state))
 
-    def _read(self, prompts: Sequence[Prompt]) -> StreamState:
+    def _read(self, prompts: Sequence[Prompt]) -> Stream:
         """The prompts but for their last tokens, padded on the right and read together, each once; then a copy for
         each sample."""
         lengths = np.array([len(prompt.ids) - 1 for prompt in prompts])
-        state = self.model.start(len(prompts), self.device, room=self.room)
+        state: Stream = self.model.start(len(prompts), self.device, room=self.room)
         if lengths.max():
             ids_BT = self._padded([prompt.ids[:-1] for prompt in prompts], int(lengths.max()))
-            _, state = self.model.hidden(ids_BT, state)
-            if (lengths != lengths.max()).any():
-                state.trim(on_device(lengths.tolist(), self.device))
+            uneven = (lengths != lengths.max()).any()
+            lengths_B = on_device(lengths.tolist(), self.device) if uneven else None
+            _, state = self.model.hidden(ids_BT, state, lengths_B=lengths_B)
         if any(prompt.samples > 1 for prompt in prompts):
             copies = np.repeat(np.arange(len(prompts)), [prompt.samples for prompt in prompts])
             state.keep(on_device(copies.tolist(), self.device))
         return state
 
-    def _sheet(self, rows: list[Row], state: StreamState | None) -> Sheet:
+    def _sheet(self, rows: list[Row], state: Stream | None) -> Sheet:
         width = max(row.length + row.prompt.max_new for row in rows)
         lengths_R = on_device([row.length for row in rows], self.device)
         seeds_R = on_device([row.prompt.seed for row in rows], self.device)

@@ -16,8 +16,7 @@ from torch import Tensor
 from headway.generate import noise
 from headway.generate.chain import Link, Past, apply
 from headway.generate.top_k import top_k
-from headway.models.protocols import LanguageModel
-from headway.nn.state import StreamState
+from headway.models.protocols import LanguageModel, Stream
 
 # A chain, and the rows that it is for: None for all.
 Group = tuple[Sequence[Link], Tensor | None]
@@ -27,7 +26,7 @@ Group = tuple[Sequence[Link], Tensor | None]
 class Sheet:
     """Everything that a step reads and changes. The state has read all of a row but its last token."""
 
-    state: StreamState | None  # None: rows are read anew at each step (see `advance`)
+    state: Stream | None  # None: rows are read anew at each step (see `advance`)
     ids_RL: Tensor
     lengths_R: Tensor
     prompts_R: Tensor

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.transformer import Transformer, TransformerConfig
 
-# Of each: its config, its model, and how many vocabularies that takes.
-FAMILIES: dict[str, tuple[Any, Any, int]] = {
-    "transformer": (TransformerConfig, Transformer, 2),
-    "gpt": (GPTConfig, GPT, 1),
+
+class Family(NamedTuple):
+    """A model is built of its config and its vocabularies' sizes: source and target, or the one of a text."""
+
+    config: Any
+    model: Any
+    vocabularies: int = 1
+
+
+FAMILIES = {
+    "transformer": Family(TransformerConfig, Transformer, 2),
+    "gpt": Family(GPTConfig, GPT),
 }
+
+ModelConfig = TransformerConfig | GPTConfig

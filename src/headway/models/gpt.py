@@ -6,13 +6,13 @@ B batch, T length, D width, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.models import parts
+from headway.models.language import NextTokenModel
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Stack
 from headway.nn.embedding import Head, TokenEmbedding, token_table
@@ -20,7 +20,6 @@ from headway.nn.mask import Causal, Scene, Segments
 from headway.nn.state import StreamState, fresh_caches
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
-LOGITS_AT_ONCE = 2**24  # that scoring holds
 PADDED = 64  # the head's rows are a multiple of this, for the hardware; the last ones are no tokens
 
 
@@ -53,12 +52,13 @@ SIZES = {
 }
 
 
-class GPT(nn.Module):
+@final
+class GPT(NextTokenModel):
     """p(x_t | x_<t) = softmax(head(decoder(x_<t)))."""
 
     def __init__(self, config: GPTConfig, vocabulary: int) -> None:
         super().__init__()
-        self.config, self.vocabulary = config, vocabulary
+        self.config, self.vocabulary, self.context = config, vocabulary, config.max_length
         if config.width % config.heads:
             raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
         rows = -(-vocabulary // PADDED) * PADDED
@@ -87,14 +87,12 @@ class GPT(nn.Module):
                 nn.init.normal_(weight, std=STD * (depth if into_sum else 1.0))
 
     def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:
-        """A state that has read nothing. `room` asks for caches of that fixed size; without it they grow."""
         return StreamState(*fresh_caches(self.config.layers, rows, device, room))
 
     def hidden(
-        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None
-    ) -> tuple[Tensor, StreamState]:
-        """The last layer for the next T tokens of each row. Packed documents are told apart by `segments_BT` (of a
-        text that is given whole): none looks into another."""
+        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None,
+        lengths_B: Tensor | None = None,
+    ) -> tuple[Tensor, StreamState]:  # fmt: skip
         state = state or self.start(len(ids_BT), ids_BT.device, room=0)
         clock, steps = state.clock, ids_BT.shape[1]
         scene = Scene(
@@ -106,23 +104,6 @@ class GPT(nn.Module):
         for block, cache in zip(self.decoder.layers, state.caches, strict=True):
             x_BTD = block(x_BTD, view, cache)
         clock.advance(steps)
+        if lengths_B is not None:
+            state.trim(clock.lengths_R - steps + lengths_B)
         return self.decoder.final(x_BTD), state
-
-    def head(self, hidden_BTD: Tensor) -> Tensor:
-        return self.output(hidden_BTD)[..., : self.vocabulary]
-
-    def forward(
-        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None
-    ) -> tuple[Tensor, StreamState]:
-        hidden_BTD, state = self.hidden(ids_BT, state, segments_BT)
-        return self.head(hidden_BTD), state
-
-    def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
-        """log p(x_t | x_<t) of every token, 0 for the first of a row, which is given; its logits are never whole."""
-        segments_BT = None if segments_BT is None else segments_BT[:, :-1]
-        hidden_ND = self.hidden(ids_BT[:, :-1], segments_BT=segments_BT)[0].flatten(0, 1)
-        wide = torch.promote_types(hidden_ND.dtype, torch.float32)
-        rows = max(1, LOGITS_AT_ONCE // self.vocabulary)
-        pieces = zip(hidden_ND.split(rows), ids_BT[:, 1:].flatten()[:, None].split(rows), strict=True)
-        logp_N1 = torch.cat([F.log_softmax(self.head(h_ND), -1, dtype=wide).gather(1, y_N1) for h_ND, y_N1 in pieces])
-        return F.pad(logp_N1.view(len(ids_BT), -1), (1, 0))

@@ -7,11 +7,19 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from headway.nn.state import StreamState
+
+class Stream(Protocol):
+    """What a language model carries between steps."""
+
+    def reorder(self, rows_R: Tensor) -> None: ...
+    def keep(self, rows_R: Tensor) -> None: ...
+    def repeat(self, group: int) -> None: ...
+    def insert(self, other: Any) -> Any: ...
+    def fork(self) -> Any: ...
 
 
 class State(Protocol):
-    """What is carried between steps; `headway.nn.state` says what each call promises."""
+    """What an encoder-decoder does; `headway.nn.state` says what each call promises."""
 
     @property
     def source_length(self) -> int: ...
@@ -48,10 +56,19 @@ class Scores(Protocol):
 
 
 class LanguageModel(Scores, Protocol):
-    """A stream is read any number of tokens at a time; after each the model says what may come next."""
+    """A stream is read any number of tokens at a time; after each the model says what may come next.
+
+    `headway.models.language` says what each call promises.
+    """
 
     vocabulary: int
+    context: int | None
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState: ...
-    def hidden(self, ids_BT: Tensor, state: StreamState | None = None) -> tuple[Tensor, StreamState]: ...
+    def start(self, rows: int, device: torch.device, room: int | None = None) -> Any: ...
+    def hidden(
+        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, Any]: ...
     def head(self, hidden_BTD: Tensor) -> Tensor: ...
+    def scored(
+        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None
+    ) -> tuple[Tensor, Any]: ...  # fmt: skip

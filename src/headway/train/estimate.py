@@ -24,8 +24,8 @@ def describe(run: Run) -> str:
     """The resolved run as JSON, then parameters, memory and an estimate of the time from a few real steps."""
     device, dtype = choose(run.engine.device, run.engine.dtype)
     size = run.data.text.size
-    _, build, vocabularies = FAMILIES[run.model.name]
-    model: Any = build(run.model, *[size] * vocabularies).to(device, dtype)
+    family = FAMILIES[run.model.name]
+    model: Any = family.model(run.model, *[size] * family.vocabularies).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
     wide = torch.empty((), dtype=dtype).element_size()
     # Weights and gradients, Adam's two moments and, under bfloat16, a float32 copy of each weight and gradient.

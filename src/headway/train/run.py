@@ -11,8 +11,7 @@ from typing import ClassVar, Literal
 from headway.errors import InputError
 from headway.evaluate.bleu import check_tokenizer
 from headway.generate.search import Search
-from headway.models.gpt import GPTConfig
-from headway.models.transformer import TransformerConfig
+from headway.models import FAMILIES, ModelConfig
 from headway.plain import differences, from_plain, to_plain
 from headway.text.tokenizer import TextOptions
 from headway.train.objective import CrossEntropy, Objective
@@ -42,7 +41,8 @@ class ParallelText:
 class PlainText:
     """Text to go on writing: files, folders, .jsonl, or names of a data set that headway knows.
 
-    Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash.
+    Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash; and so is
+    the share `hold_out_test` for a test at the very end.
     order: `random` starts every window anywhere; `epoch` gives each part of the text once before any comes again.
     apart: attention does not look from one document into another. weights: of each name in `train`, the share of
     the windows (none: by their sizes).
@@ -51,7 +51,9 @@ class PlainText:
     name: ClassVar[str] = "plain-text"
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
     hold_out: float = 0.1
+    hold_out_test: float = 0.0
     order: Literal["random", "epoch"] = "epoch"
     apart: bool = False
     weights: tuple[float, ...] = ()
@@ -60,6 +62,10 @@ class PlainText:
     def __post_init__(self) -> None:
         if not 0 < self.hold_out < 1:
             raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
+        if not 0 <= self.hold_out_test < 1 - self.hold_out:
+            raise InputError(
+                f"data.hold_out_test must be at least 0 and leave something to learn from, not {self.hold_out_test}"
+            )
         if self.weights and len(self.weights) != len(self.train):
             raise InputError(f"data.weights has {len(self.weights)} shares for {len(self.train)} corpora")
 
@@ -125,7 +131,7 @@ class Engine:
 COUNTS = {
     "engine": ("steps", "batch", "log", "accumulate", "snapshot", "checkpoint", "keep", "workers"),
     "validation": ("every", "score_every"),
-    "model": ("encoder_layers", "decoder_layers", "layers", "width", "heads", "max_length"),
+    "model": ("encoder_layers", "decoder_layers", "layers", "width", "heads", "max_length", "order"),
 }
 
 
@@ -144,7 +150,7 @@ class Run:
 
     recipe: str
     data: ParallelText | PlainText
-    model: TransformerConfig | GPTConfig
+    model: ModelConfig
     objective: Objective = field(default_factory=CrossEntropy)
     optimiser: Optimiser = field(default_factory=Adam)
     schedule: Schedule = field(default_factory=InverseRoot)
@@ -170,13 +176,14 @@ class Run:
                 if value < 1:
                     raise InputError(f"{part}.{name} must be at least 1, not {value}")
         for name in ("dropout", "attention_dropout"):
-            value = getattr(self.model, name)
+            value = getattr(self.model, name, 0.0)
             if not 0 <= value < 1:
                 raise InputError(f"model.{name} must be at least 0 and below 1, not {value}")
         check_tokenizer(self.validation.tokenize)
-        if self.model.width % self.model.heads:
-            raise InputError(f"model.width {self.model.width} is not a multiple of model.heads {self.model.heads}")
-        if isinstance(self.model, TransformerConfig) != isinstance(self.data, ParallelText):
+        width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
+        if width % heads:
+            raise InputError(f"model.width {width} is not a multiple of model.heads {heads}")
+        if (FAMILIES[self.model.name].vocabularies == 2) != isinstance(self.data, ParallelText):
             raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
         if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint:
             raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
