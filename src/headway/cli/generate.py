@@ -12,7 +12,9 @@ from headway.cli.options import DEVICE, DTYPE, THREADS, check_model, use_threads
 from headway.errors import InputError
 
 if TYPE_CHECKING:
-    from headway.generate.generator import Generator
+    from headway.generate.generator import Generator, Passage
+
+BETWEEN = "---"  # two texts
 
 
 def generate(
@@ -46,7 +48,7 @@ def generate(
     threads: int = THREADS,
 ) -> None:
     """Write on from a prompt with a language model."""
-    from headway.generate.generator import load
+    from headway.generate.generator import likeliest, load
 
     use_threads(threads)
     check_model(model, "headway generate MODEL --prompt TEXT")
@@ -68,7 +70,15 @@ def generate(
         raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
     if as_json or samples > 1 or best_of:
         found = generator.generate_n(prompts, samples=best_of or samples, top=top, **wishes)
-        _show(prompts, found, as_json, best_of is not None)
+        if best_of:
+            found = [[likeliest(passages)] for passages in found]
+        if as_json:
+            _print_json(generator, prompts, found)
+        else:
+            texts = [
+                prompt + passage.text for prompt, passages in zip(prompts, found, strict=True) for passage in passages
+            ]
+            print(f"\n{BETWEEN}\n".join(texts))
     else:
         for text in prompts:
             _stream(generator, text, wishes)
@@ -86,23 +96,25 @@ def _stream(generator: Generator, prompt: str, wishes: dict[str, Any]) -> None:
         print(f"headway: the model's context has room for {room} tokens more; --window goes on", file=sys.stderr)
 
 
-def _show(prompts: list[str], found: list[list[Any]], as_json: bool, only_best: bool) -> None:
-    from headway.generate.generator import likeliest
-
+def _print_json(generator: Generator, prompts: list[str], found: list[list[Passage]]) -> None:
     for prompt, passages in zip(prompts, found, strict=True):
-        chosen = [likeliest(passages)] if only_best else passages
-        for passage in chosen:
-            if as_json:
-                written = passage.written
-                record: dict[str, Any] = {
-                    "prompt": prompt, "text": passage.text, "ended": passage.ended, "pieces": passage.pieces,
-                    "log_probabilities": written.logps,
-                }  # fmt: skip
-                if written.top:
-                    record["alternatives"] = written.top
-                print(json.dumps(record, ensure_ascii=False))
-            else:
-                print(prompt + passage.text)
+        for passage in passages:
+            written = passage.written
+            record: dict[str, Any] = {
+                "prompt": prompt, "text": passage.text, "ended": passage.ended, "pieces": passage.pieces,
+                "log_probabilities": written.logps,
+            }  # fmt: skip
+            if any(written.top):
+                record["alternatives"] = [_named(generator, alternatives) for alternatives in written.top]
+            print(json.dumps(record, ensure_ascii=False))
+
+
+def _named(generator: Generator, alternatives: list[tuple[int, float]]) -> list[dict[str, Any]]:
+    pieces = generator.tokenizer.pieces([i for i, _ in alternatives])
+    return [
+        {"piece": piece, "id": i, "log_probability": logp}
+        for piece, (i, logp) in zip(pieces, alternatives, strict=True)
+    ]
 
 
 def _talk(generator: Generator, wishes: dict[str, Any]) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from headway.train.status import Status
 
 RUNS = "runs"
-TITLES = ("run", "recipe", "state", "step", "BLEU", "test", "touched")
-NUMBERS = ("step", "BLEU", "test")
+TITLES = ("run", "recipe", "state", "step", "validation", "test", "touched")
+NUMBERS = ("step", "validation", "test")
 COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "not started": "dim", "broken": "red"}
 
 
@@ -75,7 +75,7 @@ def go_on(status: Status) -> str:
     if status.state == "running":
         return f"headway plot {folder}"
     if status.state == "finished":
-        verb = "generate" if status.family == "gpt" else "translate"
+        verb = "translate" if status.family == "transformer" else "generate"
         return f"headway {verb} {folder}"
     if status.checkpoint is not None:
         return f"headway train {folder} --resume"
@@ -119,8 +119,8 @@ def _cells(status: Status) -> tuple[str, ...]:
         _clean(status.recipe or "–"),
         _state(status),
         _steps(status),
-        _score(status.validation_bleu),
-        _score(status.test_bleu),
+        _score(status.validation_bleu, status.validation_perplexity),
+        _score(status.test_bleu, status.test_perplexity),
         ago(time.time() - status.touched, status.touched),
     )
 
@@ -137,8 +137,10 @@ def _steps(status: Status) -> str:
     return f"{status.step or 0:,} of {status.steps:,}"
 
 
-def _score(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _score(bleu: float | None, perplexity: float | None) -> str:
+    if bleu is not None:
+        return f"BLEU {bleu:.2f}"
+    return "–" if perplexity is None else f"perplexity {perplexity:,.2f}"
 
 
 def ago(seconds: float, moment: float) -> str:
@@ -164,6 +166,8 @@ def _plain(status: Status) -> dict[str, Any]:
         "checkpoint": status.checkpoint,
         "validation_bleu": status.validation_bleu,
         "test_bleu": status.test_bleu,
+        "validation_perplexity": status.validation_perplexity,
+        "test_perplexity": status.test_perplexity,
         "touched": datetime.fromtimestamp(status.touched).astimezone().isoformat(timespec="seconds"),
         "problem": status.problem,
         "go_on": None if status.state == "broken" else go_on(status),

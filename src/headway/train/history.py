@@ -37,8 +37,14 @@ class History:
 
     def best(self, name: str) -> tuple[int, float] | None:
         """The step and value of the highest validation score; the first one where several are equal."""
-        finite = [point for point in self.curve("validation", name) if math.isfinite(point[1])]
-        return max(finite, key=lambda point: point[1], default=None)
+        return max(self._finite(name), key=lambda point: point[1], default=None)
+
+    def least(self, name: str) -> tuple[int, float] | None:
+        """The same for a score that is better when it is lower."""
+        return min(self._finite(name), key=lambda point: point[1], default=None)
+
+    def _finite(self, name: str) -> Curve:
+        return [point for point in self.curve("validation", name) if math.isfinite(point[1])]
 
     def _add(self, event: dict[str, Any]) -> None:
         kind, step = event.get("event"), event.get("step")

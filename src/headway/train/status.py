@@ -33,7 +33,8 @@ class Status:
     checkpoint: int | None = None
     validation_bleu: float | None = None
     test_bleu: float | None = None
-    validation_loss: float | None = None
+    validation_perplexity: float | None = None
+    test_perplexity: float | None = None
     own_data: bool = False
     problem: str | None = None
 
@@ -83,6 +84,8 @@ def _read(folder: Path, touched: float) -> Status:
     else:
         state, step = "not started" if logged is None else "stopped", logged
     best, final = history.best("bleu"), _figure(score, "validation BLEU")
+    least, last = history.least("perplexity"), _figure(score, "validation perplexity")
+    writes = _part(run, "data").get("name") == "plain-text"  # a translator's perplexity is no score
     return Status(
         folder, state, touched,
         recipe=run["recipe"] if isinstance(run.get("recipe"), str) else None,
@@ -92,7 +95,8 @@ def _read(folder: Path, touched: float) -> Status:
         checkpoint=checkpoint,
         validation_bleu=final if final is not None or best is None else best[1],
         test_bleu=_figure(score, "test BLEU"),
-        validation_loss=_figure(score, "validation loss"),
+        validation_perplexity=(last if last is not None or least is None else least[1]) if writes else None,
+        test_perplexity=_figure(score, "test perplexity"),
         own_data=_has_own_data(folder, run),
     )  # fmt: skip
 

@@ -1,0 +1,163 @@
+"""Several recipes on one text under one budget: who is compared with whom, and what came out."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.train.history import read_history
+from headway.train.kinds import learns_in_steps
+from headway.train.run import ParallelText, PlainText, Run
+
+JUDGED = 10  # times in a run
+PROBED = 20  # steps that a budget in seconds is measured with
+
+
+def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
+    """The same data for all, cut into the same pieces, with a part kept for a last test.
+
+    `own`: it is a person's own text, and cut as the first recipe does it; otherwise recipes that differ are refused.
+    """
+    (first_name, first), *others = runs.items()
+    for name, run in others:
+        if type(run.data) is not type(first.data):
+            raise InputError(f"{first_name} learns from {first.data.name}, {name} from {run.data.name}: not comparable")
+        if not own and (differs := _differs(first.data, run.data)):
+            raise InputError(
+                f"{first_name} and {name} do not learn from the same text (data.{differs}): compare them on one of "
+                "your own with --data"
+            )
+    leveled = {}
+    for name, run in runs.items():
+        data = run.data
+        if own:
+            data = replace(data, text=first.data.text)
+        if isinstance(data, PlainText) and not data.test and not data.hold_out_test:
+            data = replace(data, hold_out_test=data.hold_out)
+        leveled[name] = replace(run, data=data)
+    return leveled
+
+
+def _differs(a: ParallelText | PlainText, b: ParallelText | PlainText) -> str | None:
+    """The name of the first thing that makes two recipes' texts different; in which order it comes does not."""
+    apart = ("order", "jitter", "apart", "weights")
+    names = [name for name in vars(a) if name not in apart]
+    return next((name for name in names if getattr(a, name) != getattr(b, name)), None)
+
+
+def tokens_a_step(run: Run) -> int:
+    length = getattr(run.model, "max_length", 1) if isinstance(run.data, PlainText) else 1
+    return max(1, run.engine.batch // length) * length
+
+
+def within(run: Run, tokens: int) -> Run:
+    """The run with as many steps as the budget allows; what happens every so many steps keeps its share of them."""
+    if not learns_in_steps(run):
+        return run
+    steps = max(1, round(tokens / tokens_a_step(run)))
+    often = max(1, steps // JUDGED)
+    schedule: Any = run.schedule
+    if hasattr(schedule, "warmup"):
+        schedule = replace(schedule, warmup=min(schedule.warmup, often))
+    engine = replace(
+        run.engine, steps=steps, log=max(1, min(run.engine.log, often)), snapshot=often, checkpoint=often
+    )  # fmt: skip
+    validation = replace(run.validation, every=often, score_every=often)
+    return replace(run, schedule=schedule, engine=engine, validation=validation)
+
+
+def probe(run: Run) -> Run:
+    """A few steps of a run, to see how fast it is."""
+    often = replace(run.validation, every=PROBED, score_every=PROBED)
+    engine = replace(run.engine, steps=PROBED, log=PROBED // 4, snapshot=PROBED, checkpoint=PROBED)
+    return replace(run, engine=engine, validation=often)
+
+
+def tokens_per_second(folder: Path) -> float:
+    """Of a run's training steps, the median of what its log has (the first, which may compile, left out)."""
+    points = [value for _, value in read_history(folder / "log.jsonl").curve("train", "tokens_per_second")]
+    return statistics.median(points[1:] or points) if points else math.nan
+
+
+@dataclass
+class Entry:
+    """A recipe's results, a value for each seed."""
+
+    name: str
+    figure: str  # perplexity, or BLEU
+    parameters: int = 0
+    operations: float | None = None  # by token of a forward pass
+    seeds: list[int] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+    test: list[float] = field(default_factory=list)
+    speed: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    tokens: int = 0
+
+    def add(self, seed: int, run: Run, folder: Path) -> None:
+        """What a finished run in `folder` came to."""
+        card = json.loads((folder / "model" / "headway.json").read_text(encoding="utf-8"))
+        score = card["score"]
+        self.seeds.append(seed)
+        self.validation.append(float(score[f"validation {self.figure}"]))
+        if f"test {self.figure}" in score:
+            self.test.append(float(score[f"test {self.figure}"]))
+        self.seconds.append(float(score["training seconds"]))
+        self.tokens = int(score["steps"]) * tokens_a_step(run) if learns_in_steps(run) else int(score["tokens"])
+        speed = tokens_per_second(folder) if learns_in_steps(run) else self.tokens / max(self.seconds[-1], 1e-3)
+        self.speed.append(speed)
+
+    def to_plain(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value not in ([], None)}
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """Mean and standard deviation: `82.4 ± 0.3`."""
+    if not values:
+        return "–"
+    mean = f"{statistics.mean(values):,.{digits}f}"
+    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def table(entries: Sequence[Entry]) -> list[list[str]]:
+    """Titles, then a row for each."""
+    figure = entries[0].figure
+    titles = ["recipe", f"test {figure}", f"validation {figure}", "parameters", "operations/token", "tokens seen",
+              "tokens/s", "seconds"]  # fmt: skip
+    rows = [
+        [
+            entry.name, spread(entry.test), spread(entry.validation), f"{entry.parameters:,}",
+            short(entry.operations), short(entry.tokens), short(statistics.median(entry.speed)),
+            f"{statistics.median(entry.seconds):,.0f}",
+        ]
+        for entry in entries
+    ]  # fmt: skip
+    return [titles, *rows]
+
+
+def short(value: float | None) -> str:
+    """`1.3 M`: two digits that matter and a unit."""
+    if value is None or math.isnan(value):
+        return "–"
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def as_markdown(rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    rule = "|" + "|".join(["---"] + ["---:"] * (len(rows[0]) - 1)) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
+
+
+def as_text(rows: Sequence[Sequence[str]]) -> str:
+    first, *rest = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [[row[0].ljust(first), *map(str.rjust, row[1:], rest)] for row in rows]
+    return "\n".join("  ".join(line) for line in lines)

@@ -1,0 +1,146 @@
+"""`headway compare`: recipes side by side under one budget, gone on with, and refused in one line."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from calling import DEVICE, Headway, write
+
+from headway.cli.compare import _budget
+from headway.recipes import RECIPES
+from headway.recipes.grammar import sample
+from headway.train.comparison import Entry, on_one_text, spread, within
+
+SMALL = ["--set", "engine.batch=512", "model.layers=1", "model.width=16", "model.heads=2", "model.max_length=32"]
+PAIR = ["shakespeare-char-cpu", "gpt"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("text"), "text.txt", [row.source for row in sample(300, seed=3)])
+
+
+def compare(text: Path, out: Path, *more: object) -> list[object]:
+    return ["compare", *PAIR, "--data", text, "--out", out, *DEVICE, *SMALL, *more]
+
+
+def models(out: Path) -> dict[str, int]:
+    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in sorted(out.glob("*/*/model/headway.json"))}
+
+
+def test_recipes_are_compared_and_what_is_there_is_not_trained_again(
+    headway: Headway, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    answer = headway(*compare(text, out, "--tokens", "6k"))
+    assert answer.code == 0, answer
+    first = models(out)
+    assert len(first) == 2
+    more = headway(*compare(text, out, "--tokens", "6k", "--seeds", 2, "--json"))
+    assert more.code == 0, more
+    both = models(out)
+    assert len(both) == 4 and first.items() <= both.items()
+    assert (out / "comparison.png").stat().st_size > 5_000
+
+    results = json.loads(more.out)
+    assert results == json.loads((out / "results.json").read_text())
+    for entry in results["runs"]:
+        cards = [json.loads((out / entry["name"] / f"seed-{n}/model/headway.json").read_text()) for n in (1, 2)]
+        assert entry["test"] == [card["score"]["test perplexity"] for card in cards]
+        assert entry["test"][0] != entry["test"][1]
+        assert entry["tokens"] == round(6000 / 512) * 512
+        assert {card["run"]["data"]["text"]["kind"] for card in cards} == {"char"}  # as the first recipe has it
+        assert f"{statistics.mean(entry['test']):,.1f} ± " in (out / "table.md").read_text()
+    # The same text held out of all: 4 runs, one validation store and one test store each.
+    logs = [(out / name / "seed-1" / "log.jsonl").read_text().splitlines() for name in PAIR]
+    amounts = [[json.loads(line)["characters"] for line in log if '"data"' in line] for log in logs]
+    assert amounts[0] == amounts[1] and len(amounts[0]) == 3
+
+
+def test_a_stopped_comparison_goes_on(headway: Headway, text: Path, tmp_path: Path) -> None:
+    import headway.cli.train as train_module
+
+    out, carried, stops = tmp_path / "out", [], iter([False, True])
+    real = train_module.carry_out
+
+    def stopping(run: object, *rest: object, **more: object) -> object:
+        carried.append(run)
+        if next(stops, False):
+            raise KeyboardInterrupt
+        return real(run, *rest, **more)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_module, "carry_out", stopping)
+        assert headway(*compare(text, out, "--tokens", "3k")).code == 130
+        assert len(models(out)) == 1
+        assert headway(*compare(text, out, "--tokens", "3k")).code == 0
+    assert len(carried) == 3 and len(models(out)) == 2
+
+
+def test_a_budget_in_seconds_is_measured_once(headway: Headway, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert headway(*compare(text, out, "--seconds", 0.5)).code == 0
+    plan = json.loads((out / "comparison.json").read_text())
+    assert set(plan["tokens"]) == set(PAIR) and min(plan["tokens"].values()) > 0
+    assert not list(out.glob(".*-probe"))
+    before = models(out)
+    assert headway(*compare(text, out, "--seconds", 0.5)).code == 0
+    assert models(out) == before
+
+
+def test_a_run_within_its_budget_keeps_the_shares_of_its_steps() -> None:
+    run = within(RECIPES["shakespeare-char"].make(), 1_000_000)
+    assert run.engine.steps == round(1_000_000 / (64 * 256))
+    assert run.schedule.warmup == run.validation.every == run.engine.checkpoint == run.engine.steps // 10
+
+
+def test_spread_is_mean_and_deviation() -> None:
+    assert spread([80.0, 84.0]) == "82.0 ± 2.8"
+    assert spread([80.25]) == "80.2" and spread([]) == "–"
+    assert Entry("a", "perplexity").to_plain() == {"name": "a", "figure": "perplexity", "parameters": 0, "tokens": 0}
+
+
+@pytest.mark.parametrize(("words", "count"), [("2M", 2e6), ("500k", 5e5), ("1,000", 1e3), ("1.5m", 1.5e6)])
+def test_a_budget_is_read_as_people_write_it(words: str, count: float) -> None:
+    assert _budget(words, None) == {"tokens": count}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--tokens", "0"], "nothing to train with"),
+        (["--tokens", "-5"], "nothing to train with"),
+        (["--tokens", "many"], "no number"),
+        (["--seconds", "0"], "nothing to train with"),
+        (["--seconds", "1", "--tokens", "5k"], "two budgets"),
+        (["--seeds", "0"], "at least once"),
+    ],
+)
+def test_a_bad_budget_is_one_line(headway: Headway, text: Path, tmp_path: Path, more: list[str], said: str) -> None:
+    answer = headway(*compare(text, tmp_path / "out", *more))
+    assert answer.code == 2 and said in answer.err and len(answer.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_compared_is_refused(headway: Headway, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    apart = headway("compare", "multi30k-en-de", "shakespeare-char", "--out", out)
+    assert apart.code == 2 and "not comparable" in apart.err
+    texts = headway("compare", "novels-gpt", "shakespeare-char", "--out", out)
+    assert texts.code == 2 and "data.train" in texts.err and "--data" in texts.err
+    unknown = headway("compare", "shakespear-char", "--out", out)
+    assert unknown.code == 2 and "shakespeare-char" in unknown.err
+    assert headway(*compare(text, out, "--tokens", "2k")).code == 0
+    other = headway(*compare(text, out, "--tokens", "4k"))
+    assert other.code == 2 and "another budget" in other.err
+    elsewhere = headway(*compare(text, text.parent, "--tokens", "4k", "--overwrite"))
+    assert elsewhere.code == 2 and "not the folder of a comparison" in elsewhere.err
+
+
+def test_the_order_of_the_text_may_differ() -> None:
+    runs = {name: RECIPES[name].make() for name in ("shakespeare-char", "shakespeare-char-cpu")}
+    leveled = on_one_text(runs, own=False)
+    assert all(run.data.hold_out_test == run.data.hold_out for run in leveled.values())  # type: ignore[union-attr]
