@@ -1,0 +1,212 @@
+"""Markov chains of any order: each word from the n − 1 before it, by tables of what was counted (deck D, deck E).
+
+    log p(w | h) = logp(hw) if hw is in the tables, else backoff(h) + log p(w | h without its first word)
+
+What was counted, and how it was smoothed, is in the tables: `headway.models.counts`, `headway.models.smoothing`.
+
+B batch, T length, R rows, N tables below the highest (n − 1), E entries behind some histories, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.models.counts import Ints, count_grams
+from headway.models.language import NextTokenModel
+from headway.models.smoothing import ModifiedKneserNey, Smoothing
+
+NONE = -1  # row of an n-gram that is in no table
+
+
+@dataclass(frozen=True)
+class NGramConfig:
+    """`order` is n: each word from the n − 1 before it, a chain of the order n − 1.
+
+    boundary: the id between two texts: no history reaches behind it. never: ids that no text has.
+    sizes: n-grams of the orders 2 … n, known once they are counted.
+    """
+
+    name: ClassVar[str] = "ngram"
+    order: int = 3
+    smoothing: Smoothing = field(default_factory=ModifiedKneserNey)
+    boundary: int = 2
+    never: tuple[int, ...] = (0, 1)
+    sizes: tuple[int, ...] = ()
+
+
+class NGramState:
+    """Of each row the histories behind its last token, of 1 … n − 1 words, as rows of the tables."""
+
+    def __init__(self, histories_RN: Tensor) -> None:
+        self.histories_RN = histories_RN
+
+    def reorder(self, rows_R: Tensor) -> None:
+        self.histories_RN = self.histories_RN.index_select(0, rows_R)
+
+    keep = reorder
+
+    def repeat(self, group: int) -> None:
+        self.histories_RN = self.histories_RN.repeat_interleave(group, 0)
+
+    def insert(self, other: NGramState) -> NGramState:
+        return NGramState(torch.cat([self.histories_RN, other.histories_RN]))
+
+    def fork(self) -> NGramState:
+        return NGramState(self.histories_RN.clone())
+
+
+class Table(nn.Module):
+    """The n-grams of one order: sorted keys (row of the first words in the order below · V + last word), and with each
+    its two logarithms. Order 1 has no keys: its row is the word. The highest order has no back-off."""
+
+    def __init__(self, size: int, vocabulary: int, keys: bool, backoff: bool) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.keys = nn.Parameter(torch.zeros(size if keys else 0, dtype=torch.long), requires_grad=False)
+        self.logp = nn.Parameter(torch.zeros(size), requires_grad=False)
+        self.backoff = nn.Parameter(torch.zeros(size if backoff else 0), requires_grad=False)
+
+    def find(self, histories: Tensor, words: Tensor) -> Tensor:
+        """The rows of these histories with these words behind them."""
+        keys = histories * self.vocabulary + words
+        rows = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        return torch.where((self.keys[rows] == keys) & (histories != NONE), rows, NONE)
+
+    def behind(self, histories_R: Tensor) -> tuple[Tensor, Tensor]:
+        """All entries behind these histories: (which history, row of the entry) of each."""
+        known_R = histories_R != NONE
+        first_R = torch.searchsorted(self.keys, histories_R * self.vocabulary)
+        sizes_R = (torch.searchsorted(self.keys, (histories_R + 1) * self.vocabulary) - first_R).where(known_R, 0)
+        owner_E = torch.repeat_interleave(sizes_R)
+        within_E = torch.arange(len(owner_E), device=owner_E.device) - (sizes_R.cumsum(0) - sizes_R)[owner_E]
+        return owner_E, first_R[owner_E] + within_E
+
+    def weight_of(self, histories: Tensor) -> Tensor:
+        """Their back-off; an unknown one has none."""
+        return self.backoff[histories.clamp(min=0)].double().where(histories != NONE, 0.0)
+
+
+class Walk(NamedTuple):
+    """A text on its way through the tables, order by order: rows of the n-grams that end at each token, of the
+    histories before it (1 … n − 1 words), and of those behind it."""
+
+    found: list[Tensor]
+    before: list[Tensor]
+    behind: list[Tensor]
+
+
+class NGram(NextTokenModel):
+    """p(x_t | x_<t) = p(x_t | x_{t−n+1} … x_{t−1})."""
+
+    context = None
+
+    def __init__(self, config: NGramConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config, self.vocabulary, n = config, vocabulary, config.order
+        sizes = [vocabulary, *(config.sizes or (0,) * (n - 1))]
+        if len(sizes) != n:
+            raise ValueError(f"{len(config.sizes)} sizes of tables for order {n}, expected {n - 1}")
+        self.orders = nn.ModuleList(
+            Table(size, vocabulary, order > 1, order < n) for order, size in enumerate(sizes, 1)
+        )  # fmt: skip
+
+    @classmethod
+    def count(cls, config: NGramConfig, vocabulary: int, ids_T: Ints) -> NGram:
+        """Learned in one pass: count, then smooth. The text begins and ends with the boundary."""
+        if not len(ids_T) > 1:
+            raise InputError("there is nothing to count: the text is empty")
+        grams = count_grams(ids_T, vocabulary, config.order, config.boundary)
+        for order, mine in enumerate(grams, 1):
+            if not len(mine):
+                raise InputError(
+                    f"no text is long enough for n-grams of {order} words, its beginning and end counted: give longer "
+                    f"ones, or set model.order={order - 1}"
+                )
+        possible_V = ~np.isin(np.arange(vocabulary), config.never)
+        weights = config.smoothing.estimate(grams, possible_V)
+        model = cls(replace(config, sizes=tuple(map(len, grams[1:]))), vocabulary)
+        for table, mine, (logp_N, backoff_N) in zip(model.tables, grams, weights, strict=True):
+            for home, values in ((table.keys, mine.keys_N), (table.logp, logp_N), (table.backoff, backoff_N)):
+                home.data.copy_(torch.from_numpy(values[: len(home)]))
+        return model
+
+    @property
+    def tables(self) -> list[Table]:
+        return [table for table in self.orders if isinstance(table, Table)]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> NGram:
+        """Moved, never rounded: in bfloat16 the words behind a history would no longer sum to one."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return fn(tensor.view(torch.int32)).view(tensor.dtype) if tensor.is_floating_point() else fn(tensor)
+
+        return super()._apply(move, recurse)
+
+    def start(self, rows: int, device: torch.device, room: int | None = None) -> NGramState:
+        return NGramState(torch.full((rows, self.config.order - 1), NONE, device=device))
+
+    def _walk(self, ids_BT: Tensor, state: NGramState, segments_BT: Tensor | None) -> Walk:
+        """Each order for all tokens at once: an n-gram that ends here is a history that ended one token before, and
+        the token."""
+        cut_BT = ids_BT == self.config.boundary
+        if segments_BT is not None:
+            cut_BT = cut_BT | (segments_BT != F.pad(segments_BT, (1, 0))[:, :-1])
+        walk = Walk([ids_BT], [], [])
+        for length, table in enumerate(self.tables[1:], 1):
+            behind_BT = walk.found[-1] if length == 1 else walk.found[-1].masked_fill(cut_BT, NONE)
+            before_BT = torch.cat([state.histories_RN[:, length - 1 : length], behind_BT[:, :-1]], 1)
+            walk.found.append(table.find(before_BT, ids_BT))
+            walk.before.append(before_BT)
+            walk.behind.append(behind_BT)
+        return walk
+
+    def _state(self, state: NGramState, walk: Walk, read_B: Tensor | int) -> NGramState:
+        """Behind so many tokens of the walk; behind none it is as it was."""
+        histories_RN = state.histories_RN
+        if walk.behind:
+            told_RSN = torch.cat([histories_RN[:, None], torch.stack(walk.behind, -1)], 1)
+            histories_RN = told_RSN[torch.arange(len(told_RSN), device=told_RSN.device), read_B]
+        return NGramState(histories_RN)
+
+    def hidden(
+        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, NGramState]:
+        """The histories behind each token: all that the next one depends on."""
+        state = state or self.start(len(ids_BT), ids_BT.device)
+        walk = self._walk(ids_BT, state, segments_BT)
+        histories_BTN = torch.stack(walk.behind, -1) if walk.behind else ids_BT.new_empty(*ids_BT.shape, 0)
+        return histories_BTN, self._state(state, walk, ids_BT.shape[1] if lengths_B is None else lengths_B)
+
+    def head(self, hidden_BTD: Tensor) -> Tensor:
+        """log p of every word behind these histories: the lower order's, weighed, and what is known written over it."""
+        histories_RN = hidden_BTD.flatten(0, -2)
+        below, *longer = self.tables
+        logp_RV = below.logp.double().repeat(len(histories_RN), 1)
+        for table, histories_R in zip(longer, histories_RN.unbind(-1), strict=True):
+            logp_RV += below.weight_of(histories_R)[:, None]
+            owner_E, rows_E = table.behind(histories_R)
+            logp_RV[owner_E, table.keys[rows_E] % self.vocabulary] = table.logp[rows_E].double()
+            below = table
+        return logp_RV.view(*hidden_BTD.shape[:-1], self.vocabulary)
+
+    def scored(
+        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None
+    ) -> tuple[Tensor, NGramState]:  # fmt: skip
+        """Only what is asked for is looked up."""
+        state = state or self.start(len(ids_BT), ids_BT.device)
+        walk = self._walk(ids_BT, state, segments_BT)
+        below, *longer = self.tables
+        logp_BT = below.logp[ids_BT].double()
+        for table, before_BT, found_BT in zip(longer, walk.before, walk.found[1:], strict=True):
+            known_BT = table.logp[found_BT.clamp(min=0)].double()
+            logp_BT = known_BT.where(found_BT != NONE, logp_BT + below.weight_of(before_BT))
+            below = table
+        return F.pad(logp_BT[:, 1:], (1, 0)), self._state(state, walk, ids_BT.shape[1] - 1)

@@ -1,0 +1,149 @@
+"""Second order with skips, and the mask that selects its votes: how counting becomes attention (deck D).
+
+    votes(w) = Σ_s M[c, e_s] · p(w | e_s … c)
+
+c is the most recent word, e_s are the words before it, however far. A pair (e, c) votes for the words that came behind
+c when e stood anywhere before it. Most pairs know nothing: the mask M[c, ·] of the most recent word crosses them out.
+
+As matrices: the masks of all words stacked are the keys, the one-hot of c is the query that pulls its mask out, the
+one-hots of e_s are the values, and what comes out is the context that the pairs of c are asked with.
+
+T length of the text, S words before the most recent, P pairs (c, e), N entries (pair, w), V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.errors import InputError
+from headway.models.counts import Ints
+
+HIDDEN = -1e4  # a score that softmax makes exactly 0 of, and that may be multiplied by 0
+
+
+def _skips(ids_T: Tensor, boundary: int, reach: int) -> tuple[Tensor, Tensor]:
+    """Places whose next word is known, and for each the words 1 … `reach` before it, −1 where its text has begun."""
+    places = torch.arange(len(ids_T) - 1)
+    begun_T = torch.where(ids_T == boundary, torch.arange(len(ids_T)), -1).cummax(0).values
+    # Behind a boundary there is no most recent word, and the first word has none before it.
+    places = places[places > begun_T[places] + 1]
+    before_TS = places[:, None] - torch.arange(1, reach + 1)
+    return places, ids_T[before_TS.clamp(min=0)].where(before_TS > begun_T[places][:, None], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class SkipPairs:
+    """p(w | e … c) of every pair that stands in a text.
+
+    keys_P: sorted c · V + e. entries_N: sorted row of the pair · V + w, with their share of the pair's words.
+    """
+
+    keys_P: Tensor
+    entries_N: Tensor
+    shares_N: Tensor
+    vocabulary: int
+    boundary: int
+    reach: int
+
+    @classmethod
+    def count(cls, ids: Ints | Sequence[int], vocabulary: int, boundary: int, reach: int = 64) -> SkipPairs:
+        """`reach`: how many words before the most recent one are looked at."""
+        ids_T = torch.as_tensor(ids, dtype=torch.long)
+        places, before_TS = _skips(ids_T, boundary, reach)
+        there_TS = before_TS >= 0
+        if not there_TS.any():
+            raise InputError("no text has three words in a row: there is no pair to count")
+        pairs = (ids_T[places][:, None] * vocabulary + before_TS)[there_TS]
+        words = ids_T[places + 1][:, None].expand_as(before_TS)[there_TS]
+        keys_P, rows = pairs.unique(return_inverse=True)
+        entries_N, counts_N = (rows * vocabulary + words).unique(return_counts=True)
+        shares_N = counts_N.double() / rows.bincount()[entries_N // vocabulary]
+        return cls(keys_P, entries_N, shares_N, vocabulary, boundary, reach)
+
+    def rows(self, current: Tensor, earlier: Tensor) -> Tensor:
+        """Of these pairs; −1 for those that were never seen."""
+        keys = current * self.vocabulary + earlier
+        rows = torch.searchsorted(self.keys_P, keys).clamp(max=len(self.keys_P) - 1)
+        return rows.where((self.keys_P[rows] == keys) & (earlier >= 0), -1)
+
+    def transitions(self, current: int) -> Tensor:
+        """The votes of every pair with this most recent word: a row for each earlier one, a column for each next."""
+        table_VV = torch.zeros(self.vocabulary, self.vocabulary, dtype=torch.float64)
+        pairs_N = self.keys_P[self.entries_N // self.vocabulary]
+        mine_N = pairs_N // self.vocabulary == current
+        earlier_N, next_N = pairs_N[mine_N] % self.vocabulary, self.entries_N[mine_N] % self.vocabulary
+        table_VV[earlier_N, next_N] = self.shares_N[mine_N]
+        return table_VV
+
+    def votes(self, ids: Sequence[int], mask_VV: Tensor | None = None) -> Tensor:
+        """What the words of a beginning vote for, each pair with the most recent one; a word that stands there twice
+        votes twice."""
+        *earlier, current = ids
+        votes_SV = self.transitions(current)[torch.tensor(earlier)]
+        if mask_VV is not None:
+            votes_SV = votes_SV * mask_VV[current, torch.tensor(earlier)][:, None]
+        return votes_SV.sum(0)
+
+
+def learn_scores(pairs: SkipPairs, ids: Ints | Sequence[int], steps: int = 200, rate: float = 0.1) -> Tensor:
+    """A score A[c, e] of every pair, by gradient, so that the pairs which foretell the next word have the say:
+
+        minimise −Σ_t log Σ_s softmax_s(A[x_t, e_s]) p(x_{t+1} | e_s … x_t)
+
+    A mask that chooses hard has no gradient; this soft one does, and it is attention: softmax of scores that the most
+    recent word gives to those before it. Where no pair knows more than another, the scores stay even.
+    """
+    ids_T = torch.as_tensor(ids, dtype=torch.long)
+    places, before_TS = _skips(ids_T, pairs.boundary, pairs.reach)
+    rows_TS = pairs.rows(ids_T[places][:, None], before_TS)
+    entries_TS = rows_TS * pairs.vocabulary + ids_T[places + 1][:, None]
+    found_TS = torch.searchsorted(pairs.entries_N, entries_TS).clamp(max=len(pairs.entries_N) - 1)
+    right_TS = pairs.shares_N[found_TS].where((pairs.entries_N[found_TS] == entries_TS) & (rows_TS >= 0), 0.0)
+    hidden_TS = rows_TS < 0
+    scores_P = torch.zeros(len(pairs.keys_P), dtype=torch.float64, requires_grad=True)
+    adam = torch.optim.Adam([scores_P], lr=rate)
+    for _ in range(steps):
+        weights_TS = scores_P[rows_TS.clamp(min=0)].masked_fill(hidden_TS, HIDDEN).softmax(-1)
+        loss = -(weights_TS * right_TS).sum(-1).log().mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return scores_P.detach()
+
+
+def mask_of(pairs: SkipPairs, scores_P: Tensor, share: float = 0.5) -> Tensor:
+    """The masks of all words stacked: row c has 1 for each e whose weight is at least `share` of the greatest."""
+    current_P, earlier_P = pairs.keys_P // pairs.vocabulary, pairs.keys_P % pairs.vocabulary
+    scores_VV = torch.full((pairs.vocabulary, pairs.vocabulary), HIDDEN, dtype=torch.float64)
+    scores_VV[current_P, earlier_P] = scores_P
+    weights_VV = (scores_VV - scores_VV.amax(1, keepdim=True)).exp()
+    weights_VV[current_P.bincount(minlength=pairs.vocabulary) == 0] = 0.0
+    return (weights_VV >= share).double()
+
+
+class AsAttention(NamedTuple):
+    """What `headway.nn.attention.attend` takes, with `dot` as its score: one batch, one head, one query."""
+
+    query_11TV: Tensor
+    keys_11SV: Tensor
+    values_11SV: Tensor
+
+
+def as_attention(ids: Sequence[int], mask_VV: Tensor) -> AsAttention:
+    """A beginning and the masks as query, keys and values.
+
+    query: the one-hot of the most recent word; times the keys it pulls out that word's mask. keys: of each earlier word
+    its column of the stacked masks, as scores: 0 where it counts, far below where it is crossed out. values: the
+    one-hots of the earlier words. softmax then shares the weight evenly among those that count: the context.
+    """
+    *earlier, current = ids
+    one_hot_SV = F.one_hot(torch.tensor(earlier), len(mask_VV)).double()
+    scores_VV = torch.where(mask_VV > 0, 0.0, HIDDEN).double()
+    query_TV = F.one_hot(torch.tensor([current]), len(mask_VV)).double()
+    return AsAttention(*(part[None, None] for part in (query_TV, one_hot_SV @ scores_VV.mT, one_hot_SV)))

@@ -1,0 +1,177 @@
+"""Estimates of p(w | h) from counts: parts for one slot, all in the form of Katz (1987) that ARPA files have too.
+
+    log p(w | h) = logp(hw)                       if hw was counted
+                   backoff(h) + log p(w | h')     otherwise, h' being h without its first word; backoff of an
+                                                  unknown h is 0
+
+An interpolated estimate has this form as well: what was counted has the lower order's share in its logp already.
+
+h history, w word, c count, C histories of one order, N n-grams of one order, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.errors import InputError
+from headway.models.counts import Flags, Grams, Ints, continuations
+
+Floats = npt.NDArray[np.float64]
+
+# Taken where a text is too small, or its alphabet, to say better (as KenLM does when it is told to go on anyway).
+FALLBACK = (0.5, 1.0, 1.5)
+
+
+class Weights(NamedTuple):
+    """Of one order: natural logarithms of probabilities, and of back-off weights (none of the highest order)."""
+
+    logp_N: Floats
+    backoff_N: Floats
+
+
+def uniform(possible_V: Flags) -> Floats:
+    return possible_V / possible_V.sum()
+
+
+def _per_history(grams: Grams, values_N: npt.NDArray[np.generic], histories: int) -> Floats:
+    return np.bincount(grams.contexts_N, weights=values_N, minlength=histories).astype(np.float64)
+
+
+def _logs(probabilities: list[Floats], backoffs: list[Floats]) -> list[Weights]:
+    """`backoffs` begins with that of the empty history, which is inside of the probabilities of order 1."""
+    with np.errstate(divide="ignore"):  # the log of nothing is −∞, as it should be
+        return [Weights(np.log(p), np.log(b)) for p, b in zip(probabilities, [*backoffs[1:], np.ones(0)], strict=True)]
+
+
+@dataclass(frozen=True)
+class ModifiedKneserNey:
+    """p(w | h) = (a(hw) − D(a(hw))) / a(h•) + γ(h) p(w | h'),  γ(h) = Σ_w D(a(hw)) / a(h•)  (Chen and Goodman 1998).
+
+    a is the count in the highest order and the number of different words before hw below it; D is one of three
+    discounts, for a = 1, 2 and more, estimated from how many n-grams have a = 1 … 4. Under order 1 lies 1/V.
+    """
+
+    name: ClassVar[str] = "kneser-ney"
+
+    def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
+        lower_N, probabilities, backoffs = uniform(possible_V), [], []
+        histories = 1
+        for order, (mine, longer) in enumerate(zip(grams, [*grams[1:], None], strict=True), 1):
+            a_N = mine.counts_N if longer is None else continuations(mine, longer)
+            taken_N = np.array([0.0, *discounts(a_N)])[np.minimum(a_N, 3)]
+            total_C = _per_history(mine, a_N, histories)
+            # A history that nothing was counted behind leaves all to the lower order.
+            gamma_C = np.where(total_C > 0, _per_history(mine, taken_N, histories) / np.maximum(total_C, 1), 1.0)
+            own_N = (a_N - taken_N) / np.maximum(total_C, 1)[mine.contexts_N]
+            lower_N = own_N + gamma_C[mine.contexts_N] * (lower_N if order == 1 else lower_N[mine.shorter_N])
+            probabilities.append(lower_N)
+            backoffs.append(gamma_C)
+            histories = len(mine)
+        return _logs(probabilities, backoffs)
+
+
+def discounts(a_N: Ints) -> tuple[float, float, float]:
+    """D₁ = 1 − 2Y n₂/n₁, D₂ = 2 − 3Y n₃/n₂, D₃₊ = 3 − 4Y n₄/n₃, Y = n₁/(n₁ + 2n₂), n_k the n-grams with a = k."""
+    _, n1, n2, n3, n4 = (int(n) for n in np.bincount(a_N, minlength=5)[:5])
+    if not (n1 and n2 and n3 and n4):
+        return FALLBACK
+    y = n1 / (n1 + 2 * n2)
+    found = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3
+    return found if all(0 < d < k for k, d in enumerate(found, 1)) else FALLBACK
+
+
+@dataclass(frozen=True)
+class AddK:
+    """p(w | h) = (c(hw) + k) / (c(h) + kV)  (Lidstone 1920; k = 1 is Laplace's).
+
+    No lower order has a say: what was not counted behind h shares its part evenly. So all orders below are even, but
+    for histories that open a text, which are as long as they can be.
+    """
+
+    name: ClassVar[str] = "add-k"
+    k: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.k > 0:
+            raise InputError(f"model.smoothing.k must be above 0, not {self.k}")
+
+    def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
+        even_V = uniform(possible_V)
+        mass = self.k * possible_V.sum()
+        probabilities, backoffs, histories = [], [], 1
+        for order, mine in enumerate(grams, 1):
+            total_C = _per_history(mine, mine.counts_N, histories)
+            even_N = even_V[mine.words_N]
+            counted_N = (mine.counts_N + mass * even_N) / (total_C + mass)[mine.contexts_N]
+            rest_C = mass / (total_C + mass)
+            if order < len(grams):
+                rest_C = np.where(_of_histories(mine, histories), rest_C, 1.0)
+                counted_N = np.where(mine.opens_N, counted_N, even_N)
+            probabilities.append(counted_N)
+            backoffs.append(rest_C)
+            histories = len(mine)
+        return _logs(probabilities, backoffs)
+
+
+def _of_histories(grams: Grams, histories: int) -> Flags:
+    """Which histories open a text, by what is counted behind them."""
+    opens_C = np.zeros(histories, bool)
+    opens_C[grams.contexts_N[grams.opens_N]] = True
+    return opens_C
+
+
+@dataclass(frozen=True)
+class StupidBackoff:
+    """S(w | h) = c(hw) / c(h), or α S(w | h') where hw was not counted (Brants et al. 2007).
+
+    Scores, not probabilities: they do not sum to one. A history that was never seen costs no α, as in every ARPA
+    file; that is the same for all words behind it.
+    """
+
+    name: ClassVar[str] = "stupid-backoff"
+    alpha: float = 0.4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise InputError(f"model.smoothing.alpha must be above 0 and at most 1, not {self.alpha}")
+
+    def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
+        return _relative(grams, self.alpha)
+
+
+@dataclass(frozen=True)
+class MaximumLikelihood:
+    """p(w | h) = c(hw) / c(h): a Markov chain as it was counted, nothing for what was not (deck D's tables)."""
+
+    name: ClassVar[str] = "maximum-likelihood"
+
+    def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
+        return _relative(grams, 0.0)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Probabilities that came with a file: nothing is estimated."""
+
+    name: ClassVar[str] = "given"
+
+    def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
+        raise InputError("model.smoothing=given is for models that were read from a file: name one that counts")
+
+
+def _relative(grams: list[Grams], weight: float) -> list[Weights]:
+    """c(hw) / c(h), and this weight behind every history that something was counted behind."""
+    probabilities, backoffs, histories = [], [], 1
+    for mine in grams:
+        total_C = _per_history(mine, mine.counts_N, histories)
+        probabilities.append(mine.counts_N / np.maximum(total_C, 1)[mine.contexts_N])
+        backoffs.append(np.where(total_C > 0, weight, 1.0))
+        histories = len(mine)
+    return _logs(probabilities, backoffs)
+
+
+Smoothing = ModifiedKneserNey | AddK | StupidBackoff | MaximumLikelihood | Given

@@ -1,0 +1,40 @@
+"""Recipes for models that are counted: Markov chains, n-grams."""
+
+from __future__ import annotations
+
+from headway.models.ngram import NGramConfig
+from headway.recipes.recipe import Recipe
+from headway.text.tokenizer import TextOptions
+from headway.train.run import PlainText, Run
+
+# The treebank's own words, 10,000 with the end of a sentence; each line is one.
+TREEBANK = TextOptions(kind="word", size=20_000, min_count=1, lines=True)
+
+
+def treebank(text: TextOptions = TREEBANK) -> PlainText:
+    """The Penn Treebank as Mikolov prepared it, with its own validation and test."""
+    return PlainText(("ptb/ptb.train.txt",), ("ptb/ptb.valid.txt",), ("ptb/ptb.test.txt",), text=text)
+
+
+def own_text() -> Run:
+    """Words and line ends as they are, each from the two before it."""
+    text = TextOptions(kind="word", size=100_000, min_count=1, exact=True)
+    return Run("markov", PlainText(text=text), NGramConfig(order=3))
+
+
+def treebank_kn5() -> Run:
+    return Run("ptb-kn5", treebank(), NGramConfig(order=5))
+
+
+def names() -> Run:
+    """First names letter by letter."""
+    text = TextOptions(kind="char", lines=True)
+    data = PlainText(("names/names.txt",), hold_out=0.1, hold_out_test=0.1, text=text)
+    return Run("names-markov", data, NGramConfig(order=5))
+
+
+COUNTING = (
+    Recipe("markov", "a Markov chain of your own text, counted: --data FILE", "", own_text),
+    Recipe("ptb-kn5", "Penn Treebank, 5-grams by modified Kneser-Ney", "", treebank_kn5),
+    Recipe("names-markov", "first names letter by letter, to make up new ones", "", names),
+)
