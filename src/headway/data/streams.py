@@ -1,0 +1,115 @@
+"""Contiguous streams: what a model that carries its state from batch to batch is trained on.
+
+A corpus is cut into B rows of equal length, and each step reads the next T tokens of every row, so that row b of a step
+goes on where row b of the step before has ended. Which tokens a step gets is a function of (corpus, seed, step) alone.
+
+B rows, T length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.data.batches import Ints, raw_words
+from headway.data.windows import Tokens, WindowBatch
+from headway.errors import InputError
+
+# Streams of chance, apart from each other and from those of the windows.
+TURN, CUTS = 20, 21
+PLACES = 5  # where a cut may fall when it is moved: few lengths, so that captured and compiled steps are used again
+
+
+@dataclass(frozen=True)
+class StreamBatch(WindowBatch):
+    """The next columns of some rows, from row `first_row` of the stream on. `fresh` (a single truth value) says that
+    they begin an epoch: what was carried belongs to another place of the text.
+
+    share: of a window of the usual length. The mean loss counts by it, so that every token has the same weight.
+    """
+
+    fresh: Tensor | None = None
+    first_row: int = 0
+    share: float = 1.0
+
+    @property
+    def counts(self) -> dict[str, float]:  # type: ignore[override]
+        """As much as a window of the usual length has: a short one moves the weights by less."""
+        usual = self.tokens / self.share
+        return dict.fromkeys(("loss", "nll", "activation", "change"), usual)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> StreamBatch:
+        moved = super().map(change)
+        assert isinstance(moved, StreamBatch)
+        return replace(moved, fresh=None if self.fresh is None else change(self.fresh))
+
+    def rows(self, start: int, end: int) -> StreamBatch:
+        labels = self.labels_BT[start:end]
+        return replace(
+            self, ids_BT=self.ids_BT[start:end], labels_BT=labels, tokens=labels.numel(),
+            examples=self.examples[start:end], first_row=self.first_row + start,
+        )  # fmt: skip
+
+
+class StreamBatches:
+    """Endless batches of `rows` rows, `length` tokens a step, from one corpus.
+
+    The text is taken as a ring and turned by another amount each epoch, so that no epoch cuts it at the same places.
+    jitter: each cut between two steps is moved by up to this share of a length, to either side (Merity et al. 2018 vary
+    the lengths for the same reason: a token that always stands first in its window never has a past to learn from).
+    """
+
+    def __init__(
+        self, corpora: Tokens | Sequence[Tokens], rows: int, length: int, seed: int, jitter: float = 0.0
+    ) -> None:
+        self.corpora = list(corpora) if isinstance(corpora, Sequence) else [corpora]
+        if len(self.corpora) > 1:
+            raise InputError(
+                f"data.order=stream reads one corpus from front to back, not {len(self.corpora)}: put the files into "
+                "one folder, or set data.order=epoch"
+            )
+        if not 0 <= jitter <= 0.25:
+            raise InputError(f"data.jitter must lie between 0 and 0.25, not {jitter}")
+        self.corpus, self.rows, self.length, self.seed = self.corpora[0], rows, length, seed
+        self.columns = (self.corpus.tokens - 1) // rows
+        self.per_epoch = self.columns // length
+        self.moves = [round(place * jitter * length) for place in np.linspace(-1, 1, PLACES)] if jitter else [0]
+        if not self.per_epoch:
+            raise InputError(
+                f"a corpus of {self.corpus.tokens:,} tokens is too small for {rows} rows of {length}: "
+                "give more text, or a smaller engine.batch"
+            )
+
+    def batch(self, step: int) -> StreamBatch:
+        """The batch of training step `step`, counted from 0."""
+        epoch, number = divmod(step, self.per_epoch)
+        turned = int(raw_words(1, self.seed, epoch, TURN)[0]) * self.corpus.tokens >> 64
+        start, end = self._cut(epoch, number), self._cut(epoch, number + 1)
+        starts = [(turned + row * self.columns + start) % self.corpus.tokens for row in range(self.rows)]
+        window_BT = torch.from_numpy(np.stack([self._around(place, end - start + 1) for place in starts]))
+        ids_BT, labels_BT = window_BT[:, :-1].contiguous(), window_BT[:, 1:].contiguous()
+        return StreamBatch(
+            ids_BT, labels_BT, None, ids_BT.numel(), tuple(starts),
+            fresh=torch.tensor(number == 0), share=(end - start) / self.length,
+        )  # fmt: skip
+
+    def where(self, example: int) -> tuple[int, int]:
+        """(corpus, place in it) of an example."""
+        return 0, example
+
+    def _cut(self, epoch: int, number: int) -> int:
+        """Where step `number` of an epoch begins, in columns. The first and the last cut stay where they are."""
+        if len(self.moves) == 1 or not 0 < number < self.per_epoch:
+            return number * self.length
+        word = int(raw_words(1, self.seed, epoch, number, CUTS)[0])
+        return number * self.length + self.moves[word * PLACES >> 64]
+
+    def _around(self, start: int, width: int) -> Ints:
+        """So many tokens of the ring."""
+        before = min(width, self.corpus.tokens - start)
+        found = self.corpus.windows([start], before)[0]
+        return found if before == width else np.concatenate([found, self.corpus.windows([0], width - before)[0]])

@@ -1,0 +1,243 @@
+"""Recurrent layers: cells that can be read, and the fused kernels as their twins.
+
+A cell says how a state and the next input become the next state. While a trace is recording it is run step by step and
+its gates are handed to the tap; otherwise torch's kernels (cuDNN on a GPU) read the very same weights. Gates stand in
+torch's order.
+
+B batch, T length, D width of the input, H width of the state, G all gates side by side.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from headway.nn import tap
+from headway.nn.dropout import dropout
+from headway.nn.recurrent_state import LayerState, RecurrentState
+
+# cuDNN wants its weights in one piece of memory and copies them there at each call: far less work than a layer's steps.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+
+Gates = dict[str, Tensor]
+
+
+class Cell(nn.Module):
+    """Abstract. Maps of the input and of the state for all gates."""
+
+    gates: ClassVar[tuple[str, ...]]
+    parts: ClassVar[tuple[str, ...]] = ("hidden",)  # what a state is made of; the first is what a layer gives out
+    own_bias: ClassVar[bool] = False  # whether the map of the state needs a bias beside the input's
+
+    def __init__(self, inputs: int, width: int, spread: float = 0.0) -> None:
+        """Weights are drawn uniformly from ± `spread` (0: 1/√H)."""
+        super().__init__()
+        self.width, spread = width, spread or width**-0.5
+        self.from_input = nn.Linear(inputs, len(self.gates) * width)
+        self.from_state = nn.Linear(width, len(self.gates) * width, bias=self.own_bias)
+        for weight in self.parameters():
+            nn.init.uniform_(weight, -spread, spread)
+
+    def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
+        """The next state, and the gates that made it, from the input's map Wx + b, the state and U."""
+        raise NotImplementedError
+
+    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
+        """All steps in one call: of rows `x_BTD`, or of packed rows with their batch `sizes`."""
+        raise NotImplementedError
+
+    def weights(self, u_GH: Tensor) -> list[Tensor]:
+        """As torch's kernels want them: W, U and a bias of each."""
+        bias_G = self.from_input.bias
+        second_G = self.from_state.bias if self.own_bias else torch.zeros_like(bias_G)
+        return [self.from_input.weight, u_GH, bias_G, second_G]
+
+
+@final
+class RNNCell(Cell):
+    """h' = tanh(Wx + Uh + b) (Elman 1990)."""
+
+    gates = ("candidate",)
+
+    def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
+        (h_BH,) = state
+        h_BH = torch.tanh(x_BG + h_BH @ u_GH.T)
+        return (h_BH,), {}
+
+    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
+        y, h_1BH = _call(torch.rnn_tanh, x, sizes, state[0][None], self.weights(u_GH))
+        return y, (h_1BH[0],)
+
+
+@final
+class LSTMCell(Cell):
+    """c' = f ⊙ c + i ⊙ g and h' = o ⊙ tanh(c'), where i, f, o = σ(Wx + Uh + b) and g = tanh(Wx + Uh + b), each with
+    weights of its own (Hochreiter and Schmidhuber 1997; the forget gate f: Gers et al. 2000).
+
+    c passes from step to step by a product with f alone: where f is 1, its gradient comes back undiminished.
+    """
+
+    gates = ("input", "forget", "candidate", "output")
+    parts = ("hidden", "cell")
+
+    def __init__(self, inputs: int, width: int, spread: float = 0.0, forget: float = 0.0) -> None:
+        """`forget` is added to that gate's bias, so that a new cell remembers (Jozefowicz et al. 2015)."""
+        super().__init__(inputs, width, spread)
+        with torch.no_grad():
+            self.from_input.bias[width : 2 * width] += forget
+
+    def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
+        h_BH, c_BH = state
+        i_BH, f_BH, g_BH, o_BH = (x_BG + h_BH @ u_GH.T).chunk(4, dim=-1)
+        i_BH, f_BH, g_BH, o_BH = i_BH.sigmoid(), f_BH.sigmoid(), g_BH.tanh(), o_BH.sigmoid()
+        c_BH = f_BH * c_BH + i_BH * g_BH
+        return (o_BH * c_BH.tanh(), c_BH), {"input": i_BH, "forget": f_BH, "candidate": g_BH, "output": o_BH}
+
+    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
+        h_BH, c_BH = state
+        y, h_1BH, c_1BH = _call(torch.lstm, x, sizes, [h_BH[None], c_BH[None]], self.weights(u_GH))
+        return y, (h_1BH[0], c_1BH[0])
+
+
+@final
+class GRUCell(Cell):
+    """h' = (1 − z) ⊙ n + z ⊙ h, where r, z = σ(Wx + Uh + b) and n = tanh(Wx + b + r ⊙ (Uh + d)) (Cho et al. 2014; the
+    reset gate r behind the product, as fused kernels have it)."""
+
+    gates = ("reset", "update", "candidate")
+    own_bias = True
+
+    def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
+        (h_BH,) = state
+        xr_BH, xz_BH, xn_BH = x_BG.chunk(3, dim=-1)
+        hr_BH, hz_BH, hn_BH = torch.addmm(self.from_state.bias, h_BH, u_GH.T).chunk(3, dim=-1)
+        r_BH, z_BH = (xr_BH + hr_BH).sigmoid(), (xz_BH + hz_BH).sigmoid()
+        n_BH = torch.tanh(xn_BH + r_BH * hn_BH)
+        return ((1 - z_BH) * n_BH + z_BH * h_BH,), {"reset": r_BH, "update": z_BH, "candidate": n_BH}
+
+    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
+        y, h_1BH = _call(torch.gru, x, sizes, state[0][None], self.weights(u_GH))
+        return y, (h_1BH[0],)
+
+
+# Not compiled: a compiler would unroll the steps, and these kernels are what there is to gain.
+@torch.compiler.disable
+def _call(
+    kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, sizes: Tensor | None, first: Tensor | list[Tensor],
+    weights: list[Tensor],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """One layer, one direction, no dropout of the kernel's own."""
+    learning = torch.is_grad_enabled()  # cuDNN keeps what a gradient needs only where it is told to
+    if sizes is not None:
+        return kernel(x, sizes, first, weights, True, 1, 0.0, learning, False)
+    return kernel(x, first, weights, True, 1, 0.0, learning, False, True)
+
+
+class RecurrentLayer(nn.Module):
+    """h₁ … h_T from x₁ … x_T and h₀, by one cell.
+
+    weight_dropout: share of U that is left out, the same for all steps of a call (DropConnect: Merity et al. 2018).
+    learned: h₀ is a weight; otherwise it is zero.
+    """
+
+    def __init__(self, cell: Cell, weight_dropout: float = 0.0, learned: bool = False) -> None:
+        super().__init__()
+        self.cell, self.weight_dropout = cell, weight_dropout
+        first = [nn.Parameter(torch.zeros(cell.width)) for _ in cell.parts] if learned else []
+        self.first = nn.ParameterList(first)
+
+    def start(self, rows: int, like: Tensor) -> LayerState:
+        """The first state of every row."""
+        if self.first:
+            return tuple(part_H.expand(rows, -1) for part_H in self.first)
+        return tuple(like.new_zeros(rows, self.cell.width) for _ in self.cell.parts)
+
+    def forward(
+        self, x_BTD: Tensor, state: LayerState, lengths_B: Tensor | None = None, anew_BT: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
+        """The outputs and the state behind each row's last step (`lengths_B`: rows are padded on the right). Where
+        `anew_BT` is true a row begins again from the first state."""
+        u_GH = self.cell.from_state.weight
+        if self.training and self.weight_dropout:
+            u_GH = dropout(u_GH, self.weight_dropout)
+        if tap.recording() or anew_BT is not None:
+            return self._readable(x_BTD, state, u_GH, lengths_B, anew_BT)
+        state = tuple(part_BH.to(x_BTD.dtype).contiguous() for part_BH in state)
+        if lengths_B is None:
+            return self.cell.fused(x_BTD, None, state, u_GH)
+        return self._packed(x_BTD, state, u_GH, lengths_B)
+
+    def _packed(
+        self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor
+    ) -> tuple[Tensor, LayerState]:  # fmt: skip
+        # A packed row has at least one step; one of no length keeps its state.
+        given = lengths_B.clamp(min=1).cpu()
+        packed = pack_padded_sequence(x_BTD, given, batch_first=True, enforce_sorted=False)
+        order, back = packed.sorted_indices, packed.unsorted_indices
+        y, new = self.cell.fused(packed.data, packed.batch_sizes, tuple(part[order] for part in state), u_GH)
+        y_BTH, _ = pad_packed_sequence(
+            PackedSequence(y, packed.batch_sizes, order, back), batch_first=True, total_length=x_BTD.shape[1]
+        )
+        return y_BTH, _where(lengths_B > 0, tuple(part[back] for part in new), state)
+
+    def _readable(
+        self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor | None, anew_BT: Tensor | None
+    ) -> tuple[Tensor, LayerState]:
+        x_BTG = self.cell.from_input(x_BTD)
+        first = self.start(len(x_BTD), x_BTD) if anew_BT is not None else state
+        steps: list[LayerState] = []
+        gates: list[Gates] = []
+        for t in range(x_BTD.shape[1]):
+            if anew_BT is not None:
+                state = _where(anew_BT[:, t], first, state)
+            new, opened = self.cell.step(x_BTG[:, t], state, u_GH)
+            state = new if lengths_B is None else _where(t < lengths_B, new, state)
+            steps.append(new)
+            gates.append(opened)
+        for name in gates[0]:
+            tap.save(self, name, torch.stack([opened[name] for opened in gates], 1), ("row", "target", "unit"))
+        for name, parts in zip(self.cell.parts, zip(*steps, strict=True), strict=True):
+            tap.save(self, name, torch.stack(parts, 1), ("row", "target", "unit"))
+        return torch.stack([hidden_BH for hidden_BH, *_ in steps], 1), state
+
+
+def _where(chosen_B: Tensor, yes: LayerState, no: LayerState) -> LayerState:
+    return tuple(torch.where(chosen_B[:, None], a_BH, b_BH) for a_BH, b_BH in zip(yes, no, strict=True))
+
+
+class RecurrentStack(nn.Module):
+    """Layers one above the other: each reads what the one below gives out.
+
+    The slots `inputs`, `between` and `outputs` are where dropout stands; a part may drop anew at each step (Zaremba et
+    al. 2014) or the same all along (Gal and Ghahramani 2016).
+    """
+
+    def __init__(
+        self, layers: Sequence[RecurrentLayer], inputs: nn.Module, between: nn.Module, outputs: nn.Module
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.layers: Any = nn.ModuleList(layers)
+        self.inputs, self.between, self.outputs = inputs, between, outputs
+
+    def start(self, rows: int, like: Tensor) -> RecurrentState:
+        """A state that has read nothing, of the type and on the device of `like`."""
+        return RecurrentState([layer.start(rows, like) for layer in self.layers])
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        state: RecurrentState,
+        lengths_B: Tensor | None = None,
+        anew_BT: Tensor | None = None,
+    ) -> tuple[Tensor, RecurrentState]:
+        x_BTD = self.inputs(x_BTD)
+        states = []
+        for number, (layer, of_layer) in enumerate(zip(self.layers, state.layers, strict=True)):
+            x_BTD, new = layer(self.between(x_BTD) if number else x_BTD, of_layer, lengths_B, anew_BT)
+            states.append(new)
+        return self.outputs(x_BTD), RecurrentState(states)

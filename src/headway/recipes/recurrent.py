@@ -1,0 +1,90 @@
+"""Recipes for recurrent language models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.models.recurrent import SIZES, Locked, RecurrentConfig, Stepwise
+from headway.recipes.counting import treebank
+from headway.recipes.recipe import Recipe
+from headway.text.tokenizer import TextOptions
+from headway.train.objective import Carried
+from headway.train.optimiser import AdamW, AveragedSgd, Sgd
+from headway.train.run import Engine, PlainText, Run, Validation
+from headway.train.schedule import Cosine, Staircase
+
+EPOCH = 1327  # steps in which 20 rows of 35 words have read the treebank
+AWD_EPOCH = 663  # of 20 rows of 70
+
+
+def treebank_medium() -> Run:
+    """Zaremba et al. 2014: 39 epochs, the rate 1 for six of them, then divided by 1.2 each."""
+    return Run(
+        "ptb-lstm-medium",
+        replace(treebank(), order="stream"),
+        SIZES["medium"],
+        objective=Carried(),
+        optimiser=Sgd(),
+        schedule=Staircase(peak=1.0, hold=6 * EPOCH, every=EPOCH, factor=1 / 1.2),
+        validation=Validation(every=EPOCH, score_every=EPOCH),
+        # A cell adds up many small changes: bfloat16 would lose them.
+        engine=Engine(
+            steps=39 * EPOCH, batch=20 * 35, clip=5.0, dtype="float32", average=0, snapshot=EPOCH, checkpoint=EPOCH,
+            log=200,
+        ),
+    )  # fmt: skip
+
+
+def treebank_tied() -> Run:
+    """The same with one table for embedding and head (Inan et al. 2017, Press and Wolf 2017) and locked dropout, which
+    needs more epochs."""
+    run, dropout = treebank_medium(), Locked(inputs=0.5, between=0.4, outputs=0.5, weights=0.2, words=0.1)
+    return replace(
+        run,
+        recipe="ptb-lstm-tied",
+        model=replace(SIZES["medium"], tied=True, dropout=dropout),
+        schedule=Staircase(peak=1.0, hold=10 * EPOCH, every=EPOCH, factor=1 / 1.15),
+        engine=replace(run.engine, steps=55 * EPOCH),
+    )
+
+
+def treebank_awd() -> Run:
+    """Merity et al. 2018: every kind of dropout, AR and TAR, and descent whose weights are averaged once it stalls."""
+    run = treebank_medium()
+    return replace(
+        run,
+        recipe="ptb-awd-lstm",
+        data=replace(treebank(), order="stream", jitter=0.25),
+        model=SIZES["awd"],
+        # TAR's 1 of the paper stands before the output's dropout of 0.4, ours behind it.
+        objective=Carried(activation=2.0, change=0.6),
+        optimiser=AveragedSgd(decay=1.2e-6, wait=5),
+        schedule=Staircase(peak=30.0, hold=1, every=1, factor=1.0),
+        validation=Validation(every=AWD_EPOCH, score_every=AWD_EPOCH),
+        engine=replace(
+            run.engine, steps=120 * AWD_EPOCH, batch=20 * 70, clip=0.25, snapshot=AWD_EPOCH, checkpoint=AWD_EPOCH
+        ),
+    )
+
+
+def own_text() -> Run:
+    """Defaults for anybody's text: an LSTM that trains on a laptop in an hour or so."""
+    model = RecurrentConfig(layers=2, width=400, tied=True, dropout=Stepwise(0.2), max_length=64)
+    return Run(
+        "lstm",
+        PlainText(order="stream", text=TextOptions(size=8000, exact=True)),
+        model,
+        objective=Carried(),
+        optimiser=AdamW(beta2=0.99, epsilon=1e-8, decay=0.01),
+        schedule=Cosine(peak=3e-3, warmup=100, floor=0.05),
+        validation=Validation(every=250, score_every=250, patience=10),
+        engine=Engine(steps=5000, batch=32 * 64, clip=1.0, average=0),
+    )
+
+
+RECURRENT = (
+    Recipe("lstm", "a recurrent language model of your own text: --data FILE", "", own_text),
+    Recipe("ptb-lstm-medium", "Penn Treebank, Zaremba's LSTM of 2 × 650", "", treebank_medium),
+    Recipe("ptb-lstm-tied", "the same with one table for embedding and head", "", treebank_tied),
+    Recipe("ptb-awd-lstm", "Penn Treebank, AWD-LSTM", "", treebank_awd),
+)
