@@ -1,0 +1,91 @@
+"""The neural n-gram (Bengio et al. 2003, "A Neural Probabilistic Language Model").
+
+B batch, T length, N words that it sees (one fewer than its order), E embedding width, D width of what the head reads,
+V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.models.language import NextTokenModel
+from headway.nn.dropout import Dropout
+from headway.nn.embedding import Head, JoinedHead, token_table
+from headway.nn.feed_forward import TanhLayer
+from headway.nn.recent import BLANK, Recent
+
+
+@dataclass(frozen=True)
+class NeuralNGramConfig:
+    """order: a word is foretold from the `order` − 1 before it. width: of a word's vector; hidden: of the tanh layer.
+    direct: the path Wx past that layer. tied: U is the table of the words' vectors (then hidden = width).
+    max_length: tokens in a row of a training batch; the model reads any number.
+    """
+
+    name: ClassVar[str] = "neural-ngram"
+    order: int = 5
+    width: int = 64
+    hidden: int = 128
+    direct: bool = True
+    tied: bool = False
+    dropout: float = 0.0
+    max_length: int = 64
+
+    def __post_init__(self) -> None:
+        if self.order < 2:
+            raise InputError(f"model.order must be at least 2, not {self.order}: of order 1 nothing would be seen")
+        if self.hidden < 1:
+            raise InputError(f"model.hidden must be at least 1, not {self.hidden}")
+        if self.tied and self.hidden != self.width:
+            raise InputError(f"model.tied needs model.hidden equal to model.width: {self.hidden} is not {self.width}")
+
+
+@final
+class NeuralNGram(NextTokenModel):
+    """p(x_i | x_{i−1} … x_{i−n+1}) = softmax(y), y = b + Wx + U tanh(d + Hx), x = [φ(x_{i−1}); … ; φ(x_{i−n+1})]."""
+
+    def __init__(self, config: NeuralNGramConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config, self.vocabulary, self.context = config, vocabulary, None
+        seen = (config.order - 1) * config.width
+        self.table = token_table(vocabulary, config.width)
+        self.layer = TanhLayer(seen, config.hidden)
+        self.dropout = Dropout(config.dropout)
+        # [U W b] is one matrix, and what it is multiplied with [tanh(d + Hx); x; 1].
+        columns = (seen if config.direct else 0) + 1
+        if config.tied:
+            self.output = JoinedHead(self.table, columns)
+            self._draw(self.output.rest_VC)
+        else:
+            self.output = Head(config.hidden + columns, vocabulary)
+            self._draw(self.output.weight)
+
+    @staticmethod
+    def _draw(weight_VD: Tensor) -> None:
+        """Normal, the bias 0."""
+        nn.init.normal_(weight_VD, std=weight_VD.shape[1] ** -0.5)
+        nn.init.zeros_(weight_VD[:, -1])
+
+    def start(self, rows: int, device: torch.device, room: int | None = None) -> Recent:
+        return Recent.start(rows, self.config.order - 1, device)
+
+    def hidden(
+        self, ids_BT: Tensor, state: Recent | None = None, segments_BT: Tensor | None = None,
+        lengths_B: Tensor | None = None,
+    ) -> tuple[Tensor, Recent]:  # fmt: skip
+        state = state or self.start(len(ids_BT), ids_BT.device)
+        seen_BTN = state.read(ids_BT, lengths_B)
+        if segments_BT is not None:
+            # What belongs to another document is as if it had not been written.
+            of_BTN = Recent(segments_BT[:, :1].expand(-1, seen_BTN.shape[2])).read(segments_BT)
+            seen_BTN = seen_BTN.masked_fill(of_BTN != segments_BT[..., None], BLANK)
+        scale = self.config.width**0.5  # vectors of unit variance, as a head tied to them wants them small
+        x_BTE = self.dropout((self.table(seen_BTN) * scale).flatten(2))
+        layer_BTD = self.dropout(self.layer(x_BTE))
+        direct = (x_BTE,) if self.config.direct else ()
+        return torch.cat([layer_BTD, *direct, torch.ones_like(x_BTE[..., :1])], -1), state

@@ -1,0 +1,161 @@
+"""The ladder from the bag of words to the Transformer (Artzi, CS5740, "Neural Language Models and Transformers").
+
+Every rung is the same block, z = around(mix(x)), h = around(feed_forward(z)), with other parts in its slots; `RUNGS`
+names them in their order, and each differs from the one before in one line.
+
+B batch, T length, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.models import parts
+from headway.models.language import NextTokenModel
+from headway.nn import bag, feed_forward, residual
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Block, Stack
+from headway.nn.embedding import Head, JoinedHead, TokenEmbedding, token_table
+from headway.nn.mask import Causal, Scene, Segments
+from headway.nn.state import StreamState, fresh_caches
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """All past words alike: the bag of words."""
+
+    name: ClassVar[str] = "uniform"
+    heads: ClassVar[int] = 1
+
+    def build(self, width: int) -> bag.RunningMean:
+        return bag.RunningMean()
+
+    def start(self, layers: int, rows: int, device: torch.device, room: int | None) -> bag.BagState:
+        _, clock = fresh_caches(0, rows, device, room)
+        return bag.BagState([bag.Total() for _ in range(layers)], clock)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Past words by what the latest one asks for."""
+
+    name: ClassVar[str] = "attention"
+    heads: int = 1
+
+    def build(self, width: int) -> SelfAttention:
+        return SelfAttention(width, self.heads)
+
+    def start(self, layers: int, rows: int, device: torch.device, room: int | None) -> StreamState:
+        return StreamState(*fresh_caches(layers, rows, device, room))
+
+
+@dataclass(frozen=True)
+class Tanh:
+    """One layer of the same width, with the head behind it: Bengio's network without its direct path."""
+
+    name: ClassVar[str] = "tanh"
+
+    def build(self, width: int, inner: int) -> nn.Module:
+        return feed_forward.TanhLayer(width, width)
+
+
+@dataclass(frozen=True)
+class NoNorm:
+    """Neither norm nor residual."""
+
+    name: ClassVar[str] = "none"
+
+    def residual(self, width: int, dropout: float) -> Callable[[], residual.Bare]:
+        return lambda: residual.Bare(dropout)
+
+    def final(self, width: int) -> nn.Module:
+        return nn.Identity()
+
+
+@dataclass(frozen=True)
+class RungConfig:
+    """`inner`: 0 for four times the width. Every rung reads at most `max_length` tokens, those too that could read
+    more, so that all are judged alike."""
+
+    name: ClassVar[str] = "rung"
+    mixing: Uniform | Attention = field(default_factory=Uniform)
+    position: parts.Position = field(default_factory=parts.NoPosition)
+    norm: NoNorm | parts.PostNorm | parts.PreNorm = field(default_factory=NoNorm)
+    feed_forward: Tanh | parts.Relu | parts.Gelu | parts.Gated = field(default_factory=Tanh)
+    layers: int = 1
+    width: int = 128
+    inner: int = 0
+    dropout: float = 0.0
+    tied: bool = False
+    max_length: int = 64
+
+    def __post_init__(self) -> None:
+        if self.mixing.heads < 1 or self.width % self.mixing.heads:
+            raise InputError(
+                f"model.width {self.width} is not a multiple of model.mixing.heads {self.mixing.heads}"
+            )  # fmt: skip
+
+
+BAG = RungConfig()
+ATTENTION = replace(BAG, mixing=Attention())
+POSITIONS = replace(ATTENTION, position=parts.Learned())
+HEADS = replace(POSITIONS, mixing=Attention(heads=4))
+BLOCK = replace(HEADS, norm=parts.PostNorm(), feed_forward=parts.Gelu())
+STACK = replace(BLOCK, layers=4)
+
+RUNGS = {
+    "bow": BAG, "attention": ATTENTION, "positions": POSITIONS, "heads": HEADS, "block": BLOCK, "stack": STACK,
+}  # fmt: skip
+
+
+@final
+class Rung(NextTokenModel):
+    """p(x_{i+1} | x_1 … x_i) = softmax(W″h_i + b″), h_i = block(… block(φ(x_1) + φ_p(1), … φ(x_i) + φ_p(i)))."""
+
+    def __init__(self, config: RungConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config, self.vocabulary, self.context = config, vocabulary, config.max_length
+        width, inner = config.width, config.inner or 4 * config.width
+        table = token_table(vocabulary, width)
+        position = config.position.build(parts.Room(width, config.mixing.heads, config.max_length))
+        self.embed = TokenEmbedding(table, position, config.dropout)
+        around = config.norm.residual(width, config.dropout)
+
+        def block() -> Block:
+            return Block(config.mixing.build(width), config.feed_forward.build(width, inner), around)
+
+        self.decoder = Stack(config.layers, block, config.norm.final(width))
+        # b″ is the last column; what it is multiplied with is 1.
+        if config.tied:
+            self.output = JoinedHead(table, 1)
+            nn.init.zeros_(self.output.rest_VC)
+        else:
+            self.output = Head(width + 1, vocabulary)
+            nn.init.zeros_(self.output.weight[:, -1])
+
+    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState | bag.BagState:
+        return self.config.mixing.start(self.config.layers, rows, device, room)
+
+    def hidden(
+        self, ids_BT: Tensor, state: StreamState | bag.BagState | None = None, segments_BT: Tensor | None = None,
+        lengths_B: Tensor | None = None,
+    ) -> tuple[Tensor, StreamState | bag.BagState]:  # fmt: skip
+        state = state or self.start(len(ids_BT), ids_BT.device, room=0)
+        clock, steps = state.clock, ids_BT.shape[1]
+        ends_B = None if lengths_B is None else clock.lengths_R + lengths_B
+        scene = Scene(steps, clock.longest + steps, ids_BT.device, clock.start, ends_B, segments_BT, segments_BT)
+        view = (Causal() & Segments()).view(scene).placed(self.embed.position)
+        x_BTD = self.embed(ids_BT, clock.start)
+        for block, cache in zip(self.decoder.layers, state.caches, strict=True):
+            x_BTD = block(x_BTD, view, cache)
+        clock.advance(steps)
+        if ends_B is not None:
+            state.trim(ends_B)
+        return F.pad(self.decoder.final(x_BTD), (0, 1), value=1.0), state

@@ -1,0 +1,48 @@
+"""The ladder's recipes: equal in all but the step that each takes, and of the sizes that they claim."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from headway.models import FAMILIES
+from headway.models.rung import RUNGS
+from headway.recipes import GROUPS, RECIPES
+from headway.train.comparison import learns_in_steps, tokens_a_step
+
+RUNS = {name: RECIPES[name].make() for name in GROUPS["ladder"]}
+
+
+def parameters(name, vocabulary):
+    run = RECIPES[name].make()
+    with torch.device("meta"):
+        model = FAMILIES[run.model.name].model(run.model, vocabulary)
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def test_all_read_the_same_pieces_in_the_same_batches():
+    runs = [run for run in RUNS.values() if learns_in_steps(run)]
+    assert len(runs) == len(RUNS) - 1 == len(RUNGS) + 1
+    first = runs[0]
+    for run in runs:
+        same = replace(
+            first, recipe=run.recipe, model=run.model, schedule=replace(first.schedule, peak=run.schedule.peak)
+        )
+        assert run == same
+        assert run.model.width == 128 and tokens_a_step(run) == 1024
+    assert {run.data for run in RUNS.values()} == {first.data}
+
+
+def test_the_rungs_are_those_of_the_deck_in_their_order():
+    for (name, config), recipe in zip(RUNGS.items(), GROUPS["ladder"][2:], strict=True):
+        assert recipe == f"ladder-{name}"
+        assert replace(RUNS[recipe].model, dropout=0.0) == config
+
+
+def test_the_treebanks_transformer_is_no_larger_than_the_lstm():
+    """Zaremba et al. 2014, medium: 2 layers of 650, embedding and head apart."""
+    words = 10_002
+    lstm = 2 * words * 650 + words + 2 * 4 * (2 * 650 * 650 + 2 * 650)
+    assert parameters("ptb-gpt", words) <= lstm
+    assert parameters("ptb-gpt", words) == pytest.approx(18.0e6, rel=0.01)
+    assert RECIPES["ptb-mlp"].make().model.order == 5
