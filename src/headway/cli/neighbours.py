@@ -1,0 +1,37 @@
+"""headway neighbours"""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+SIDE = typer.Option(None, metavar="NAME", help="Of a translator with two tables: source or target.")
+
+
+def neighbours(
+    table: str = typer.Argument(metavar="MODEL|FILE", help="A text model's folder, or a file of word vectors."),
+    words: list[str] = typer.Argument(metavar="WORD...", help="Each by itself; with --minus their sum."),
+    minus: list[str] = typer.Option(
+        [], metavar="WORD...", help="Taken off the sum of the words: king woman --minus man."
+    ),
+    top: int = typer.Option(10, min=1, metavar="N", help="Neighbours of each."),
+    side: str = SIDE,
+    as_json: bool = typer.Option(False, "--json", help="A JSON object for each word asked for."),
+) -> None:
+    """The words whose vectors point the same way, by the cosine of the angle between them."""
+    from headway.explore.words import open_words
+
+    found = open_words(table, side)
+    asked = [words] if minus else [[word] for word in words]
+    for some in asked:
+        near = found.nearest(some, top, minus)
+        if as_json:
+            record = {"words": some} | ({"minus": minus} if minus else {})
+            record |= {"neighbours": [[word, round(cosine, 4)] for word, cosine in near]}  # type: ignore[misc]
+            print(json.dumps(record, ensure_ascii=False))
+        else:
+            print(" + ".join(some) + "".join(f" − {word}" for word in minus))
+            width = max((len(word) for word, _ in near), default=0)
+            for word, cosine in near:
+                print(f"  {word:<{width}}  {cosine:6.3f}")

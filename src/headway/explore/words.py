@@ -1,0 +1,62 @@
+"""A table of word vectors to look at: a vector file's, or a model's own embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.errors import InputError
+from headway.folder import read_model
+from headway.models.tables import token_tables
+from headway.text.tokenizer import SPECIALS, UNKNOWN, Tokenizer
+from headway.text.vectors import Neighbour, WordVectors, read_vectors
+
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """`tokenizer` is the model's, where the vectors are a model's: it knows how a word is written there."""
+
+    vectors: WordVectors
+    tokenizer: Tokenizer | None = None
+
+    def nearest(self, words: list[str], k: int = 10, minus: list[str] | None = None) -> list[Neighbour]:
+        """The neighbours of a word, or of a sum of words less those in `minus`."""
+        return self.vectors.nearest([*map(self.entry, words)], k, [*map(self.entry, minus or [])])
+
+    def entry(self, word: str) -> str:
+        """A word as the table has it: in lower case, say, or with the mark of a space."""
+        if self.tokenizer is None or word in self.vectors.row_of:
+            return word
+        ids = self.tokenizer.encode(word) or [UNKNOWN]
+        pieces = self.tokenizer.pieces(ids)
+        if self.tokenizer.kind == "bpe" and self.tokenizer.exact and len(ids) > 1:
+            ids = self.tokenizer.encode(f" {word}")
+            pieces = self.tokenizer.pieces(ids)
+        if len(ids) > 1:
+            raise InputError(f"'{word}' is no one entry of the vocabulary, but {len(ids)}: {' '.join(pieces)}")
+        return word if ids == [UNKNOWN] else pieces[0]
+
+
+def open_words(place: str | Path, side: str | None = None) -> WordTable:
+    """The vectors of a file, or of a model's folder; of a translator with two tables those of one `side`."""
+    if Path(place).is_file():
+        if side is not None:
+            raise InputError(f"{place} is a vector file and has no sides: leave --side out")
+        return WordTable(read_vectors(place))
+    found = read_model(place)
+    tables = list(token_tables(found.model).values())
+    if not tables:
+        raise InputError(f"{place} is a model of the family '{found.card.family}', which has no word vectors")
+    if side is not None and len(found.card.vocabularies) == 1:
+        raise InputError(f"{place} has one vocabulary: leave --side out")
+    if side is not None and side not in SIDES:
+        raise InputError(f"--side is '{side}': write source or target")
+    if side is None and len(tables) > 1:
+        raise InputError(f"{place} has a table for each side: write --side source or --side target")
+    at = SIDES.index(side or "source")
+    tokenizer = (found.source_tokenizer, found.target_tokenizer)[at]
+    weight_VD = tables[min(at, len(tables) - 1)].weight.detach()[len(SPECIALS) : len(tokenizer)]
+    words = tokenizer.pieces(range(len(SPECIALS), len(tokenizer)))
+    return WordTable(WordVectors(words, weight_VD.float().numpy()), tokenizer)

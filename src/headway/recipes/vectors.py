@@ -1,0 +1,37 @@
+"""Recipes for word vectors."""
+
+from __future__ import annotations
+
+from headway.models.skip_gram import SkipGramConfig
+from headway.recipes.recipe import Recipe
+from headway.text.tokenizer import TextOptions
+from headway.train.run import Engine, PlainText, Run, Validation
+from headway.train.schedule import Linear
+
+# Words in lower case, punctuation apart; those that are there less than five times teach little.
+WORDS = TextOptions(kind="word", size=200_000, lowercase=True, min_count=5, marks=True)
+
+
+def skip_gram_run(name: str, data: PlainText, steps: int) -> Run:
+    """word2vec's settings: the rate falls from 0.025 to next to nothing."""
+    return Run(
+        name, data, SkipGramConfig(),
+        schedule=Linear(peak=0.025, warmup=0, floor=0.004),
+        validation=Validation(every=1000, score_every=1000),
+        engine=Engine(steps=steps, batch=4096, checkpoint=2000, log=100),
+    )  # fmt: skip
+
+
+def own_text() -> Run:
+    return skip_gram_run("skip-gram", PlainText(text=WORDS), steps=5000)
+
+
+def novels() -> Run:
+    """Five passes."""
+    return skip_gram_run("novels-skip-gram", PlainText(("novels/core",), text=WORDS), steps=2800)
+
+
+VECTORS = (
+    Recipe("skip-gram", "word vectors of your own text: --data FILE", "", own_text),
+    Recipe("novels-skip-gram", "word vectors of 18 English novels", "", novels),
+)

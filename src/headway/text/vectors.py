@@ -1,0 +1,381 @@
+"""Word vectors in files: word2vec's text and binary forms, GloVe's text without a first line; and who is near whom.
+
+    text      [words width] a line, then on each line a word and its numbers, parted by spaces
+    binary    "words width" a line, then for each word its UTF-8, a space, and its numbers as little-endian float32
+
+Either may be packed (.gz). A name in .bin is binary, one in .txt or .vec text; of any other name the content decides.
+A file is read a piece at a time: memory holds the vectors and one piece. N words, D width, Q of them asked for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import InputError, is_full
+
+Floats = NDArray[np.float32]
+
+PIECE = 1 << 23  # bytes that are read at once
+LONGEST_WORD = 1 << 12  # bytes
+WIDEST = 1 << 16  # numbers of a vector
+FORMS = {".bin": True, ".txt": False, ".vec": False}
+COUNTS = re.compile(rb"\s*(\d{1,18})[ \t]+(\d{1,18})\s*")  # the first line, where there is one
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")  # bytes that text has not
+
+
+class Neighbour(NamedTuple):
+    word: str
+    cosine: float
+
+
+@final
+class WordVectors:
+    """A row of `table_ND` for each of `words`."""
+
+    def __init__(self, words: Sequence[str], table_ND: Floats) -> None:
+        if table_ND.ndim != 2 or len(words) != len(table_ND):
+            raise ValueError(f"{len(words)} words for a table of shape {list(table_ND.shape)}")
+        self.words, self.table_ND = list(words), table_ND
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def width(self) -> int:
+        return int(self.table_ND.shape[1])
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        return {word: row for row, word in enumerate(self.words)}
+
+    @cached_property
+    def unit_ND(self) -> Floats:
+        """Each row divided by its length; one of zeros stays."""
+        length_N1 = np.linalg.norm(self.table_ND, axis=1, keepdims=True)
+        return (self.table_ND / np.where(length_N1 > 0, length_N1, 1)).astype(np.float32)
+
+    def nearest(self, words: str | Sequence[str], k: int = 10, minus: Sequence[str] = ()) -> list[Neighbour]:
+        """The k words of greatest cosine to a word, or to a sum: a − b + c is `nearest([a, c], minus=[b])`.
+
+        Of a sum each vector has length 1 (Levy and Goldberg 2014, eq. 1); what was asked with is left out.
+        """
+        plus = [words] if isinstance(words, str) else list(words)
+        rows_Q = [self.row(word) for word in (*plus, *minus)]
+        sign_Q = np.array([1.0] * len(plus) + [-1.0] * len(minus), np.float32)
+        if not rows_Q:
+            raise InputError("no word to find the neighbours of")
+        goal_D = sign_Q @ self.unit_ND[rows_Q]
+        length = float(np.linalg.norm(goal_D))
+        cosine_N = self.unit_ND @ (goal_D / length if length else goal_D)
+        cosine_N[rows_Q] = -np.inf
+        k = min(k, len(self) - len(set(rows_Q)))
+        best = np.argpartition(-cosine_N, k - 1)[:k] if k else np.arange(0)
+        best = best[np.argsort(-cosine_N[best], kind="stable")]
+        return [Neighbour(self.words[i], float(cosine_N[i])) for i in best]
+
+    def row(self, word: str) -> int:
+        if word not in self.row_of:
+            alike = (other for other in self.words if other[:1].lower() == word[:1].lower())
+            near = get_close_matches(word, [other for other in alike if abs(len(other) - len(word)) < 3], n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise InputError(f"'{word}' is none of the {len(self):,} words{hint}")
+        return self.row_of[word]
+
+
+# Reading.
+
+
+def read_vectors(path: str | Path, width: int | None = None) -> WordVectors:
+    """The vectors of a file in either form; what does not fit is named by its line (text) or word (binary).
+
+    Those of another `width` than is wanted are refused before they are all read.
+    """
+    path = Path(path)
+    try:
+        with _opened(path) as stream:
+            head = stream.read(PIECE)
+            if not head.strip():
+                raise InputError(f"file {path} is empty: a vector file has a word and its numbers on each line")
+            pieces = _joined(head, stream)
+            read = _binary if _is_binary(path, head) else _text
+            words, table_ND = read(path, pieces, width)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read {path}: {reason}") from error
+    return WordVectors(words, table_ND)
+
+
+def _opened(path: Path) -> BinaryIO:
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: expected a file of word vectors")
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _joined(head: bytes, stream: BinaryIO) -> Iterator[bytes]:
+    while head:
+        yield head
+        head = stream.read(PIECE)
+
+
+def _form(path: Path) -> bool | None:
+    """Whether a file's name says that it is binary; None: it says nothing."""
+    return FORMS.get(Path(path.name.removesuffix(".gz")).suffix)
+
+
+def _is_binary(path: Path, head: bytes) -> bool:
+    form = _form(path)
+    return CONTROL.search(head[:PIECE]) is not None if form is None else form
+
+
+def _counts(path: Path, line: bytes) -> tuple[int, int] | None:
+    """Words and width, if the first line says them."""
+    found = COUNTS.fullmatch(line)
+    if found is None:
+        return None
+    words, width = int(found[1]), int(found[2])
+    if not 0 < width <= WIDEST or not words:
+        raise InputError(f"{path}, line 1: {words:,} words of width {width:,} cannot be; is it a vector file?")
+    return words, width
+
+
+def _check_width(path: Path, width: int, wanted: int | None) -> None:
+    if wanted is not None and width != wanted:
+        raise InputError(f"{path} has vectors of width {width}, the model's are of width {wanted}: they must be equal "
+                         f"(--set model.width={width}, or another file)")  # fmt: skip
+
+
+class _Table:
+    """Words and rows as they come, none twice."""
+
+    def __init__(self, path: Path, unit: str) -> None:
+        self.path, self.unit = path, unit
+        self.words: list[str] = []
+        self.known: dict[str, int] = {}
+        self.rows: list[Floats] = []
+
+    def add(self, raw_words: Sequence[bytes], rows_ND: Floats, first: int) -> None:
+        """`first` is the number of the line, or of the word, that the first of them has in the file."""
+        if not (finite_N := np.isfinite(rows_ND).all(1)).all():
+            at = first + int(np.argmin(finite_N))
+            raise InputError(f"{self.path}, {self.unit} {at:,}: a number is infinite or none")
+        for number, raw in enumerate(raw_words, first):
+            try:
+                word = raw.decode("utf-8")
+            except UnicodeDecodeError:
+                raise InputError(f"{self.path}, {self.unit} {number:,}: the word {raw[:40]!r} is not UTF-8") from None
+            if not word:
+                raise InputError(f"{self.path}, {self.unit} {number:,}: a vector without a word")
+            if (before := self.known.setdefault(word, number)) != number:
+                raise InputError(
+                    f"{self.path}, {self.unit} {number:,}: '{word}' was on {self.unit} {before:,} already; remove one"
+                )
+            self.words.append(word)
+        self.rows.append(rows_ND)
+
+    def close(self, said: tuple[int, int] | None) -> tuple[list[str], Floats]:
+        if said and len(self.words) != said[0]:
+            raise InputError(
+                f"{self.path} ends after {len(self.words):,} words, its first line says {said[0]:,}: it was cut short, "
+                "or the line is wrong"
+            )
+        if not self.words:
+            raise InputError(f"{self.path} has no vectors")
+        self.known.clear()
+        return self.words, np.concatenate(self.rows)
+
+
+def _text(path: Path, pieces: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
+    table = _Table(path, "line")
+    said: tuple[int, int] | None = None
+    width, number = 0, 1
+    for lines in _lines(path, pieces):
+        first = number
+        number += len(lines)
+        if first == 1:
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+            said = _counts(path, lines[0])
+            width = said[1] if said else len(lines[0].split()) - 1
+            if said:
+                lines, first = lines[1:], 2
+            elif not 0 < width <= WIDEST or _numbers(lines[0].split(maxsplit=1)[1], width) is None:
+                raise InputError(f"{path}, line 1: expected a word and its numbers, or how many words and numbers")
+            _check_width(path, width, wanted)
+        if lines:
+            words, rows_ND = _rows(path, lines, width, first)
+            table.add(words, rows_ND, first)
+            if said and len(table.words) > said[0]:
+                raise InputError(
+                    f"{path}, line {said[0] + 2:,}: one more than the {said[0]:,} that the first line says"
+                )
+    return table.close(said)
+
+
+def _lines(path: Path, pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Whole lines, a piece of the file at a time, without blank ones at its end."""
+    rest = b""
+    longest = WIDEST * 32 + LONGEST_WORD
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > longest:
+            raise InputError(f"{path} has a line of more than {longest:,} bytes: is it a vector file?")
+        if lines:
+            yield lines
+    if rest.strip():
+        yield [rest]
+
+
+def _rows(path: Path, lines: list[bytes], width: int, first: int) -> tuple[list[bytes], Floats]:
+    """All lines at once; if they do not fit, one by one, to say which."""
+    words, numbers = [], []
+    for line in lines:
+        word, _, rest = line.strip(b" \t\r").partition(b" ")
+        words.append(word)
+        numbers.append(rest)
+    if all(rest.count(b" ") == width - 1 for rest in numbers):
+        found_N = _numbers(b" ".join(numbers), width * len(lines))
+        if found_N is not None and all(words):
+            return words, found_N.reshape(len(lines), width)
+    rows = [_row(line, width, f"{path}, line {number:,}") for number, line in enumerate(lines, first)]
+    return [word for word, _ in rows], np.stack([row for _, row in rows])
+
+
+def _row(line: bytes, width: int, where: str) -> tuple[bytes, Floats]:
+    """A line that may be parted by tabs, or whose word has spaces in it, as a few of GloVe's have."""
+    fields = line.split()
+    if len(fields) > width + 1 and not any(_numbers(field, 1) is not None for field in fields[1:-width]):
+        fields = [b" ".join(fields[:-width]), *fields[-width:]]
+    if len(fields) != width + 1:
+        what = f"a vector of {len(fields) - 1} numbers" if fields else "an empty line"
+        raise InputError(f"{where}: {what}, expected {width}")
+    for field in fields[1:]:
+        if _numbers(field, 1) is None:
+            raise InputError(f"{where}: {field[:40].decode('utf-8', 'replace')!r} is not a number")
+    return fields[0], np.array([float(field) for field in fields[1:]], np.float32)
+
+
+def _numbers(text: bytes, count: int) -> Floats | None:
+    """So many numbers parted by white space, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # how numpy says that something is no number
+        try:
+            found = np.fromstring(text, np.float32, sep=" ")
+        except (DeprecationWarning, ValueError):
+            return None
+    return found if len(found) == count else None
+
+
+def _binary(path: Path, pieces: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
+    held = next(pieces)
+    line, newline, held = held.partition(b"\n")
+    said = _counts(path, line) if newline else None
+    if said is None:
+        raise InputError(f"{path}: expected a first line of two numbers, words and width, as binary vector files have")
+    words, width = said
+    _check_width(path, width, wanted)
+    if path.suffix != ".gz" and words * (4 * width + 2) > path.stat().st_size:
+        raise InputError(f"{path}: {words:,} words of width {width} do not fit into its {path.stat().st_size:,} bytes: "
+                         "it was cut short, or its first line is wrong")  # fmt: skip
+    table = _Table(path, "word")
+    while True:
+        first = len(table.words) + 1
+        names, rows, used = _records(path, held, width, words - len(table.words), first)
+        held = held[used:]
+        if names:
+            table.add(names, np.frombuffer(b"".join(rows), "<f4").reshape(-1, width).astype(np.float32), first)
+        more = next(pieces, b"")
+        held += more
+        if len(table.words) == words or not more:
+            break
+    if len(table.words) == words and held.strip():
+        raise InputError(f"{path} goes on behind the {words:,} words of width {width} that its first line says")
+    return table.close(said)
+
+
+def _records(path: Path, held: bytes, width: int, most: int, first: int) -> tuple[list[bytes], list[bytes], int]:
+    """The whole records in some bytes: words, vectors, and how many bytes they took."""
+    words: list[bytes] = []
+    rows: list[bytes] = []
+    at, size = 0, 4 * width
+    while len(words) < most:
+        space = held.find(b" ", at, at + LONGEST_WORD)
+        if space < 0 and len(held) - at >= LONGEST_WORD:
+            number = first + len(words)
+            raise InputError(f"{path}, word {number:,}: no end of the word: the width {width} or the file is wrong")
+        if space < 0 or space + 1 + size > len(held):
+            break
+        # word2vec ends a record with a line end, others do not; some have one before the next word.
+        words.append(held[at:space].lstrip(b"\n"))
+        rows.append(held[space + 1 : space + 1 + size])
+        at = space + 1 + size
+    return words, rows, at
+
+
+# Writing.
+
+
+def write_vectors(path: str | Path, vectors: WordVectors) -> None:
+    """word2vec's form that the name says: .bin, or .txt and .vec; the file appears when it is whole.
+
+    A number is written with nine digits, so that it comes back as it was.
+    """
+    path = Path(path)
+    form = check_name(path)
+    _check_words(vectors.words)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with gzip.open(part, "wb") if path.suffix == ".gz" else part.open("wb") as stream:
+            stream.write(f"{len(vectors)} {vectors.width}\n".encode())
+            stream.writelines(_as_binary(vectors) if form else _as_text(vectors))
+        part.replace(path)
+    except OSError as error:
+        reason = "no room left on the disk" if is_full(error) else error.strerror or error
+        raise InputError(f"cannot write {path}: {reason}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_name(path: str | Path) -> bool:
+    """Whether a file of this name will be binary; one that cannot be written is refused."""
+    path = Path(path)
+    form = _form(path)
+    if form is None:
+        raise InputError(f"{path}: the name of a vector file ends in .txt, .vec or .bin (packed: .gz)")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: expected the name of a file")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} for {path.name}: make it first")
+    return form
+
+
+def _check_words(words: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for word in words:
+        if not word or word.split() != [word]:
+            raise InputError(f"a vector file cannot hold the word {word!r}: it is empty or has white space in it")
+        if word in seen:
+            raise InputError(f"the word '{word}' is there twice: a vector file names each once")
+        seen.add(word)
+
+
+def _as_text(vectors: WordVectors) -> Iterator[bytes]:
+    form = " ".join(["%s", *["%.9g"] * vectors.width]) + "\n"
+    for word, row_D in zip(vectors.words, vectors.table_ND, strict=True):
+        yield (form % (word, *row_D.tolist())).encode()
+
+
+def _as_binary(vectors: WordVectors) -> Iterator[bytes]:
+    for word, row_D in zip(vectors.words, vectors.table_ND.astype("<f4"), strict=True):
+        yield word.encode() + b" " + row_D.tobytes() + b"\n"
