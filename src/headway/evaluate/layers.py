@@ -1,0 +1,188 @@
+"""RNN, convolution and attention as layers: operations, steps and paths, by the lecture's formula and counted.
+
+The lecture (C, "Computational cost") gives an order for each: L·d², L·d²·k, L²·d. Beside it stands what real modules of
+width d do at length L, and how many of them it takes until the last position has heard of the first. All look to the
+left only, as in a language model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.evaluate.operations import Call, Count, Work, count, counts
+from headway.nn.attention import SelfAttention
+from headway.nn.mask import SEE_ALL
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A layer type: its name, the orders of its operations, its steps and its path, and how a real one is built (of
+    width d, window k and how many stand below it) and called (length L, width d). grows: those above reach further.
+    """
+
+    name: str
+    order: str
+    steps: str
+    path: str
+    build: Callable[[int, int, int], nn.Module]
+    arguments: Callable[[int, int], tuple[Any, ...]]
+    grows: bool = False
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """`formula` is the order without any factor; `products`, `parameters` and `steps` are counted on one real layer.
+    `layers` of them connect the first and the last position, over `path` hops."""
+
+    name: str
+    length: int
+    width: int
+    window: int
+    order: str
+    formula: int
+    products: int
+    parameters: int
+    steps_order: str
+    steps: int
+    path_order: str
+    path: int
+    layers: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _rows(length: int, width: int) -> tuple[Tensor, ...]:
+    return (torch.zeros(1, length, width),)
+
+
+def _channels(length: int, width: int) -> tuple[Tensor, ...]:
+    return (torch.zeros(1, width, length),)
+
+
+def _seeing_all(length: int, width: int) -> tuple[Any, ...]:
+    return (torch.zeros(1, length, width), SEE_ALL)
+
+
+def _convolution(width: int, window: int, dilation: int = 1) -> nn.Module:
+    """Σ_j W_j x_(t−j·dilation), j = 0 … k − 1: padded on the left alone."""
+    left = nn.ConstantPad1d(((window - 1) * dilation, 0), 0.0)
+    return nn.Sequential(left, nn.Conv1d(width, width, window, dilation=dilation))
+
+
+class Core(nn.Module):
+    """softmax(xxᵀ)x: attention without any maps, which is what the lecture's L²·d stands for."""
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return (x_BTD @ x_BTD.mT).softmax(-1) @ x_BTD
+
+
+class WindowedCore(nn.Module):
+    """The same where each position looks at the last `window` alone, in windows: what is hidden costs nothing."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.window = window
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        before_BSD = F.pad(x_BTD, (0, 0, self.window - 1, 0))
+        seen_BTDW = before_BSD.unfold(1, self.window, 1)
+        place_TW = torch.arange(x_BTD.shape[1])[:, None] + torch.arange(self.window) - (self.window - 1)
+        scores_BT1W = (x_BTD[:, :, None] @ seen_BTDW).masked_fill((place_TW < 0)[:, None], -torch.inf)
+        return (scores_BT1W.softmax(-1) @ seen_BTDW.mT).squeeze(2)
+
+
+@counts(Core)
+def core(part: Core, given: tuple[Any, ...], result: Tensor) -> Work:
+    batch, length, width = given[0].shape
+    products = 2 * batch * length * length * width
+    return Work(products, products, batch * length * length, steps=2, span=length)
+
+
+@counts(WindowedCore)
+def windowed_core(part: WindowedCore, given: tuple[Any, ...], result: Tensor) -> Work:
+    batch, length, width = given[0].shape
+    products = 2 * batch * length * part.window * width
+    return Work(products, products, batch * length * part.window, steps=2, span=part.window - 1)
+
+
+def _order(length: int, width: int, window: int) -> dict[str, int]:
+    """The lecture's three orders, and the windowed one (Vaswani et al. 2017, table 1)."""
+    return {
+        "L·d²": length * width**2,
+        "L·d²·k": length * width**2 * window,
+        "L²·d": length**2 * width,
+        "L·k·d": length * window * width,
+    }
+
+
+# fmt: off
+KINDS = (
+    Kind("RNN", "L·d²", "L", "L", lambda d, k, at: nn.RNN(d, d, batch_first=True), _rows),
+    Kind("GRU", "L·d²", "L", "L", lambda d, k, at: nn.GRU(d, d, batch_first=True), _rows),
+    Kind("LSTM", "L·d²", "L", "L", lambda d, k, at: nn.LSTM(d, d, batch_first=True), _rows),
+    Kind("convolution", "L·d²·k", "1", "L/k", lambda d, k, at: _convolution(d, k), _channels),
+    Kind("dilated convolution", "L·d²·k", "1", "log_k L", lambda d, k, at: _convolution(d, k, k**at), _channels,
+         grows=True),
+    Kind("attention, core alone", "L²·d", "1", "1", lambda d, k, at: Core(), _rows),
+    Kind("attention with its maps", "L²·d", "1", "1", lambda d, k, at: SelfAttention(d, 1), _seeing_all),
+    Kind("windowed attention, core", "L·k·d", "1", "L/k", lambda d, k, at: WindowedCore(k), _rows),
+)
+# fmt: on
+
+
+# Where the lecture's orders are loose.
+LOOSE = (
+    "An order leaves factors out: an RNN has two matrices (2·L·d²), a GRU six, an LSTM eight; attention two products.",
+    "L²·d is the core alone. With its four maps attention costs 4·L·d² + 2·L²·d, never less than the RNN's 2·L·d²:",
+    "what it gains is that no position waits for another, and that the first is one hop away from the last.",
+    "'Fewer parameters as long as L ≤ d' is about the core's operations: of parameters it has 4·d², an RNN 2·d².",
+)
+
+
+def compare(length: int, width: int, window: int) -> list[LayerCost]:
+    """Every kind of layer at this length, width and window."""
+    if min(length, width) < 1:
+        raise InputError(f"a layer needs a length and a width of at least 1, not {length} and {width}")
+    if window < 2:
+        raise InputError(f"a window of {window} joins no two positions: take at least 2")
+    return [_measure(kind, length, width, window) for kind in KINDS]
+
+
+def _measure(kind: Kind, length: int, width: int, window: int) -> LayerCost:
+    with torch.device("meta"), torch.no_grad():
+        layer = kind.build(width, window, 0)
+        one = count(layer, *kind.arguments(length, width))
+        stack = _stack(kind, length, window)
+    path = stack.path(length)
+    assert path is not None
+    return LayerCost(
+        kind.name, length, width, window, kind.order, _order(length, width, window)[kind.order], one.products,
+        sum(weight.numel() for weight in layer.parameters()), kind.steps, one.steps, kind.path, path,
+        len(stack.calls),
+    )  # fmt: skip
+
+
+def _stack(kind: Kind, length: int, window: int) -> Count:
+    """What joins positions in as many layers as it takes to lead from the first to the last. How far a layer reaches
+    does not depend on its width: these are as narrow as can be."""
+
+    def joints(depth: int) -> list[Call]:
+        layer = kind.build(1, window, depth)
+        return [call for call in count(layer, *kind.arguments(length, 1)).calls if call.work.span]
+
+    if not kind.grows:
+        first = joints(0)
+        reach = sum(call.work.span * call.work.hops for call in first)
+        return Count(first * -(-(length - 1) // reach))
+    found = Count()
+    while found.path(length) is None:
+        found.calls += joints(len(found.calls))
+    return found

@@ -1,0 +1,91 @@
+"""Memory of a model: its weights, what training keeps beside them, what a step hands to the next."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from headway.nn.recurrent import RecurrentLayer
+
+FEW = 4  # steps of a recurrence that are run
+
+
+def weight_bytes(model: nn.Module) -> int:
+    """Each weight once, shared ones too."""
+    return sum(weight.numel() * weight.element_size() for weight in model.parameters())
+
+
+def training_bytes(parameters: int, element: int) -> int:
+    """Weights and gradients, Adam's two moments and, under bfloat16, a float32 copy of each weight and gradient."""
+    return parameters * (2 * element + 8 + (0 if element >= 4 else 8))
+
+
+def state_bytes(state: Any) -> int:
+    """Every tensor that a state holds, however it is built."""
+    found: dict[int, Tensor] = {}
+    seen: set[int] = set()
+    waiting = [state]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tensor):
+            found[id(value)] = value
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
+        else:
+            waiting += getattr(value, "__dict__", {}).values()
+    return sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+
+
+def activation_bytes(build: Callable[[], nn.Module], inputs: Callable[..., tuple[Any, ...]], *lengths: int) -> int:
+    """What a forward pass in training keeps for the gradient, weights aside: `inputs(*lengths)` are what is read.
+
+    Counted from what autograd stores while the pass runs on tensors without memory, with the fused attention that
+    training uses; the loss, which is made in pieces, is not in it.
+    """
+    with torch.device("meta"):
+        steps = any(isinstance(part, nn.RNNBase | RecurrentLayer) for part in build().modules())
+    if not steps or len(lengths) > 1 or lengths[0] <= FEW:
+        return _kept(build, lambda: inputs(*lengths))
+    # A recurrence keeps as much at one step as at the next, and without its kernel a step is slow: a few will do.
+    some, more = (_kept(build, partial(inputs, length)) for length in (FEW // 2, FEW))
+    return some + (more - some) * (lengths[0] - FEW // 2) // (FEW // 2)
+
+
+def _kept(build: Callable[[], nn.Module], inputs: Callable[[], tuple[Any, ...]]) -> int:
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage._cdata] = storage.nbytes()
+        return tensor
+
+    with _without_workspaces(), FakeTensorMode():
+        model = build().train()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            # What is kept must live until it is counted: a storage that is freed gives its place to another.
+            result = model(*inputs())
+        for tensor in (*model.parameters(), *model.buffers()):
+            kept.pop(tensor.untyped_storage()._cdata, None)
+        del result
+    return sum(kept.values())
+
+
+@contextmanager
+def _without_workspaces() -> Iterator[None]:
+    """Without oneDNN, whose LSTM keeps memory of its own that tensors without memory do not show."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a setting for another maker's GPUs, which is touched too
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
