@@ -1,0 +1,206 @@
+"""f(norm(x)Wᵀ + b) + residual as one Triton kernel, for the few rows of a step: a program has some rows of W.
+
+A step of few rows is over when the weights have been read once: what counts is that every multiprocessor has loads
+in flight, and that nothing is launched twice. Sums are in float32. The readable twin is `readable_product` in
+`headway.nn.product`.
+
+R rows of x, D width, N outputs (a tile of them inside a kernel), K columns of W at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+
+# More rows fill tensor cores: torch's own product is then the faster one.
+MOST_ROWS = 16
+WIDEST_NORM = 8192  # a row whose mean and variance a program finds by itself
+
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "tanh": 3}
+
+
+def kind(activation: Activation | None) -> str | None:
+    """Its name among `ACTIVATIONS`; None where the kernels do not know it."""
+    if activation is None:
+        return "none"
+    if isinstance(activation, partial) and activation.func is F.gelu and not activation.args:
+        return {"none": "gelu", "tanh": "tanh"}.get(activation.keywords.get("approximate", "none"))
+    return {F.relu: "relu", F.gelu: "gelu"}.get(activation)
+
+
+def takes(x_RD: Tensor, weight_ND: Tensor, activation: Activation | None = None) -> bool:
+    """Whether `product` is made for these."""
+    rows, width = x_RD.shape
+    small = rows <= MOST_ROWS and width <= WIDEST_NORM and weight_ND.is_contiguous()
+    # A compiler fuses by itself, and better knows what stands around.
+    return (
+        small
+        and available(x_RD)
+        and x_RD.dtype == weight_ND.dtype
+        and kind(activation) is not None
+        and not torch.compiler.is_compiling()
+    )
+
+
+@jit
+def _activated(y: tensor, KIND: constexpr) -> tensor:
+    """relu, GELU x·Φ(x), or its approximation ½x(1 + tanh(√(2/π)(x + 0.044715x³))) (Hendrycks and Gimpel 2016);
+    ½(1 + tanh u) is the logistic function of 2u."""
+    if KIND == 1:
+        y = tl.maximum(y, 0.0)
+    if KIND == 2:
+        y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))
+    if KIND == 3:
+        y = y * tl.sigmoid(1.5957691216057308 * (y + 0.044715 * y * y * y))
+    return y
+
+
+@jit
+def _one_row(
+    x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, epsilon: tensor,
+    N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
+    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr
+) -> None:  # fmt: skip
+    """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end."""
+    n_N = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    inside_N1 = (n_N < N)[:, None]
+    rows_N1 = w + n_N.to(tl.int64)[:, None] * D
+    if NORM:
+        d_D = tl.arange(0, WIDTH)
+        x_D = tl.load(x + d_D, mask=d_D < D, other=0.0).to(tl.float32)
+        mean = tl.sum(x_D, 0) / D
+        apart_D = tl.where(d_D < D, x_D - mean, 0.0)
+        scale = 1.0 / tl.sqrt(tl.sum(apart_D * apart_D, 0) / D + epsilon)
+    sum_NK = tl.zeros([OUTPUTS, COLUMNS], tl.float32)
+    for first in range(0, D, COLUMNS):
+        k_K = first + tl.arange(0, COLUMNS)
+        mask_NK = inside_N1 & (k_K < D)[None, :]
+        w_NK = tl.load(rows_N1 + k_K[None, :], mask=mask_NK, other=0.0).to(tl.float32)
+        x_K = tl.load(x + k_K, mask=k_K < D, other=0.0).to(tl.float32)
+        if NORM:
+            x_K = (x_K - mean) * scale * tl.load(gain + k_K, mask=k_K < D, other=0.0).to(tl.float32)
+            if SHIFT:
+                x_K += tl.load(shift + k_K, mask=k_K < D, other=0.0).to(tl.float32)
+        sum_NK += w_NK * x_K[None, :]
+    y_N = tl.sum(sum_NK, 1)
+    if BIAS:
+        y_N += tl.load(bias + n_N, mask=n_N < N, other=0.0).to(tl.float32)
+    y_N = _activated(y_N, KIND)
+    if RESIDUAL:
+        y_N += tl.load(residual + n_N, mask=n_N < N, other=0.0).to(tl.float32)
+    tl.store(y + n_N, y_N, mask=n_N < N)
+
+
+@jit
+def _some_rows(
+    x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, epsilon: tensor,
+    R: tensor, N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
+    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, ROWS: constexpr
+) -> None:  # fmt: skip
+    """Some outputs of all rows, as products of matrices."""
+    n_N = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
+    r_R = tl.arange(0, ROWS)
+    rows_R1, rows_N1 = x + r_R[:, None] * D, w + n_N.to(tl.int64)[:, None] * D
+    if NORM:
+        mean_R, square_R = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
+        for first in range(0, D, COLUMNS):
+            k_K = first + tl.arange(0, COLUMNS)
+            mask_RK = (r_R < R)[:, None] & (k_K < D)[None, :]
+            mean_R += tl.sum(tl.load(rows_R1 + k_K[None, :], mask=mask_RK, other=0.0).to(tl.float32), 1)
+        mean_R = mean_R / D
+        for first in range(0, D, COLUMNS):
+            k_K = first + tl.arange(0, COLUMNS)
+            mask_RK = (r_R < R)[:, None] & (k_K < D)[None, :]
+            x_RK = tl.load(rows_R1 + k_K[None, :], mask=mask_RK, other=0.0).to(tl.float32)
+            apart_RK = tl.where(mask_RK, x_RK - mean_R[:, None], 0.0)
+            square_R += tl.sum(apart_RK * apart_RK, 1)
+        scale_R = 1.0 / tl.sqrt(square_R / D + epsilon)
+    sum_RN = tl.zeros([ROWS, OUTPUTS], tl.float32)
+    for first in range(0, D, COLUMNS):
+        k_K = first + tl.arange(0, COLUMNS)
+        mask_RK = (r_R < R)[:, None] & (k_K < D)[None, :]
+        w_NK = tl.load(rows_N1 + k_K[None, :], mask=(n_N < N)[:, None] & (k_K < D)[None, :], other=0.0)
+        x_RK = tl.load(rows_R1 + k_K[None, :], mask=mask_RK, other=0.0)
+        if NORM:
+            wide_RK = (x_RK.to(tl.float32) - mean_R[:, None]) * scale_R[:, None]
+            wide_RK = wide_RK * tl.load(gain + k_K, mask=k_K < D, other=0.0).to(tl.float32)[None, :]
+            if SHIFT:
+                wide_RK += tl.load(shift + k_K, mask=k_K < D, other=0.0).to(tl.float32)[None, :]
+            x_RK = wide_RK.to(x_RK.dtype)
+        sum_RN += tl.dot(x_RK, tl.trans(w_NK), input_precision="ieee")
+    if BIAS:
+        sum_RN += tl.load(bias + n_N, mask=n_N < N, other=0.0).to(tl.float32)[None, :]
+    sum_RN = _activated(sum_RN, KIND)
+    at_RN, mask_RN = r_R[:, None] * N + n_N[None, :], (r_R < R)[:, None] & (n_N < N)[None, :]
+    if RESIDUAL:
+        sum_RN += tl.load(residual + at_RN, mask=mask_RN, other=0.0).to(tl.float32)
+    tl.store(y + at_RN, sum_RN, mask=mask_RN)
+
+
+def outputs_together(outputs: int, width: int) -> int:
+    """Rows of W that a program has, of one row of x: few enough that all multiprocessors have some, and not so few
+    that a program is over before its loads have come."""
+    some = 4 if outputs <= 4096 else 8
+    return some if width <= 4096 else max(1, some // 2)
+
+
+@torch.library.custom_op("headway::product", mutates_args=())
+def _product(
+    x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None, gain_D: Tensor | None, shift_D: Tensor | None,
+    residual_RN: Tensor | None, epsilon: float, activation: str,
+) -> Tensor:  # fmt: skip
+    needs_triton("product", "readable_product of headway.nn.product")
+    rows, width = x_RD.shape
+    outputs = len(weight_ND)
+    y_RN = x_RD.new_empty(rows, outputs)
+    if not rows:
+        return y_RN
+    x_RD = x_RD.contiguous()
+    residual_RN = None if residual_RN is None else residual_RN.contiguous()
+    nothing = weight_ND  # what is not given is not read
+    given = (bias_N, gain_D, shift_D, residual_RN)
+    places = [nothing if part is None else part for part in given]
+    settings = {
+        "N": outputs, "D": width, "KIND": ACTIVATIONS[activation], "NORM": gain_D is not None,
+        "SHIFT": shift_D is not None, "BIAS": bias_N is not None, "RESIDUAL": residual_RN is not None,
+    }  # fmt: skip
+    with torch.cuda.device_of(x_RD):
+        if rows == 1:
+            some = outputs_together(outputs, width)
+            _one_row[(triton.cdiv(outputs, some),)](
+                x_RD, weight_ND, *places, y_RN, epsilon, **settings,
+                OUTPUTS=some, COLUMNS=min(1024, triton.next_power_of_2(width)), WIDTH=triton.next_power_of_2(width),
+                num_warps=4,
+            )  # fmt: skip
+        else:
+            some = 16 if outputs <= 4096 else 32
+            _some_rows[(triton.cdiv(outputs, some),)](
+                x_RD, weight_ND, *places, y_RN, epsilon, rows, **settings,
+                OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, num_warps=4, num_stages=4,
+            )  # fmt: skip
+    return y_RN
+
+
+@_product.register_fake
+def _(
+    x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None, gain_D: Tensor | None, shift_D: Tensor | None,
+    residual_RN: Tensor | None, epsilon: float, activation: str,
+) -> Tensor:  # fmt: skip
+    return x_RD.new_empty(len(x_RD), len(weight_ND))
+
+
+def product(
+    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None, activation: Activation | None, residual_RN: Tensor | None
+) -> Tensor:
+    """f(norm(x)Wᵀ + b) + residual, for what `takes` accepts. It has no backward."""
+    name = kind(activation)
+    assert name is not None
+    gain_D, shift_D, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
+    return _product(x_RD, layer.weight, layer.bias, gain_D, shift_D, residual_RN, epsilon, name)

@@ -1,0 +1,104 @@
+"""A block's fast step against the block itself."""
+
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.nn import one_token, tap
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Block
+from headway.nn.feed_forward import MLP, GatedMLP
+from headway.nn.mask import Causal, Scene
+from headway.nn.position import Learned, LinearBias, Position, Rotary
+from headway.nn.residual import post_norm, pre_norm
+from headway.nn.state import StreamState, fresh_caches
+
+CPU, WIDTH = torch.device("cpu"), 24
+
+
+def block_of(shared=None, feed_forward=None, around=pre_norm, bias=True, activation=F.gelu):
+    torch.manual_seed(0)
+    feed_forward = feed_forward or MLP(WIDTH, 40, activation, bias=bias)
+    block = Block(SelfAttention(WIDTH, 4, shared_heads=shared, bias=bias), feed_forward, around(norm, 0.1))
+    with torch.no_grad():
+        for weight in block.parameters():
+            if weight.dim() == 1:
+                weight.add_(0.2 * torch.randn_like(weight))
+    return block.double().eval()
+
+
+def norm():
+    return nn.LayerNorm(WIDTH)
+
+
+def walk(block, x_RTD, position=None, pad=False, steady=False):
+    """The first three tokens at once, then one by one, as a model does it."""
+    rows = len(x_RTD)
+    state = StreamState(*fresh_caches(1, rows, CPU, room=x_RTD.shape[1]))
+    found = []
+    for first, last in [(0, 3), *((t, t + 1) for t in range(3, x_RTD.shape[1]))]:
+        clock = state.clock
+        scene = Scene(last - first, clock.longest + last - first, CPU, clock.start)
+        view = Causal().view(scene).placed(position or Position())
+        x = torch.cat([x_RTD, x_RTD[:1]]) if steady and first else x_RTD  # a row that only fills the room
+        found.append(block(x[:, first:last], view, state.caches[0])[:rows])
+        clock.advance(last - first)
+        if first == 0 and pad:
+            state.trim(torch.tensor([3, 1, 2]))
+        if first == 0 and steady:
+            room = state.steady_rows(4)
+            room.load(state)
+            state = room
+    return torch.cat(found, 1)
+
+
+@pytest.mark.parametrize("case", ["even", "padded", "steady"])
+@pytest.mark.parametrize("position", [None, Learned(WIDTH, 9), Rotary(WIDTH // 4), LinearBias(4)], ids=type)
+@pytest.mark.parametrize("shared", [None, 2])
+def test_a_step_is_what_the_block_does(case, position, shared, monkeypatch):
+    block, x_RTD = block_of(shared), torch.randn(3, 8, WIDTH, dtype=torch.float64)
+    how = {"pad": case == "padded", "steady": case == "steady"}
+    taken = []
+    step = one_token.step
+    monkeypatch.setattr(one_token, "step", lambda *given: taken.append(1) or step(*given))
+    with torch.no_grad():
+        found = walk(block, x_RTD, position, **how)
+    assert len(taken) == 5
+    with torch.enable_grad(), monkeypatch.context() as patch:
+        patch.setattr(one_token, "takes", lambda *given: False)
+        with torch.no_grad():
+            expected = walk(block, x_RTD, position, **how)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", [F.relu, partial(F.gelu, approximate="tanh")])
+@torch.no_grad()
+def test_other_activations_and_no_biases_are_the_blocks_too(activation, monkeypatch):
+    block, x_RTD = block_of(bias=False, activation=activation), torch.randn(2, 6, WIDTH, dtype=torch.float64)
+    found = walk(block, x_RTD)
+    monkeypatch.setattr(one_token, "takes", lambda *given: False)
+    torch.testing.assert_close(found, walk(block, x_RTD), rtol=0, atol=1e-12)
+
+
+def test_it_is_taken_for_one_token_when_nobody_looks_or_learns():
+    block, x_RTD = block_of(), torch.randn(2, 1, WIDTH, dtype=torch.float64)
+    assert not one_token.takes(block, x_RTD)  # a gradient may be asked for
+    with torch.no_grad():
+        assert one_token.takes(block, x_RTD)
+        assert not one_token.takes(block, x_RTD.expand(-1, 2, -1))
+        with tap.record(block):
+            assert not one_token.takes(block, x_RTD)
+        assert not one_token.takes(block.train(), x_RTD)
+
+
+@torch.no_grad()
+def test_blocks_of_other_parts_are_left_alone():
+    x_RTD = torch.randn(2, 1, WIDTH, dtype=torch.float64)
+    assert not one_token.takes(block_of(around=post_norm), x_RTD)
+    assert not one_token.takes(block_of(feed_forward=GatedMLP(WIDTH, 40)), x_RTD)
+    changed = block_of()
+    changed.attention.qkv = nn.Sequential(changed.attention.qkv)
+    assert not one_token.takes(changed, x_RTD)
