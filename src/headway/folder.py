@@ -199,7 +199,7 @@ def _readme(card: Card, weights: dict[str, Tensor]) -> str:
         "",
         f"{count:,} parameters; vocabulary {sizes} ({kind}).",
         "",
-        "    headway translate FOLDER < text" if pair else "    headway generate FOLDER --prompt 'Once upon a time'",
+        f"    {FAMILIES[card.family].use}",
         "",
     ]
     if card.score:

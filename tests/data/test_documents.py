@@ -44,6 +44,22 @@ def test_a_line_of_jsonl_is_a_document(tmp_path: Path) -> None:
     assert list(Documents.at(path, "body").pieces()) == [(texts[0], True), ("", True), ("drei", True)]
 
 
+def test_each_line_is_a_document_where_that_is_asked(tmp_path: Path) -> None:
+    texts, records = (
+        write(tmp_path / "a.txt.gz", " one two \r\n\n  \nthree"),
+        write(tmp_path / "b.jsonl", '{"text": "4\\n5"}\n'),
+    )
+    documents = Documents.at([texts, records], lines=True)
+    assert list(documents.pieces()) == [("one two", True), ("three", True), ("4\n5", True)]
+    assert documents.identity() != Documents.at([texts, records]).identity()
+    long = "x" * 100_000
+    pieces = list(Documents.at(write(tmp_path / "c.txt", f"{long}\ny\n"), lines=True).pieces())
+    assert [piece.last for piece in pieces] == [False, True, True] and pieces[0].text + pieces[1].text == long
+    for content, said in ((" \n\n", "empty"), ("a\nb\0\n", "binary"), (b"a\n\xff\n", "line 2: not UTF-8")):
+        with pytest.raises(InputError, match=said):
+            list(Documents.at(write(tmp_path / "d.txt", content), lines=True).pieces())
+
+
 def test_a_folder_is_read_recursively_in_the_order_of_names(tmp_path: Path) -> None:
     names = ["b.txt", "a/z.txt.gz", "a/b/c.jsonl", "a.txt", ".hidden.txt", ".git/x.txt", "notes.md", "a/picture.png"]
     for name in names:

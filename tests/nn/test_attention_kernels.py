@@ -8,7 +8,7 @@ import torch
 from headway.jit import triton
 from headway.nn import attention, kernels
 from headway.nn.attention import attend, fused_attend
-from headway.nn.kernels import attend_prefix, takes
+from headway.nn.kernels import attend_prefix, attend_step, takes, takes_step
 from headway.nn.mask import Causal, Padding, Scene, View
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -96,6 +96,56 @@ def test_fused_attend_takes_the_kernel_where_nothing_else_is_asked(device, monke
     assert calls == [1]
 
 
+def a_step(heads, width, dtype, device, capacity=51):
+    """A new token for each row of a cache whose rows have `LENGTHS` entries; what stands behind them is NaN."""
+    torch.manual_seed(0)
+    qkv_BD = torch.randn(len(LENGTHS), 3 * heads * width)
+    kv_2CBHK = torch.randn(2, capacity, len(LENGTHS), heads, width)
+    for b, length in enumerate(LENGTHS):
+        kv_2CBHK[:, length:, b] = torch.nan
+    return [x.to(dtype).to(device) for x in (qkv_BD, kv_2CBHK)] + [torch.tensor(LENGTHS, device=device)]
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", PRECISION)
+@pytest.mark.parametrize(("heads", "width"), [(4, 32), (2, 8), (3, 20), (25, 64), (1, 128)])
+def test_a_step_writes_its_key_and_value_and_looks_at_all_up_to_them(heads, width, dtype, device):
+    qkv_BD, kv_2CBHK, lengths_B = a_step(heads, width, dtype, device)
+    expected_2CBHK = kv_2CBHK.clone()
+    q_BHK, k_BHK, v_BHK = qkv_BD.view(len(LENGTHS), 3, heads, width).unbind(1)
+    for b, length in enumerate(LENGTHS):
+        expected_2CBHK[0, length, b], expected_2CBHK[1, length, b] = k_BHK[b], v_BHK[b]
+    mixed_BD = attend_step(qkv_BD, kv_2CBHK, lengths_B)
+    assert torch.equal(kv_2CBHK.nan_to_num(), expected_2CBHK.nan_to_num())
+    k_BHSK, v_BHSK = kv_2CBHK.permute(0, 2, 3, 1, 4)
+    expected = exact(q_BHK[:, :, None], k_BHSK, v_BHSK, lengths_B + 1).flatten(1)
+    torch.testing.assert_close(mixed_BD.double(), expected, rtol=0, atol=PRECISION[dtype])
+
+
+@on_each_device
+def test_a_full_row_stays_inside_its_cache(device):
+    qkv_BD, kv_2CBHK, lengths_B = a_step(2, 8, torch.float32, device, capacity=50)
+    around = torch.full((2, 52, *kv_2CBHK.shape[2:]), 7.0, device=device)
+    around[:, 1:51] = kv_2CBHK
+    mixed_BD = attend_step(qkv_BD, around[:, 1:51], lengths_B + 9)
+    assert (around[:, 0] == 7).all() and (around[:, 51] == 7).all() and mixed_BD.shape == (5, 16)
+
+
+@on_each_device
+def test_the_step_keeps_the_rules_of_torch_library(device):
+    qkv_BD, kv_2CBHK, lengths_B = a_step(2, 8, torch.float32, device)
+    arguments = (qkv_BD, kv_2CBHK.nan_to_num(), lengths_B)
+    torch.library.opcheck(attend_step, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_the_step_is_for_keys_of_every_head_on_a_gpu(monkeypatch):
+    qkv_BD, kv_2CBHK, _ = a_step(4, 8, torch.float32, "cpu")
+    assert not takes_step(qkv_BD, kv_2CBHK)
+    monkeypatch.setattr(kernels, "available", lambda tensor: True)
+    assert takes_step(qkv_BD, kv_2CBHK) and not takes_step(qkv_BD, kv_2CBHK.half())
+    assert not takes_step(qkv_BD[:, :64], kv_2CBHK[:, :, :, :2])  # four queries share two keys
+
+
 def test_without_a_gpu_the_kernel_is_not_taken():
     q, k, v, _ = queries_keys_values(4, 32, 1)
     assert not takes(q, k, v) and attention.kernels is kernels
@@ -103,7 +153,7 @@ def test_without_a_gpu_the_kernel_is_not_taken():
 
 @pytest.mark.gpu
 def test_what_the_kernel_is_not_made_for_is_left_to_torch():
-    for heads, width, queries, dtype in [(17, 8, 1, None), (1, 160, 1, None), (4, 32, 17, None), (4, 32, 1, "double")]:
+    for heads, width, queries, dtype in [(65, 8, 1, None), (1, 160, 1, None), (4, 32, 17, None), (4, 32, 1, "double")]:
         q, k, v, _ = queries_keys_values(heads, width, queries, torch.float64 if dtype else torch.float32, "cuda")
         assert not takes(q, k, v)
 

@@ -11,7 +11,21 @@ from typing import Any
 
 import typer
 
-from headway.cli import demo, evaluate, generate, plot, recipes, runs, train, translate
+from headway.cli import (
+    compare,
+    cost,
+    demo,
+    evaluate,
+    exchange,
+    generate,
+    neighbours,
+    plot,
+    recipes,
+    runs,
+    train,
+    translate,
+    vectors,
+)
 from headway.errors import InputError, is_full
 
 app = typer.Typer(
@@ -28,6 +42,12 @@ app.command("train", short_help="Train a model on a recipe's data or yours.")(tr
 app.command("generate", short_help="Write on from a prompt.")(generate.generate)
 app.command("translate", short_help="Translate text, line by line.")(translate.translate)
 app.command("evaluate", short_help="BLEU and chrF of a model or a file.")(evaluate.evaluate)
+app.command("compare", short_help="Several recipes, one text, one budget.")(compare.compare)
+app.command("cost", short_help="Operations, memory, energy of a model.")(cost.cost)
+app.command("export", short_help="Write a model for other programs.")(exchange.export)
+app.command("import", short_help="Make a model of another program's file.")(exchange.take_in)
+app.command("neighbours", short_help="Words whose vectors are near.")(neighbours.neighbours)
+app.command("vectors", short_help="A model's embedding as a vector file.")(vectors.vectors)
 app.command("recipes", short_help="What can be trained, to which score.")(recipes.recipes)
 app.command("runs", short_help="Training runs, and how to go on with each.")(runs.runs)
 app.command("plot", short_help="Draw what training runs have logged.")(plot.plot)
@@ -49,12 +69,15 @@ def root(
     pass
 
 
-SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice")
+SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length")
 USES = {
     "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
     "generate": "headway generate MODEL --prompt 'Once upon a time'",
     "translate": "headway translate MODEL FILE",
     "evaluate": "headway evaluate MODEL SOURCE REFERENCE",
+    "neighbours": "headway neighbours MODEL king woman --minus man",
+    "vectors": "headway vectors MODEL --out words.txt",
+    "cost": "headway cost gpt2-124m --length 128 1024",
     "plot": "headway plot runs/en-de --value bleu",
 }
 

@@ -122,10 +122,12 @@ def _perplexity(model: str, data: list[str], stride: int | None, device: str, dt
     from headway.data.documents import Documents
     from headway.data.token_store import prepare_documents
     from headway.evaluate.perplexity import score_store
+    from headway.folder import find_model, read_card
     from headway.generate.generator import load
 
     generator = load(model, device, dtype)
-    store = prepare_documents(Documents.at(data), generator.tokenizer, cache_folder() / "stores")
+    documents = Documents.at(data, lines=read_card(find_model(model)).text.lines)
+    store = prepare_documents(documents, generator.tokenizer, cache_folder() / "stores")
     network: Any = generator.model
     found = score_store(network, store, network.context, stride)
     if as_json:

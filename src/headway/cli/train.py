@@ -33,7 +33,9 @@ def train(
     source: str = typer.Option(None, metavar="NAME", help="Source language, a name or a code."),
     target: str = typer.Option(None, metavar="NAME", help="Target language."),
     size: str = typer.Option(None, metavar="NAME", help="Model size: tiny, base, big; char, 124M … 1.5B."),
-    init: str = typer.Option(None, metavar="MODEL", help="Go on from this model's weights and vocabulary."),
+    init: str = typer.Option(
+        None, metavar="MODEL", help="Go on from this model's weights and vocabulary, or from a file of word vectors."
+    ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE...", help="Any value of the run: engine.steps=5000. --dry-run shows them all."
     ),
@@ -74,7 +76,7 @@ def train(
 
     # Several processes look each for itself, before the first of them changes anything.
     if resume or (not overwrite and goes_on(place, run)):
-        if (place / "model" / "headway.json").is_file() and not _more_to_do(place, run):
+        if is_finished(place, run):
             if first:
                 _report(place)
             return
@@ -82,7 +84,7 @@ def train(
     if overwrite and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
         raise InputError("with --overwrite every restart by torchrun would begin anew: leave --max-restarts out, "
                          "or delete the folder yourself")  # fmt: skip
-    outcome = _train(run, place, download, first=first, resume=resume, overwrite=overwrite)
+    outcome = carry_out(run, place, download, first=first, resume=resume, overwrite=overwrite)
     if not first:
         return
     for key, value in outcome.scores.items():
@@ -90,7 +92,10 @@ def train(
     print(f"model: {outcome.folder} ({outcome.seconds:.0f} s in all)")
 
 
-def _train(run: Run, place: Path, download: bool, *, first: bool, resume: bool, overwrite: bool) -> Outcome:
+def carry_out(
+    run: Run, place: Path, download: bool, *, first: bool = True, resume: bool = False, overwrite: bool = False
+) -> Outcome:  # fmt: skip
+    """Train in a folder of its own, or go on there."""
     from headway.cli.place import claimed, continued
     from headway.train.kinds import trainer
     from headway.train.log import Log
@@ -106,12 +111,15 @@ def _given(engine: dict[str, str]) -> list[str]:
     return [f"engine.{key}={value}" for key, value in engine.items() if value != "auto"]
 
 
-def _more_to_do(place: Path, run: Run) -> bool:
-    """Whether a run that has a model is now, or was before it was interrupted, asked for another one."""
+def is_finished(place: Path, run: Run) -> bool:
+    """Whether the folder has a model of this very run, and not of one that was asked for less."""
     from headway.plain import to_plain
 
-    made_by = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8")).get("run")
-    return bool(json.loads(json.dumps(to_plain(run))) != made_by)
+    card = place / "model" / "headway.json"
+    if not card.is_file():
+        return False
+    made_by = json.loads(card.read_text(encoding="utf-8")).get("run")
+    return bool(json.loads(json.dumps(to_plain(run))) == made_by)
 
 
 def _report(place: Path) -> None:
@@ -154,7 +162,7 @@ def resolve(
 ) -> Run:
     """The run that the command line describes."""
     from headway.folder import find_model, read_card
-    from headway.models import gpt, transformer
+    from headway.models import gpt, recurrent, transformer
     from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run
@@ -171,16 +179,21 @@ def resolve(
     else:
         raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
     if size is not None:
-        if init is not None:
+        if init is not None and not Path(init).is_file():
             raise InputError("--init brings a model with its own size: leave --size out")
-        sizes: dict[str, Any] = gpt.SIZES if run.model.name == "gpt" else transformer.SIZES
+        families: dict[str, Any] = {
+            "gpt": gpt.SIZES, "recurrent": recurrent.SIZES, "transformer": transformer.SIZES
+        }  # fmt: skip
+        sizes = families.get(run.model.name, {})
         if size not in sizes:
             raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
         run = replace(run, model=sizes[size])
     given = {key: value for key, value in data.items() if value}
     if strange := sorted(given.keys() - {f.name for f in fields(run.data)}):
         raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")
-    if init is not None:
+    if init is not None and Path(init).is_file():  # word vectors
+        run = replace(run, init=init)
+    elif init is not None:
         card = read_card(find_model(init))
         given = ({"source": card.source, "target": card.target} if hasattr(run.data, "source") else {}) | given
         run = replace(run, init=init, model=card.config, data=replace(run.data, text=card.text))

@@ -85,6 +85,14 @@ _NOVELS = {
     "Wcollins_Woman_1860": "67a1a391d54ec5c10b7291f5717af7bb3eb37c3acfd2a3a8662a088360e71170",
 }
 
+PTB = ("xbresson/CS5242_2025", "91fc4b1350a0367ce29ebceb1de38536847ea512")
+
+_PTB = {
+    "train": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+    "valid": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+    "test": "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+}
+
 _FILES = (
     *(File(f"multi30k/{name}", _at(*MULTI30K, f"data/task1/raw/{name}"), sha) for name, sha in _RAW.items()),
     *(File(f"multi30k/tok/{name}", _at(*MULTI30K, f"data/task1/tok/{name}"), sha) for name, sha in _TOKENISED.items()),
@@ -102,6 +110,12 @@ _FILES = (
         "tinyshakespeare/input.txt",
         _at("karpathy/char-rnn", "6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e", "data/tinyshakespeare/input.txt"),
         "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    ),
+    *(File(f"ptb/ptb.{part}.txt", _at(*PTB, f"data/ptb/data_raw/{part}.txt"), sha) for part, sha in _PTB.items()),
+    File(
+        "names/names.txt",
+        _at("karpathy/makemore", "988aa59e4d8fefa526d06f3b453ad116258398d4", "names.txt"),
+        "0a30b5557f192f32ab962680889aac5f6fda0f4cecf40a6d0b5694f58ea8cc4d",
     ),
     *(File(f"novels/core/{name}.txt", _at(*NOVELS, f"corpus/{name}.txt"), sha) for name, sha in _NOVELS.items()),
 )

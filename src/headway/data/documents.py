@@ -1,6 +1,7 @@
 """Documents for language models: text files, folders of them, JSON lines; a piece at a time, never a whole corpus.
 
 A text file is one document, a line of .jsonl is one. A byte order mark goes, CRLF becomes a newline, all else stays.
+Where lines are asked for, each line of a text file that is not blank is a document, without the white space around it.
 """
 
 from __future__ import annotations
@@ -48,13 +49,15 @@ class Corpus(Protocol):
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents in some files, one after the other; `key` is that of the text in .jsonl."""
+    """The documents in some files, one after the other; `key` is that of the text in .jsonl, `lines` makes a document
+    of each line of the others."""
 
     files: tuple[Path, ...]
     key: str = "text"
+    lines: bool = False
 
     @classmethod
-    def at(cls, paths: str | Path | Sequence[str | Path], key: str = "text") -> Documents:
+    def at(cls, paths: str | Path | Sequence[str | Path], key: str = "text", lines: bool = False) -> Documents:
         """Those in these files, and in the .txt and .jsonl of these folders, in the order of their names."""
         given = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
         if not given:
@@ -64,7 +67,7 @@ class Documents:
             must_be_there(file)
             if bare_suffix(file) in (*NOT_TEXT, ".zip"):
                 raise InputError(f"cannot read {file} as text: {ACCEPTED}")
-        return cls(files, key)
+        return cls(files, key, lines)
 
     def texts(self) -> Iterator[Iterator[str]]:
         """Each document as an iterator over its text; it has to be read before the next."""
@@ -72,7 +75,9 @@ class Documents:
             if bare_suffix(file) == ".jsonl":
                 for where, record in records(lines(file), str(file), repr(self.key)):
                     text = text_of(record, self.key, where)
-                    yield (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+                    yield _cut_even(text)
+            elif self.lines:
+                yield from map(_cut_even, _lines(file))
             else:
                 yield _characters(file)
 
@@ -81,7 +86,8 @@ class Documents:
             yield from cut_up(text, size)
 
     def identity(self) -> list[object]:
-        forms = [self.key if bare_suffix(file) == ".jsonl" else None for file in self.files]
+        other = ["lines"] if self.lines else None
+        forms = [self.key if bare_suffix(file) == ".jsonl" else other for file in self.files]
         return [[form, content_hash(file)] for form, file in zip(forms, self.files, strict=True)]
 
 
@@ -137,6 +143,22 @@ def _files(path: Path) -> list[Path]:
         packed = ", ".join(COMPRESSED)
         raise InputError(f"folder {path} has no {' or '.join(IN_FOLDERS)} (plain, or {packed}): {ACCEPTED}")
     return sorted(found, key=lambda file: file.relative_to(path).parts)
+
+
+def _cut_even(text: str) -> Iterator[str]:
+    return (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    empty = True
+    for line in lines(path):
+        if "\0" in line:
+            raise InputError(f"{path}: a binary file, not text: {ACCEPTED}")
+        if text := line.strip():
+            empty = False
+            yield text
+    if empty:
+        raise InputError(f"file {path} is empty: remove it")
 
 
 def _characters(path: Path) -> Iterator[str]:

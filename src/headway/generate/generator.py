@@ -16,6 +16,8 @@ from headway.generate.sampling import Sampling
 from headway.generate.spelling import Spelling, continuation
 from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
 from headway.generate.stream_offline import generate_all
+from headway.models import FAMILIES
+from headway.models.language import NextTokenModel
 from headway.models.protocols import LanguageModel
 from headway.plain import from_plain, to_plain
 from headway.text.tokenizer import END, Tokenizer
@@ -179,5 +181,10 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Gener
     found = read_model(folder)
     if len(found.card.vocabularies) != 1:
         raise InputError(f"{folder} is a translator: headway translate {folder} < text")
+    if not isinstance(found.model, NextTokenModel):
+        raise InputError(f"{folder} is no language model ({found.card.family}): {FAMILIES[found.card.family].use}")
     model: Any = found.model.to(place, precision)
-    return Generator(model, found.source_tokenizer, context=model.context or UNBOUNDED, device=place)
+    # Where each line was a text, a prompt is the beginning of one.
+    opening = (END,) if found.card.text.lines else ()
+    context = model.context or UNBOUNDED
+    return Generator(model, found.source_tokenizer, context=context, device=place, opening=opening)

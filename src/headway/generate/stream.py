@@ -9,6 +9,7 @@ B prompts, R rows, T prompt length.
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,7 +22,8 @@ from headway.device import sent
 from headway.errors import InputError
 from headway.generate import noise
 from headway.generate.sampling import Sampling
-from headway.generate.stream_step import Group, Record, Sheet, advance
+from headway.generate.stream_step import Group, Record, Said, Sheet
+from headway.generate.stream_stepper import StreamStepper, stream_stepper_for
 from headway.models.protocols import LanguageModel, Stream
 from headway.text.tokenizer import END
 
@@ -113,6 +115,7 @@ class Row:
     logps: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
     ended: Ended | None = None
+    ahead: int = 0  # tokens that were launched and not yet told
 
     @property
     def length(self) -> int:
@@ -141,32 +144,57 @@ class Row:
         return Written(self.ids, self.logps, self.top, self.ended)
 
 
-class Lane:
-    """Rows that are stepped together. One that has ended goes along until the next `settle`."""
+class Flight:
+    """Steps of some rows whose record is on its way to the host."""
 
-    def __init__(self, model: LanguageModel, context: int, device: torch.device) -> None:
-        self.model, self.context, self.device = model, context, device
+    def __init__(self, rows: list[Row], record: Record) -> None:
+        self.rows, self.record, self.event = rows, record, None
+        if record.packed.is_cuda:
+            self.record, self.event = Record(record.packed.to("cpu", non_blocking=True)), torch.cuda.Event()
+            self.event.record(torch.cuda.current_stream(record.packed.device))
+
+    def read(self) -> list[list[Said]]:
+        """Waits for these steps, not for those launched after them."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.record.read()
+
+
+class Lane:
+    """Rows that are stepped together. One that has ended goes along until it is worth a move.
+
+    Steps are launched some at a time and read later (see `StreamStepper`): `flights` are under way, `landed` is what
+    was read and not yet told.
+    """
+
+    def __init__(self, stepper: StreamStepper, context: int, device: torch.device) -> None:
+        self.stepper, self.context, self.device = stepper, context, device
         self.rows: list[Row] = []
         self.sheet: Sheet | None = None
         self.groups: list[Group] = []
+        self.flights: deque[Flight] = deque()
+        self.landed: deque[list[tuple[Row, Said]]] = deque()
 
     def join(self, rows: list[Row], sheet: Sheet) -> None:
+        if self.sheet is not None:
+            self.settle(move=self.sheet.captured)
         self.sheet = self.sheet.insert(sheet) if self.sheet is not None else sheet
         self.rows += rows
         self._regroup()
 
-    def settle(self, leave: Iterable[int] = ()) -> None:
-        """Let those rows go that have ended, and those that go elsewhere."""
-        gone = {at for at, row in enumerate(self.rows) if row.ended} | set(leave)
-        if not gone:
+    def settle(self, leave: Iterable[int] = (), move: bool = False) -> None:
+        """Let those rows go that have ended, where that is worth a `move`, and those that go elsewhere."""
+        elsewhere = set(leave)
+        stay = [at for at, row in enumerate(self.rows) if not row.ended and at not in elsewhere]
+        if self.sheet is None or (stay and not (move or elsewhere or self.stepper.leave(len(stay), self.sheet))):
             return
-        stay = [at for at in range(len(self.rows)) if at not in gone]
         self.rows = [self.rows[at] for at in stay]
-        if self.sheet is not None and stay:
-            self.sheet.keep(on_device(stay, self.device))
+        if stay:
+            self.sheet = self.sheet.select(on_device(stay, self.device))
             self._regroup()
         else:
             self.sheet = None
+            self.flights.clear()
 
     def _regroup(self) -> None:
         by: dict[Sampling, list[int]] = {}
@@ -177,13 +205,47 @@ class Lane:
             (sampling.chain(), None if alone else on_device(rows, self.device)) for sampling, rows in by.items()
         ]
 
-    def launch(self) -> Record | None:
+    def due(self) -> int:
+        """Steps that may be launched now: until no open row has tokens left, or one leaves for its window."""
         if self.sheet is None:
-            return None
-        return advance(
-            self.model, self.sheet, self.groups, context=self.context,
-            longest=max(row.length for row in self.rows), top=max(row.prompt.top for row in self.rows),
+            return 0
+        going_on = [row for row in self.rows if not row.ended]
+        left = max((row.prompt.max_new - len(row.ids) - row.ahead for row in going_on), default=0)
+        inside = [self.context + 1 - row.length - row.ahead for row in going_on if row.prompt.window]
+        bounds = [self.stepper.pace(self.sheet), left, *(inside if self.sheet.state is not None else ())]
+        return max(0, min(bounds))
+
+    def launch(self) -> None:
+        count = self.due()
+        if not count or self.sheet is None:
+            return
+        self.sheet, record = self.stepper.steps(
+            self.sheet, self.groups, count, context=self.context,
+            longest=max(row.length + row.ahead for row in self.rows), top=max(row.prompt.top for row in self.rows),
         )  # fmt: skip
+        for row in self.rows:
+            row.ahead += count
+        self.flights.append(Flight(list(self.rows), record))
+
+    def next(self) -> list[tuple[Row, Said]]:
+        """What the next step said of its rows. Those that had ended before are left out."""
+        while step := self._landed():
+            for row, _ in step:
+                row.ahead -= 1
+            if news := [(row, said) for row, said in step if not row.ended]:
+                return news
+        return []
+
+    def _landed(self) -> list[tuple[Row, Said]]:
+        if not self.landed:
+            if not self.flights:
+                self.launch()
+            if self.flights and self.sheet is not None and self.stepper.ahead(self.sheet):
+                self.launch()
+            if self.flights:
+                flight = self.flights.popleft()
+                self.landed.extend(list(zip(flight.rows, said, strict=False)) for said in flight.read())
+        return self.landed.popleft() if self.landed else []
 
 
 def on_device(numbers: Sequence[int], device: torch.device) -> Tensor:
@@ -193,11 +255,15 @@ def on_device(numbers: Sequence[int], device: torch.device) -> Tensor:
 class StreamEngine:
     """Continues any number of prompts, admitted at any time."""
 
-    def __init__(self, model: LanguageModel, *, context: int, device: torch.device, room: int = 0) -> None:
+    def __init__(
+        self, model: LanguageModel, *, context: int, device: torch.device, room: int = 0,
+        stepper: StreamStepper | None = None,
+    ) -> None:  # fmt: skip
         """`context` is the most tokens that the model can read; `room` the least size of the caches, for prompts
-        that come later."""
+        that come later. What a `stepper` has captured serves every engine that it is given to."""
         self.model, self.context, self.device, self.least, self.room = model, context, device, room, 0
-        self.cached, self.sliding = (Lane(model, context, device) for _ in range(2))
+        self.stepper = stepper or stream_stepper_for(model, device)
+        self.cached, self.sliding = (Lane(self.stepper, context, device) for _ in range(2))
 
     def __len__(self) -> int:
         """Rows that are still open."""
@@ -220,7 +286,8 @@ class StreamEngine:
         if not all(self.fits(prompt) for _, prompt in prompts):
             raise ValueError("a prompt does not fit into the running batch: ask `fits` first, or let the batch end")
         if not self.cached.rows:
-            self.room = max([self.least, *(prompt.need(self.context) for _, prompt in prompts)])
+            need = max([self.least, *(prompt.need(self.context) for _, prompt in prompts)])
+            self.room = self.stepper.room(need, self.context)
         short = [(key, prompt) for key, prompt in prompts if prompt.need(self.context)]
         long = [(key, prompt) for key, prompt in prompts if not prompt.need(self.context)]
         for lane, some in ((self.cached, short), (self.sliding, long)):
@@ -262,17 +329,16 @@ class StreamEngine:
     def step(self) -> list[Token]:
         """One token for every row; what has ended leaves with all that it wrote."""
         self._settle()
-        records = [(lane, lane.launch()) for lane in self.lanes]
-        tokens = []
-        for lane, record in records:
-            if record is not None:
-                news = zip(lane.rows, record.read(), strict=True)
-                tokens += [row.take(*said, self.context) for row, said in news]
-        return tokens
+        said = [(row, news) for lane in self.lanes for row, news in lane.next()]
+        return [row.take(*news, self.context) for row, news in said]
 
     def _settle(self) -> None:
         """Ended rows leave; those that have outgrown the context go on in its sliding window."""
-        outgrown = [at for at, row in enumerate(self.cached.rows) if not row.ended and row.length > self.context]
+        outgrown = [
+            at
+            for at, row in enumerate(self.cached.rows)
+            if not (row.ended or row.ahead) and row.length > self.context
+        ]
         if outgrown and self.cached.sheet is not None:
             rows = [self.cached.rows[at] for at in outgrown]
             self.sliding.join(rows, self.cached.sheet.without_state(on_device(outgrown, self.device)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from headway.generate.stream import Prompt, StreamEngine, Token, Written
+from headway.generate.stream_stepper import StreamStepper
 from headway.models.protocols import LanguageModel
 
 
@@ -19,17 +20,18 @@ def generate_all(
     batch: int | None = None,
     ends: Callable[[Token], bool] | None = None,
     progress: Callable[[int], None] | None = None,
+    stepper: StreamStepper | None = None,
 ) -> list[list[Written]]:
     """The samples of every prompt. A key is a prompt's place in the list.
 
     `batch` bounds the rows in flight (a prompt with more samples goes alone); `ends` is shown every token and may
-    end its row; `progress` is called with the number of prompts done so far.
+    end its row; `progress` is called with the number of prompts done so far; `stepper` is as in `StreamEngine`.
     """
     batch = batch or (256 if device.type == "cuda" else 32)
     for number, prompt in enumerate(prompts, 1):
         prompt.check(f"prompt {number}", model.vocabulary, context)  # before the first is read, not after hours
     room = max((prompt.need(context) for prompt in prompts), default=0)
-    engine = StreamEngine(model, context=context, device=device, room=room)
+    engine = StreamEngine(model, context=context, device=device, room=room, stepper=stepper)
     # Longest first: the batch that needs most memory fails first, if one does.
     waiting = sorted(range(len(prompts)), key=lambda key: len(prompts[key].ids))
     answers: list[dict[int, Written]] = [{} for _ in prompts]

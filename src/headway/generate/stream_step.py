@@ -1,6 +1,6 @@
 """One step of streams, on the device from beginning to end: the next token of every row.
 
-R rows, L room for ids, V vocabulary, A alternatives, G rows of one group, T tokens fed.
+R rows, L room for ids, V vocabulary, A alternatives, G rows of one group (of a record: steps), T tokens fed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.generate import noise
-from headway.generate.chain import Link, Past, apply
+from headway.generate import kernels, noise
+from headway.generate.chain import Greedy, Link, Past, apply
 from headway.generate.top_k import top_k
+from headway.jit import available
 from headway.models.protocols import LanguageModel, Stream
 
 # A chain, and the rows that it is for: None for all.
 Group = tuple[Sequence[Link], Tensor | None]
+# A token, its log-probability, and the likeliest tokens with theirs.
+Said = tuple[int, float, list[tuple[int, float]]]
 
 
 @dataclass
@@ -32,14 +35,21 @@ class Sheet:
     prompts_R: Tensor
     streams_R: Tensor  # where each row's noise starts
 
-    def tensors(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "state"}
+    captured: bool = False  # a graph lives on these tensors: they are written to, never replaced
 
-    def keep(self, rows_R: Tensor) -> None:
-        if self.state is not None:
-            self.state.keep(rows_R)
-        for name, tensor in self.tensors().items():
-            setattr(self, name, tensor.index_select(0, rows_R))
+    def tensors(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if "_R" in f.name}
+
+    def past(self, longest: int) -> Past:
+        return Past(self.ids_RL[:, :longest], self.lengths_R, self.prompts_R)
+
+    def select(self, rows_R: Tensor) -> Sheet:
+        """Only these rows, in this order."""
+        state = self.state
+        if state is not None:
+            state = state.fork() if self.captured else state
+            state.keep(rows_R)
+        return Sheet(state, **{name: tensor.index_select(0, rows_R) for name, tensor in self.tensors().items()})
 
     def without_state(self, rows_R: Tensor) -> Sheet:
         """A copy of these rows, to be read anew."""
@@ -56,57 +66,111 @@ class Sheet:
         joined: dict[str, Any] = {name: torch.cat([mine[name], theirs[name]]) for name in mine}
         return Sheet(state, **joined)
 
+    @property
+    def may_stay(self) -> bool:
+        """Whether its state can be given room at addresses that stay."""
+        return getattr(self.state, "may_stay", False)
+
+    def steady(self, rows: int, width: int) -> Sheet:
+        """Room for as many rows and ids at addresses that stay."""
+        state: Any = self.state
+        room = {name: tensor.new_zeros(rows, *tensor.shape[1:]) for name, tensor in self.tensors().items()}
+        room["ids_RL"] = self.ids_RL.new_zeros(rows, width)
+        return Sheet(state.steady_rows(rows), **room, captured=True)
+
+    def load(self, other: Sheet) -> None:
+        """Copy another sheet into this room: its rows become the first ones."""
+        state: Any = self.state
+        state.load(other.state)
+        for name, tensor in other.tensors().items():
+            home = getattr(self, name)[: len(tensor)]
+            (home[:, : tensor.shape[1]] if tensor.dim() == 2 else home).copy_(tensor)
+
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a step has to say of each row, in one tensor, so that it is one copy to the host."""
+    """What steps have to say of each row, in one tensor, so that it is one copy to the host."""
 
-    packed: Tensor  # float64 holds every id exactly
+    packed: Tensor  # (R, ·) of one step, (G, R, ·) of several; float64 holds every id exactly
 
     @staticmethod
-    def of(tokens_R: Tensor, logp_RV: Tensor, top: int) -> Record:
+    def of(tokens_R: Tensor, logps_R: Tensor, top: tuple[Tensor, Tensor] | None) -> Record:
         """The token, its log-probability, then the most likely tokens and theirs."""
-        mine_R1 = logp_RV.gather(1, tokens_R.clamp(min=0)[:, None])
-        parts = [tokens_R[:, None], mine_R1]
-        if top:
-            values_RA, ids_RA = top_k(logp_RV, min(top, logp_RV.shape[1]))
-            parts += [ids_RA, values_RA]
+        parts = [tokens_R[:, None], logps_R[:, None], *(top or ())]
         return Record(torch.cat([part.double() for part in parts], 1))
 
-    def read(self) -> list[tuple[int, float, list[tuple[int, float]]]]:
-        """Waits for the device."""
-        found = []
-        for token, logp, *top in self.packed.tolist():
-            ids, values = top[: len(top) // 2], top[len(top) // 2 :]
-            found.append((int(token), logp, [(int(i), value) for i, value in zip(ids, values, strict=True)]))
-        return found
+    def read(self) -> list[list[Said]]:
+        """Of each step, of each row. Waits for the device."""
+        steps = self.packed if self.packed.dim() == 3 else self.packed[None]
+        return [[_said(*row) for row in step] for step in steps.tolist()]
+
+
+def _said(token: float, logp: float, *top: float) -> Said:
+    ids, values = top[: len(top) // 2], top[len(top) // 2 :]
+    return int(token), logp, [(int(i), value) for i, value in zip(ids, values, strict=True)]
 
 
 def advance(
     model: LanguageModel, sheet: Sheet, groups: Sequence[Group], *, context: int, longest: int, top: int
 ) -> Record:
-    """One token for every row. A sheet without a state has only rows of `context` tokens or more: of each the last
-    `context` are read, as a text that begins there. `longest` bounds the lengths, before the step."""
-    past = Past(sheet.ids_RL[:, :longest], sheet.lengths_R, sheet.prompts_R)
+    """One token for every row. `longest` bounds the lengths, before the step."""
+    return write(sheet, groups, foretell(model, sheet, context, longest), longest=longest, top=top)
+
+
+def foretell(model: LanguageModel, sheet: Sheet, context: int, longest: int) -> Tensor:
+    """The logits of every row's next token. A sheet without a state has only rows of `context` tokens or more: of
+    each the last `context` are read, as a text that begins there."""
+    past = sheet.past(longest)
     if sheet.state is None:
         hidden_RTD, _ = model.hidden(past.tail(context))
     else:
         hidden_RTD, sheet.state = model.hidden(past.tail(1), sheet.state)
-    logits_RV = model.head(hidden_RTD[:, -1:])[:, 0]
-    logits_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
-    chained_RV = _chained(groups, logits_RV, past)
-    uniforms_R = noise.uniforms(sheet.streams_R, sheet.lengths_R - sheet.prompts_R)
-    tokens_R = noise.draw(chained_RV, uniforms_R)
+    return model.head(hidden_RTD[:, -1:])[:, 0]
+
+
+def write(sheet: Sheet, groups: Sequence[Group], logits_RV: Tensor, *, longest: int, top: int) -> Record:
+    """Choose a token for every row, put it behind the others and say what was chosen."""
+    ids_RA, logps_RA = likeliest(logits_RV, max(1, min(top, logits_RV.shape[1])))
+    if len(groups) == 1 and list(groups[0][0]) == [Greedy()]:
+        tokens_R, logps_R = ids_RA[:, 0].where(logps_RA[:, 0].isfinite(), -1), logps_RA[:, 0]
+    else:
+        wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
+        tokens_R = _chosen(groups, wide_RV, sheet, longest)
+        # log p(v) = z(v) − z(best) + log p(best)
+        apart_R2 = wide_RV.gather(1, torch.stack([tokens_R.clamp(min=0), ids_RA[:, 0]], 1))
+        logps_R = apart_R2[:, 0] - apart_R2[:, 1] + logps_RA[:, 0]
     sheet.ids_RL.scatter_(1, sheet.lengths_R[:, None], tokens_R.clamp(min=0)[:, None])
     sheet.lengths_R = sheet.lengths_R + 1
-    return Record.of(tokens_R, logits_RV.log_softmax(-1), top)
+    return Record.of(tokens_R, logps_R, (ids_RA, logps_RA) if top else None)
 
 
-def _chained(groups: Sequence[Group], logits_RV: Tensor, past: Past) -> Tensor:
-    """Each row through its own chain."""
-    chained_RV = logits_RV
+def likeliest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ids of the `count` largest logits of each row, best first and of equal ones at the top the first, and
+    log softmax there, which is not built for the others."""
+    if available(logits_RV):
+        logps_RA, ids_RA, _ = kernels.continuations(logits_RV, count, end=0)
+        return ids_RA, logps_RA
+    wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
+    values_RA, ids_RA = wide_RV.max(-1, keepdim=True) if count == 1 else top_k(wide_RV, count)
+    return ids_RA, values_RA - wide_RV.logsumexp(-1, keepdim=True)
+
+
+def _chosen(groups: Sequence[Group], logits_RV: Tensor, sheet: Sheet, longest: int) -> Tensor:
+    """A token of each row through its own chain; −1 where it leaves none, or logits are NaN."""
+    past, written_R = sheet.past(longest), sheet.lengths_R - sheet.prompts_R
+    tokens_R = torch.zeros_like(sheet.lengths_R)
     for links, rows_G in groups:
         if rows_G is None:
-            return apply(links, logits_RV, past)
-        chained_RV = chained_RV.index_copy(0, rows_G, apply(links, logits_RV[rows_G], past.rows(rows_G)))
-    return chained_RV
+            return _draw(links, logits_RV, past, sheet.streams_R, written_R)
+        tokens_R[rows_G] = _draw(
+            links, logits_RV[rows_G], past.rows(rows_G), sheet.streams_R[rows_G], written_R[rows_G]
+        )
+    return tokens_R
+
+
+def _draw(links: Sequence[Link], logits_RV: Tensor, past: Past, streams_R: Tensor, written_R: Tensor) -> Tensor:
+    if links and links[-1] == Greedy():
+        # What is left then is one token: no sum over the others would change that.
+        best_R, tokens_R = apply(links[:-1], logits_RV, past).max(-1)
+        return tokens_R.where(best_R.isfinite(), -1)
+    return noise.draw(apply(links, logits_RV, past), noise.uniforms(streams_R, written_R))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.embedding import Head
+from headway.nn.embedding import Head, JoinedHead
 
 LOGITS_AT_ONCE = 2**24  # that scoring holds
 
@@ -25,7 +25,7 @@ class NextTokenModel(nn.Module):
 
     vocabulary: int
     context: int | None
-    output: Head
+    output: Head | JoinedHead
 
     def start(self, rows: int, device: torch.device, room: int | None = None) -> Any:
         """A state that has read nothing. `room` asks for memory of that fixed size, where a state grows; 0 for a text

@@ -144,12 +144,16 @@ class SelfAttention(nn.Module):
         self.output = _projection(width, [width], bias)
 
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
-        q_BTD, k_BTD, v_BTD = self.qkv(x_BTD).split(self.sizes, dim=-1)
+        return self.output(self.mixed(self.qkv(x_BTD), view, cache))
+
+    def mixed(self, qkv_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
+        """The heads side by side, from queries, keys and values side by side: all between the two products."""
+        q_BTD, k_BTD, v_BTD = qkv_BTD.split(self.sizes, dim=-1)
         q_BHTK, k_BGSK, v_BGSK = _split(q_BTD, self.heads), _split(k_BTD, self.shared), _split(v_BTD, self.shared)
         q_BHTK, k_BGSK = view.rotate(q_BHTK, k_BGSK)
         if cache is not None:
             k_BGSK, v_BGSK = cache.append(k_BGSK, v_BGSK)
-        return self.output(_merge(_mix(self, q_BHTK, _spread(k_BGSK, q_BHTK), _spread(v_BGSK, q_BHTK), view)))
+        return _merge(_mix(self, q_BHTK, _spread(k_BGSK, q_BHTK), _spread(v_BGSK, q_BHTK), view))
 
 
 def _spread(shared_BGSK: Tensor, q_BHTK: Tensor) -> Tensor:

@@ -9,21 +9,30 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from headway.nn import one_token
 from headway.nn.attention import CrossAttention, SelfAttention
+from headway.nn.bag import RunningMean, Total
 from headway.nn.mask import View
-from headway.nn.residual import Residual
-from headway.nn.state import Cache, Memory
+from headway.nn.residual import Bare, Residual
+from headway.nn.state import Cache, FixedCache, Memory
 
 
 class Block(nn.Module):
-    """Self-attention, then the feed-forward network: a layer of an encoder, or of a decoder without a source."""
+    """Self-attention, then the feed-forward network: a layer of an encoder, or of a decoder without a source.
 
-    def __init__(self, attention: SelfAttention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
+    Other ways to mix the words (a mean) and to stand around a sublayer (bare) fit into the same slots.
+    """
+
+    def __init__(
+        self, attention: SelfAttention | RunningMean, feed_forward: nn.Module, residual: Callable[[], Residual | Bare]
+    ) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
         self.around_attention, self.around_feed_forward = residual(), residual()
 
-    def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, view: View, cache: Cache | Total | None = None) -> Tensor:
+        if isinstance(cache, FixedCache) and one_token.takes(self, x_BTD):
+            return one_token.step(self, x_BTD, view, cache)
         x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
         return self.around_feed_forward(x_BTD, self.feed_forward)
 

@@ -25,6 +25,28 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
+class LockedDropout(Dropout):
+    """x ⊙ m / (1 − p) with one m for all steps of a row (Gal and Ghahramani 2016)."""
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        if not (self.training and self.p > 0):
+            return x_BTD
+        return x_BTD * dropout(x_BTD.new_ones(len(x_BTD), 1, x_BTD.shape[-1]), self.p)
+
+
+class WordDropout(Dropout):
+    """x_t · m[w_t] / (1 − p): a word is there or not wherever it stands in the batch (Gal and Ghahramani 2016)."""
+
+    def __init__(self, p: float, vocabulary: int) -> None:
+        super().__init__(p)
+        self.vocabulary = vocabulary
+
+    def forward(self, x_BTD: Tensor, ids_BT: Tensor) -> Tensor:  # type: ignore[override]
+        if not (self.training and self.p > 0):
+            return x_BTD
+        return x_BTD * dropout(x_BTD.new_ones(self.vocabulary), self.p)[ids_BT][..., None]
+
+
 def dropout(x: Tensor, p: float) -> Tensor:
     """Four decisions from each 64-bit draw.
 

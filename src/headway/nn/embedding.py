@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
@@ -27,6 +29,22 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
         return self.dropout(self.position.add(self.table(ids_BT) * self.scale, start))
+
+
+class JoinedHead(nn.Module):
+    """Logits h[E R]ᵀ: the first columns are the embedding's own table, the others the head's."""
+
+    def __init__(self, table: nn.Embedding, columns: int) -> None:
+        super().__init__()
+        self.table = table
+        self.rest_VC = nn.Parameter(torch.empty(table.num_embeddings, columns))
+
+    @property
+    def weight(self) -> Tensor:
+        return torch.cat([self.table.weight, self.rest_VC], 1)
+
+    def forward(self, hidden_BTD: Tensor) -> Tensor:
+        return F.linear(hidden_BTD, self.weight)
 
 
 class Head(nn.Linear):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -34,6 +35,17 @@ class MLP(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return self.contract(self.dropout(self.activation(self.expand(x_BTD))))
+
+
+class TanhLayer(nn.Module):
+    """tanh(xW + b): the hidden layer of the first neural language models (Bengio et al. 2003)."""
+
+    def __init__(self, width: int, to: int) -> None:
+        super().__init__()
+        self.map = _linear(width, to)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return torch.tanh(self.map(x_BTD))
 
 
 class GatedMLP(nn.Module):

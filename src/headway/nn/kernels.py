@@ -1,9 +1,9 @@
 """Attention of few queries to the first n keys of their row, as Triton kernels for decoding.
 
 A program reads no key beyond n, and each key and value once for all queries of its row. Sums are in float32.
-The readable twin is `attend` in `headway.nn.attention`.
+The readable twin is `attend` in `headway.nn.attention`; that of `attend_step` is `SelfAttention.mixed`.
 
-B rows, T queries, S keys (a tile of them inside a kernel), H heads, K head width.
+B rows, T queries, S keys (a tile of them inside a kernel), H heads, K head width, C capacity of a cache.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, tri
 
 MOST_QUERIES = 16
 WIDEST = 128
-MOST_HEADS = 16
+MOST_HEADS = 64
+FEW_PROGRAMS = 512  # so many do not fill a GPU: each then takes more keys at a time
 # Keys times head width that a program of one query holds at a time.
 TILE = 2048
 
@@ -110,6 +111,85 @@ def _some_queries(
         high_T = new_T
     mixed_TK = mixed_TK / tl.where(sum_T > 0, sum_T, 1.0)[:, None]
     tl.store(mixed + ((b * T + t_T1) * H + h) * K + k_1K, mixed_TK, mask=mask_TK)
+
+
+@jit
+def _step(
+    qkv: tensor, cache: tensor, mixed: tensor, lengths: tensor, scale: tensor, last: tensor,
+    cache_v: tensor, cache_c: tensor, cache_b: tensor, cache_h: tensor,
+    H: constexpr, K: constexpr, KEYS: constexpr, WIDTH: constexpr
+) -> None:  # fmt: skip
+    """The newest token of one row, one head: its key and value join the cache, its query looks at all of them.
+
+    The new key is looked at from registers: no program has to wait for another's write. Lanes as in `_one_query`.
+    """
+    b, h = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    n = tl.minimum(tl.load(lengths + b).to(tl.int32), last)
+    k_K = tl.arange(0, WIDTH)
+    mine = qkv + b * (3 * H * K) + h * K + k_K
+    q_K = tl.load(mine, mask=k_K < K, other=0.0).to(tl.float32) * scale
+    newest_k_K = tl.load(mine + H * K, mask=k_K < K, other=0.0)
+    newest_v_K = tl.load(mine + 2 * H * K, mask=k_K < K, other=0.0)
+    keys = cache + b * cache_b + h * cache_h + k_K
+    tl.store(keys + n.to(tl.int64) * cache_c, newest_k_K, mask=k_K < K)
+    tl.store(keys + cache_v + n.to(tl.int64) * cache_c, newest_v_K, mask=k_K < K)
+    high_S, sum_S = tl.full([KEYS], -1.0e30, tl.float32), tl.zeros([KEYS], tl.float32)
+    mixed_SK = tl.zeros([KEYS, WIDTH], tl.float32)
+    for first in range(0, n, KEYS):
+        at_S = first + tl.arange(0, KEYS)
+        keys_SK = keys[None, :] + at_S[:, None].to(tl.int64) * cache_c
+        mask_SK = (at_S < n)[:, None] & (k_K < K)[None, :]
+        k_SK = tl.load(keys_SK, mask=mask_SK, other=0.0).to(tl.float32)
+        v_SK = tl.load(keys_SK + cache_v, mask=mask_SK, other=0.0).to(tl.float32)
+        score_S = tl.where(at_S < n, tl.sum(q_K[None, :] * k_SK, 1), -1.0e30)
+        new_S = tl.maximum(high_S, score_S)
+        old_S = tl.exp(high_S - new_S)
+        share_S = tl.where(at_S < n, tl.exp(score_S - new_S), 0.0)
+        sum_S = sum_S * old_S + share_S
+        mixed_SK = mixed_SK * old_S[:, None] + share_S[:, None] * v_SK
+        high_S = new_S
+    score = tl.sum(q_K * newest_k_K.to(tl.float32), 0)
+    high = tl.maximum(tl.max(high_S, 0), score)
+    share_S, share = tl.exp(high_S - high), tl.exp(score - high)
+    mixed_K = tl.sum(mixed_SK * share_S[:, None], 0) + share * newest_v_K.to(tl.float32)
+    mixed_K = mixed_K / (tl.sum(sum_S * share_S, 0) + share)
+    tl.store(mixed + b * (H * K) + h * K + k_K, mixed_K, mask=k_K < K)
+
+
+@torch.library.custom_op("headway::attend_step", mutates_args=("kv_2CBHK",))
+def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
+    """softmax(QKᵀ/√K)V for one new token of each row, for what `takes_step` accepts: the heads side by side.
+
+    Row b has lengths_B[b] keys and values in the cache; the new ones are written behind them (at the last place where
+    a row is full). It has no backward.
+    """
+    needs_triton("attention", "attend of headway.nn.attention")
+    _, capacity, rows, heads, head_width = kv_2CBHK.shape
+    mixed_BD = qkv_BD.new_empty(rows, heads * head_width)
+    if not rows:
+        return mixed_BD
+    width = max(16, triton.next_power_of_2(head_width))
+    tile = 2 * TILE if rows * heads <= FEW_PROGRAMS else TILE
+    cache_v, cache_c, cache_b, cache_h, _ = kv_2CBHK.stride()
+    with torch.cuda.device_of(qkv_BD):
+        _step[(rows, heads)](
+            qkv_BD.contiguous(), kv_2CBHK, mixed_BD, lengths_B.contiguous(), 1.0 / math.sqrt(head_width), capacity - 1,
+            cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width, KEYS=tile // width, WIDTH=width, num_warps=4,
+        )  # fmt: skip
+    return mixed_BD
+
+
+@attend_step.register_fake
+def _(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
+    _, _, rows, heads, head_width = kv_2CBHK.shape
+    return qkv_BD.new_empty(rows, heads * head_width)
+
+
+def takes_step(qkv_BD: Tensor, kv_2CBHK: Tensor) -> bool:
+    """Whether `attend_step` is made for these."""
+    heads, head_width = kv_2CBHK.shape[3:]
+    fits = head_width <= WIDEST and qkv_BD.shape[1] == 3 * heads * head_width and kv_2CBHK.stride(4) == 1
+    return fits and available(qkv_BD) and qkv_BD.dtype == kv_2CBHK.dtype
 
 
 @torch.library.custom_op("headway::attend_prefix", mutates_args=())

@@ -33,6 +33,17 @@ class Residual(nn.Module):
         return self.outside(x_BTD + self.dropout(self.after(sublayer(self.before(x_BTD)))))
 
 
+class Bare(nn.Module):
+    """y = dropout(f(x)): neither residual nor norm."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.dropout(sublayer(x_BTD))
+
+
 def pre_norm(norm: Callable[[], nn.Module], dropout: float) -> Callable[[], Residual]:
     return lambda: Residual(before=norm(), dropout=dropout)
 

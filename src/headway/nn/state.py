@@ -131,9 +131,7 @@ class FixedCache:
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
         rows, heads, steps, head_width = k_RHTK.shape
-        used = self.clock.longest + steps
-        if used > self.capacity:
-            raise IndexError(f"a cache of {self.capacity} positions is full")
+        used = self.used_after(steps)
         if self.kv_2CRHK is None:
             self.kv_2CRHK = k_RHTK.new_empty(2, self.capacity, rows, heads, head_width)
         for part_CRHK, new_RHTK in zip(self.kv_2CRHK, (k_RHTK, v_RHTK), strict=True):
@@ -147,6 +145,21 @@ class FixedCache:
                 steps_TR = self.clock.lengths_R + torch.arange(steps, device=new_TRHK.device)[:, None]
                 part_CRHK[steps_TR, torch.arange(rows, device=new_TRHK.device)] = new_TRHK
         k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4)
+        return k_RHSK, v_RHSK
+
+    def used_after(self, steps: int) -> int:
+        """Positions that are in use when so many more have come."""
+        used = self.clock.longest + steps
+        if used > self.capacity:
+            raise IndexError(f"a cache of {self.capacity} positions is full")
+        return used
+
+    def append_one(self, kv_R2HK: Tensor) -> tuple[Tensor, Tensor]:
+        """`append` for one token of rows that are equally long, in one copy; the first came through `append`."""
+        assert self.kv_2CRHK is not None and self.clock.even
+        used = self.used_after(1)
+        self.kv_2CRHK[:, used - 1] = kv_R2HK.transpose(0, 1)
+        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4).unbind()
         return k_RHSK, v_RHSK
 
     def reorder(self, rows_R: Tensor) -> None:
@@ -184,8 +197,8 @@ class FixedCache:
     def load(self, other: FixedCache) -> None:
         """Copy what the other holds, as far as there is room."""
         if self.kv_2CRHK is not None and other.kv_2CRHK is not None:
-            used = min(self.capacity, other.clock.longest)
-            self.kv_2CRHK[:, :used].copy_(other.kv_2CRHK[:, :used])
+            used, rows = min(self.capacity, other.clock.longest), other.kv_2CRHK.shape[2]
+            self.kv_2CRHK[:, :used, :rows].copy_(other.kv_2CRHK[:, :used])
 
     def _room_like(self, other_2CRHK: Tensor) -> Tensor:
         if self.kv_2CRHK is not None:
@@ -238,23 +251,43 @@ class StreamState:
     def insert(self, other: StreamState) -> StreamState:
         return StreamState(*self.joined(other))
 
-    def steady_caches(self, shapes: list[Tensor], capacity: int) -> tuple[list[FixedCache], Clock]:
-        """Room of the same rows at addresses that stay, whose steps need nothing from the host: for capture.
-        `shapes` has a tensor of each layer whose second and last axes are heads and head width."""
-        rows = len(self.clock.lengths_R)
-        clock = Clock(torch.zeros_like(self.clock.lengths_R), capacity - 1, even=False, steady=True)
+    def steady_caches(
+        self, shapes: list[Tensor], capacity: int, rows: int | None = None, spare: bool = True
+    ) -> tuple[list[FixedCache], Clock]:
+        """Room of as many rows (or of `rows`) at addresses that stay, whose steps need nothing from the host: for
+        capture. `shapes` has a tensor of each layer whose second and last axes are heads and head width; `spare`
+        is for who reorders."""
+        rows = rows or len(self.clock.lengths_R)
+        clock = Clock(self.clock.lengths_R.new_zeros(rows), capacity - 1, even=False, steady=True)
         caches = []
         for like in shapes:
             cache = FixedCache(clock, capacity)
-            cache.kv_2CRHK, cache.spare = like.new_zeros(2, 2, capacity, rows, like.shape[1], like.shape[-1])
+            shape = (2, capacity, rows, like.shape[1], like.shape[-1])
+            cache.kv_2CRHK, cache.spare = like.new_zeros(shape), like.new_zeros(shape) if spare else None
             caches.append(cache)
         return caches, clock
 
+    @property
+    def capacity(self) -> int:
+        """Positions of its fixed caches."""
+        return self.fixed()[0].capacity
+
+    @property
+    def may_stay(self) -> bool:
+        """Whether `steady_rows` can be asked for: the caches are fixed, and something was read, so that it is known
+        how large their entries are."""
+        return all(isinstance(cache, FixedCache) and cache.kv_2CRHK is not None for cache in self.caches)
+
+    def steady_rows(self, rows: int) -> StreamState:
+        """Room for `rows` of this capacity at addresses that stay (see `steady_caches`); its rows stay in order."""
+        shapes = [cache.kv_2CRHK[0, 0] for cache in self.fixed() if cache.kv_2CRHK is not None]
+        return StreamState(*self.steady_caches(shapes, self.capacity, rows, spare=False))
+
     def load(self, other: StreamState) -> None:
-        """Copy another state of as many rows into this room."""
+        """Copy another state into this room: its rows become the first ones."""
         for cache, other_cache in zip(self.fixed(), other.fixed(), strict=True):
             cache.load(other_cache)
-        self.clock.lengths_R.copy_(other.clock.lengths_R)
+        self.clock.lengths_R[: len(other.clock.lengths_R)].copy_(other.clock.lengths_R)
 
     def homes(self) -> list[Tensor]:
         """The tensors that a step replaces by new ones, where a captured step would write in place."""

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from headway.recipes.counting import COUNTING
+from headway.recipes.ladder import LADDER, RUNG_RECIPES
 from headway.recipes.language import LANGUAGE
 from headway.recipes.recipe import Recipe
+from headway.recipes.recurrent import RECURRENT
 from headway.recipes.translation import TRANSLATION
+from headway.recipes.vectors import VECTORS
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*TRANSLATION, *LANGUAGE)}
+EVERY = (*TRANSLATION, *LANGUAGE, *COUNTING, *RUNG_RECIPES, *RECURRENT, *VECTORS)
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in EVERY}
+
+# Names for several at once.
+GROUPS: dict[str, tuple[str, ...]] = {"ladder": LADDER}

@@ -46,7 +46,8 @@ def caption_run(name: str, data: ParallelText, tokenize: str) -> Run:
 def wide_caption_run(name: str, data: ParallelText, tokenize: str) -> Run:
     """4+4 layers of width 256 at a lower rate: best on validation among the sizes that were tried."""
     run = caption_run(name, data, tokenize)
-    return replace(run, model=replace(run.model, width=256, inner=512), schedule=Cosine(peak=3e-3, warmup=1000))
+    model = replace(TINY, norm=parts.PreNorm(), width=256, inner=512)
+    return replace(run, model=model, schedule=Cosine(peak=3e-3, warmup=1000))
 
 
 def sentences_run(name: str, data: ParallelText) -> Run:

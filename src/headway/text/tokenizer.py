@@ -25,6 +25,7 @@ BYTES = 256
 KINDS = ("bpe", "word", "char")
 SPACE_MARK = "▁"
 SPACE, NOT_SPACE = r"[\s\x1c-\x1f]", r"[^\s\x1c-\x1f]"  # as str.isspace sees it
+WORD_OR_MARK = r"[^\W_]+(?:['’][^\W_]+)*|([^\w\s]|_)\1*"  # don't is one word, -- one mark
 LINES_AT_ONCE = 1_000
 
 # The library warns at every fork unless it is told what to do, and its thread pool does not survive one: so
@@ -46,6 +47,8 @@ class TextOptions:
     exact: for whole documents: what is known comes back as it was, spaces and line ends too. `bpe` puts no space before
     the first word, for `word` all white space but one space between words is a word of its own, and there is no NFC.
     `char` always is.
+    lines: for text to go on writing: each line is a text of its own, with an END behind it.
+    marks: for `word` that is not exact: marks of punctuation are words of their own, and not part of the one before.
     """
 
     kind: Literal["bpe", "word", "char"] = "bpe"
@@ -55,6 +58,8 @@ class TextOptions:
     joint: bool = True
     min_count: int = 2
     exact: bool = False
+    lines: bool = False
+    marks: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -64,6 +69,8 @@ class TextOptions:
             raise InputError(f"text.size is {self.size}: a {self.kind} vocabulary needs at least {smallest} entries")
         if self.min_count < 1:
             raise InputError(f"text.min_count is {self.min_count}: it must be at least 1")
+        if self.marks and (self.kind != "word" or self.exact):
+            raise InputError("text.marks parts words from punctuation: it needs text.kind=word and text.exact=false")
 
 
 @final
@@ -86,6 +93,11 @@ class Tokenizer:
             raise InputError("there is no text to learn a vocabulary from: every line is empty")
         inner = {"bpe": _train_bpe, "word": _train_words, "char": _train_characters}[options.kind]
         return cls(inner(_again(first, chunks), options))
+
+    @classmethod
+    def of_words(cls, words: Iterable[str], options: TextOptions) -> "Tokenizer":
+        """A vocabulary of words that is known already: these, in this order, behind the specials."""
+        return cls(_known_words(words, options))
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
@@ -222,13 +234,7 @@ def _train_bpe(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.
 
 def _train_words(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
     """The most frequent words; every other word is UNKNOWN."""
-    counting = tokenizers.Tokenizer(models.WordLevel())
-    # A special spelled out in text is a word that is not known, as any other rare word.
-    inside = NOT_SPACE if options.exact else r"\S"
-    specials_in_text = Regex(rf"(?<!{inside})(?:{'|'.join(SPECIALS)})(?!{inside})")
-    steps = [*_normalizers(options), normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN])]
-    counting.normalizer = normalizers.Sequence(steps)
-    counting.pre_tokenizer = _words_and_other_space() if options.exact else pre_tokenizers.WhitespaceSplit()
+    counting = _word_level(models.WordLevel(), options)
     # The library's trainer gives a special that occurs as a word a second id, so specials are put in here.
     trainer = trainers.WordLevelTrainer(
         vocab_size=options.size, min_frequency=options.min_count, special_tokens=[], show_progress=False
@@ -238,12 +244,29 @@ def _train_words(chunks: Iterator[list[str]], options: TextOptions) -> tokenizer
     words = [word for word in sorted(id_of, key=id_of.__getitem__) if word not in SPECIALS]
     if not words:
         raise InputError(f"no word occurs {options.min_count} times: lower text.min_count or give more text")
-    entries = [*SPECIALS, *words][: options.size]
-    vocabulary = {entry: i for i, entry in enumerate(entries)}
-    inner = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]))
-    inner.normalizer = counting.normalizer
-    inner.pre_tokenizer = counting.pre_tokenizer
+    return _known_words(words[: options.size - len(SPECIALS)], options)
+
+
+def _known_words(words: Iterable[str], options: TextOptions) -> tokenizers.Tokenizer:
+    vocabulary = {entry: i for i, entry in enumerate([*SPECIALS, *words])}
+    inner = _word_level(models.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]), options)
     inner.add_special_tokens(list(SPECIALS))
+    return inner
+
+
+def _word_level(model: models.WordLevel, options: TextOptions) -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(model)
+    # A special spelled out in text is a word that is not known, as any other rare word.
+    inside = NOT_SPACE if options.exact else r"\S"
+    specials_in_text = Regex(rf"(?<!{inside})(?:{'|'.join(SPECIALS)})(?!{inside})")
+    steps = _normalizers(options)
+    if not options.marks:  # which part the brackets of a special from its letters
+        steps.append(normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN]))
+    inner.normalizer = normalizers.Sequence(steps)
+    if options.marks:
+        inner.pre_tokenizer = pre_tokenizers.Split(Regex(WORD_OR_MARK), "removed", invert=True)
+    else:
+        inner.pre_tokenizer = _words_and_other_space() if options.exact else pre_tokenizers.WhitespaceSplit()
     return inner
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from headway.data.batches import PairBatch
-from headway.data.windows import WindowBatch
+from headway.data.streams import StreamBatch
 from headway.device import choose
+from headway.evaluate.memory import training_bytes
 from headway.models import FAMILIES
 from headway.plain import to_plain
+from headway.train.kinds import cost_in_words, learns_in_steps
 from headway.train.optimiser import Masters
 from headway.train.run import ParallelText, Run
 from headway.train.step import TrainStep
@@ -22,14 +24,16 @@ LENGTH = 24  # of the sentences that the estimate is made with
 
 def describe(run: Run) -> str:
     """The resolved run as JSON, then parameters, memory and an estimate of the time from a few real steps."""
+    if not learns_in_steps(run):
+        plain = json.dumps(to_plain(run), indent=1, ensure_ascii=False)
+        return f"{plain}\n\n{cost_in_words(run)}"
     device, dtype = choose(run.engine.device, run.engine.dtype)
     size = run.data.text.size
     family = FAMILIES[run.model.name]
     model: Any = family.model(run.model, *[size] * family.vocabularies).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
     wide = torch.empty((), dtype=dtype).element_size()
-    # Weights and gradients, Adam's two moments and, under bfloat16, a float32 copy of each weight and gradient.
-    held = count * (2 * wide + 8 + (0 if wide >= 4 else 8))
+    held = training_bytes(count, wide)
     seconds = _seconds_per_step(run, model, device)
     return "\n".join(
         [
@@ -44,10 +48,10 @@ def describe(run: Run) -> str:
 
 
 def _seconds_per_step(run: Run, model: Any, device: torch.device, repeats: int = 3) -> float:
-    length = LENGTH if isinstance(run.data, ParallelText) else run.model.max_length
+    length = LENGTH if isinstance(run.data, ParallelText) else run.max_length
     rows, size = max(1, run.engine.batch // length), run.data.text.size
     ids = torch.randint(4, size, (rows, length), device=device)
-    batch: Any = WindowBatch(ids, ids, None, ids.numel())
+    batch: Any = StreamBatch(ids, ids, None, ids.numel(), fresh=torch.tensor(True, device=device))
     if isinstance(run.data, ParallelText):
         batch = PairBatch(ids, None, ids, ids, ids.numel())
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))

@@ -33,9 +33,11 @@ from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
+from headway.train.objective import CarriedObjective
 from headway.train.optimiser import Masters
 from headway.train.parallel.processes import Shared, joined, recompute_blocks, shard_rows
 from headway.train.parallel.ranks import Ranks
+from headway.train.pretrained import fill_from_vectors, starts_from_vectors
 from headway.train.random_states import process_seed
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
@@ -150,11 +152,15 @@ def make_deterministic(wanted: bool) -> None:
     torch.use_deterministic_algorithms(wanted, warn_only=True)
 
 
-def fresh_model(run: Run, desk: Desk, build: Callable[[], Any]) -> Any:
-    """The model at its start, the same in every process; then chance goes its own way in each."""
+def fresh_model(run: Run, desk: Desk, build: Callable[[], Any], tokenizers: tuple[Tokenizer, ...]) -> Any:
+    """The model at its start, the same in every process; then chance goes its own way in each.
+
+    `tokenizers` say which row of its tables is which word, for a file of word vectors to start from."""
     torch.manual_seed(run.engine.seed)
     model = build()
-    if run.init:
+    if starts_from_vectors(run):
+        fill_from_vectors(model, tokenizers, Path(run.init), desk.log.say)
+    elif run.init:
         load_weights(model, find_model(run.init) / WEIGHTS)
     if desk.ranks.count > 1:
         torch.manual_seed(process_seed(run.engine.seed, desk.ranks.rank))
@@ -234,8 +240,12 @@ class Job:
     def _speed(self) -> str:
         if self.device.type == "cpu":
             return "plain"
-        small = sum(weight.numel() for weight in self.masters.weights) <= SMALL
-        return "graphs" if small and self.run.engine.accumulate == 1 and self.ranks.count == 1 else "compile"
+        # A recurrent layer is one kernel already: around it there is little to compile.
+        carries = isinstance(self.objective, CarriedObjective)
+        small = carries or sum(weight.numel() for weight in self.masters.weights) <= SMALL
+        if small and self.run.engine.accumulate == 1 and self.ranks.count == 1:
+            return "graphs"
+        return "plain" if carries else "compile"
 
     def _step(self, objective: Any) -> Any:
         """How a step is taken: each process of several launches its own, compiled where that was asked for."""

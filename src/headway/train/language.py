@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from headway.data.streams import StreamBatches
 from headway.data.windows import WindowBatch, WindowBatches, evaluation_windows
 from headway.errors import InputError
 from headway.evaluate.perplexity import Perplexity, score_store
-from headway.folder import Card, read_model
+from headway.folder import Card
 from headway.models import FAMILIES
 from headway.plain import to_plain
 from headway.train.job import Desk, Job, Outcome, entropy, fresh_model, train
 from headway.train.log import Log
-from headway.train.run import Run
+from headway.train.pretrained import earlier_model
+from headway.train.run import PlainText, Run
 from headway.train.text_corpus import TextCorpus, open_text
 
 
@@ -23,20 +25,35 @@ def train_language_model(run: Run, out: Path, log: Log, *, download: bool = Fals
 
 
 def open_language(run: Run, desk: Desk) -> Job:
-    earlier = read_model(run.init) if run.init else None
+    earlier = earlier_model(run)
     with desk.ranks.in_turn():
         corpus = open_text(
             run.documents, desk.out, desk.log, download=desk.download, known=desk.resumed, init=earlier
         )  # fmt: skip
     size = earlier.card.vocabularies[0] if earlier else len(corpus.tokenizer)
     config = run.model
-    model = fresh_model(run, desk, lambda: FAMILIES[config.name].model(config, size))
+    model = fresh_model(run, desk, lambda: FAMILIES[config.name].model(config, size), (corpus.tokenizer,))
     if run.documents.apart and model.context is None:
         raise InputError(
             f"data.apart keeps attention inside a document: a model of the family '{config.name}' has none"
         )
+    if run.documents.order == "stream":
+        _check_streams(model, desk)
     card = Card(config.name, config, (size,), earlier.card.text if earlier else run.data.text, run=to_plain(run))
     return LanguageJob(run, desk, model, card, corpus)
+
+
+def _check_streams(model: Any, desk: Desk) -> None:
+    if not hasattr(model.start(1, desk.device), "parts"):
+        raise InputError(
+            f"data.order=stream is for models whose state keeps its size, as a recurrent one's: "
+            f"set data.order=epoch objective=next-token for the family '{model.config.name}'"
+        )
+    if desk.ranks.count > 1:
+        raise InputError(
+            f"a carried state stays with its rows: {desk.ranks.count} processes cannot share them. Start one, or set "
+            "data.order=epoch objective=next-token"
+        )
 
 
 class LanguageJob(Job):
@@ -46,13 +63,17 @@ class LanguageJob(Job):
 
     def __init__(self, run: Run, desk: Desk, model: Any, card: Card, corpus: TextCorpus) -> None:
         super().__init__(run, desk, model, card, (corpus.tokenizer, corpus.tokenizer))
-        data, self.length, self.corpus = run.documents, run.model.max_length, corpus
+        data, self.length, self.corpus = run.documents, run.max_length, corpus
         self.rows = max(1, run.engine.batch // self.length)
-        self.batches = WindowBatches(
-            corpus.train, self.rows, self.length, run.engine.seed, data.order, data.weights or None, data.apart
-        )  # fmt: skip
+        self.batches = self._batches(data)
         counts = sum((store.counts() for store in corpus.train[1:]), corpus.train[0].counts())
         self.begin(corpus.names(), entropy(counts))
+
+    def _batches(self, data: PlainText) -> WindowBatches | StreamBatches:
+        corpora, seed = self.corpus.train, self.run.engine.seed
+        if data.order == "stream":
+            return StreamBatches(corpora, self.rows, self.length, seed, data.jitter)
+        return WindowBatches(corpora, self.rows, self.length, seed, data.order, data.weights or None, data.apart)
 
     def batch(self, step: int) -> WindowBatch:
         return self.batches.batch(step)

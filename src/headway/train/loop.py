@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words
 from headway.train.health import Diverged, Health
 from headway.train.log import Log
+from headway.train.objective import CarriedObjective, carried
 from headway.train.optimiser import Masters
 from headway.train.parallel.ranks import ALONE, Ranks
 from headway.train.random_states import process_seed, put_states, take_states
@@ -29,6 +30,7 @@ from headway.train.stop import Stop
 
 # Whether to score as well → the score (better is higher) if so, and figures for the log.
 Validate = Callable[[bool], tuple[float | None, dict[str, float]]]
+Made = TypeVar("Made")
 WARM_UP = 5.0  # seconds of a first step that are worth a line
 
 
@@ -95,13 +97,13 @@ class Meter:
 
 
 def prefetch(
-    batches: Iterator[Callable[[], Batch]], ready: Callable[[Batch], Batch], workers: int = 1
-) -> Iterator[Batch]:
+    batches: Iterator[Callable[[], Made]], ready: Callable[[Made], Made], workers: int = 1
+) -> Iterator[Made]:  # fmt: skip
     """Batches made by threads, a few ahead of the one in use, in order; an error is raised here, in its turn."""
-    waiting: deque[Future[Batch]] = deque()
+    waiting: deque[Future[Made]] = deque()
     pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="batches")
 
-    def give(make: Callable[[], Batch]) -> None:
+    def give(make: Callable[[], Made]) -> None:
         waiting.append(pool.submit(lambda: ready(make())))
 
     try:
@@ -167,6 +169,8 @@ class Training:
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
         self.meter.go_on(facts["meter"], sums, device)
         self.meter.tokens = facts["meter_tokens"]
+        if isinstance(self.objective, CarriedObjective):
+            self.objective.go_on(checkpoint.own("carried", rank))
         if own is not None:
             put_states(device, own["random"], checkpoint.own("random", rank))
         else:  # a process more than there were: chance that no other has had
@@ -202,6 +206,8 @@ class Training:
             **self.identity,
         }
         files = {"meter": self.meter.sums, "random": states}
+        if kept := carried(self.objective):
+            files["carried"] = kept
         if self.ranks.first or self.masters.sharded:
             files |= self.masters.state()
         self.checkpoints.save(progress.step, files, self.masters.shards(), facts)
@@ -304,12 +310,20 @@ class Training:
         raise Diverged(f"{error} ({kept})") from None
 
     def _snapshot(self, keep: Callable[[int, dict[str, Tensor]], None]) -> None:
-        weights = self.masters.named()  # all processes: a sharded weight is put together
-        if self.ranks.first:
-            keep(self.progress.step, weights)
+        with self.masters.judged():
+            weights = self.masters.named()  # all processes: a sharded weight is put together
+            if self.ranks.first:
+                keep(self.progress.step, weights)
 
     def _judge(self, last: bool) -> None:
         """Validate, and keep the best score and how long ago it was."""
+        with self.masters.judged():
+            self._score(last)
+        if self.masters.stalled(self.progress.since_best):
+            self.progress.since_best = 0
+            self.log.say("no better for some time: from now on the mean of the weights is judged and kept")
+
+    def _score(self, last: bool) -> None:
         step, progress, judged = self.progress.step, self.progress, self.run.validation
         self._read_health()
         score, values = self.validate(last or step % judged.score_every == 0)
@@ -369,4 +383,4 @@ class Training:
         self.ranks.meet()  # the launcher ends all when the first has left: not before the checkpoint is sealed
 
 
-OWN = ("meter", "random")  # kinds of tensors that each process keeps for itself
+OWN = ("meter", "random", "carried")  # kinds of tensors that each process keeps for itself

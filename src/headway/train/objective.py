@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import PairBatch
+from headway.data.streams import StreamBatch
 from headway.data.windows import WindowBatch
 from headway.text.tokenizer import PAD
 from headway.train.loss import linear_cross_entropy, paired_cross_entropy
@@ -54,7 +55,25 @@ class NextToken:
         return LanguageObjective(model, self.smoothing)
 
 
-Objective = CrossEntropy | RDrop | NextToken
+@dataclass(frozen=True)
+class Carried:
+    """`NextToken` over contiguous streams: the state behind a step is the next step's first, and no gradient goes back
+    through it (truncated back-propagation through time: Mikolov et al. 2010).
+
+    activation, change: weights of mean h² and mean (h_t − h_{t−1})² of the last layer's output behind its dropout (AR
+    and TAR: Merity et al. 2018, who take the second before it; a locked mask multiplies that by 1/(1 − p) on average).
+    """
+
+    name: ClassVar[str] = "carried"
+    smoothing: float = 0.0
+    activation: float = 0.0
+    change: float = 0.0
+
+    def build(self, model: nn.Module) -> CarriedObjective:
+        return CarriedObjective(model, self)
+
+
+Objective = CrossEntropy | RDrop | NextToken | Carried
 
 
 class TokenObjective(nn.Module):
@@ -86,18 +105,84 @@ class TokenObjective(nn.Module):
         return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
 
 
-@final
-class LanguageObjective(TokenObjective):
-    """Each token of a window from those before it."""
-
-    def hidden(self, batch: WindowBatch) -> Tensor:
-        model: Any = self.model
-        return model.hidden(batch.ids_BT, segments_BT=batch.segments_BT)[0].flatten(0, 1)
+class TextObjective(TokenObjective):
+    """Abstract. Each token of a text from those before it."""
 
     def weight(self) -> Tensor:
         """The rows that only fill the head up are cheaper to keep than to cut off; judged is the true distribution."""
         model: Any = self.model
         return model.output.weight if self.training else model.output.weight[: model.vocabulary]
+
+
+@final
+class LanguageObjective(TextObjective):
+    """A window stands for itself."""
+
+    def hidden(self, batch: WindowBatch) -> Tensor:
+        model: Any = self.model
+        return model.hidden(batch.ids_BT, segments_BT=batch.segments_BT)[0].flatten(0, 1)
+
+
+@final
+class CarriedObjective(TextObjective):
+    """A window goes on where the last has ended. What is carried stays at its address, so that captured steps find and
+    change it there; it is the run's, not the model's, and is saved with the run."""
+
+    def __init__(self, model: nn.Module, config: Carried) -> None:
+        super().__init__(model, config.smoothing)
+        self.weights = {"activation": config.activation, "change": config.change}
+        self.places: list[Tensor] = []  # the state of all rows, as the last step has left it
+
+    def carried(self) -> dict[str, Tensor]:
+        """All that a step takes over from the one before."""
+        return {f"part{number:03}": place for number, place in enumerate(self.places)}
+
+    def go_on(self, carried: dict[str, Tensor]) -> None:
+        device = next(self.model.parameters()).device
+        self.places = [carried[name].to(device, copy=True) for name in sorted(carried)]
+
+    def forward(self, batch: StreamBatch) -> Triples:
+        model: Any = self.model
+        hidden_BTD, state = model.hidden(batch.ids_BT, self._begin(batch))
+        if self.training:
+            self._keep(batch, state)
+        labels_N = batch.labels_BT.flatten()
+        loss, nll = linear_cross_entropy(hidden_BTD.flatten(0, 1), self.weight(), labels_N, self.smoothing, PAD)
+        triples: Triples = {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
+        h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
+        terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}
+        for name, weight in self.weights.items():
+            if weight:
+                triples[name] = (terms[name].square().mean(-1).sum(), batch.tokens, weight)
+        return triples
+
+    def _begin(self, batch: StreamBatch) -> Any:
+        """The state that these rows go on from; at an epoch's start the model's first, which may be learned."""
+        model: Any = self.model
+        first = model.start(len(batch.ids_BT), batch.ids_BT.device)
+        assert batch.fresh is not None
+        pairs = zip(first.parts(), self._rows(batch, first.parts()), strict=True)
+        return first.of([torch.where(batch.fresh, new_BH, old_BH) for new_BH, old_BH in pairs])
+
+    @torch.no_grad()
+    def _keep(self, batch: StreamBatch, state: Any) -> None:
+        # A batch that is skipped, since it is not finite, must not spoil those after it.
+        for place_BH, new_BH in zip(self._rows(batch, state.parts()), state.parts(), strict=True):
+            place_BH.copy_(torch.where(new_BH.isfinite(), new_BH, 0.0))
+
+    def _rows(self, batch: StreamBatch, like: list[Tensor]) -> list[Tensor]:
+        """The places of these rows; there are as many as were ever asked for."""
+        start, end = batch.first_row, batch.first_row + len(batch.ids_BT)
+        if not self.places:
+            self.places = [part_BH.new_zeros(0, part_BH.shape[1]) for part_BH in like]
+        if (missing := end - len(self.places[0])) > 0:
+            self.places = [torch.cat([place, place.new_zeros(missing, place.shape[1])]) for place in self.places]
+        return [place[start:end] for place in self.places]
+
+
+def carried(objective: nn.Module) -> dict[str, Tensor]:
+    """What an objective takes over from step to step, beside the weights."""
+    return objective.carried() if isinstance(objective, CarriedObjective) else {}
 
 
 class TranslationObjective(TokenObjective):

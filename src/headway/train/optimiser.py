@@ -6,13 +6,15 @@ are float32 already, the masters are the weights themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from headway.train.averaged import AveragedSGD
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
 
@@ -45,7 +47,40 @@ class AdamW:
         return torch.optim.AdamW(groups, betas=(self.beta1, self.beta2), eps=self.epsilon, **how)
 
 
-Optimiser = Adam | AdamW
+@dataclass(frozen=True)
+class Sgd:
+    """w ← w − rate · (g + decay · w); no decay on norms and biases."""
+
+    name: ClassVar[str] = "sgd"
+    decay: float = 0.0
+
+    def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
+        return _descent(torch.optim.SGD, groups, self.decay, how)
+
+
+@dataclass(frozen=True)
+class AveragedSgd:
+    """SGD, and the mean of its weights from the time on when `wait` scores in a row were no better (NT-ASGD: Merity et
+    al. 2018). That mean is then what is judged and kept."""
+
+    name: ClassVar[str] = "averaged-sgd"
+    decay: float = 0.0
+    wait: int = 5
+
+    def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
+        return _descent(AveragedSGD, groups, self.decay, how)
+
+
+def _descent(
+    kind: type[torch.optim.SGD], groups: list[dict[str, Any]], decay: float, how: dict[str, Any]
+) -> torch.optim.Optimizer:  # fmt: skip
+    for group in groups:
+        group["weight_decay"] = decay if group["decays"] else 0.0
+    how.pop("capturable")  # it always is: it counts no steps on the host
+    return kind(groups, **how)
+
+
+Optimiser = Adam | AdamW | Sgd | AveragedSgd
 
 
 class Masters:
@@ -61,7 +96,7 @@ class Masters:
         named = [(name, weight) for name, weight in weights if weight.requires_grad]
         self.names, self.weights = [name for name, _ in named], [weight for _, weight in named]
         self.masters = [_master(weight) for weight in self.weights]
-        self.clip, self.ranks = clip, ranks
+        self.config, self.clip, self.ranks = config, clip, ranks
         self.sharded = any(is_sharded(weight) for weight in self.weights)
         groups: list[dict[str, Any]] = [
             {"params": [m for m in self.masters if (m.ndim >= 2) == decays], "decays": decays}
@@ -122,6 +157,26 @@ class Masters:
         copies = [(local(w), m) for w, m in zip(self.weights, self.masters, strict=True) if w.dtype != m.dtype]
         if copies:
             torch._foreach_copy_([w for w, _ in copies], [m for _, m in copies])
+
+    def stalled(self, scores: int) -> bool:
+        """Told how many scores in a row were no better; whether the optimiser has now begun to average."""
+        if not isinstance(self.config, AveragedSgd) or not isinstance(self.optimiser, AveragedSGD):
+            return False
+        if scores < self.config.wait or self.optimiser.begun:
+            return False
+        self.optimiser.begin()
+        return True
+
+    @contextmanager
+    def judged(self) -> Iterator[None]:
+        """Inside, the weights are those to be judged and kept: a mean, where the optimiser has one."""
+        if not isinstance(self.optimiser, AveragedSGD) or not self.optimiser.begun:
+            yield
+            return
+        with self.optimiser.swapped():
+            self.write_back()
+            yield
+        self.write_back()
 
     def named(self) -> dict[str, Tensor]:
         """The masters under their weights' names, in float32, whole; all processes must ask together, and only

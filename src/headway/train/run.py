@@ -14,7 +14,7 @@ from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig
 from headway.plain import differences, from_plain, to_plain
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import CrossEntropy, Objective
+from headway.train.objective import Carried, CrossEntropy, Objective
 from headway.train.optimiser import Adam, Optimiser
 from headway.train.schedule import InverseRoot, Schedule
 
@@ -43,7 +43,9 @@ class PlainText:
 
     Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash; and so is
     the share `hold_out_test` for a test at the very end.
-    order: `random` starts every window anywhere; `epoch` gives each part of the text once before any comes again.
+    order: `random` starts every window anywhere; `epoch` gives each part of the text once before any comes again;
+    `stream` lets each row of a batch go on where it ended in the last, for models that carry their state, its cuts moved
+    by up to the share `jitter` of a window.
     apart: attention does not look from one document into another. weights: of each name in `train`, the share of
     the windows (none: by their sizes).
     """
@@ -54,7 +56,8 @@ class PlainText:
     test: tuple[str, ...] = ()
     hold_out: float = 0.1
     hold_out_test: float = 0.0
-    order: Literal["random", "epoch"] = "epoch"
+    order: Literal["random", "epoch", "stream"] = "epoch"
+    jitter: float = 0.0
     apart: bool = False
     weights: tuple[float, ...] = ()
     text: TextOptions = field(default_factory=lambda: TextOptions(exact=True))
@@ -66,6 +69,10 @@ class PlainText:
             raise InputError(
                 f"data.hold_out_test must be at least 0 and leave something to learn from, not {self.hold_out_test}"
             )
+        if self.order == "stream" and self.weights:
+            raise InputError("data.weights mix windows: data.order=stream reads one corpus from front to back")
+        if self.order != "stream" and self.jitter:
+            raise InputError("data.jitter moves the cuts of a stream: set data.order=stream")
         if self.weights and len(self.weights) != len(self.train):
             raise InputError(f"data.weights has {len(self.weights)} shares for {len(self.train)} corpora")
 
@@ -146,7 +153,7 @@ FREE = (
 
 @dataclass(frozen=True)
 class Run:
-    """`init` names the model whose weights and vocabulary it goes on from."""
+    """`init` names the model whose weights and vocabulary it goes on from, or a file of word vectors."""
 
     recipe: str
     data: ParallelText | PlainText
@@ -165,6 +172,12 @@ class Run:
         return self.data
 
     @property
+    def max_length(self) -> int:
+        """Tokens that the model is given at once; 0 for one that is not trained in steps."""
+        longest: int = getattr(self.model, "max_length", 0)
+        return longest
+
+    @property
     def documents(self) -> PlainText:
         assert isinstance(self.data, PlainText)
         return self.data
@@ -177,14 +190,19 @@ class Run:
                     raise InputError(f"{part}.{name} must be at least 1, not {value}")
         for name in ("dropout", "attention_dropout"):
             value = getattr(self.model, name, 0.0)
-            if not 0 <= value < 1:
+            if isinstance(value, float) and not 0 <= value < 1:
                 raise InputError(f"model.{name} must be at least 0 and below 1, not {value}")
         check_tokenizer(self.validation.tokenize)
         width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
         if width % heads:
             raise InputError(f"model.width {width} is not a multiple of model.heads {heads}")
+        if (getattr(self.data, "order", "") == "stream") != isinstance(self.objective, Carried):
+            raise InputError("a state is carried along contiguous streams: data.order=stream and objective=carried go "
+                             "together")  # fmt: skip
         if (FAMILIES[self.model.name].vocabularies == 2) != isinstance(self.data, ParallelText):
             raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
+        if isinstance(self.data, ParallelText) and self.data.text.lines:
+            raise InputError("data.text.lines is for text to go on writing: each line of a pair is a sentence anyway")
         if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint:
             raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
                              "or model.embeddings=tied")  # fmt: skip

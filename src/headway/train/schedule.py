@@ -1,4 +1,4 @@
-"""Learning rates: a linear warm-up, then one of three ways down. Steps count from 1."""
+"""Learning rates: a linear warm-up, then one of several ways down, or none. Steps count from 1."""
 
 from __future__ import annotations
 
@@ -52,4 +52,22 @@ class Cosine:
         return self.peak * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
-Schedule = InverseRoot | Linear | Cosine
+@dataclass(frozen=True)
+class Staircase:
+    """peak · factor^⌈(step − hold)/every⌉: the peak for `hold` steps, then multiplied by `factor` every so many
+    (Zaremba et al. 2014). A factor of 1 keeps it at the peak."""
+
+    name: ClassVar[str] = "staircase"
+    peak: float = 1.0
+    warmup: int = 0
+    hold: int = 8000
+    every: int = 1300
+    factor: float = 1 / 1.2
+
+    def rate(self, step: int, steps: int) -> float:
+        if step < self.warmup:
+            return self.peak * step / self.warmup
+        return self.peak * self.factor ** max(0, -(-(step - self.hold) // max(self.every, 1)))
+
+
+Schedule = InverseRoot | Linear | Cosine | Staircase

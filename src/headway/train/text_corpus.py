@@ -49,9 +49,11 @@ def _parts(data: PlainText, log: Log, download: bool) -> tuple[list[Corpus], dic
     """The corpora to learn from, one for each name, and the texts that are held out of all of them."""
     if not data.train:
         raise InputError("no training data: pass --data FILE (text, a folder of it, or .jsonl)")
-    corpora: list[Documents] = [Documents.at(_found(name, log, download)) for name in data.train]
+    corpora: list[Documents] = [
+        Documents.at(_found(name, log, download), lines=data.text.lines) for name in data.train
+    ]
     held: dict[str, Corpus] = {
-        part: Documents.at([path for name in names for path in _found(name, log, download)])
+        part: Documents.at([path for name in names for path in _found(name, log, download)], lines=data.text.lines)
         for part, names in (("valid", data.valid), ("test", data.test))
         if names
     }
@@ -77,7 +79,7 @@ def _tokenizer(data: PlainText, parts: list[Corpus], path: Path, log: Log, known
         return Tokenizer.load(path)
     log.say("learning the vocabulary")
     files = tuple(file for part in parts if isinstance(part, Documents) for file in part.files)
-    everything = parts[0] if len(parts) == 1 else Documents(files)
+    everything = parts[0] if len(parts) == 1 else Documents(files, lines=data.text.lines)
     tokenizer = train_document_tokenizer(everything, data.text)
     path.parent.mkdir(exist_ok=True)
     tokenizer.save(path)

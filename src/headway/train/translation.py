@@ -12,13 +12,14 @@ from torch import Tensor
 from headway.data.batches import PairBatch, PairBatches, pad_rows
 from headway.data.readers import read_pairs
 from headway.evaluate.bleu import corpus_bleu
-from headway.folder import Card, Loaded, read_model
+from headway.folder import Card, Loaded
 from headway.generate.translator import Translator
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.plain import to_plain
 from headway.train.corpus import Corpus, listed, open_corpus
 from headway.train.job import Desk, Job, Outcome, entropy, fresh_model, train
 from headway.train.log import Log
+from headway.train.pretrained import earlier_model
 from headway.train.run import Run
 
 
@@ -27,7 +28,7 @@ def train_translator(run: Run, out: Path, log: Log, *, download: bool = False, r
 
 
 def open_translation(run: Run, desk: Desk) -> Job:
-    earlier = read_model(run.init) if run.init else None
+    earlier = earlier_model(run)
     with desk.ranks.in_turn():
         corpus = open_corpus(
             run, desk.out, desk.log, desk.download, earlier, known=desk.resumed, split=desk.ranks.first
@@ -35,7 +36,7 @@ def open_translation(run: Run, desk: Desk) -> Job:
     sizes = earlier.card.vocabularies if earlier else (len(corpus.tokenizers[0]), len(corpus.tokenizers[1]))
     config = run.model
     assert isinstance(config, TransformerConfig)
-    model = fresh_model(run, desk, lambda: Transformer(config, *sizes))
+    model = fresh_model(run, desk, lambda: Transformer(config, *sizes), corpus.tokenizers)
     card = Card(
         "transformer", config, sizes, earlier.card.text if earlier else run.pairs.text,
         run.pairs.source, run.pairs.target, to_plain(run.search), to_plain(run),
