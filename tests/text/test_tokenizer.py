@@ -316,3 +316,18 @@ def test_line_ends_are_words_of_an_exact_word_vocabulary() -> None:
     ids = tokenizer.encode(" a <unk> b \n b a \n")
     assert tokenizer.pieces(ids[1:]) == ["a", "<unk>", "b", "▁\\n▁", "b", "a", "<unk>"]
     assert ids[0] == UNKNOWN
+
+
+def test_marks_of_punctuation_are_words_of_their_own() -> None:
+    options = TextOptions(kind="word", lowercase=True, marks=True, min_count=1)
+    text = "He said, “Don't -- stop!” </s> it’s _very_ well-known."
+    tokenizer = Tokenizer.train([text], options)
+    words = "he said , “ don't -- stop ! ” < / s > it’s _ very _ well - known ."
+    assert tokenizer.pieces(tokenizer.encode(text)) == words.split()
+    assert tokenizer.decode(tokenizer.encode(text)) == words
+    again = Tokenizer.from_json(tokenizer.to_json())
+    assert again.kind == "word" and not again.exact and again.encode(text) == tokenizer.encode(text)
+    assert min(tokenizer.encode("</s> <pad> he")) >= UNKNOWN and END not in tokenizer.encode("</s>")
+    for wrong in ({"kind": "bpe"}, {"kind": "word", "exact": True}):
+        with pytest.raises(InputError, match="text.marks"):
+            TextOptions(marks=True, **wrong)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def test_a_folder_is_written_that_scores_as_its_card_says(data: PlainText, tmp_p
     assert scores["test perplexity"] == pytest.approx(float((-logp.sum() / (len(lines) - 1)).exp()), abs=1e-4)
     events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events] == ["data", "data", "data", "counted", "end"]
-    assert events[3]["n-grams of 3 words"] == found.model.config.sizes[1]
+    assert events[3]["3-grams"] == found.model.config.sizes[1]
     assert json.loads((tmp_path / "run" / "run.json").read_text())["model"]["order"] == 3
 
 

@@ -41,7 +41,7 @@ def votes_picture(
     tall, row = len(words) * CELL, words.index(current)
     wide_table, wide_mask, wide_bars = len(named) * 2 * CELL, len(words) * CELL, 2.6
     left_mask = LABEL + wide_table + GAP + LABEL
-    left_bars = left_mask + wide_mask + GAP
+    left_bars = left_mask + wide_mask + 2 * GAP
     figure = new_figure(left_bars + wide_bars, tall + ABOVE)
     place = inches(figure, LABEL, 0, wide_table, tall)
     _table(figure, place, table_RV[:, named], [words[column] for column in named], words)
@@ -54,7 +54,7 @@ def votes_picture(
     for number, (beginning, both) in enumerate(votes.items()):
         bottom = tall - (number + 1) * each
         _bars(figure, inches(figure, left_bars, bottom, wide_bars, each * BAR), beginning, both)
-    _title(figure, left_bars, tall, "votes, all and masked", "")
+    _title(figure, left_bars, tall, "votes", "grey: of all words, orange: of those that the mask leaves")
     return save(figure, path)
 
 

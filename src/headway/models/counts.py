@@ -62,13 +62,27 @@ def count_grams(ids_T: Ints, vocabulary: int, order: int, boundary: int) -> list
         histories_T = rows_T if above_one == 1 else np.where(ends_T, -1, rows_T)
         places = 1 + np.flatnonzero(histories_T[:-1] >= 0)
         packed = histories_T[places - 1] * vocabulary + ids_T[places]
-        keys_N, first, rows, counts_N = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
-        grams = Grams(keys_N, counts_N, rows_T[places[first]], opens_C[keys_N // vocabulary], vocabulary)
+        keys_N, counts_N, rows, one_N = _distinct(packed)
+        grams = Grams(keys_N, counts_N, rows_T[places[one_N]], opens_C[keys_N // vocabulary], vocabulary)
         found.append(grams)
         rows_T = np.full(len(ids_T), -1)
         rows_T[places] = rows
         opens_C = grams.opens_N
     return found
+
+
+def _distinct(packed: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """The distinct ones, sorted; how often each is there; of every one its row among them; a place of each.
+
+    What np.unique gives, but for which place: it takes the first, and needs a sort more than twice as slow for that.
+    """
+    order = np.argsort(packed)
+    in_order = packed[order]
+    is_new = np.append(True, in_order[1:] != in_order[:-1])[: len(packed)]
+    starts = np.flatnonzero(is_new)
+    rows = np.empty_like(packed)
+    rows[order] = np.cumsum(is_new) - 1
+    return in_order[starts], np.diff(np.append(starts, len(packed))), rows, order[starts]
 
 
 def continuations(grams: Grams, longer: Grams) -> Ints:

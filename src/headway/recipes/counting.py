@@ -35,6 +35,12 @@ def names() -> Run:
 
 COUNTING = (
     Recipe("markov", "a Markov chain of your own text, counted: --data FILE", "", own_text),
-    Recipe("ptb-kn5", "Penn Treebank, 5-grams by modified Kneser-Ney", "", treebank_kn5),
-    Recipe("names-markov", "first names letter by letter, to make up new ones", "", names),
-)
+    Recipe(
+        "ptb-kn5", "Penn Treebank, 5-grams by modified Kneser-Ney",
+        "test perplexity 141.19 (published: 141.2) in 6 s on one CPU core", treebank_kn5,
+    ),
+    Recipe(
+        "names-markov", "first names letter by letter, to make up new ones",
+        "test perplexity 7.56 per letter in 1 s on one CPU core", names,
+    ),
+)  # fmt: skip

@@ -105,16 +105,24 @@ class Entry:
         card = json.loads((folder / "model" / "headway.json").read_text(encoding="utf-8"))
         score = card["score"]
         self.seeds.append(seed)
-        self.validation.append(float(score[f"validation {self.figure}"]))
+        self.validation.append(_number(score[f"validation {self.figure}"]))
         if f"test {self.figure}" in score:
-            self.test.append(float(score[f"test {self.figure}"]))
-        self.seconds.append(float(score["training seconds"]))
-        self.tokens = int(score["steps"]) * tokens_a_step(run) if learns_in_steps(run) else int(score["tokens"])
-        speed = tokens_per_second(folder) if learns_in_steps(run) else self.tokens / max(self.seconds[-1], 1e-3)
-        self.speed.append(speed)
+            self.test.append(_number(score[f"test {self.figure}"]))
+        if learns_in_steps(run):
+            seconds, self.tokens = float(score["training seconds"]), int(score["steps"]) * tokens_a_step(run)
+            self.speed.append(tokens_per_second(folder))
+        else:
+            seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
+            self.speed.append(self.tokens / max(seconds, 1e-3))
+        self.seconds.append(seconds)
 
     def to_plain(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value not in ([], None)}
+
+
+def _number(value: Any) -> float:
+    """A score that is none (a chain that gives a word no chance at all) is written in words."""
+    return float(value) if isinstance(value, int | float) else math.inf
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:

@@ -32,7 +32,8 @@ def train_by_counting(run: Run, out: Path, log: Log, *, download: bool = False, 
     write_run(run, out / "run.json")
     corpus = open_text(run.documents, out, log, download=download, known=resume)
     model, seconds = _counted(run.model, corpus, log)
-    scores = _scores(model, corpus) | {"counting seconds": round(seconds, 2)}
+    counted = sum(store.tokens for store in corpus.train)
+    scores = _scores(model, corpus) | {"tokens counted": counted, "counting seconds": round(seconds, 2)}
     log.event("end", **scores)
     log.position()
     card = Card("ngram", model.config, (model.vocabulary,), run.data.text, run=to_plain(run), score=scores)
@@ -55,7 +56,7 @@ def _counted(config: NGramConfig, corpus: TextCorpus, log: Log) -> tuple[NGram, 
     started = time.perf_counter()
     model = NGram.count(config, len(corpus.tokenizer), ids_T)
     seconds = time.perf_counter() - started
-    sizes = {f"n-grams of {order} words": size for order, size in enumerate(model.config.sizes, 2)}
+    sizes = {f"{order}-grams": size for order, size in enumerate(model.config.sizes, 2)}
     log.say(f"counted {len(ids_T) - 1:,} tokens in {seconds:.2f} s, smoothed by {config.smoothing.name}")
     for name, size in sizes.items():
         log.say(f"{size:,} {name}")
