@@ -16,7 +16,7 @@ import headway as package
 from headway.recipes import RECIPES
 from headway.recipes.grammar import splits
 
-VERBS = ("demo", "train", "translate", "evaluate", "recipes", "runs", "plot")
+VERBS = ("demo", "train", "translate", "evaluate", "recipes", "runs", "plot", "cost")
 
 
 def test_help_answers_quickly_and_without_torch() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.cost_tables import aligned, energy, figures, footprint, in_bytes, layer_rows, many, parts, whole
+from headway.cli.cost_tables import aligned, energy, figures, footprint, in_bytes, layer_rows, many, parts
 from headway.errors import InputError, nearest
 
 if TYPE_CHECKING:

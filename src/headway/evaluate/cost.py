@@ -1,7 +1,8 @@
 """What a model costs at a length: operations, memory, steps that wait for one another, the longest path.
 
 A training step is a forward pass and a backward pass of twice its products: one for the gradient of the inputs, one for
-that of the weights.
+that of the weights. (A fused attention that makes its scores again does a little more; a first state that is not learned
+spares a recurrence a little.)
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.evaluate.memory import activation_bytes, state_bytes, training_bytes, weight_bytes
-from headway.evaluate.operations import Call, Count, count, last_words
+from headway.evaluate.operations import Call, Count, count, last_words, shapes_only
 from headway.models import FAMILIES
 from headway.models.ngram import NGram
 from headway.models.skip_gram import SkipGramConfig
@@ -124,8 +125,9 @@ class Sketch:
             with torch.device("meta"), torch.no_grad():
                 model = self.build().eval()
                 passed = _passed(model, self.inputs(batch, *lengths))
-                state = _state_after(model, batch, lengths)
-                before = _state_after(model, batch, (*lengths[:-1], length - 1))
+                with shapes_only(model):
+                    state = _state_after(model, batch, lengths)
+                    before = _state_after(model, batch, (*lengths[:-1], length - 1))
             learns = any(weight.requires_grad for weight in model.parameters())
             kept = activation_bytes(self.build, partial(self.inputs, batch), *lengths) if learns else 0
         except IndexError as error:

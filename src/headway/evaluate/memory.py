@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from headway.nn.mask import triangle
 from headway.nn.recurrent import RecurrentLayer
 
 FEW = 4  # steps of a recurrence that are run
@@ -71,7 +72,7 @@ def _kept(build: Callable[[], nn.Module], inputs: Callable[[], tuple[Any, ...]])
         kept[storage._cdata] = storage.nbytes()
         return tensor
 
-    with _without_workspaces(), FakeTensorMode():
+    with _without_memory():
         model = build().train()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             # What is kept must live until it is counted: a storage that is freed gives its place to another.
@@ -83,9 +84,14 @@ def _kept(build: Callable[[], nn.Module], inputs: Callable[[], tuple[Any, ...]])
 
 
 @contextmanager
-def _without_workspaces() -> Iterator[None]:
-    """Without oneDNN, whose LSTM keeps memory of its own that tensors without memory do not show."""
+def _without_memory() -> Iterator[None]:
+    """Tensors that are shapes alone, made inside; none that is kept for another call comes in or stays behind."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a setting for another maker's GPUs, which is touched too
-        with torch.backends.mkldnn.flags(enabled=False):
-            yield
+        triangle.cache_clear()
+        try:
+            # Without oneDNN, whose LSTM keeps memory of its own that such tensors do not show.
+            with torch.backends.mkldnn.flags(enabled=False), FakeTensorMode():
+                yield
+        finally:
+            triangle.cache_clear()

@@ -259,24 +259,27 @@ class Count:
         """Equal parts of all layers together: how many calls, and the sum of their work."""
         found: dict[str, tuple[int, Work]] = {}
         for call in self.calls:
-            name = re.sub(r"\.(layers\.)?\d+(?=\.|$)", "", call.path)
+            if call.work == Work():
+                continue
+            name = re.sub(r"\.layers\.\d+(?=\.)|\.\d+(?=\.|$)", "", call.path)
             times, sum_ = found.get(name, (0, Work()))
             fields = ("products", "pairs", "elements", "steps")
             found[name] = (times + 1, Work(*(getattr(sum_, key) + getattr(call.work, key) for key in fields)))
-        return {name: (times, work) for name, (times, work) in found.items() if work != Work()}
+        return found
 
 
 @contextmanager
-def _short(part: nn.Module) -> Iterator[None]:
-    """Without the steps of a recurrence: only the shapes of its result matter, and there may be thousands."""
-    if isinstance(part, nn.RNNBase):
-        part.forward = partial(_shapes, part)
-    elif isinstance(part, recurrent.RecurrentLayer):
-        part.forward = partial(_layer_shapes, part)  # type: ignore[method-assign]
+def shapes_only(model: nn.Module) -> Iterator[None]:
+    """Recurrences give results of the right shape without their steps, of which there may be thousands."""
+    recurrences = [part for part in model.modules() if isinstance(part, nn.RNNBase | recurrent.RecurrentLayer)]
+    for part in recurrences:
+        shapes: Any = _shapes if isinstance(part, nn.RNNBase) else _layer_shapes
+        part.forward = partial(shapes, part)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        part.__dict__.pop("forward", None)
+        for part in recurrences:
+            del part.forward
 
 
 def _shapes(part: nn.RNNBase, x: Tensor, first: Any = None) -> tuple[Tensor, Any]:
@@ -304,22 +307,23 @@ def counting(model: nn.Module) -> Iterator[Count]:
         in_order = signature(type(part).forward).bind(part, *given, **named).args[1:]
         count.calls.append(Call(path, rule(part, in_order, result)))
 
-    parts = dict(_apart(model))
+    parts: dict[nn.Module, str] = {}
+    for path, part in _apart(model):
+        parts.setdefault(part, path)  # one that stands in two places is one part
     unknown = []
     with ExitStack() as stack:
-        for path, part in parts.items():
+        for part, path in parts.items():
             rule = rule_of(part)
             if rule is None:
                 unknown.append(f"{path or 'the model'} ({type(part).__name__}): there is no rule for it")
             else:
                 hook = part.register_forward_hook(partial(note, path, rule), with_kwargs=True)
                 stack.callback(hook.remove)
-                stack.enter_context(_short(part))
         yield count
     # Weights that somebody multiplies with behind the part's back.
     unknown += [
         f"{path} ({type(part).__name__}): it was not called"
-        for path, part in parts.items()
+        for part, path in parts.items()
         if isinstance(part, WITH_WEIGHTS) and part not in called
     ]
     count.unknown = tuple(unknown)
@@ -335,6 +339,6 @@ def _apart(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
 
 def count(model: nn.Module, *inputs: Any) -> Count:
     """One forward pass. On the `meta` device nothing is computed, so any size can be asked for."""
-    with counting(model) as found:
+    with counting(model) as found, shapes_only(model):
         model(*inputs)
     return found

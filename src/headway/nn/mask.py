@@ -50,7 +50,7 @@ class View:
     def matrix(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
         """The boolean matrix for code that has neither the flag nor the numbers (the readable path)."""
         if self.causal:
-            return _triangle(queries, keys, device)
+            return triangle(queries, keys, device)
         if self.prefix_B is None:
             return self.visible_BHTS
         # Once for all layers, and only if one asks.
@@ -78,7 +78,7 @@ SEE_ALL = View()
 
 
 @lru_cache(maxsize=64)
-def _triangle(queries: int, keys: int, device: torch.device) -> Tensor:
+def triangle(queries: int, keys: int, device: torch.device) -> Tensor:
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
 
 
