@@ -33,5 +33,8 @@ def novels() -> Run:
 
 VECTORS = (
     Recipe("skip-gram", "word vectors of your own text: --data FILE", "", own_text),
-    Recipe("novels-skip-gram", "word vectors of 18 English novels", "", novels),
-)
+    Recipe(
+        "novels-skip-gram", "word vectors of 18 English novels",
+        "loss 2.59 a pair on held-out novels, in 39 s on two CPU cores that were busy with other work", novels,
+    ),
+)  # fmt: skip

@@ -194,7 +194,17 @@ class _Table:
         if not self.words:
             raise InputError(f"{self.path} has no vectors")
         self.known.clear()
-        return self.words, np.concatenate(self.rows)
+        table_ND = np.empty((len(self.words), self.rows[0].shape[1]), np.float32)
+        at = 0
+        for some in _taken(self.rows):  # let go one by one: both together would take the memory twice
+            table_ND[at : at + len(some)] = some
+            at += len(some)
+        return self.words, table_ND
+
+
+def _taken(rows: list[Floats]) -> Iterator[Floats]:
+    while rows:
+        yield rows.pop(0)
 
 
 def _text(path: Path, pieces: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
