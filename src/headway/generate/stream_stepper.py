@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from headway.compiling import compiled
 from headway.generate import chain
 from headway.generate.stream_step import Group, Record, Sheet, advance, foretell, write
 from headway.models.protocols import LanguageModel
@@ -218,7 +219,7 @@ def compiled_foretell() -> Callable[..., Tensor]:
     """`foretell` through torch.compile, for capture: without graphs of the compiler's own; products of one row become
     sums that norms, biases and activations are fused into."""
     options: Any = {"triton.cudagraphs": False, "coordinate_descent_tuning": True}
-    return torch.compile(foretell, dynamic=False, options=options)
+    return compiled(foretell, dynamic=False, options=options)
 
 
 def stream_stepper_for(model: LanguageModel, device: torch.device, speed: Speed = "auto") -> StreamStepper:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from headway.compiling import Uncompiled
 from headway.nn import tap
 from headway.nn.dropout import dropout
 from headway.nn.recurrent_state import LayerState, RecurrentState
@@ -25,6 +26,7 @@ from headway.nn.recurrent_state import LayerState, RecurrentState
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 Gates = dict[str, Tensor]
+Anew = tuple[Tensor, LayerState]  # (B, T), true where a row begins again, and the state that it begins from
 
 
 class Cell(nn.Module):
@@ -126,7 +128,7 @@ class GRUCell(Cell):
 
 
 # Not compiled: a compiler would unroll the steps, and these kernels are what there is to gain.
-@torch.compiler.disable
+@Uncompiled
 def _call(
     kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, sizes: Tensor | None, first: Tensor | list[Tensor],
     weights: list[Tensor],
@@ -142,31 +144,22 @@ class RecurrentLayer(nn.Module):
     """h₁ … h_T from x₁ … x_T and h₀, by one cell.
 
     weight_dropout: share of U that is left out, the same for all steps of a call (DropConnect: Merity et al. 2018).
-    learned: h₀ is a weight; otherwise it is zero.
     """
 
-    def __init__(self, cell: Cell, weight_dropout: float = 0.0, learned: bool = False) -> None:
+    def __init__(self, cell: Cell, weight_dropout: float = 0.0) -> None:
         super().__init__()
         self.cell, self.weight_dropout = cell, weight_dropout
-        first = [nn.Parameter(torch.zeros(cell.width)) for _ in cell.parts] if learned else []
-        self.first = nn.ParameterList(first)
-
-    def start(self, rows: int, like: Tensor) -> LayerState:
-        """The first state of every row."""
-        if self.first:
-            return tuple(part_H.expand(rows, -1) for part_H in self.first)
-        return tuple(like.new_zeros(rows, self.cell.width) for _ in self.cell.parts)
 
     def forward(
-        self, x_BTD: Tensor, state: LayerState, lengths_B: Tensor | None = None, anew_BT: Tensor | None = None
+        self, x_BTD: Tensor, state: LayerState, lengths_B: Tensor | None = None, anew: Anew | None = None
     ) -> tuple[Tensor, LayerState]:
-        """The outputs and the state behind each row's last step (`lengths_B`: rows are padded on the right). Where
-        `anew_BT` is true a row begins again from the first state."""
+        """The outputs and the state behind each row's last step (`lengths_B`: rows are padded on the right). `anew`
+        says where a row begins again, and from which state."""
         u_GH = self.cell.from_state.weight
         if self.training and self.weight_dropout:
             u_GH = dropout(u_GH, self.weight_dropout)
-        if tap.recording() or anew_BT is not None:
-            return self._readable(x_BTD, state, u_GH, lengths_B, anew_BT)
+        if tap.recording() or anew is not None:
+            return self._readable(x_BTD, state, u_GH, lengths_B, anew)
         state = tuple(part_BH.to(x_BTD.dtype).contiguous() for part_BH in state)
         if lengths_B is None:
             return self.cell.fused(x_BTD, None, state, u_GH)
@@ -186,15 +179,14 @@ class RecurrentLayer(nn.Module):
         return y_BTH, _where(lengths_B > 0, tuple(part[back] for part in new), state)
 
     def _readable(
-        self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor | None, anew_BT: Tensor | None
+        self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor | None, anew: Anew | None
     ) -> tuple[Tensor, LayerState]:
         x_BTG = self.cell.from_input(x_BTD)
-        first = self.start(len(x_BTD), x_BTD) if anew_BT is not None else state
         steps: list[LayerState] = []
         gates: list[Gates] = []
         for t in range(x_BTD.shape[1]):
-            if anew_BT is not None:
-                state = _where(anew_BT[:, t], first, state)
+            if anew is not None:
+                state = _where(anew[0][:, t], anew[1], state)
             new, opened = self.cell.step(x_BTG[:, t], state, u_GH)
             state = new if lengths_B is None else _where(t < lengths_B, new, state)
             steps.append(new)
@@ -214,19 +206,30 @@ class RecurrentStack(nn.Module):
     """Layers one above the other: each reads what the one below gives out.
 
     The slots `inputs`, `between` and `outputs` are where dropout stands; a part may drop anew at each step (Zaremba et
-    al. 2014) or the same all along (Gal and Ghahramani 2016).
+    al. 2014) or the same all along (Gal and Ghahramani 2016). The first state is zero, or `learned`.
     """
 
     def __init__(
-        self, layers: Sequence[RecurrentLayer], inputs: nn.Module, between: nn.Module, outputs: nn.Module
-    ) -> None:  # fmt: skip
+        self,
+        layers: Sequence[RecurrentLayer],
+        inputs: nn.Module,
+        between: nn.Module,
+        outputs: nn.Module,
+        learned: bool = False,
+    ) -> None:
         super().__init__()
         self.layers: Any = nn.ModuleList(layers)
         self.inputs, self.between, self.outputs = inputs, between, outputs
+        # Of the stack, not of its layers: it is needed before they are called.
+        parts = [torch.zeros(layer.cell.width) for layer in layers for _ in layer.cell.parts]
+        self.first = nn.ParameterList(parts if learned else [])
 
     def start(self, rows: int, like: Tensor) -> RecurrentState:
         """A state that has read nothing, of the type and on the device of `like`."""
-        return RecurrentState([layer.start(rows, like) for layer in self.layers])
+        zero = RecurrentState(
+            [tuple(like.new_zeros(rows, layer.cell.width) for _ in layer.cell.parts) for layer in self.layers]
+        )
+        return zero.of([part_H.expand(rows, -1) for part_H in self.first]) if self.first else zero
 
     def forward(
         self,
@@ -235,9 +238,12 @@ class RecurrentStack(nn.Module):
         lengths_B: Tensor | None = None,
         anew_BT: Tensor | None = None,
     ) -> tuple[Tensor, RecurrentState]:
+        """Where `anew_BT` is true a row begins again from the first state."""
         x_BTD = self.inputs(x_BTD)
         states = []
+        first = None if anew_BT is None else self.start(len(x_BTD), x_BTD)
         for number, (layer, of_layer) in enumerate(zip(self.layers, state.layers, strict=True)):
-            x_BTD, new = layer(self.between(x_BTD) if number else x_BTD, of_layer, lengths_B, anew_BT)
+            anew = None if first is None else (anew_BT, first.layers[number])
+            x_BTD, new = layer(self.between(x_BTD) if number else x_BTD, of_layer, lengths_B, anew)
             states.append(new)
         return self.outputs(x_BTD), RecurrentState(states)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.compiling import Uncompiled
 from headway.train import kernels
 
 
@@ -24,7 +25,7 @@ def smoothed_cross_entropy(logits_NV: Tensor, labels_N: Tensor, smoothing: float
 
 
 # Not compiled: its pieces depend on the number of rows, and its passes are already few.
-@torch.compiler.disable
+@Uncompiled
 def linear_cross_entropy(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int
 ) -> tuple[Tensor, Tensor]:
@@ -137,7 +138,7 @@ def readable_paired_cross_entropy(
     return (loss_a + loss_b) / 2 + weight * distance, (nll_a + nll_b) / 2
 
 
-@torch.compiler.disable
+@Uncompiled
 def paired_cross_entropy(
     hidden_2ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
 ) -> tuple[Tensor, Tensor]:

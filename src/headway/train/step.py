@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway import compiling
 from headway.data.batches import Batch
 from headway.train.objective import Triples
 from headway.train.optimiser import Masters
@@ -23,7 +24,7 @@ def compiled(objective: nn.Module) -> Any:
     import torch._inductor.config as inductor
 
     known = hasattr(inductor.triton, "mix_order_reduction")
-    return torch.compile(objective, options={"triton.mix_order_reduction": False} if known else {})
+    return compiling.compiled(objective, options={"triton.mix_order_reduction": False} if known else {})
 
 
 class TrainStep:

@@ -1,0 +1,43 @@
+"""What is left out of compiled code, and that nobody loads a compiler who does not compile."""
+
+import subprocess
+import sys
+
+import torch
+import torch._dynamo.testing
+from torch import nn
+
+from headway.compiling import Uncompiled, compiled
+
+
+@Uncompiled
+def twice(x):
+    assert not torch.compiler.is_compiling()
+    return 2 * x
+
+
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.linear, self.inner = nn.Linear(3, 3), inner
+
+    def forward(self, x):
+        return self.inner(self.linear(x).relu()).sin()
+
+
+def test_a_function_left_out_cuts_the_graph_as_torch_does():
+    found = []
+    for inner in (twice, torch.compiler.disable(lambda x: 2 * x)):
+        counter = torch._dynamo.testing.CompileCounter()
+        model, x = Around(inner), torch.randn(2, 3)
+        fast = compiled(model, backend=counter)
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), model(x))
+        found.append((counter.frame_count, counter.op_count))
+    assert found[0] == found[1] and found[0][0] == 2
+
+
+def test_the_compiler_is_not_loaded_before_somebody_compiles():
+    used = "import headway.recipes, headway.train.kinds, headway.generate.generator, sys"
+    ask = f"{used}; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", ask], check=False).returncode == 0
