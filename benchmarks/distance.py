@@ -15,7 +15,6 @@ from __future__ import annotations
 from measure import arguments, write
 
 # isort: split
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,9 +156,11 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             left.plot(DISTANCES, row[key], color=colour, linestyle=dash, linewidth=width)
         right.plot(DISTANCES, row["recall"], color=colour, linewidth=2.0, label=row["who"], marker="o", markersize=3)
     left.set_yscale("log")
+    left.set_ylim(1e-10, 10)
     left.set_title("gradient at distance d over that at 0 (dashed: untrained)", fontsize=10, color=INK, loc="left")
     right.set_title("right answers, pair and question d words apart", fontsize=10, color=INK, loc="left")
     right.axhline(1 / Recall.values, color=QUIET, linewidth=1, linestyle=(0, (1, 2)))
+    right.text(DISTANCES[0], 1 / Recall.values + 0.015, "chance", fontsize=8, color=QUIET)
     right.set_ylim(0, 1.03)
     right.legend(frameon=False, fontsize=9, labelcolor=INK)
     for axes in (left, right):
@@ -182,12 +183,10 @@ def main() -> None:
     for who, config in MODELS.items():
         model = build(config, task).to(device)
         before = gradient(model, task, device)
-        started = time.perf_counter()
         train(model, task, options.steps, device)
         rows.append({
             "who": who,
             "weights": sum(weight.numel() for weight in model.parameters()),
-            "seconds": round(time.perf_counter() - started, 1),
             "distances": DISTANCES,
             "recall": recall(model, task, device),
             "gradient_before": [float(f"{value:.3g}") for value in before],

@@ -7,6 +7,9 @@ import torch
 from torch import nn
 
 from headway.errors import InputError
+from headway.generate.sampling import Sampling
+from headway.generate.stream import Prompt
+from headway.generate.stream_offline import generate_all
 from headway.models.recurrent import SIZES, Gru, Locked, Lstm, Recurrent, RecurrentConfig, Rnn, Stepwise
 from headway.nn import tap
 from headway.plain import change, from_plain, to_plain
@@ -117,7 +120,8 @@ def test_the_published_sizes_have_the_published_counts():
     awd = 24_221_600 - 4 * (1150 + 1150 + 400) - 10_000
     medium = 2 * 10_000 * 650 + 2 * 4 * 650 * (650 + 650 + 1)
     for size, expected in (("medium", medium), ("awd", awd)):
-        model = Recurrent(SIZES[size], 10_000)
+        with torch.device("meta"):
+            model = Recurrent(SIZES[size], 10_000)
         padding = (model.table.num_embeddings - 10_000) * model.table.embedding_dim
         count = sum(weight.numel() for weight in model.parameters())
         count -= padding * (1 if SIZES[size].tied else 2)
@@ -139,3 +143,19 @@ def test_a_config_is_plain_and_says_what_is_wrong_with_it():
         change(SMALL, ["dropout=locked", "dropout.weights=1"])
     with pytest.raises(InputError, match=r"model\.embedding must be at least 0"):
         replace(SMALL, embedding=-1)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_rows_are_continued_as_each_would_be_alone(kind):
+    """Prompts of different lengths, one of a single token, admitted and stepped together."""
+    model = build(EACH[kind])
+    with torch.no_grad():
+        model.output.weight.mul_(20)  # so that choices differ
+    texts = [[5], [7, 8, 9], list(range(4, 30)), [3] * 60]
+    prompts = [Prompt(ids, Sampling(0), max_new=12, stops=frozenset()) for ids in texts]
+    written = generate_all(model, prompts, context=1 << 30, device=torch.device("cpu"))
+    for ids, (found,) in zip(texts, written, strict=True):
+        text = list(ids)
+        for _ in range(12):
+            text.append(int(model(torch.tensor([text]))[0][0, -1].argmax()))
+        assert found.ids == text[len(ids) :]

@@ -150,9 +150,10 @@ class Recurrent(NextTokenModel):
         self.table = nn.Embedding(rows, narrow)
         slots = config.dropout.slots(rows)
         cells = (config.cell.build(a, b, config.cell_spread) for a, b in zip(widths, widths[1:], strict=False))
-        layers = [recurrent.RecurrentLayer(cell, slots.weights, config.first == "learned") for cell in cells]
+        layers = [recurrent.RecurrentLayer(cell, slots.weights) for cell in cells]
         self.words = slots.words
-        self.stack = recurrent.RecurrentStack(layers, slots.inputs, slots.between, slots.outputs)
+        learned = config.first == "learned"
+        self.stack = recurrent.RecurrentStack(layers, slots.inputs, slots.between, slots.outputs, learned)
         self.output = Head(widths[-1], rows, self.table if config.tied else None)
         for table in (self.table, self.output):
             nn.init.uniform_(table.weight, -config.spread, config.spread)
@@ -171,4 +172,6 @@ class Recurrent(NextTokenModel):
         anew_BT = None
         if segments_BT is not None:
             anew_BT = nn.functional.pad(segments_BT[:, 1:] != segments_BT[:, :-1], (1, 0))
-        return self.stack(self.words(self.table(ids_BT), ids_BT), state, lengths_B, anew_BT)
+        hidden_BTD, behind = self.stack(self.words(self.table(ids_BT), ids_BT), state, lengths_B, anew_BT)
+        state.layers = behind.layers  # a call consumes its state
+        return hidden_BTD, state

@@ -1,12 +1,15 @@
 """What a recurrent model carries: of each layer a few vectors a row, however long the text was.
 
-No step changes a tensor in place, so states may share them. R rows, H width.
+It keeps its size, so a captured step needs no more than its tensors brought back to where they were.
+
+R rows, H width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +22,8 @@ class RecurrentState:
     """The state of each layer, from the bottom up."""
 
     layers: list[LayerState]
+    may_stay: ClassVar[bool] = True  # `steady_rows` can be asked for
+    capacity: ClassVar[int] = 0  # positions: it needs none
 
     @property
     def rows(self) -> int:
@@ -46,7 +51,26 @@ class RecurrentState:
 
     def fork(self) -> RecurrentState:
         """A copy whose steps leave this state alone."""
-        return RecurrentState(list(self.layers))
+        return self.map(Tensor.clone)
+
+    def steady_rows(self, rows: int) -> RecurrentState:
+        """Room for `rows` at addresses that stay."""
+        return self.map(lambda part_RH: part_RH.new_zeros(rows, part_RH.shape[1]))
+
+    def load(self, other: RecurrentState) -> None:
+        """Copy another state into this room: its rows become the first ones."""
+        for mine_RH, theirs_RH in zip(self.parts(), other.parts(), strict=True):
+            mine_RH[: len(theirs_RH)].copy_(theirs_RH)
+
+    def homes(self) -> list[Tensor]:
+        """The tensors that a step replaces by new ones, where a captured step would write in place."""
+        return self.parts()
+
+    def settle(self, homes: list[Tensor]) -> None:
+        """Bring what has replaced them back to `homes`."""
+        for home_RH, new_RH in zip(homes, self.parts(), strict=True):
+            home_RH.copy_(new_RH)
+        self.layers = self.of(homes).layers
 
     def detach(self) -> RecurrentState:
         """The same values; no gradient goes back through them: where back-propagation is cut off."""

@@ -32,5 +32,5 @@ def cost_in_words(run: Run) -> str:
     """Of a run whose steps are not those of the training loop."""
     if trainer(run) is train_skip_gram:
         tokens = run.engine.steps * run.engine.batch
-        return f"{tokens:,} tokens in {run.engine.steps:,} steps: about a minute for 30 million on two CPU cores"
+        return f"{tokens:,} tokens in {run.engine.steps:,} steps: about a minute for 20 million on two CPU cores"
     return "learned in one pass over the text: seconds for a million words"

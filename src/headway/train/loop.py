@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -45,6 +45,7 @@ class Progress:
     since_best: int = 0
     seconds: float = 0.0  # of training and validation
     stopped: str | None = None
+    scores: list[float] = field(default_factory=list)
 
 
 ALIKE = ("steps", "norm")  # the same in every process; the other terms are sums of their shares
@@ -319,7 +320,7 @@ class Training:
         """Validate, and keep the best score and how long ago it was."""
         with self.masters.judged():
             self._score(last)
-        if self.masters.stalled(self.progress.since_best):
+        if self.progress.scores and self.masters.hear(self.progress.scores):
             self.progress.since_best = 0
             self.log.say("no better for some time: from now on the mean of the weights is judged and kept")
 
@@ -334,6 +335,7 @@ class Training:
         if score is None:
             return
         self.judgement += f", score {score:.2f}"
+        progress.scores.append(score)
         if score > progress.best:
             progress.best, progress.best_step, progress.since_best = score, step, 0
             self._snapshot(self.snapshots.keep_best)

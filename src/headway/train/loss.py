@@ -82,23 +82,28 @@ def _piece(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Loss and nll of some rows; their gradients go into `grads`. As few passes over the logits as there are."""
     wide = torch.promote_types(hidden_ND.dtype, torch.float32)
-    mean_D = weight_VD.mean(0, dtype=wide)
+    # Without smoothing the passes over the weights that only it needs are left out.
+    mean_D = weight_VD.mean(0, dtype=wide) if smoothing else None
     h_ND, y_N1 = hidden_ND[cut], labels_N[:, None]
     kept_N1 = y_N1 != ignore
     logits_NV = h_ND @ weight_VD.T
     logp_NV = F.log_softmax(logits_NV, -1, dtype=wide)
-    nll_N1 = -logp_NV.gather(1, y_N1)
-    # Σ_v −log p(v)/V = logsumexp − mean logit, and the mean logit is h · mean(W): no pass over V.
-    uniform_N1 = nll_N1 + logits_NV.gather(1, y_N1).to(wide) - (h_ND.to(wide) @ mean_D)[:, None]
-    loss_N1 = (1 - smoothing) * nll_N1 + smoothing * uniform_N1
+    nll_N1 = loss_N1 = -logp_NV.gather(1, y_N1)
+    if mean_D is not None:
+        # Σ_v −log p(v)/V = logsumexp − mean logit, and the mean logit is h · mean(W): no pass over V.
+        uniform_N1 = nll_N1 + logits_NV.gather(1, y_N1).to(wide) - (h_ND.to(wide) @ mean_D)[:, None]
+        loss_N1 = (1 - smoothing) * nll_N1 + smoothing * uniform_N1
     if grads is not None:
         # ∂loss/∂logits = p − (1−ε)·onehot(y) − ε/V; the last term is added to both gradients by hand.
         p_NV = logp_NV.exp_().to(hidden_ND.dtype)
         p_NV.scatter_add_(1, y_N1, torch.full_like(y_N1, smoothing - 1, dtype=p_NV.dtype))
         h_kept_ND = h_ND * kept_N1
-        grads[0][cut] = (p_NV @ weight_VD - smoothing * mean_D.to(h_ND.dtype)) * kept_N1
+        grad_ND = p_NV @ weight_VD
         _add_product(grads[1], p_NV, h_kept_ND)
-        grads[1].sub_((smoothing / len(weight_VD)) * h_kept_ND.sum(0, dtype=wide))
+        if mean_D is not None:
+            grad_ND = grad_ND - smoothing * mean_D.to(h_ND.dtype)
+            grads[1].sub_((smoothing / len(weight_VD)) * h_kept_ND.sum(0, dtype=wide))
+        grads[0][cut] = grad_ND * kept_N1
     return (loss_N1 * kept_N1).sum(), (nll_N1 * kept_N1).sum()
 
 

@@ -6,7 +6,7 @@ are float32 already, the masters are the weights themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -60,8 +60,8 @@ class Sgd:
 
 @dataclass(frozen=True)
 class AveragedSgd:
-    """SGD, and the mean of its weights from the time on when `wait` scores in a row were no better (NT-ASGD: Merity et
-    al. 2018). That mean is then what is judged and kept."""
+    """SGD, and the mean of its weights from the time on when a score is worse than the best of those that are more than
+    `wait` scores old (NT-ASGD: Merity et al. 2018, algorithm 1). That mean is then what is judged and kept."""
 
     name: ClassVar[str] = "averaged-sgd"
     decay: float = 0.0
@@ -158,11 +158,13 @@ class Masters:
         if copies:
             torch._foreach_copy_([w for w, _ in copies], [m for _, m in copies])
 
-    def stalled(self, scores: int) -> bool:
-        """Told how many scores in a row were no better; whether the optimiser has now begun to average."""
+    def hear(self, scores: Sequence[float]) -> bool:
+        """Told all scores so far, higher is better; whether the optimiser has now begun to average."""
         if not isinstance(self.config, AveragedSgd) or not isinstance(self.optimiser, AveragedSGD):
             return False
-        if scores < self.config.wait or self.optimiser.begun:
+        *before, last = scores
+        old = before[: max(0, len(before) - self.config.wait)]
+        if not old or last >= max(old) or self.optimiser.begun:
             return False
         self.optimiser.begin()
         return True

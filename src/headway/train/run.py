@@ -44,8 +44,8 @@ class PlainText:
     Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash; and so is
     the share `hold_out_test` for a test at the very end.
     order: `random` starts every window anywhere; `epoch` gives each part of the text once before any comes again;
-    `stream` lets each row of a batch go on where it ended in the last, for models that carry their state, its cuts moved
-    by up to the share `jitter` of a window.
+    `stream` lets each row of a batch go on where it ended in the last, for models that carry their state; the cuts are
+    moved by up to the share `jitter` of a window.
     apart: attention does not look from one document into another. weights: of each name in `train`, the share of
     the windows (none: by their sizes).
     """

@@ -17,8 +17,8 @@ def pair(kind, layers=2, inputs=5, width=7, learned=False):
     """A stack and torch's own module with the same weights, in float64."""
     torch.manual_seed(3)
     cell, module = CELLS[kind]
-    parts = [RecurrentLayer(cell(inputs if at == 0 else width, width), learned=learned) for at in range(layers)]
-    stack = RecurrentStack(parts, nn.Identity(), nn.Identity(), nn.Identity()).double()
+    parts = [RecurrentLayer(cell(inputs if at == 0 else width, width)) for at in range(layers)]
+    stack = RecurrentStack(parts, nn.Identity(), nn.Identity(), nn.Identity(), learned).double()
     oracle = module(inputs, width, layers, batch_first=True).double()
     with torch.no_grad():
         for at, layer in enumerate(parts):
@@ -90,7 +90,7 @@ def _row(state, row):
 @each_cell
 def test_a_row_that_begins_anew_forgets_what_came_before(kind):
     stack, _ = pair(kind, learned=True)
-    nn.init.normal_(stack.layers[0].first[0])
+    nn.init.normal_(stack.first[0])
     x = torch.randn(2, 6, 5, dtype=torch.float64)
     anew = torch.zeros(2, 6, dtype=torch.bool)
     anew[0, 3] = True
@@ -106,10 +106,10 @@ def test_a_learned_first_state_is_learned_and_a_zero_one_is_zero():
     stack, _ = pair("lstm", learned=True)
     x = torch.randn(2, 3, 5, dtype=torch.float64)
     y, _ = stack(x, stack.start(2, x))
-    grads = torch.autograd.grad(y.sum(), [part for layer in stack.layers for part in layer.first])
+    grads = torch.autograd.grad(y.sum(), list(stack.first))
     assert len(grads) == 4 and all(grad.abs().sum() > 0 for grad in grads)
     zero, _ = pair("lstm")
-    assert not list(zero.layers[0].first.parameters()) and not zero.start(2, x).layers[0][1].any()
+    assert not list(zero.first) and not zero.start(2, x).layers[0][1].any()
 
 
 @each_cell
@@ -140,10 +140,10 @@ def test_weight_dropout_is_one_matrix_for_all_steps_and_none_in_evaluation(reada
     """The outputs are those of torch's cell with the very matrix that was drawn."""
     torch.manual_seed(0)
     layer = RecurrentLayer(RNNCell(4, 16), weight_dropout=0.5).double()
-    x = torch.randn(2, 9, 4, dtype=torch.float64)
+    x, first = torch.randn(2, 9, 4, dtype=torch.float64), (torch.zeros(2, 16, dtype=torch.float64),)
     torch.manual_seed(5)
     with tap.record(layer) if readable else torch.enable_grad():
-        y, _ = layer(x, layer.start(2, x))
+        y, _ = layer(x, first)
     torch.manual_seed(5)
     dropped = Dropout(0.5)(layer.cell.from_state.weight).detach()
     assert 0.3 < (dropped == 0).double().mean() < 0.7
@@ -152,7 +152,7 @@ def test_weight_dropout_is_one_matrix_for_all_steps_and_none_in_evaluation(reada
         h = torch.tanh(layer.cell.from_input(x[:, t]) + h @ dropped.T)
         torch.testing.assert_close(y[:, t], h)
     layer.eval()
-    assert torch.equal(layer(x, layer.start(2, x))[0], layer(x, layer.start(2, x))[0])
+    assert torch.equal(layer(x, first)[0], layer(x, first)[0])
 
 
 def test_locked_dropout_has_one_mask_for_all_steps_of_a_row():
@@ -200,3 +200,22 @@ def test_a_state_is_reordered_kept_repeated_inserted_and_forked():
         assert torch.equal(mine, its)
     again = twin.of(twin.detach().parts())
     assert not again.layers[0][0].requires_grad and torch.equal(again.layers[1][0], twin.layers[1][0])
+
+
+def test_a_state_at_fixed_addresses_steps_as_any_other():
+    stack, _ = pair("lstm")
+    x = torch.randn(3, 6, 5, dtype=torch.float64)
+    with torch.no_grad():
+        _, free = stack(x[:, :2], stack.start(3, x))
+        room = free.steady_rows(4)
+        room.load(free)
+        homes = room.homes()
+        for t in range(2, 6):
+            y, free = stack(x[:, t : t + 1], free)
+            padded = torch.cat([x[:, t : t + 1], x[:1, :1]])  # a row that nobody reads
+            found, new = stack(padded, room)
+            room.layers = new.layers
+            room.settle(homes)
+            torch.testing.assert_close(found[:3], y)
+            assert all(a is b for a, b in zip(room.parts(), homes, strict=True))
+    torch.testing.assert_close([part[:3] for part in room.parts()], free.parts())
