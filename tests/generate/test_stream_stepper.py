@@ -1,5 +1,6 @@
 """Captured steps against plain ones. On a CPU a graph is replayed by taking its step again over the same room."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -7,13 +8,20 @@ import torch
 from test_stream import CONTEXT, CPU, SETTINGS, V, equal, many, mixed, model_of, run
 from torch import nn
 
+from headway.generate import stream_step
 from headway.generate.sampling import Sampling
 from headway.generate.stream import Prompt, StreamEngine
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_step import foretell
 from headway.generate.stream_stepper import GraphStepper, PlainStepper, stream_stepper_for
+from headway.jit import triton
 from headway.models import parts
+from headway.nn import kernels as nn_kernels
+from headway.nn import product_kernels
 from headway.text.tokenizer import END
+
+INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
 
 
 class Replay:
@@ -83,6 +91,19 @@ def test_rows_join_a_running_engine_whose_steps_are_ahead():
     assert max(sizes) > 5 and engine.step() == []
     for key, samples in enumerate(alone):
         assert equal(samples, [found[key, sample] for sample in range(len(samples))])
+
+
+def test_engines_that_take_turns_share_a_room_and_keep_their_rows():
+    model = model_of(9)
+    prompts = [Prompt([4, 5 + i, 6], Sampling(), max_new=30, seed=i, stops=frozenset()) for i in range(3)]
+    plain, stepper, found = run(model, prompts), Uncaptured(model), {}
+    engines = [StreamEngine(model, context=CONTEXT, device=CPU, stepper=stepper) for _ in prompts]
+    for key, engine in enumerate(engines):
+        engine.admit([(key, prompts[key])])
+    while any(map(len, engines)):
+        for engine in engines:
+            found |= {token.key: [token.written] for token in engine.step() if token.written}
+    assert all_equal([found[key] for key in range(3)], plain) and len(stepper.rooms) == 1
 
 
 def test_every_step_tells_one_token_of_a_row_though_many_are_taken():
@@ -186,6 +207,7 @@ def test_a_state_without_caches_declines_and_is_stepped_plainly():
     assert all_equal(run(model, prompts, stepper=stepper), run(model, prompts)) and not stepper.rooms
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's own, where its compiler is loaded
 def test_a_compiled_way_to_the_logits_gives_the_same_texts():
     """Through torch.compile's tracing, with the operations left as they are: what it cannot trace would fail."""
     model = model_of(8)
@@ -193,6 +215,26 @@ def test_a_compiled_way_to_the_logits_gives_the_same_texts():
     traced = torch.compile(foretell, dynamic=False, backend="eager", fullgraph=True)
     stepper = Uncaptured(model, traced)
     assert all_equal(run(model, prompts, stepper=stepper), run(model, prompts))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("traced", [False, True])
+def test_steps_through_the_kernels_write_what_plain_steps_write(traced, device, monkeypatch):
+    """Products, attention and choices by the kernels, alone and inside a step that is traced for compilation."""
+    model = model_of(3).float()
+    prompts = [Prompt(ids, SETTINGS[i % 3], max_new=6, seed=i, top=i % 2) for i, ids in enumerate(many(5))]
+    plain = run(model, prompts)
+    if device == "cpu":
+        for module in (stream_step, nn_kernels, product_kernels):
+            monkeypatch.setattr(module, "available", lambda tensor: tensor.dtype == torch.float32)
+    way = torch.compile(foretell, dynamic=False, backend="aot_eager", fullgraph=True) if traced else foretell
+    stepper = (Uncaptured if device == "cpu" else GraphStepper)(model.to(device), way)
+    for batch in (1, 5):
+        how = {"context": CONTEXT, "device": torch.device(device), "batch": batch, "stepper": stepper}
+        found = generate_all(model, prompts, **how)
+        assert [[w.ids for w in samples] for samples in found] == [[w.ids for w in samples] for samples in plain]
+        for a, b in zip(found, plain, strict=True):
+            assert a[0].logps == pytest.approx(b[0].logps, abs=1e-3)
 
 
 def test_who_takes_which_stepper():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.nn import one_token, tap
-from headway.nn.attention import SelfAttention
+from headway.nn.attention import SelfAttention, dot
 from headway.nn.block import Block
 from headway.nn.feed_forward import MLP, GatedMLP
 from headway.nn.mask import Causal, Scene
@@ -19,10 +19,11 @@ from headway.nn.state import StreamState, fresh_caches
 CPU, WIDTH = torch.device("cpu"), 24
 
 
-def block_of(shared=None, feed_forward=None, around=pre_norm, bias=True, activation=F.gelu):
+def block_of(shared=None, feed_forward=None, around=pre_norm, bias=True, activation=F.gelu, **attention):
     torch.manual_seed(0)
     feed_forward = feed_forward or MLP(WIDTH, 40, activation, bias=bias)
-    block = Block(SelfAttention(WIDTH, 4, shared_heads=shared, bias=bias), feed_forward, around(norm, 0.1))
+    part = SelfAttention(WIDTH, 4, shared_heads=shared, bias=bias, **attention)
+    block = Block(part, feed_forward, around(norm, 0.1))
     with torch.no_grad():
         for weight in block.parameters():
             if weight.dim() == 1:
@@ -78,6 +79,15 @@ def test_a_step_is_what_the_block_does(case, position, shared, monkeypatch):
 @torch.no_grad()
 def test_other_activations_and_no_biases_are_the_blocks_too(activation, monkeypatch):
     block, x_RTD = block_of(bias=False, activation=activation), torch.randn(2, 6, WIDTH, dtype=torch.float64)
+    found = walk(block, x_RTD)
+    monkeypatch.setattr(one_token, "takes", lambda *given: False)
+    torch.testing.assert_close(found, walk(block, x_RTD), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("attention", [{"score": dot}, {"head_width": 10}], ids=["plain dot", "wide heads"])
+@torch.no_grad()
+def test_other_scores_and_widths_of_heads_are_the_blocks_too(attention, monkeypatch):
+    block, x_RTD = block_of(**attention), torch.randn(2, 6, WIDTH, dtype=torch.float64)
     found = walk(block, x_RTD)
     monkeypatch.setattr(one_token, "takes", lambda *given: False)
     torch.testing.assert_close(found, walk(block, x_RTD), rtol=0, atol=1e-12)

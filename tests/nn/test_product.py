@@ -10,7 +10,9 @@ from torch import nn
 
 from headway.jit import triton
 from headway.nn import product_kernels
-from headway.nn.product import product, readable_product
+from headway.nn.embedding import Head
+from headway.nn.layout import inputs_first
+from headway.nn.product import linear, product, readable_product
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
@@ -43,6 +45,33 @@ def test_the_readable_product_is_what_the_modules_do_one_by_one(activation, norm
     torch.testing.assert_close(found, expected)
     found = product(x_RD, layer, norm if normed else None, activation, residual_RN)
     torch.testing.assert_close(found, expected + residual_RN)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@torch.no_grad()
+def test_one_row_of_bfloat16_is_a_product_with_a_vector(bias):
+    x_RD, layer, _, _ = parts(1, 300, 70, torch.bfloat16, bias=bias)
+    found, exact = linear(x_RD, layer.weight, layer.bias), layer.double()(x_RD.double())
+    assert found.dtype == torch.bfloat16 and found.shape == (1, 70)
+    assert (found.double() - exact).norm() / exact.norm() < PRECISION[torch.bfloat16]
+
+
+@torch.no_grad()
+def test_a_heads_step_is_its_product():
+    head, hidden_BTD = Head(24, 64).double(), torch.randn(3, 1, 24, dtype=torch.float64)
+    torch.testing.assert_close(head(hidden_BTD), hidden_BTD @ head.weight.T)
+    torch.testing.assert_close(head(hidden_BTD[:, 0]), hidden_BTD[:, 0] @ head.weight.T)
+
+
+@torch.no_grad()
+def test_weights_in_another_order_of_memory_are_the_same_weights():
+    head = Head(24, 64, tied=nn.Embedding(64, 24))
+    model = nn.Sequential(nn.Linear(24, 24), head)
+    x_BTD = torch.randn(3, 1, 24)
+    before, weights = model(x_BTD), [weight.clone() for weight in model.parameters()]
+    inputs_first(model)
+    assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
+    assert head.weight.T.is_contiguous() and torch.allclose(model(x_BTD), before, atol=1e-6)
 
 
 @on_each_device

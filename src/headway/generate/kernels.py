@@ -1,6 +1,7 @@
 """The best continuations of each row of logits, in two Triton kernels: one reads the row once, the other picks.
 
-R rows, V vocabulary, N blocks of a row, G blocks at a time, B logits of a block, C continuations (k of them).
+R rows, V vocabulary, N blocks of a row, G blocks at a time, B logits of a block, C continuations (k of them),
+P parts of a row.
 The readable twin is `readable_continuations` in `headway.generate.top_k`.
 """
 
@@ -14,22 +15,24 @@ from headway.jit import constexpr, jit, needs_triton, tensor, tl, triton
 BLOCK = 64  # logits
 # Blocks that a program reads at a time: as many as its warps can ask for at once.
 TOGETHER = 32
+PROGRAMS = 256  # that fill a GPU: fewer rows are read in several parts each
 
 
 @jit
 def _summarise(
-    logits: tensor, sums: tensor, maxima: tensor, stride: tensor, V: constexpr, G: constexpr, B: constexpr
-) -> None:
-    """logsumexp of one row and the maximum of each block, G blocks at a time.
+    logits: tensor, sums: tensor, maxima: tensor, stride: tensor, V: constexpr, G: constexpr, B: constexpr,
+    P: constexpr
+) -> None:  # fmt: skip
+    """logsumexp of one of P parts of a row and the maximum of each of its blocks, G blocks at a time.
 
     Each of the G has a running maximum and sum of its own; they meet at the end. V is a constant of the compilation,
     as in the loss kernels. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and differences of two masked
     lanes are no NaN.
     """
-    r = tl.program_id(0).to(tl.int64)
+    r, p = tl.program_id(0).to(tl.int64), tl.program_id(1)
     row, top = logits + r * stride, maxima + r * ((V + B - 1) // B)
     high_G, sum_G = tl.full([G], -1.0e30, tl.float32), tl.zeros([G], tl.float32)
-    for first in range(0, V, G * B):
+    for first in range(p * G * B, V, P * G * B):
         at_GB = first + tl.arange(0, G)[:, None] * B + tl.arange(0, B)[None, :]
         z_GB = tl.where(at_GB < V, tl.load(row + at_GB, mask=at_GB < V, other=0.0).to(tl.float32), -1.0e30)
         most_G = tl.max(z_GB, 1)
@@ -39,20 +42,29 @@ def _summarise(
         sum_G = sum_G * tl.exp(high_G - new_G) + tl.sum(tl.exp(z_GB - new_G[:, None]), 1)
         high_G = new_G
     high = tl.max(high_G, 0)
-    tl.store(sums + r, high + tl.log(tl.sum(sum_G * tl.exp(high_G - high), 0)))
+    tl.store(sums + r * P + p, high + tl.log(tl.sum(sum_G * tl.exp(high_G - high), 0)))
+
+
+@jit
+def _total(sums: tensor, r: tensor, P: constexpr) -> tensor:
+    """logsumexp of a row from those of its parts. A part may be empty (−∞), or all of them."""
+    sum_P = tl.load(sums + r * P + tl.arange(0, P))
+    high = tl.max(sum_P, 0)
+    high = tl.where(high > -1.0e30, high, 0.0)
+    return high + tl.log(tl.sum(tl.exp(sum_P - high), 0))
 
 
 @jit
 def _pick(
     logits: tensor, sums: tensor, maxima: tensor, values: tensor, ids: tensor, ends: tensor, stride: tensor,
-    end: tensor, V: constexpr, C: constexpr, N: constexpr, B: constexpr
+    end: tensor, V: constexpr, C: constexpr, N: constexpr, B: constexpr, P: constexpr
 ) -> None:  # fmt: skip
     """The C largest of one row, the first of equal ones first: each is in the block with the largest maximum left.
 
     What has been taken of a block needs no list: it is all that comes before the newest in this order.
     """
     r = tl.program_id(0).to(tl.int64)
-    row, total, n_N = logits + r * stride, tl.load(sums + r), tl.arange(0, N)
+    row, total, n_N = logits + r * stride, _total(sums, r, P), tl.arange(0, N)
     tl.store(ends + r, tl.load(row + end).to(tl.float32) - total)
     most_N = tl.load(maxima + r * ((V + B - 1) // B) + n_N, mask=n_N * B < V, other=float("-inf"))
     value, token = tl.full([], float("inf"), tl.float32), tl.full([], -1, tl.int32)
@@ -77,17 +89,21 @@ def continuations(logits_RV: Tensor, k: int, end: int) -> tuple[Tensor, Tensor, 
     rows, width = logits_RV.shape
     logits_RV = logits_RV if logits_RV.stride(1) == 1 else logits_RV.contiguous()
     blocks = triton.cdiv(width, BLOCK)
-    sums_R, ends_R, maxima_RN, values_RC = (
+    parts = min(triton.next_power_of_2(triton.cdiv(blocks, TOGETHER)), max(1, PROGRAMS // max(1, rows)))
+    parts = 1 << (parts.bit_length() - 1)
+    sums_RP, ends_R, maxima_RN, values_RC = (
         torch.empty(shape, dtype=torch.float32, device=logits_RV.device)
-        for shape in ((rows,), (rows,), (rows, blocks), (rows, k))
+        for shape in ((rows, parts), (rows,), (rows, blocks), (rows, k))
     )
     ids_RC = torch.empty(rows, k, dtype=torch.long, device=logits_RV.device)
     if rows:
         stride, lanes = logits_RV.stride(0), triton.next_power_of_2(blocks)
         with torch.cuda.device_of(logits_RV):
-            _summarise[(rows,)](logits_RV, sums_R, maxima_RN, stride, V=width, G=TOGETHER, B=BLOCK, num_warps=4)
+            _summarise[(rows, parts)](
+                logits_RV, sums_RP, maxima_RN, stride, V=width, G=TOGETHER, B=BLOCK, P=parts, num_warps=4
+            )
             _pick[(rows,)](
-                logits_RV, sums_R, maxima_RN, values_RC, ids_RC, ends_R, stride, end,
-                V=width, C=k, N=lanes, B=BLOCK, num_warps=1 if lanes <= 1024 else 4,
+                logits_RV, sums_RP, maxima_RN, values_RC, ids_RC, ends_R, stride, end,
+                V=width, C=k, N=lanes, B=BLOCK, P=parts, num_warps=1 if lanes <= 1024 else 4,
             )  # fmt: skip
     return values_RC, ids_RC, ends_R

@@ -335,9 +335,7 @@ class StreamEngine:
     def _settle(self) -> None:
         """Ended rows leave; those that have outgrown the context go on in its sliding window."""
         outgrown = [
-            at
-            for at, row in enumerate(self.cached.rows)
-            if not (row.ended or row.ahead) and row.length > self.context
+            at for at, row in enumerate(self.cached.rows) if not (row.ended or row.ahead) and row.length > self.context
         ]
         if outgrown and self.cached.sheet is not None:
             rows = [self.cached.rows[at] for at in outgrown]

@@ -51,6 +51,12 @@ class Sheet:
             state.keep(rows_R)
         return Sheet(state, **{name: tensor.index_select(0, rows_R) for name, tensor in self.tensors().items()})
 
+    def move_out(self) -> None:
+        """From room that somebody else needs into tensors of its own."""
+        own = self.select(torch.arange(len(self.lengths_R), device=self.lengths_R.device))
+        for f in fields(self):
+            setattr(self, f.name, getattr(own, f.name))
+
     def without_state(self, rows_R: Tensor) -> Sheet:
         """A copy of these rows, to be read anew."""
         return Sheet(None, **{name: tensor.index_select(0, rows_R) for name, tensor in self.tensors().items()})

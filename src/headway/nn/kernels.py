@@ -25,9 +25,11 @@ TILE = 2048
 
 def takes(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> bool:
     """Whether `attend_prefix` is made for these."""
+    if not available(q_BHTK):  # asked first: sizes that are free in an exported graph stay free
+        return False
     _, heads, queries, head_width = q_BHTK.shape
     small = queries <= MOST_QUERIES and head_width <= WIDEST and heads <= MOST_HEADS
-    return small and available(q_BHTK) and q_BHTK.dtype == k_BHSK.dtype == v_BHSK.dtype
+    return small and q_BHTK.dtype == k_BHSK.dtype == v_BHSK.dtype
 
 
 # Strides come as (row, head, query or key, width). Masked scores hold −10³⁰, not −∞: differences of two are no NaN.
@@ -169,12 +171,13 @@ def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
     if not rows:
         return mixed_BD
     width = max(16, triton.next_power_of_2(head_width))
-    tile = 2 * TILE if rows * heads <= FEW_PROGRAMS else TILE
+    tile, warps = (4 * TILE, 8) if rows * heads <= FEW_PROGRAMS else (TILE, 4)
     cache_v, cache_c, cache_b, cache_h, _ = kv_2CBHK.stride()
     with torch.cuda.device_of(qkv_BD):
         _step[(rows, heads)](
             qkv_BD.contiguous(), kv_2CBHK, mixed_BD, lengths_B.contiguous(), 1.0 / math.sqrt(head_width), capacity - 1,
-            cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width, KEYS=tile // width, WIDTH=width, num_warps=4,
+            cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width, KEYS=tile // width, WIDTH=width,
+            num_warps=warps,
         )  # fmt: skip
     return mixed_BD
 

@@ -20,7 +20,9 @@ from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, tri
 
 # More rows fill tensor cores: torch's own product is then the faster one.
 MOST_ROWS = 16
-WIDEST_NORM = 8192  # a row whose mean and variance a program finds by itself
+WIDEST = 8192  # a row whose mean and variance a program finds by itself
+PROGRAMS = 384  # about three for each multiprocessor
+TILE = 8192  # weights that a program of one row asks for at a time
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "tanh": 3}
@@ -37,16 +39,12 @@ def kind(activation: Activation | None) -> str | None:
 
 def takes(x_RD: Tensor, weight_ND: Tensor, activation: Activation | None = None) -> bool:
     """Whether `product` is made for these."""
-    rows, width = x_RD.shape
-    small = rows <= MOST_ROWS and width <= WIDEST_NORM and weight_ND.is_contiguous()
     # A compiler fuses by itself, and better knows what stands around.
-    return (
-        small
-        and available(x_RD)
-        and x_RD.dtype == weight_ND.dtype
-        and kind(activation) is not None
-        and not torch.compiler.is_compiling()
-    )
+    if not available(x_RD) or torch.compiler.is_compiling():
+        return False
+    rows, width = x_RD.shape
+    small = rows <= MOST_ROWS and width <= WIDEST and weight_ND.is_contiguous()
+    return small and x_RD.dtype == weight_ND.dtype and kind(activation) is not None
 
 
 @jit
@@ -144,11 +142,12 @@ def _some_rows(
     tl.store(y + at_RN, sum_RN, mask=mask_RN)
 
 
-def outputs_together(outputs: int, width: int) -> int:
-    """Rows of W that a program has, of one row of x: few enough that all multiprocessors have some, and not so few
-    that a program is over before its loads have come."""
-    some = 4 if outputs <= 4096 else 8
-    return some if width <= 4096 else max(1, some // 2)
+def outputs_together(outputs: int) -> int:
+    """Outputs that a program has, of one row of x: as many as leave every multiprocessor some programs."""
+    some = 8
+    while some > 1 and outputs // some < PROGRAMS:
+        some //= 2
+    return some
 
 
 @torch.library.custom_op("headway::product", mutates_args=())
@@ -173,11 +172,11 @@ def _product(
     }  # fmt: skip
     with torch.cuda.device_of(x_RD):
         if rows == 1:
-            some = outputs_together(outputs, width)
+            some = outputs_together(outputs)
             _one_row[(triton.cdiv(outputs, some),)](
                 x_RD, weight_ND, *places, y_RN, epsilon, **settings,
-                OUTPUTS=some, COLUMNS=min(1024, triton.next_power_of_2(width)), WIDTH=triton.next_power_of_2(width),
-                num_warps=4,
+                OUTPUTS=some, COLUMNS=min(TILE // some, triton.next_power_of_2(width)),
+                WIDTH=triton.next_power_of_2(width), num_warps=4,
             )  # fmt: skip
         else:
             some = 16 if outputs <= 4096 else 32

@@ -133,7 +133,8 @@ class FixedCache:
         rows, heads, steps, head_width = k_RHTK.shape
         used = self.used_after(steps)
         if self.kv_2CRHK is None:
-            self.kv_2CRHK = k_RHTK.new_empty(2, self.capacity, rows, heads, head_width)
+            # Zeros: a kernel that reads only what a row has leaves the places behind it as they were.
+            self.kv_2CRHK = k_RHTK.new_zeros(2, self.capacity, rows, heads, head_width)
         for part_CRHK, new_RHTK in zip(self.kv_2CRHK, (k_RHTK, v_RHTK), strict=True):
             new_TRHK = new_RHTK.permute(2, 0, 1, 3)
             if self.clock.even:
@@ -176,7 +177,7 @@ class FixedCache:
         assert self.kv_2CRHK is not None
         size = math.prod(shape)
         if self.spare is None or self.spare.numel() < size:
-            return self.kv_2CRHK.new_empty(shape)
+            return self.kv_2CRHK.new_zeros(shape)
         return self.spare.view(-1)[:size].view(shape)
 
     def fork(self, clock: Clock) -> FixedCache:

@@ -1,0 +1,81 @@
+"""The product of one row, tile by tile: which sizes suit a GPU, beside torch's own product. Writes no result.
+
+Each shape of GPT's is tried on as many different weights as no cache holds, captured as one graph and replayed; given
+are microseconds a product and the rate at which weights were read. What wins belongs into
+`headway.nn.product_kernels.outputs_together`.
+
+    PYTHONPATH=src python benchmarks/products.py --device cuda
+"""
+
+from __future__ import annotations
+
+from measure import arguments, interleaved, median
+
+# isort: split
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from headway.nn import product_kernels
+
+BYTES = 2**28  # of different weights: several times the cache
+SHAPES = [
+    (2304, 768), (768, 768), (3072, 768), (768, 3072), (50_304, 768),
+    (4800, 1600), (1600, 1600), (6400, 1600), (1600, 6400), (50_304, 1600),
+]  # fmt: skip
+OUTPUTS, COLUMNS, WARPS = (1, 2, 4, 8, 16), (512, 1024, 2048, 4096), (2, 4, 8)
+
+
+def captured(work: Callable[[], Any]) -> Any:
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def by_kernel(
+    x: torch.Tensor, weights: list[torch.Tensor], y: torch.Tensor, tiles: tuple[int, int, int]
+) -> Callable[[], None]:
+    outputs, columns, warps = tiles
+    rows, width = weights[0].shape
+
+    def work() -> None:
+        for w in weights:
+            product_kernels._one_row[(-(-rows // outputs),)](
+                x, w, w, x, x, w, y, 1e-5, N=rows, D=width, KIND=0, NORM=True, SHIFT=True, BIAS=False, RESIDUAL=False,
+                OUTPUTS=outputs, COLUMNS=columns, WIDTH=1 << (width - 1).bit_length(), num_warps=warps,
+            )  # fmt: skip
+
+    return work
+
+
+def main() -> None:
+    options = arguments(__doc__).parse_args()
+    if options.device != "cuda":
+        raise SystemExit("these are kernels of a GPU: --device cuda")
+    for rows, width in SHAPES:
+        count = max(2, BYTES // (2 * rows * width))
+        weights = [torch.randn(rows, width, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+        x, y = torch.randn(1, width, device="cuda").bfloat16(), torch.empty(rows, device="cuda", dtype=torch.bfloat16)
+        works = {"torch": captured(lambda: [F.linear(x, w) for w in weights]).replay}  # noqa: B023
+        for tiles in itertools.product(OUTPUTS, COLUMNS, WARPS):
+            if tiles[0] * tiles[1] <= 2**14 and tiles[1] < 2 * width:
+                works[f"{tiles[0]} outputs, {tiles[1]} columns, {tiles[2]} warps"] = captured(
+                    by_kernel(x, weights, y, tiles)
+                ).replay
+        times = {name: median(each) / count for name, each in interleaved(works, "cuda", 2, 7).items()}
+        some = product_kernels.outputs_together(rows)
+        columns = min(product_kernels.TILE // some, 1 << (width - 1).bit_length())
+        print(f"{rows} × {width}; now {some} outputs, {columns} columns, 4 warps")
+        for name in ["torch", *sorted(times, key=times.__getitem__)[:5]]:
+            rate = 2 * rows * width / times[name] / 1e12
+            print(f"  {times[name] * 1e6:7.2f} µs {rate:5.2f} TB/s  {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
