@@ -72,7 +72,7 @@ def main() -> None:
             row: dict[str, Any] = {"who": name}
             for kind in found[0]:
                 row[f"{kind}, share"] = round(statistics.mean(each[kind]["share"] for each in found), 3)
-                row[f"{kind}, nats"] = round(statistics.mean(each[kind]["nats"] for each in found), 2)
+                row[f"{kind}, nats"] = round(statistics.mean(each[kind]["nats"] for each in found), 2) + 0.0  # no −0
             rows.append(row)
             print(row, flush=True)
     case = {"sentences": SENTENCES, "pairs": 2 * PAIRS, "tokens": options.tokens, "seeds": options.seeds}

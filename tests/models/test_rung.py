@@ -18,11 +18,12 @@ from headway.plain import from_plain, to_plain
 
 VOCABULARY = 41
 SMALL = {name: replace(config, width=16, max_length=24) for name, config in RUNGS.items()}
-# Beyond the ladder: means in a stack, with positions, with residuals; positions that turn or bias.
+# Beyond the ladder: means in a stack, with positions, with residuals; positions that are learned, turn or bias.
 SMALL |= {
     "means": replace(SMALL["stack"], mixing=Uniform(), layers=3),
     "rotary": replace(SMALL["heads"], position=parts.Rotary(), tied=True),
-    "sinusoidal": replace(SMALL["bow"], position=parts.Sinusoidal(), tied=True),
+    "learned": replace(SMALL["bow"], position=parts.Learned(), tied=True),
+    "sinusoidal": replace(SMALL["stack"], position=parts.Sinusoidal(), layers=2),
     "bias": replace(SMALL["stack"], position=parts.LinearBias(), norm=parts.PreNorm(), layers=2),
 }
 each_rung = pytest.mark.parametrize("name", SMALL)

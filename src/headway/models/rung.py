@@ -26,6 +26,8 @@ from headway.nn.embedding import Head, JoinedHead, TokenEmbedding, token_table
 from headway.nn.mask import Causal, Scene, Segments
 from headway.nn.state import StreamState, fresh_caches
 
+SOFT = 0.2  # of their usual size: the weights that write into a residual sum, at the start
+
 
 @dataclass(frozen=True)
 class Uniform:
@@ -105,7 +107,7 @@ class RungConfig:
 
 BAG = RungConfig()
 ATTENTION = replace(BAG, mixing=Attention())
-POSITIONS = replace(ATTENTION, position=parts.Learned())
+POSITIONS = replace(ATTENTION, position=parts.RelativeBias())
 HEADS = replace(POSITIONS, mixing=Attention(heads=4))
 BLOCK = replace(HEADS, norm=parts.PostNorm(), feed_forward=parts.Gelu())
 STACK = replace(BLOCK, layers=4)
@@ -132,6 +134,7 @@ class Rung(NextTokenModel):
             return Block(config.mixing.build(width), config.feed_forward.build(width, inner), around)
 
         self.decoder = Stack(config.layers, block, config.norm.final(width))
+        self._soften()
         # b″ is the last column; what it is multiplied with is 1.
         if config.tied:
             self.output = JoinedHead(table, 1)
@@ -139,6 +142,14 @@ class Rung(NextTokenModel):
         else:
             self.output = Head(width + 1, vocabulary)
             nn.init.zeros_(self.output.weight[:, -1])
+
+    def _soften(self) -> None:
+        """What is added to a residual sum starts small: a fresh block then hands on what it was given."""
+        for block in self.decoder.layers:
+            if isinstance(block.around_attention, residual.Residual):
+                for name, weight in block.named_parameters():
+                    if name.endswith(("attention.output.weight", "contract.weight")):
+                        weight.data.mul_(SOFT)
 
     def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState | bag.BagState:
         return self.config.mixing.start(self.config.layers, rows, device, room)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.models import FAMILIES
+from headway.models.language import NextTokenModel
 from headway.train.history import read_history
 from headway.train.kinds import learns_in_steps
-from headway.train.run import ParallelText, PlainText, Run
+from headway.train.run import PlainText, Run
 
 JUDGED = 10  # times in a run
 PROBED = 20  # steps that a budget in seconds is measured with
@@ -24,6 +26,10 @@ def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
 
     `own`: it is a person's own text, and cut as the first recipe does it; otherwise recipes that differ are refused.
     """
+    for name, run in runs.items():
+        family = FAMILIES[run.model.name]
+        if family.vocabularies == 1 and not issubclass(family.model, NextTokenModel):
+            raise InputError(f"{name} foretells no text (its family is '{run.model.name}'): it cannot be compared so")
     (first_name, first), *others = runs.items()
     for name, run in others:
         if type(run.data) is not type(first.data):
@@ -44,7 +50,7 @@ def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
     return leveled
 
 
-def _differs(a: ParallelText | PlainText, b: ParallelText | PlainText) -> str | None:
+def _differs(a: object, b: object) -> str | None:
     """The name of the first thing that makes two recipes' texts different; in which order it comes does not."""
     apart = ("order", "jitter", "apart", "weights")
     names = [name for name in vars(a) if name not in apart]
