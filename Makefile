@@ -21,7 +21,7 @@ demo: $(VENV)/.installed
 test: check
 	@$(RUN) pytest
 
-test-all: check
+test-all: check $(VENV)/.installed-long
 	@$(RUN) pytest -m "not gpu"
 
 check: $(VENV)/.installed-test
@@ -40,6 +40,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.installed-test: $(VENV)/.installed
 	@echo "installing the test tools"
 	@$(PIP) --editable ".[test]"
+	@touch $@
+
+$(VENV)/.installed-long: $(VENV)/.installed-test
+	@echo "installing what the long tests need"
+	@$(PIP) --editable ".[test-long]"
 	@touch $@
 
 $(VENV)/bin/python:

@@ -38,6 +38,14 @@ def _count(value: Any) -> str:
     return f"{value:,.0f}"
 
 
+def _number(value: Any) -> str:
+    return f"{value:g}" if value else "0"
+
+
+def _share(value: Any) -> str:
+    return f"{100 * value:.0f} %"
+
+
 def _recipe(value: Any) -> str:
     return f"`{value}`"
 
@@ -63,6 +71,21 @@ BEAM: list[Column] = [
     ("sentences_per_second", "sentences/s", _count),
     ("times_marian", "beside Marian", _times),
 ]
+DECODING: list[Column] = [
+    ("who", "decoding", str),
+    ("size", "size", str),
+    ("rows", "rows", _count),
+    ("dtype", "numbers", str),
+    ("tokens_per_second", "tokens/s", _count),
+    ("times_transformers", "beside transformers", _times),
+]
+GPT: list[Column] = [
+    ("who", "training", str),
+    ("size", "size", str),
+    ("tokens_per_second", "tokens/s", _count),
+    ("times_nanoGPT", "beside nanoGPT", _times),
+    ("loss_apart_percent", "loss apart, %", _bleu),
+]
 
 SAFETY: list[Column] = [
     ("who", "training", str),
@@ -80,6 +103,23 @@ ENCODING: list[Column] = [
     ("who", "encoding alone", str),
     ("pairs_per_second", "pairs/s", _count),
     ("times_encode_batch", "beside encode_batch", _times),
+]
+COUNTING: list[Column] = [
+    ("smoothing", "smoothing", str),
+    ("order", "n", _count),
+    ("test", "test perplexity", _bleu),
+    ("validation", "validation", _bleu),
+    ("published", "published", str),
+    ("ngrams", "n-grams", _count),
+    ("seconds", "counting, s", _bleu),
+]
+PAIRS: list[Column] = [
+    ("who", "recipe", _recipe),
+    *(
+        (f"{kind}, {figure}", f"{kind}, {figure}", write)
+        for kind in ("near", "far", "mirrored")
+        for figure, write in (("share", _share), ("nats", _bleu))
+    ),
 ]
 
 
@@ -144,12 +184,49 @@ def corpus(results: Path) -> list[str]:
     return [_facts(record), table(CORPUS, phases), table(ENCODING, rates)]
 
 
+def counting(results: Path) -> list[str]:
+    record = _read(results, "counting-cpu")
+    if record is None:
+        return []
+    pace = record["pace"]
+    said = (
+        f"{pace['tokens']:,} words drawn by Zipf's law, n = 3: {pace['seconds']} s of one core, "
+        f"{pace['ngrams']:,} n-grams."
+    )
+    return [_facts(record), table(COUNTING, record["rows"]), said]
+
+
+def deck_d(results: Path, name: str) -> list[str]:
+    """One of deck D's tables; of that with skips, as in the deck, only the columns that have something."""
+    record = _read(results, "deck-d")
+    if record is None:
+        return []
+    found = next(row for row in record["rows"] if row["name"] == name)
+    if "rows" in found:
+        keys = ["beginning", "mask", "down", "please"]
+        return [table([(key, key, str if key in keys[:2] else _number) for key in keys], found["rows"])]
+    rows = [dict(zip(found["words"], p, strict=True)) for p in found["p"]]
+    for history, row in zip(found["histories"], rows, strict=True):
+        row["behind"] = history
+    used = [word for word in found["words"] if name != "with skips" or any(row[word] for row in rows)]
+    return [table([("behind", "", str), *((word, word, _number) for word in used)], rows)]
+
+
 TABLES: dict[str, Callable[[Path], list[str]]] = {
     "scores": scores,
     "training": lambda results: speed(results, "training", TRAINING),
     "beam": lambda results: speed(results, "beam", BEAM),
+    "decoding": lambda results: speed(results, "decoding", DECODING),
+    "gpt": lambda results: speed(results, "gpt", GPT),
     "safety": safety,
     "corpus": corpus,
+    "pairs": lambda results: speed(results, "pairs", PAIRS),
+    "counting": counting,
+    "show_me": lambda results: deck_d(results, "first order, show me"),
+    "first_order": lambda results: deck_d(results, "first order, battery"),
+    "second_order": lambda results: deck_d(results, "second order, battery"),
+    "skips": lambda results: deck_d(results, "with skips"),
+    "votes": lambda results: deck_d(results, "votes"),
 }
 
 FRONT = ["scores", "training", "beam"]  # of a page that names none

@@ -13,10 +13,15 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from headway.generate.translator import Translator, load
+import headway.hub  # noqa: F401  (every verb then knows the formats that it reads)
 
-__all__ = ["Translator", "load"]
+if TYPE_CHECKING:
+    from headway.generate.encoder import Encoder
+    from headway.generate.generator import Generator
+    from headway.generate.loading import load
+    from headway.generate.translator import Translator
+
+__all__ = ["Encoder", "Generator", "Translator", "load"]
 
 # Torch's CPU threads spin for a millisecond after each operation by default. Where other work shares the cores,
 # each then waits for one that only spins: a step took 13 times as long. Read when torch is loaded.
@@ -30,7 +35,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from headway.generate import translator
+        from headway.generate import loading
 
-        return getattr(translator, name)
+        return getattr(loading, name)
     raise AttributeError(f"module 'headway' has no attribute '{name}'")

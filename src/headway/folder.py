@@ -2,7 +2,8 @@
 
 headway.json        format, family, config, text options, languages, search settings, score
 model.safetensors   weights, float32
-tokenizer.json      or source.tokenizer.json and target.tokenizer.json
+tokenizer.json      or source.tokenizer.json and target.tokenizer.json; that of a model from elsewhere is kept as it
+                    came, with tokenizer.settings.json beside it
 README.md           its card: what it is, how it was trained, what it reaches
 """
 
@@ -23,12 +24,18 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headway.errors import InputError, is_full, nearest
+from headway.formats import FORMATS, Format
 from headway.models import FAMILIES
+from headway.models.blank import blank
 from headway.plain import from_plain, to_plain
+from headway.text.codec import Codec
+from headway.text.foreign import ForeignTokenizer
+from headway.text.symbols import Symbols
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 FORMAT = 1
 WEIGHTS = "model.safetensors"
+FAST_WEIGHTS = "model.bin"  # of a folder that `headway export` wrote for CTranslate2
 
 
 @dataclass
@@ -44,14 +51,16 @@ class Card:
     search: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
     score: dict[str, Any] = field(default_factory=dict)
+    symbols: Symbols = field(default_factory=Symbols)
+    foreign_text: bool = False  # the tokenizer is from elsewhere, and `text` says nothing of it
 
 
 @dataclass
 class Loaded:
     model: nn.Module
     card: Card
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
+    source_tokenizer: Any  # a Codec: headway's own, or one from elsewhere
+    target_tokenizer: Any
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -60,22 +69,27 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.cpu().contiguous() for name, tensor in kept.items()}
 
 
-def write_model(folder: Path, weights: dict[str, Tensor], card: Card, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def write_model(folder: Path, weights: dict[str, Tensor], card: Card, tokenizers: tuple[Codec, Codec]) -> None:
     """Write a model folder; one that is there is replaced at the end, when the new one is whole."""
 
     def fill(place: Path) -> None:
         save_file(weights, place / WEIGHTS)
-        if card.text.joint:
-            tokenizers[0].save(place / "tokenizer.json")
-        else:
-            tokenizers[0].save(place / "source.tokenizer.json")
-            tokenizers[1].save(place / "target.tokenizer.json")
-        facts = {"format": FORMAT} | to_plain(card)
-        card_json = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-        (place / "headway.json").write_text(card_json, encoding="utf-8")
+        write_card(place, card, tokenizers)
         (place / "README.md").write_text(_readme(card, weights), encoding="utf-8")
 
     replace_folder(folder, fill)
+
+
+def write_card(place: Path, card: Card, tokenizers: tuple[Codec, Codec]) -> None:
+    """headway.json and the tokenizers: all but the weights."""
+    if card.text.joint:
+        tokenizers[0].save(place / "tokenizer.json")
+    else:
+        tokenizers[0].save(place / "source.tokenizer.json")
+        tokenizers[1].save(place / "target.tokenizer.json")
+    facts = {"format": FORMAT} | to_plain(card)
+    card_json = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    (place / "headway.json").write_text(card_json, encoding="utf-8")
 
 
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -109,11 +123,14 @@ def _disk_error(folder: Path, error: Exception) -> InputError:
 
 
 def find_model(folder: str | Path) -> Path:
-    """The model folder that is meant by a model folder or by a run that has one."""
+    """The model folder that is meant by a model folder, by a run that has one, or by a model in another format."""
     place = Path(folder)
     for candidate in (place, place / "model"):
         if (candidate / "headway.json").is_file():
             return candidate
+    for other in FORMATS:
+        if (found := other.find(str(folder))) is not None:
+            return found
     if not place.exists():
         raise InputError(f"there is no folder {folder}")
     if (place / "run.json").is_file():
@@ -121,7 +138,16 @@ def find_model(folder: str | Path) -> Path:
     raise InputError(f"{folder} is no model (headway.json is missing): `headway train` makes one")
 
 
+def _other_format(place: Path) -> Format | None:
+    """The format of a folder that `find_model` has found; None for headway's own."""
+    if (place / "headway.json").is_file():
+        return None
+    return next((other for other in FORMATS if other.find(str(place)) is not None), None)
+
+
 def read_card(folder: Path) -> Card:
+    if (other := _other_format(folder)) is not None:
+        return other.card(folder)
     path = folder / "headway.json"
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -142,7 +168,11 @@ def read_card(folder: Path) -> Card:
         if len(sizes) != (vocabularies := FAMILIES[facts["family"]].vocabularies):
             wanted = "two sizes, source and target" if vocabularies == 2 else "one size"
             raise InputError(f"vocabularies must be {wanted}, not {list(sizes)}")
-        named = {key: from_plain(str, facts[key], key) for key in ("source", "target") if key in facts}
+        named: dict[str, Any] = {
+            key: from_plain(kind, facts[key], key)
+            for key, kind in (("source", str), ("target", str), ("symbols", Symbols), ("foreign_text", bool))
+            if key in facts
+        }
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     known = {key: facts[key] for key in ("search", "run", "score") if key in facts}
@@ -151,42 +181,58 @@ def read_card(folder: Path) -> Card:
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Fill every parameter from the file; a missing, left-over or misshapen one is named, and nothing is used."""
+    wanted = dict(model.named_parameters())
     try:
         with safe_open(path, "pt") as file:
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = set(file.keys())
+            if missing := sorted(wanted.keys() - names):
+                raise InputError(f"{path} lacks the weight '{missing[0]}'")
+            if unknown := sorted(names - wanted.keys()):
+                raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not know")
+            for name in sorted(names):
+                shape = list(file.get_slice(name).get_shape())
+                if shape != list(wanted[name].shape):
+                    expected = list(wanted[name].shape)
+                    raise InputError(f"{path}: weight '{name}' has shape {shape}, expected {expected}")
+            with torch.no_grad():
+                for name, weight in wanted.items():
+                    weight.copy_(file.get_tensor(name))
     except FileNotFoundError:
         raise InputError(f"{path} is missing: the folder is not whole") from None
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is broken ({error}): it was cut short or changed; copy it again") from error
-    wanted = dict(model.named_parameters())
-    if missing := sorted(wanted.keys() - found.keys()):
-        raise InputError(f"{path} lacks the weight '{missing[0]}'")
-    if unknown := sorted(found.keys() - wanted.keys()):
-        raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not know")
-    for name, tensor in found.items():
-        if tensor.shape != wanted[name].shape:
-            shapes = f"{list(tensor.shape)}, expected {list(wanted[name].shape)}"
-            raise InputError(f"{path}: weight '{name}' has shape {shapes}")
-    with torch.no_grad():
-        for name, tensor in found.items():
-            wanted[name].copy_(tensor)
 
 
-def read_model(folder: str | Path) -> Loaded:
-    place = find_model(folder)
-    card = read_card(place)
+CPU = torch.device("cpu")
+
+
+def read_tokenizers(place: Path, card: Card) -> tuple[Codec, Codec]:
+    """Of source and target; the same where there is one for both, or one side only."""
     names = ("tokenizer.json",) * 2 if card.text.joint else ("source.tokenizer.json", "target.tokenizer.json")
-    source = Tokenizer.load(place / names[0])
-    target = source if card.text.joint else Tokenizer.load(place / names[1])
+    load: Any = ForeignTokenizer.load if card.foreign_text else Tokenizer.load
+    source = load(place / names[0])
+    target = source if card.text.joint else load(place / names[1])
     for tokenizer, size, name in zip((source, target), card.vocabularies, names, strict=False):
         if len(tokenizer) > size:
             raise InputError(f"{place / name} has {len(tokenizer)} entries, the model {size}")
+    return source, target
+
+
+def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> Loaded:
+    """The model in a folder, on a device in a precision; its weights are in memory once."""
+    place = find_model(folder)
+    if (other := _other_format(place)) is not None:
+        return other.read(place, device, dtype)
+    card = read_card(place)
+    source, target = read_tokenizers(place, card)
+    if (place / FAST_WEIGHTS).is_file() and not (place / WEIGHTS).exists():
+        raise InputError(f"{place} was exported for CTranslate2: only --engine ctranslate2 runs it")
     try:
-        model = FAMILIES[card.family].model(card.config, *card.vocabularies)
+        model = blank(card.family, card.config, card.vocabularies, device, dtype)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         raise InputError(f"{place / 'headway.json'} describes no model that can be built: {error}") from error
     load_weights(model, place / WEIGHTS)
-    return Loaded(model.eval(), card, source, target)
+    return Loaded(model, card, source, target)
 
 
 def _readme(card: Card, weights: dict[str, Tensor]) -> str:
@@ -194,6 +240,7 @@ def _readme(card: Card, weights: dict[str, Tensor]) -> str:
     sizes = " and ".join(f"{size:,}" for size in card.vocabularies)
     pair = len(card.vocabularies) == 2
     kind = f"{'joint' if card.text.joint else 'separate'} {card.text.kind}" if pair else card.text.kind
+    kind = "its own tokenizer" if card.foreign_text else kind
     lines = [
         f"# {card.source} → {card.target}, a headway {card.family}" if pair else f"# A headway {card.family}",
         "",

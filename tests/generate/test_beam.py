@@ -20,6 +20,7 @@ from headway.generate.top_k import top_k
 from headway.jit import triton
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.nn import kernels as attention_kernels
+from headway.text.symbols import Symbols
 from headway.text.tokenizer import END, START
 
 CPU = torch.device("cpu")
@@ -40,7 +41,7 @@ def run(model, sources, search, limit=CONFIG.max_length, **how):
 
 def engine_of(model, search, pace=1, room=0):
     stepper = PlainStepper(model, pace)
-    return SearchEngine(model, search, stepper, start=START, end=END, limit=64, device=CPU, room=room)
+    return SearchEngine(model, search, stepper, symbols=Symbols(), limit=64, device=CPU, room=room)
 
 
 def exhaustive(model, source, longest, alpha, min_length=0):
@@ -77,6 +78,27 @@ def test_a_wide_beam_is_exhaustive_search(alpha, min_length):
     for hypothesis, (score, _, tokens) in zip(found, expected, strict=True):
         assert math.isclose(hypothesis.score, score, rel_tol=1e-6)
         assert hypothesis.token_scores == pytest.approx(tokens, abs=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_what_is_never_written_is_left_out_of_every_hypothesis(alpha):
+    """The others keep their probabilities: the answer is the best of all hypotheses that do without."""
+    model, never, longest = model_of(5, seed=1), (0, 3), 3
+    expected = [row for row in exhaustive(model, [4, 3, 4, END], longest, alpha) if not set(never) & set(row[1])][:4]
+    search = Search(beam=64, length_penalty=alpha, best=4, finish="bound", max_ratio=0, max_extra=longest)
+    (found,) = run(model, [[4, 3, 4, END]], search, symbols=Symbols(never=never))
+    assert [h.ids for h in found] == [ids for _, ids, _ in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, _, _ in expected], rel=1e-6)
+
+
+def test_a_target_starts_and_ends_with_the_models_own_symbols():
+    model, start, end = model_of(30, seed=2), 9, 17
+    ((found,),) = run(model, [[5, 7, end]], Search(beam=1), symbols=Symbols(start, end))
+    ids = [start]
+    while len(ids) - 1 < Search().longest(3, 64) and ids[-1] != end:
+        with torch.no_grad():
+            ids.append(int(model(torch.tensor([[5, 7, end]]), torch.tensor([ids]))[0, -1].argmax()))
+    assert found.ids == [i for i in ids[1:] if i != end]
 
 
 def test_beam_of_one_is_greedy():
@@ -279,7 +301,7 @@ class AheadStepper(PlainStepper):
 def test_steps_are_launched_before_the_last_ones_are_read():
     model, sources = model_of(30, seed=6), many(12)
     stepper = AheadStepper(model, 2, 1)
-    engine = SearchEngine(model, Search(beam=2), stepper, start=START, end=END, limit=64, device=CPU)
+    engine = SearchEngine(model, Search(beam=2), stepper, symbols=Symbols(), limit=64, device=CPU)
     rounds = []
     for _ in range(2):
         engine.admit([Request(i, source) for i, source in enumerate(sources)])

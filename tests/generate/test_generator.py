@@ -136,12 +136,10 @@ def test_best_of_is_the_likeliest_sample(generator):
 
 
 def test_an_empty_prompt_starts_from_the_end_of_another_text_or_from_the_opening(generator):
-    _, sampling = generator._settings({})
-    wishes, _ = generator._settings({})
-    assert generator._prompt([], wishes, sampling).ids == [END]
+    assert generator.ids("") == [END]
     opened = generator_of(opening=[START])
-    assert opened._prompt([], wishes, sampling).ids == [START]
-    assert opened._prompt([9, 8], wishes, sampling).ids == [START, 9, 8]
+    assert opened.ids("") == [START]
+    assert opened.ids("The") == [START, *generator.ids("The")]
     assert opened.generate([""], seed=1) != generator.generate([""], seed=1)
 
 

@@ -347,13 +347,15 @@ def test_a_gpu_gives_what_the_cpu_gives_in_float64():
 def test_a_step_on_a_gpu_does_not_wait_for_the_device(top):
     device, model = torch.device("cuda"), model_of(3).float().cuda()
     engine = StreamEngine(model, context=CONTEXT, device=device)
-    engine.admit([(key, replace(prompt, top=top, max_new=9)) for key, prompt in enumerate(mixed(10))])
-    engine.step()  # tables of sequences are made at the first
+    engine.admit([(key, replace(prompt, top=top, max_new=30)) for key, prompt in enumerate(mixed(10))])
+    engine.step()  # tables of sequences are made and graphs captured at the first
     engine._settle()
+    under_way = len(engine.cached.flights)
+    assert engine.cached.due()
     with torch.inference_mode():
         torch.cuda.set_sync_debug_mode("error")
         try:
             engine.cached.launch()
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    assert engine.cached.flights[-1].rows == engine.cached.rows
+    assert len(engine.cached.flights) == under_way + 1

@@ -11,7 +11,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from headway.errors import InputError
-from headway.text.tokenizer import _BYTE_OF, END, PAD, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
+from headway.text.tokenizer import BYTE_OF, END, PAD, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
 
 LINES = [
     "the cat sat on the mat .",
@@ -115,8 +115,8 @@ def test_a_word_has_the_same_pieces_at_the_start_and_inside(bpe: Tokenizer) -> N
 def test_all_bytes_are_known_even_after_training_on_one_letter() -> None:
     tiny = Tokenizer.train(["a a"], TextOptions(size=261))
     assert tiny.decode(tiny.encode("日本 😀")) == "日本 😀"
-    assert set(_BYTE_OF) == set(pre_tokenizers.ByteLevel.alphabet())
-    assert sorted(_BYTE_OF.values()) == list(range(256))
+    assert set(BYTE_OF) == set(pre_tokenizers.ByteLevel.alphabet())
+    assert sorted(BYTE_OF.values()) == list(range(256))
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word", "char"])

@@ -74,3 +74,26 @@ def test_paired_pieces_equal_the_readable_twin_with_gradients(rows):
     expected = torch.autograd.grad(0.37 * slow, (hidden, weight))
     for mine, theirs in zip(torch.autograd.grad(0.37 * fast, (hidden, weight)), expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_label_that_is_no_id_is_ignored(device: str, smoothing: float) -> None:
+    """−1, since in a vocabulary from elsewhere any id may be a word; 0 counts as any other."""
+    torch.manual_seed(2)
+    hidden = torch.randn(7, 8, device=device, requires_grad=True)
+    weight = torch.randn(50, 8, device=device, requires_grad=True)
+    labels = torch.tensor([0, -1, 49, 0, -1, 3, 1], device=device)
+    kept = labels >= 0
+    expected = smoothed_cross_entropy(hidden[kept] @ weight.T, labels[kept], smoothing, -1)
+    wanted = torch.autograd.grad(expected[0], (hidden, weight))
+    for found in (
+        linear_cross_entropy(hidden, weight, labels, smoothing, -1),
+        smoothed_cross_entropy(hidden @ weight.T, labels, smoothing, -1),
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        gradients = torch.autograd.grad(found[0], (hidden, weight))
+        torch.testing.assert_close(gradients, wanted, rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        judged = linear_cross_entropy(hidden, weight, labels, smoothing, -1)
+    torch.testing.assert_close(judged, expected, rtol=1e-4, atol=1e-4)

@@ -12,16 +12,20 @@ from typing import Any
 import typer
 
 from headway.cli import (
+    classify,
     compare,
     cost,
     demo,
+    embed,
     evaluate,
     exchange,
+    fill,
     generate,
     neighbours,
     plot,
     recipes,
     runs,
+    score,
     train,
     translate,
     vectors,
@@ -41,6 +45,10 @@ app.command("demo", short_help="The whole trip in minutes, offline.")(demo.demo)
 app.command("train", short_help="Train a model on a recipe's data or yours.")(train.train)
 app.command("generate", short_help="Write on from a prompt.")(generate.generate)
 app.command("translate", short_help="Translate text, line by line.")(translate.translate)
+app.command("fill", short_help="Words for the gaps of a text.")(fill.fill)
+app.command("classify", short_help="Labels of texts, or of their words.")(classify.classify)
+app.command("embed", short_help="A vector of each text.")(embed.embed)
+app.command("score", short_help="How likely a text is, or each answer.")(score.score)
 app.command("evaluate", short_help="BLEU and chrF of a model or a file.")(evaluate.evaluate)
 app.command("compare", short_help="Several recipes, one text, one budget.")(compare.compare)
 app.command("cost", short_help="Operations, memory, energy of a model.")(cost.cost)
@@ -69,11 +77,16 @@ def root(
     pass
 
 
-SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length")
+SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length", "--text")
 USES = {
     "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
+    "score": "headway score MODEL --text 'The cat sat'",
+    "import": "headway import FOLDER MODEL",
     "generate": "headway generate MODEL --prompt 'Once upon a time'",
     "translate": "headway translate MODEL FILE",
+    "fill": "headway fill MODEL --text 'The capital of France is [MASK].'",
+    "classify": "headway classify MODEL FILE",
+    "embed": "headway embed MODEL FILE --out vectors.npy",
     "evaluate": "headway evaluate MODEL SOURCE REFERENCE",
     "neighbours": "headway neighbours MODEL king woman --minus man",
     "vectors": "headway vectors MODEL --out words.txt",

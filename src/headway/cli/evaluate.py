@@ -29,7 +29,9 @@ USE = "headway evaluate MODEL SOURCE REFERENCE"
 def evaluate(
     model: str = typer.Argument(None, metavar="MODEL", help="A model folder, or a run's folder."),
     data: list[str] = typer.Argument(
-        None, metavar="DATA", help="SOURCE REFERENCE files, a .tsv or a .jsonl; text for a language model."
+        None,
+        metavar="DATA",
+        help="SOURCE REFERENCE files, a .tsv or a .jsonl; text for a language model; labelled text.",
     ),
     hypotheses: str = typer.Option(None, metavar="FILE", help="Score this file of translations instead of a model's."),
     references: str = typer.Option(None, metavar="FILE", help="The references of --hypotheses."),
@@ -50,7 +52,7 @@ def evaluate(
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
-    """BLEU and chrF of a translator or of given translations; perplexity of a language model."""
+    """BLEU and chrF of a translator or of given translations; perplexity of a language model; accuracy of labels."""
     from headway.evaluate.bleu import check_bootstrap, check_tokenizer, score
 
     use_threads(threads)
@@ -68,7 +70,8 @@ def evaluate(
         if _writes(model):
             if settings or output:
                 raise InputError("--beam, --length-penalty, --batch and --output are for translators")
-            print(_perplexity(model, data, stride, device, dtype, as_json))
+            rate = _label_scores if _labels(model) else _perplexity
+            print(rate(model, data, stride, device, dtype, as_json))
             return
         texts, wanted = _translated(model, data, device, dtype, settings, output)
     scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
@@ -87,6 +90,29 @@ def _writes(model: str) -> bool:
     from headway.folder import find_model, read_card
 
     return len(read_card(find_model(model)).vocabularies) == 1
+
+
+def _labels(model: str) -> bool:
+    """Whether it is an encoder, which gives labels."""
+    from headway.folder import find_model, read_card
+
+    return read_card(find_model(model)).family == "bert"
+
+
+def _label_scores(model: str, data: list[str], stride: int | None, device: str, dtype: str, as_json: bool) -> str:
+    """How often an encoder gives these texts their own labels."""
+    from headway.data.labelled import read_labelled
+    from headway.evaluate.labels import score_labels
+    from headway.generate.encoder import load
+
+    if stride is not None:
+        raise InputError("--stride is for language models")
+    found = score_labels(load(model, device, dtype), read_labelled(data)).to_dict()
+    if as_json:
+        return json.dumps(found)
+    names = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
+    rows = [f"{shown:<22}  {found[name]:.4f}" for name, shown in names.items()]
+    return "\n".join([*rows, f"{found['texts']:,} texts"])
 
 
 def _given(hypotheses: str, references: str) -> tuple[list[str], list[str]]:

@@ -15,34 +15,85 @@ ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 
 def export(
     model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
-    file: str = typer.Argument(metavar="FILE", help="What to write: n-grams as .arpa or .arpa.gz."),
+    file: str = typer.Argument(metavar="DEST", help="The folder to write; for n-grams a file, .arpa or .arpa.gz."),
+    form: str = typer.Option(
+        None, "--format", metavar="NAME", help="hf, ctranslate2 or onnx; a file's ending says arpa."
+    ),
+    dtype: str = typer.Option("float32", metavar="NAME", help="For ctranslate2: float32, float16 or int8."),
 ) -> None:
-    """Write a model in a form that other programs read."""
-    check_model(model, "headway export MODEL FILE")
-    _check_ending(file)
+    """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, n-grams as ARPA."""
+    check_model(model, "headway export MODEL DEST")
+    form = form or _form_of(file)
+    if form not in FORMS:
+        raise InputError(f"--format is {', '.join(FORMS)}, not {form}")
+    if dtype != "float32" and form != "ctranslate2":
+        raise InputError(f"--dtype is for --format ctranslate2: {form} is written in float32")
     if Path(file).exists():
         raise InputError(f"{file} is there already: choose another name, or delete it first")
+    print(f"written: {file}{FORMS[form](model, file, dtype)}")
+
+
+def _arpa(model: str, file: str, dtype: str) -> str:
     from headway.hub.arpa import export_arpa
 
+    _check_ending(file)
     export_arpa(model, file)
-    print(f"written: {file}")
+    return ""
+
+
+def _hf(model: str, folder: str, dtype: str) -> str:
+    from headway.hub.hf_export import export_hf
+
+    return f" (model_type {export_hf(model, folder)})"
+
+
+def _ctranslate2(model: str, folder: str, dtype: str) -> str:
+    from headway.hub.ctranslate2_export import export_ctranslate2
+
+    export_ctranslate2(model, folder, dtype)
+    return f" ({dtype})"
+
+
+def _onnx(model: str, folder: str, dtype: str) -> str:
+    from headway.hub.onnx_export import export_onnx
+
+    return f" ({', '.join(export_onnx(model, folder))})"
+
+
+FORMS = {"hf": _hf, "ctranslate2": _ctranslate2, "onnx": _onnx, "arpa": _arpa}
+
+
+def _form_of(file: str) -> str:
+    if file.endswith(ARPA):
+        return "arpa"
+    raise InputError(f"{file}: pass --format {', '.join(list(FORMS)[:3])} for a folder; {ENDINGS}")
 
 
 def take_in(
-    file: str = typer.Argument(metavar="FILE", help="What to read: n-grams as .arpa or .arpa.gz."),
+    file: str = typer.Argument(
+        metavar="SOURCE", help="A Hugging Face folder, hf://owner/name[@revision], or n-grams as .arpa or .arpa.gz."
+    ),
     folder: str = typer.Argument(metavar="FOLDER", help="The model folder to make of it."),
     like: str = typer.Option(
-        None, metavar="MODEL", help="A model with the same vocabulary, where that is not of words between spaces."
+        None, metavar="MODEL", help="N-grams: a model with the same vocabulary, where that is not of words."
     ),
 ) -> None:
-    """Make a model folder of another program's file."""
+    """Make a model folder of another program's model."""
     from headway.cli.place import is_taken
-    from headway.hub.arpa import import_arpa
 
-    _check_ending(file)
     if is_taken(Path(folder)):
         raise InputError(f"{folder} is there already: choose another name, or delete it first")
-    import_arpa(file, folder, like)
+    if file.startswith("hf://") or Path(file).is_dir():
+        from headway.hub.reading import import_foreign
+
+        if like is not None:
+            raise InputError("--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
+        import_foreign(file, folder)
+    else:
+        from headway.hub.arpa import import_arpa
+
+        _check_ending(file)
+        import_arpa(file, folder, like)
     print(f"model: {folder}")
 
 

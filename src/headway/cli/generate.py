@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, check_model, use_threads
+from headway.cli.options import DEVICE, DTYPE, ENGINE, THREADS, check_engine, check_model, use_threads
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def generate(
         [], "--prompt", metavar="TEXT...", help="What to go on from; without it a prompt a line from standard input."
     ),
     interactive: bool = typer.Option(False, "--interactive", "-i", help="Ask for prompts, write as it thinks."),
+    chat: bool = typer.Option(False, "--chat", help="Prompts are said to the model, in its own chat template."),
+    system: str = typer.Option(None, metavar="TEXT", help="With --chat: what the model is told first."),
     tokens: int = typer.Option(128, min=1, metavar="N", help="Most new tokens."),
     temperature: float = typer.Option(1.0, metavar="T", help="Below 1 safer, above 1 bolder; 0 takes the best."),
     top_k: int = typer.Option(0, metavar="K", help="Only the K likeliest tokens (0: all)."),
@@ -43,12 +45,14 @@ def generate(
         False, "--json", help="A JSON object a line: text, pieces, log-probabilities, why it ended."
     ),
     top: int = typer.Option(0, min=0, metavar="N", help="With --json: N alternatives of each token."),
+    engine: str = ENGINE,
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
     """Write on from a prompt with a language model."""
     from headway.generate.generator import likeliest, load
+    from headway.text.chat import conversation
 
     use_threads(threads)
     check_model(model, "headway generate MODEL --prompt TEXT")
@@ -57,9 +61,15 @@ def generate(
         "typical": typical, "repetition": repetition, "presence": presence, "frequency": frequency,
         "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
     }  # fmt: skip
+    if check_engine(engine):
+        refused = {"interactive": interactive, "chat": chat, "best-of": best_of, "json": as_json, "top": top}
+        _write_fast(model, prompt, samples, device, dtype, refused, wishes)
+        return
+    if system and not chat:
+        raise InputError("--system needs --chat: without a conversation there is nobody to tell")
     generator = load(model, device, dtype)
     if interactive:
-        _talk(generator, wishes)
+        _talk(generator, wishes, chat, system)
         return
     if best_of and samples > 1:
         raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
@@ -68,32 +78,62 @@ def generate(
     prompts = prompt or [line.rstrip("\n") for line in sys.stdin]
     if not prompts:
         raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
+    asked: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
     if as_json or samples > 1 or best_of:
-        found = generator.generate_n(prompts, samples=best_of or samples, top=top, **wishes)
+        found = generator.generate_n(asked, samples=best_of or samples, top=top, **wishes)
         if best_of:
             found = [[likeliest(passages)] for passages in found]
         if as_json:
             _print_json(generator, prompts, found)
         else:
             texts = [
-                prompt + passage.text for prompt, passages in zip(prompts, found, strict=True) for passage in passages
+                ("" if chat else prompt) + passage.text
+                for prompt, passages in zip(prompts, found, strict=True)
+                for passage in passages
             ]
             print(f"\n{BETWEEN}\n".join(texts))
     else:
-        for text in prompts:
-            _stream(generator, text, wishes)
+        for one in asked:
+            _stream(generator, one, wishes)
 
 
-def _stream(generator: Generator, prompt: str, wishes: dict[str, Any]) -> None:
+def _write_fast(
+    model: str,
+    prompt: list[str],
+    samples: int,
+    device: str,
+    dtype: str,
+    refused: dict[str, Any],
+    wishes: dict[str, Any],
+) -> None:
+    from headway.hub.ctranslate2_engine import load_generator
+
+    for option, value in refused.items():
+        if value:
+            raise InputError(f"--engine ctranslate2 has no --{option}: leave it out, or leave --engine out")
+    prompts = prompt or [line.rstrip("\n") for line in sys.stdin]
+    if not prompts:
+        raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
+    generator = load_generator(model, device, dtype, wishes.pop("seed"))
+    found = generator.generate(prompts, samples=samples, **wishes)
+    texts = [prompt + text for prompt, some in zip(prompts, found, strict=True) for text in some]
+    print((f"\n{BETWEEN}\n" if samples > 1 else "\n").join(texts))
+
+
+def _stream(generator: Generator, prompt: Any, wishes: dict[str, Any]) -> str:
+    """The continuation; a text stands before its own, the question before an answer does not."""
     pieces = generator.stream(prompt, **wishes)  # what is wrong is told before anything is written
-    print(prompt, end="", flush=True)
+    print(prompt if isinstance(prompt, str) else "", end="", flush=True)
+    written = ""
     for piece in pieces:
         print(piece, end="", flush=True)
+        written += piece
     print()
-    read = len(generator.tokenizer.encode(prompt))
+    read = len(generator.ids(prompt))
     if read + wishes["max_new"] > generator.context and not wishes["window"]:
         room = generator.context - read
         print(f"headway: the model's context has room for {room} tokens more; --window goes on", file=sys.stderr)
+    return written
 
 
 def _print_json(generator: Generator, prompts: list[str], found: list[list[Passage]]) -> None:
@@ -117,12 +157,20 @@ def _named(generator: Generator, alternatives: list[tuple[int, float]]) -> list[
     ]
 
 
-def _talk(generator: Generator, wishes: dict[str, Any]) -> None:
-    """A prompt, its continuation, the next prompt; an empty line or the end of input leaves."""
-    print("Write how it begins; an empty line leaves.", file=sys.stderr)
+def _talk(generator: Generator, wishes: dict[str, Any], chat: bool, system: str | None) -> None:
+    """A prompt, its continuation, the next prompt; an empty line or the end of input leaves. In a chat, what was said
+    before is part of what the model reads."""
+    from headway.text.chat import conversation
+
+    print("Say something" if chat else "Write how it begins", "an empty line leaves.", sep="; ", file=sys.stderr)
+    said: list[Any] = []
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline().rstrip("\n")
         if not line:
             return
-        _stream(generator, line, wishes)
+        if chat:
+            said = conversation(line, system, said)
+            said.append({"role": "assistant", "content": _stream(generator, said, wishes)})
+        else:
+            _stream(generator, line, wishes)

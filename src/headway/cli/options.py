@@ -10,6 +10,7 @@ from headway.errors import InputError
 
 DEVICE = typer.Option("auto", metavar="NAME", help="cpu, cuda or cuda:N; auto takes a GPU where there is one.")
 DTYPE = typer.Option("auto", metavar="NAME", help="float32 or bfloat16; auto is bfloat16 on a GPU.")
+ENGINE = typer.Option("headway", metavar="NAME", help="headway, or ctranslate2 for fast use on a CPU.")
 THREADS = typer.Option(0, min=0, metavar="N", help="CPU threads; 0 leaves it to torch.")
 BEAM = typer.Option(None, metavar="N", help="Beam width; 1 is greedy. Default: what the model was tuned with.")
 LENGTH_PENALTY = typer.Option(None, metavar="α", help="Score = log-probability / lengthᵅ. Default: as for --beam.")
@@ -20,6 +21,13 @@ def check_model(model: str, use: str) -> None:
     """A file where the model belongs: forgotten, or in another order than `use`."""
     if Path(model).is_file():
         raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
+
+
+def check_engine(engine: str) -> bool:
+    """Whether it is CTranslate2."""
+    if engine not in ("headway", "ctranslate2"):
+        raise InputError(f"--engine is headway or ctranslate2, not {engine}")
+    return engine == "ctranslate2"
 
 
 def use_threads(threads: int) -> None:

@@ -162,7 +162,7 @@ def resolve(
 ) -> Run:
     """The run that the command line describes."""
     from headway.folder import find_model, read_card
-    from headway.models import gpt, recurrent, transformer
+    from headway.models import bert, gpt, recurrent, transformer
     from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run
@@ -182,12 +182,13 @@ def resolve(
         if init is not None and not Path(init).is_file():
             raise InputError("--init brings a model with its own size: leave --size out")
         families: dict[str, Any] = {
-            "gpt": gpt.SIZES, "recurrent": recurrent.SIZES, "transformer": transformer.SIZES
+            "bert": bert.SIZES, "gpt": gpt.SIZES, "recurrent": recurrent.SIZES, "transformer": transformer.SIZES
         }  # fmt: skip
         sizes = families.get(run.model.name, {})
         if size not in sizes:
             raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
-        run = replace(run, model=sizes[size])
+        kept = {"task": run.model.task} if isinstance(run.model, bert.BertConfig) else {}
+        run = replace(run, model=replace(sizes[size], **kept))
     given = {key: value for key, value in data.items() if value}
     if strange := sorted(given.keys() - {f.name for f in fields(run.data)}):
         raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")
@@ -196,7 +197,12 @@ def resolve(
     elif init is not None:
         card = read_card(find_model(init))
         given = ({"source": card.source, "target": card.target} if hasattr(run.data, "source") else {}) | given
-        run = replace(run, init=init, model=card.config, data=replace(run.data, text=card.text))
+        model = card.config
+        if isinstance(run.model, bert.BertConfig):  # for another task than it was made for
+            if not isinstance(model, bert.BertConfig):
+                raise InputError(f"{init} is no encoder ({card.family}): '{run.recipe}' goes on from one")
+            model = replace(model, task=run.model.task)
+        run = replace(run, init=init, model=model, data=replace(run.data, text=card.text))
     run = replace(run, data=replace(run.data, **given))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")

@@ -16,12 +16,15 @@ from headway.cli.options import (
     BEAM,
     DEVICE,
     DTYPE,
+    ENGINE,
     LENGTH_PENALTY,
     THREADS,
+    check_engine,
     check_model,
     search_settings,
     use_threads,
 )
+from headway.cli.texts import lines_of
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,13 +49,13 @@ def translate(
                                    "with --json, the weights of all layers and heads."),
     picture: str = typer.Option(None, metavar="FOLDER", help="Folder for an alignment picture of each line."),
     batch: int = BATCH,
+    engine: str = ENGINE,
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:  # fmt: skip
     """Translate text, line by line: stdin or a file to stdout, order and empty lines kept."""
     from headway.cli.place import opened
-    from headway.generate.translator import load
 
     use_threads(threads)
     check_model(model, "headway translate MODEL FILE")
@@ -68,12 +71,12 @@ def translate(
     )
     looked_at = attention or picture is not None
     with opened(output) as out:
-        translator = load(model, device, dtype)
+        translator = _loaded(model, engine, device, dtype)
         number = 0
         typed = file == "-" and sys.stdin.isatty()
         if typed:
             print("headway: type a sentence a line; Ctrl-D ends", file=sys.stderr)
-        for lines in _chunks(_input(file), one_by_one=typed):
+        for lines in _chunks(lines_of(file), one_by_one=typed):
             found = _translated(translator, lines, number, attention=looked_at, batch=batch, **settings)
             for line, translations in zip(lines, found, strict=True):
                 number += 1
@@ -85,6 +88,16 @@ def translate(
                 print(f"{number:,} lines translated", file=sys.stderr)
 
 
+def _loaded(model: str, engine: str, device: str, dtype: str) -> Any:
+    if check_engine(engine):
+        from headway.hub.ctranslate2_engine import load_translator
+
+        return load_translator(model, device, dtype)
+    from headway.generate.translator import load
+
+    return load(model, device, dtype)
+
+
 def _translated(translator: Any, lines: list[str], before: int, **how: Any) -> list[list[Translation]]:
     ids = translator.encode(lines)
     for number, pieces in enumerate(ids, before + 1):
@@ -93,19 +106,6 @@ def _translated(translator: Any, lines: list[str], before: int, **how: Any) -> l
                 f"line {number} has {len(pieces)} pieces, this model takes at most {translator.limit}: split the line"
             )
     return translator.translate_n(lines, **how)
-
-
-def _input(file: str) -> Iterator[str]:
-    from headway.data.readers import lines
-
-    if file != "-":
-        yield from lines(file)
-        return
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise InputError(f"standard input, line {number} is not UTF-8 ({error.reason})") from None
 
 
 def _chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ class Batch(Protocol):
 class PairBatch:
     """Teacher forcing's inputs and labels, right-padded; `tokens` counts the labels that are not padding."""
 
+    nothing: ClassVar[int] = PAD  # the label where nothing is asked
     source_BS: Tensor
     source_lengths_B: Tensor | None  # None: no row is padded
     target_BT: Tensor

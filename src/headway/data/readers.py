@@ -47,7 +47,7 @@ def lines(path: str | Path) -> Iterator[str]:
     """
     path = Path(path)
     must_be_there(path)
-    return _decoded(unpacked(path), str(path))
+    return decoded(unpacked(path), str(path))
 
 
 def bare_suffix(path: Path) -> str:
@@ -168,7 +168,7 @@ def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
                 raise InputError(f"{path} holds {held}: a .zip must hold one .txt or .tsv with tabs, or one .jsonl")
             name = f"{path}/{names[0]}"
             with archive.open(names[0]) as stream:
-                rows = _decoded(_read(stream), name)
+                rows = decoded(_read(stream), name)
                 yield from _jsonl(rows, name, source, target) if suffix == ".jsonl" else _tsv(rows, name)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise InputError(f"{path} is not a whole, open .zip ({error}): fetch or pack it again") from error
@@ -180,7 +180,7 @@ def _hidden(member: str) -> bool:
     return any(part.startswith(("_", ".")) for part in Path(member).parts)
 
 
-def _decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
+def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
     number = 0
     for number, raw in enumerate(_split(chunks), start=1):
         try:

@@ -23,7 +23,8 @@ import numpy.typing as npt
 from headway.data.documents import Corpus, Piece
 from headway.data.mapped import FORMAT, IdsWriter, MappedIds, build, in_order, whole
 from headway.errors import InputError
-from headway.text.tokenizer import END, UNKNOWN, TextOptions, Tokenizer
+from headway.text.codec import Codec
+from headway.text.tokenizer import END, TextOptions, Tokenizer
 
 Progress = Callable[[int], None]
 
@@ -72,6 +73,7 @@ class TokenStore:
         if meta is None:
             raise InputError(f"{folder} is no whole store of documents: delete it, it is made again")
         self.amount = Amount(**meta["amount"])
+        self.end: int = meta.get("end", END)
         self._ids = MappedIds(self.folder, "documents", meta["documents"]["dtype"])
 
     def __len__(self) -> int:
@@ -100,13 +102,13 @@ class TokenStore:
 
 
 def prepare_documents(
-    corpus: Corpus, tokenizer: Tokenizer, folder: str | Path, *, progress: Progress | None = None
+    corpus: Corpus, tokenizer: Codec, folder: str | Path, *, progress: Progress | None = None
 ) -> TokenStore:
     """Encode documents into a store below `folder`, or find the one made of the same before.
 
     progress is called with the number of characters read so far.
     """
-    if tokenizer.kind == "bpe" and not tokenizer.exact:
+    if isinstance(tokenizer, Tokenizer) and tokenizer.kind == "bpe" and not tokenizer.exact:
         raise InputError("this vocabulary is for single sentences: learn one with text.exact=true for documents")
     place = Path(folder) / _fingerprint(corpus, tokenizer)
     if whole(place, NAMES):
@@ -124,9 +126,11 @@ def train_document_tokenizer(corpus: Corpus, options: TextOptions, *, limit: int
     return Tokenizer.train((piece.text for piece in islice(corpus.pieces(LEARNING_PIECE), 0, None, stride)), options)
 
 
-def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, progress: Progress | None) -> dict[str, Any]:
+def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | None) -> dict[str, Any]:
     """Append batch after batch; memory holds a few. Returns store.json's content."""
-    amount, inside = Amount(), False
+    amount, inside, end = Amount(), False, tokenizer.end
+    if end is None:
+        raise InputError("this model's tokenizer has nothing that ends a text: documents cannot be told apart with it")
 
     def encode(batch: list[Piece]) -> tuple[list[Piece], list[list[int]]]:
         return batch, tokenizer.encode_batch([piece.text for piece in batch])
@@ -136,19 +140,20 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, progress: Progres
             for piece, ids in zip(batch, encoded, strict=True):
                 inside = amount.add(piece, inside)
                 if piece.last:
-                    ids.append(END)
+                    ids.append(end)
             kept = [bool(piece.text) for piece in batch]
             written = writer.append(
                 [ids for ids, keep in zip(encoded, kept, strict=True) if keep],
                 [piece.last for piece, keep in zip(batch, kept, strict=True) if keep],
             )
-            amount.unknown += int((written == UNKNOWN).sum())
+            if tokenizer.unknown not in (None, end):  # one that is both is none: GPT-2 knows every byte
+                amount.unknown += int((written == tokenizer.unknown).sum())
             if progress:
                 progress(amount.characters)
         if not amount.documents:
             raise InputError(f"there is no text: all of {amount.empty} documents are empty")
         documents = writer.close()
-    return {"format": FORMAT, "documents": documents, "amount": asdict(amount)}
+    return {"format": FORMAT, "documents": documents, "amount": asdict(amount), "end": end}
 
 
 def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
@@ -165,7 +170,7 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
         yield batch
 
 
-def _fingerprint(corpus: Corpus, tokenizer: Tokenizer) -> str:
+def _fingerprint(corpus: Corpus, tokenizer: Codec) -> str:
     """A hash of all that decides what a store holds."""
     parts = ["documents", FORMAT, tokenizer.fingerprint, corpus.identity()]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from headway.text.tokenizer import END, PAD
 
 # Streams of chance, apart from each other.
 DRAWS, PHASE, ORDER = 10, 11, 12
+# The label where nothing is asked: no id, since any id may be a word in a vocabulary from elsewhere.
+NOTHING = -1
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class TokenArray:
     """A text's ids, held in memory."""
 
     ids: NDArray[np.integer]
+    end: int = END
 
     @property
     def tokens(self) -> int:
@@ -46,17 +49,21 @@ class Tokens(Protocol):
 
     @property
     def tokens(self) -> int: ...
+    @property
+    def end(self) -> int:
+        """The id that stands behind each document."""
     def windows(self, starts: Sequence[int], width: int) -> Ints: ...
 
 
 @dataclass(frozen=True)
 class WindowBatch:
-    """`labels` are `ids` one further on, PAD where nothing is asked; `tokens` counts those that are not.
+    """`labels` are `ids` one further on, NOTHING where nothing is asked; `tokens` counts those that are not.
 
     segments: the number of each token's document within its row; an END belongs to the document that it begins.
     examples: where each window starts (`WindowBatches.where` says in which corpus).
     """
 
+    nothing: ClassVar[int] = NOTHING
     ids_BT: Tensor
     labels_BT: Tensor
     segments_BT: Tensor | None
@@ -76,7 +83,7 @@ class WindowBatch:
     def rows(self, start: int, end: int) -> WindowBatch:
         segments = None if self.segments_BT is None else self.segments_BT[start:end]
         labels = self.labels_BT[start:end]
-        tokens = int((labels != PAD).sum())
+        tokens = int((labels != NOTHING).sum())
         return WindowBatch(self.ids_BT[start:end], labels, segments, tokens, self.examples[start:end])
 
     def split(self, parts: int) -> list[WindowBatch]:
@@ -132,7 +139,8 @@ class WindowBatches:
             mine = [row for row, corpus in enumerate(of_rows) if corpus == number]
             window_BT[mine] = self.corpora[number].windows([starts[row] for row in mine], self.length + 1)
         examples = tuple(self.bases[corpus] + start for corpus, start in zip(of_rows, starts, strict=True))
-        return _asked(window_BT, window_BT[:, 1:].copy(), self.segments, examples)
+        end = self.corpora[0].end if self.segments else None
+        return _asked(window_BT, window_BT[:, 1:].copy(), end, examples)
 
     def from_step(self, step: int) -> Iterator[WindowBatch]:
         while True:
@@ -181,26 +189,28 @@ def evaluation_windows(
     starts = range(0, total - width + stride, stride)
     for at in range(0, len(starts), rows):
         chosen = starts[at : at + rows]
-        yield _asked(*_told(corpus, chosen, width, stride), segments, tuple(chosen))
+        yield _asked(*_told(corpus, chosen, width, stride), corpus.end if segments else None, tuple(chosen))
 
 
 def _told(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tuple[Ints, Ints]:
     """The windows that start at these places of END + corpus, and their labels."""
-    window_BT, labels_BT = (np.full((len(starts), length + more), PAD, np.int64) for more in (1, 0))
+    window_BT = np.full((len(starts), length + 1), PAD, np.int64)
+    labels_BT = np.full((len(starts), length), NOTHING, np.int64)
     for row, start in enumerate(starts):
         count = min(length, corpus.tokens - start)
         first = max(0, start - 1)
         ids = corpus.windows([first], start + count - first)[0]
-        window_BT[row, : count + 1] = ids if start else [END, *ids]
+        window_BT[row, : count + 1] = ids if start else [corpus.end, *ids]
         known = length - stride if start else 0
         labels_BT[row, known:count] = window_BT[row, known + 1 : count + 1]
     return window_BT, labels_BT
 
 
-def _asked(window_BT: Ints, labels_BT: Ints, segments: bool, examples: tuple[int, ...]) -> WindowBatch:
+def _asked(window_BT: Ints, labels_BT: Ints, end: int | None, examples: tuple[int, ...]) -> WindowBatch:
+    """`end`: what parts documents, where they are to be told apart."""
     ids_BT = torch.from_numpy(window_BT[:, :-1].copy())
-    numbers_BT = (ids_BT == END).cumsum(1) if segments else None
-    tokens = int((labels_BT != PAD).sum())
+    numbers_BT = None if end is None else (ids_BT == end).cumsum(1)
+    tokens = int((labels_BT != NOTHING).sum())
     return WindowBatch(ids_BT, torch.from_numpy(labels_BT), numbers_BT, tokens, examples)
 
 

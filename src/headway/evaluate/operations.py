@@ -19,14 +19,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from headway.models.bert import Bert
+from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.gpt import GPT
+from headway.models.llama import Llama
 from headway.models.neural_ngram import NeuralNGram
 from headway.models.ngram import NGram, Table
 from headway.models.recurrent import Recurrent
 from headway.models.rung import Rung
 from headway.models.skip_gram import SkipGram
-from headway.models.transformer import Transformer
-from headway.nn import attention, bag, block, dropout, embedding, feed_forward, position, recurrent, residual
+from headway.nn import attention, bag, block, dropout, embedding, feed_forward, position, recurrent, residual, text_head
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ WHOLE: set[type[nn.Module]] = set()  # kinds whose rule counts the parts inside 
 # Kinds whose products are all made by parts inside them: lookups, sums and copies are no products.
 ONLY_PARTS: tuple[type[nn.Module], ...] = (
     nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.Sequential, nn.Identity, nn.Dropout, nn.ConstantPad1d,
-    nn.Embedding, position.Position, embedding.TokenEmbedding,
-    dropout.Dropout, residual.Residual, residual.Bare, block.Block, block.DecoderBlock, block.Stack,
-    recurrent.RecurrentStack, GPT, Recurrent, Rung, Transformer, Table,
+    nn.Embedding, position.Position, embedding.TokenEmbedding, embedding.AppendOne, embedding.TypedEmbedding,
+    dropout.Dropout, residual.Residual, residual.Bare, block.Block, block.DecoderBlock, block.Stack, embedding.Scale,
+    recurrent.RecurrentStack, text_head.FirstToken, text_head.TextLabels, text_head.TokenLabels,
+    text_head.WordsAndPair, text_head.HiddenAndFirst, Bert, GPT, Llama, Recurrent, Rung, EncoderDecoder, Table,
 )  # fmt: skip
 WITH_WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.RNNBase, nn.RNNCellBase)
 
@@ -130,22 +133,28 @@ def tanh_layer(part: feed_forward.TanhLayer, given: tuple[Any, ...], result: Ten
     return Work(elements=result.numel())
 
 
+@counts(text_head.WordHead)
+def word_head(part: text_head.WordHead, given: tuple[Any, ...], result: Tensor) -> Work:
+    return Work(elements=result.numel() // part.output.out_features * part.map.out_features)
+
+
 @counts(attention.SelfAttention)
 def self_attention(part: attention.SelfAttention, given: tuple[Any, ...], result: Tensor) -> Work:
     x_BTD, view = given[:2]
-    return _core(part.heads, x_BTD, x_BTD.shape[1] if view.scene is None else view.scene.keys)
+    return _core(part, x_BTD, x_BTD.shape[1] if view.scene is None else view.scene.keys)
 
 
 @counts(attention.CrossAttention)
 def cross_attention(part: attention.CrossAttention, given: tuple[Any, ...], result: Tensor) -> Work:
     x_RTD, memory = given[:2]
-    return _core(part.heads, x_RTD, memory.k_BHSK.shape[2])
+    return _core(part, x_RTD, memory.k_BHSK.shape[2])
 
 
-def _core(heads: int, x_BTD: Tensor, keys: int) -> Work:
-    """QKᵀ and the mix of values, each T·S·D, over all keys: a mask hides scores, it does not spare them."""
-    batch, queries, width = x_BTD.shape
-    scores, products = batch * queries * keys * heads, 2 * batch * queries * keys * width
+def _core(part: attention.SelfAttention | attention.CrossAttention, x_BTD: Tensor, keys: int) -> Work:
+    """QKᵀ and the mix of values, each T·S·H·K, over all keys: a mask hides scores, it does not spare them."""
+    batch, queries, _ = x_BTD.shape
+    scores = batch * queries * keys * part.heads
+    products = 2 * scores * part.head_width
     return Work(products, products, scores, steps=2, span=keys)
 
 

@@ -24,10 +24,11 @@ from torch import Tensor
 
 from headway.data.documents import cut_up
 from headway.data.token_store import Amount, TokenStore
-from headway.data.windows import TokenArray, Tokens, WindowBatch, evaluation_windows
+from headway.data.windows import NOTHING, TokenArray, Tokens, WindowBatch, evaluation_windows
 from headway.errors import InputError
 from headway.models.protocols import LanguageModel, Scores
-from headway.text.tokenizer import END, PAD, UNKNOWN, Tokenizer
+from headway.text.codec import Codec
+from headway.text.tokenizer import END, PAD
 
 TOKENS_AT_ONCE = 1 << 14
 LARGEST = 700.0  # exp of more is no float
@@ -118,7 +119,7 @@ def score_store(
 
 
 def score_text(
-    model: Any, tokenizer: Tokenizer, text: str | Sequence[int], window: int | None, stride: int | None = None
+    model: Any, tokenizer: Codec, text: str | Sequence[int], window: int | None, stride: int | None = None
 ) -> Perplexity:
     """One text, or its ids: every token of it, the first from an END alone, as at the start of a document."""
     if isinstance(text, str):
@@ -127,14 +128,16 @@ def score_text(
         ids, text = list(text), tokenizer.decode(text)
     if not ids:
         raise InputError("there is no text to score: it is empty")
-    amount = Amount(unknown=ids.count(UNKNOWN))
+    end = END if tokenizer.end is None else tokenizer.end
+    unknown = None if tokenizer.unknown == end else tokenizer.unknown
+    amount = Amount(unknown=0 if unknown is None else ids.count(unknown))
     inside = False
     for piece in cut_up(iter([text])):
         inside = amount.add(piece, inside)
-    return _perplexity(model, TokenArray(np.asarray(ids)), amount, window, stride, False)
+    return _perplexity(model, TokenArray(np.asarray(ids), end), amount, window, stride, False)
 
 
-def encode_document(tokenizer: Tokenizer, text: str) -> list[int]:
+def encode_document(tokenizer: Codec, text: str) -> list[int]:
     """Its ids as a store has them, without END."""
     return [i for ids in tokenizer.encode_batch([piece.text for piece in cut_up(iter([text]))]) for i in ids]
 
@@ -163,7 +166,7 @@ def _read_through(model: LanguageModel, corpus: Tokens, streams: int) -> float:
     length = -(-total // streams)
     starts = range(0, total, length)
     state, nll = model.start(len(starts), device), 0.0
-    last_B1 = np.full((len(starts), 1), END)
+    last_B1 = np.full((len(starts), 1), corpus.end)
     with _judging(model):
         for at in range(0, length, max(1, TOKENS_AT_ONCE // len(starts))):
             width = min(length - at, max(1, TOKENS_AT_ONCE // len(starts)))
@@ -184,11 +187,11 @@ def _nll(model: Scores, batch: WindowBatch) -> Tensor:
     """−log p of the labels of a batch, summed in float64."""
     # The row that is scored is the window: its last token is foretold, but not read.
     ids_BT, labels_BT, segments_BT = batch.ids_BT, batch.labels_BT, batch.segments_BT
-    window_BT = torch.cat([ids_BT, labels_BT[:, -1:]], 1)
+    window_BT = torch.cat([ids_BT, labels_BT[:, -1:].clamp(min=0)], 1)
     if segments_BT is not None:
         segments_BT = torch.cat([segments_BT, segments_BT[:, -1:]], 1)
     logp_BT = token_logp(model, window_BT, segments_BT)[:, 1:]
-    return -logp_BT.double().masked_fill((labels_BT == PAD).to(logp_BT.device), 0.0).sum()
+    return -logp_BT.double().masked_fill((labels_BT == NOTHING).to(logp_BT.device), 0.0).sum()
 
 
 def _device(model: Any) -> torch.device:

@@ -15,6 +15,7 @@ from torch import Tensor
 from headway.generate.search import Search
 from headway.generate.top_k import best_continuations
 from headway.models.protocols import Seq2Seq, State
+from headway.text.symbols import Symbols
 
 # Of every step: token of each beam, the beam it continues, its sum; then the sums of candidates that end here
 # (−∞: does not end) and the beams that those continue.
@@ -68,16 +69,19 @@ class Board:
         return Board(self.state.insert(other.state), **joined)
 
 
-def advance(model: Seq2Seq, search: Search, end: int, board: Board) -> Record:
+def advance(model: Seq2Seq, search: Search, symbols: Symbols, board: Board) -> Record:
     """One token for every row. The state is left in the old order: who goes on says `settle` first."""
+    end, never = symbols.end, symbols.never
     sources, beam = board.scores_NK.shape
     logits_RTV, board.state = model.decode(board.last_NK.view(-1, 1), board.state)
-    # Twice the beam: even if every beam's best is its end, `beam` others go on. One more where ends may be forbidden.
-    count = min(2 * beam + (search.min_length > 0), logits_RTV.shape[-1])
+    # Twice the beam: even if every beam's best is its end, `beam` others go on. One more for each that is forbidden.
+    count = min(2 * beam + (search.min_length > 0) + len(never), logits_RTV.shape[-1])
     values_RC, ids_RC, ends_R = best_continuations(logits_RTV[:, -1], count, end)
     if search.min_length:
         young_R = (board.ages_N < search.min_length).repeat_interleave(beam)
         values_RC = values_RC.masked_fill(young_R[:, None] & (ids_RC == end), -math.inf)
+    for id in never:
+        values_RC = values_RC.masked_fill(ids_RC == id, -math.inf)
     last_R1 = (board.ages_N >= board.limits_N).repeat_interleave(beam)[:, None]
     values_RC, ids_RC = _force_end(values_RC, ids_RC, ends_R, last_R1, end)
     width = values_RC.shape[1]

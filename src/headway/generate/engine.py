@@ -23,6 +23,7 @@ from headway.generate.history import History
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper
 from headway.models.protocols import Seq2Seq
+from headway.text.symbols import Symbols
 
 Ints = NDArray[np.int64]
 
@@ -84,12 +85,12 @@ class SearchEngine:
     board: Board
 
     def __init__(
-        self, model: Seq2Seq, search: Search, stepper: Stepper, *, start: int, end: int, limit: int,
+        self, model: Seq2Seq, search: Search, stepper: Stepper, *, symbols: Symbols, limit: int,
         device: torch.device, room: int = 0,
     ) -> None:  # fmt: skip
         """`limit` is the most tokens that the model can take; `room` the least size of the caches, for sources
         that come later."""
-        self.model, self.search, self.stepper, self.start, self.end = model, search, stepper, start, end
+        self.model, self.search, self.stepper, self.symbols = model, search, stepper, symbols
         # A row that is done may take some steps more before it is read: these need positions too.
         self.limit, self.device, self.least = limit - stepper.margin, device, room
         self.reach = stepper.pace * (1 + stepper.ahead)  # steps that are taken before the first of them is read
@@ -116,7 +117,7 @@ class SearchEngine:
             self.room = max(self.least, max(longest) + self.reach)
         new = Flights.fresh(everyone, longest, spare, self.launched, self.search.best)
         state = self.model.encode(*self._source(everyone), room=self.room + 1)
-        board = Board.fresh(state, self.start, self.search.beam, longest, self.device)
+        board = Board.fresh(state, self.symbols.start, self.search.beam, longest, self.device)
         if old:
             self.board.settle()
             board = self.board.insert(board)
@@ -126,7 +127,7 @@ class SearchEngine:
 
     def _source(self, requests: list[Request]) -> tuple[torch.Tensor, torch.Tensor | None]:
         lengths = np.array([len(request.source) for request in requests])
-        ids = np.full((len(requests), lengths.max()), self.end)
+        ids = np.full((len(requests), lengths.max()), self.symbols.end)
         ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([request.source for request in requests])
         even = bool((lengths == lengths.max()).all())
         lengths_N = None if even else torch.from_numpy(lengths).to(self.device)
@@ -158,7 +159,7 @@ class SearchEngine:
 
     def _launch(self) -> None:
         limit = self.limit + self.stepper.margin
-        self.board, record_5GNK = self.stepper.steps(self.board, self.search, self.end, self._oldest(), limit)
+        self.board, record_5GNK = self.stepper.steps(self.board, self.search, self.symbols, self._oldest(), limit)
         self.readings.append(Reading(record_5GNK))
         self.launched += self.stepper.pace
 

@@ -16,11 +16,16 @@ from headway.generate.sampling import Sampling
 from headway.generate.spelling import Spelling, continuation
 from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
 from headway.generate.stream_offline import generate_all
+from headway.generate.stream_stepper import stream_stepper_for
 from headway.models import FAMILIES
 from headway.models.language import NextTokenModel
 from headway.models.protocols import LanguageModel
+from headway.nn.layout import inputs_first
 from headway.plain import from_plain, to_plain
-from headway.text.tokenizer import END, Tokenizer
+from headway.text.chat import Message, spoken
+from headway.text.codec import Codec
+
+Asked = str | Sequence[Message]  # a text to go on from, or a conversation to answer
 
 
 @dataclass(frozen=True)
@@ -66,18 +71,20 @@ class Generator:
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
     def __init__(
-        self, model: LanguageModel, tokenizer: Tokenizer, *, context: int, device: torch.device,
+        self, model: LanguageModel, tokenizer: Codec, *, context: int, device: torch.device,
         opening: Sequence[int] = (), sampling: Sampling | None = None,
     ) -> None:  # fmt: skip
         """`context` is the most tokens that the model can read. `opening` stands before every prompt, as it did
-        before the texts that the model learned from; without one, an empty prompt starts from END: where texts
-        follow each other, the next one begins behind it."""
+        before the texts that the model learned from; without one, an empty prompt starts from what ends a text: where
+        texts follow each other, the next one begins behind it."""
         self.model, self.tokenizer, self.context, self.device = model, tokenizer, context, device
         self.opening, self.sampling = tuple(opening), sampling or Sampling()
+        self.stepper = stream_stepper_for(model, device)  # what it captures serves later calls
 
-    def generate(self, prompts: Sequence[str], *, best_of: int = 1, **settings: Any) -> list[str]:
+    def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, **settings: Any) -> list[str]:
         """A continuation of each prompt, in order; of `best_of` samples the one of greatest mean log-probability.
 
+        A prompt is a text, or a conversation (`[{"role": "user", "content": "Hello"}]`) where the model has a template.
         Keywords are those of `Sampling` and `Wishes`: `temperature=0` is greedy, `stop=["\\n"]`, `max_new=50`, …
         A prompt's text depends on its own settings and `seed` only: equal prompts in a list get equal texts, and
         who wants several different ones asks for `samples` (see `generate_n`).
@@ -89,7 +96,7 @@ class Generator:
 
     def generate_n(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Asked],
         *,
         batch: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -102,7 +109,7 @@ class Generator:
         if isinstance(prompts, str):
             raise InputError("generate takes a list of prompts, not one text: write [text]")
         wishes, sampling = self._settings(settings)
-        asked = [self._prompt(ids, wishes, sampling) for ids in self.tokenizer.encode_batch(prompts)]
+        asked = [self._prompt(prompt, wishes, sampling) for prompt in prompts]
         spellings: dict[tuple[int, int], Spelling] = {}
 
         def stopped(token: Token) -> bool:
@@ -115,24 +122,24 @@ class Generator:
 
         found = generate_all(
             self.model, asked, context=self.context, device=self.device, batch=batch, progress=progress,
-            ends=stopped if wishes.stop else None,
+            ends=stopped if wishes.stop else None, stepper=self.stepper,
         )  # fmt: skip
         return [
             [self._passage(prompt, written, wishes) for written in samples]
             for prompt, samples in zip(asked, found, strict=True)
         ]
 
-    def stream(self, prompt: str, **settings: Any) -> Iterator[str]:
+    def stream(self, prompt: Asked, **settings: Any) -> Iterator[str]:
         """The continuation of one prompt in pieces as they come. They join to what `generate` gives."""
         wishes, sampling = self._settings(settings)
         if wishes.samples != 1:
             raise InputError(f"a stream is one text, not {wishes.samples}: leave samples at 1, or use generate_n")
-        asked = self._prompt(self.tokenizer.encode(prompt), wishes, sampling)
+        asked = self._prompt(prompt, wishes, sampling)
         asked.check("the prompt", self.model.vocabulary, self.context)
         return self._pieces(asked, wishes)
 
     def _pieces(self, asked: Prompt, wishes: Wishes) -> Iterator[str]:
-        engine = StreamEngine(self.model, context=self.context, device=self.device)
+        engine = StreamEngine(self.model, context=self.context, device=self.device, stepper=self.stepper)
         engine.admit([(0, asked)])
         spelling = Spelling(self.tokenizer, asked.ids, wishes.stop)
         while len(engine):
@@ -153,15 +160,29 @@ class Generator:
         wishes = from_plain(Wishes, {name: given[name] for name in given if name in names})
         rest = {name: to_plain(given[name]) for name in given if name not in names}
         if wishes.choices:
-            rest["choices"] = [[*continuation(self.tokenizer, text), END] for text in wishes.choices]
+            rest["choices"] = [[*continuation(self.tokenizer, text), self._end()] for text in wishes.choices]
         return wishes, from_plain(Sampling, to_plain(self.sampling) | rest)
 
-    def _prompt(self, text_ids: list[int], wishes: Wishes, sampling: Sampling) -> Prompt:
+    def ids(self, prompt: Asked) -> list[int]:
+        """What the model reads before it writes."""
+        if not isinstance(prompt, str):
+            return self.tokenizer.encode(spoken(self.tokenizer, prompt))
+        return [*self.opening, *self.tokenizer.encode(prompt)] or [self._end()]
+
+    def _end(self) -> int:
+        ends = (self.tokenizer.end, *sorted(self.tokenizer.stops), self.tokenizer.start)
+        for end in ends:
+            if end is not None:
+                return end
+        raise InputError("this model's tokenizer has nothing that ends a text: a prompt and free choice are needed")
+
+    def _prompt(self, prompt: Asked, wishes: Wishes, sampling: Sampling) -> Prompt:
         return Prompt(
-            [*self.opening, *text_ids] or [END],
+            self.ids(prompt),
             sampling,
             # A choice is written whole.
             max_new=max([wishes.max_new, *map(len, sampling.choices)]),
+            stops=frozenset(i for i in self.tokenizer.stops if i < self.model.vocabulary),
             samples=wishes.samples,
             seed=wishes.seed,
             top=wishes.top,
@@ -178,13 +199,16 @@ class Generator:
 def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Generator:
     """The language model in a folder (or in a run's folder), ready for use."""
     place, precision = choose(device, dtype)
-    found = read_model(folder)
+    found = read_model(folder, place, precision)
     if len(found.card.vocabularies) != 1:
         raise InputError(f"{folder} is a translator: headway translate {folder} < text")
     if not isinstance(found.model, NextTokenModel):
         raise InputError(f"{folder} is no language model ({found.card.family}): {FAMILIES[found.card.family].use}")
     model: Any = found.model.to(place, precision)
+    if place.type == "cpu":
+        inputs_first(model)
+    tokenizer: Codec = found.source_tokenizer
     # Where each line was a text, a prompt is the beginning of one.
-    opening = (END,) if found.card.text.lines else ()
+    opening = tokenizer.closing if found.card.text.lines else tokenizer.opening
     context = model.context or UNBOUNDED
-    return Generator(model, found.source_tokenizer, context=context, device=place, opening=opening)
+    return Generator(model, tokenizer, context=context, device=place, opening=opening)

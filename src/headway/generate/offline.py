@@ -10,7 +10,9 @@ from headway.generate.engine import SearchEngine
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper, stepper_for
 from headway.models.protocols import Seq2Seq
-from headway.text.tokenizer import END, START
+from headway.text.symbols import Symbols
+
+HEADWAYS = Symbols()
 
 
 def search_all(
@@ -20,6 +22,7 @@ def search_all(
     *,
     limit: int,
     device: torch.device,
+    symbols: Symbols = HEADWAYS,
     stepper: Stepper | None = None,
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -30,7 +33,7 @@ def search_all(
     """
     stepper = stepper or stepper_for(model, device)
     batch = batch or (1024 if device.type == "cuda" else 64)
-    engine = SearchEngine(model, search, stepper, start=START, end=END, limit=limit, device=device)
+    engine = SearchEngine(model, search, stepper, symbols=symbols, limit=limit, device=device)
     # Longest first: the batch that needs most memory fails first, if one does.
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     answers: list[list[Hypothesis]] = [[] for _ in sources]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.text.tokenizer import Tokenizer
+from headway.text.codec import Codec
 
 HALF = "\N{REPLACEMENT CHARACTER}"  # what the tokenizer gives for bytes that are no character, or not yet one
 
@@ -16,7 +16,7 @@ class Spelling:
     spelled there: the first word of a text has no space before it, the same word later has one.
     """
 
-    def __init__(self, tokenizer: Tokenizer, before: Sequence[int], stops: Sequence[str] = ()) -> None:
+    def __init__(self, tokenizer: Codec, before: Sequence[int], stops: Sequence[str] = ()) -> None:
         self.tokenizer, self.stops, self.stopped = tokenizer, stops, False
         self._anchor, self._fresh = list(before), list[int]()
         self._known = tokenizer.decode(self._anchor)
@@ -59,7 +59,7 @@ def _overlap(text: str, stop: str) -> int:
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
 
 
-def continuation(tokenizer: Tokenizer, text: str) -> list[int]:
+def continuation(tokenizer: Codec, text: str) -> list[int]:
     """The ids that spell this text behind another, letter by letter: a space only where it has one.
 
     `encode` puts a space before the first word. So the text is encoded behind a character at which the tokenizer

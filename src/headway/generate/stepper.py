@@ -12,6 +12,7 @@ from torch import Tensor
 from headway.generate.beam import Board, advance, pack
 from headway.generate.search import Search
 from headway.models.protocols import Seq2Seq
+from headway.text.symbols import Symbols
 
 
 class Stepper(Protocol):
@@ -26,7 +27,7 @@ class Stepper(Protocol):
     margin: int
 
     def slots(self, count: int) -> int: ...
-    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, Tensor]: ...
+    def steps(self, board: Board, search: Search, symbols: Symbols, age: int, limit: int) -> tuple[Board, Tensor]: ...
 
 
 class PlainStepper:
@@ -41,12 +42,12 @@ class PlainStepper:
     def slots(self, count: int) -> int:
         return count
 
-    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, Tensor]:
+    def steps(self, board: Board, search: Search, symbols: Symbols, age: int, limit: int) -> tuple[Board, Tensor]:
         records = []
         for _ in range(self.pace):
             # Late, so that sources which leave in between are not moved first.
             board.settle()
-            records.append(advance(self.model, search, end, board))
+            records.append(advance(self.model, search, symbols, board))
         return board, pack(records)
 
 
@@ -77,15 +78,15 @@ class GraphStepper:
     def slots(self, count: int) -> int:
         return 1 << max(0, count - 1).bit_length()
 
-    def steps(self, board: Board, search: Search, end: int, age: int, limit: int) -> tuple[Board, Tensor]:
+    def steps(self, board: Board, search: Search, symbols: Symbols, age: int, limit: int) -> tuple[Board, Tensor]:
         """`age` is that of the oldest source, `limit` the positions that the model has."""
         sources, beam = board.scores_NK.shape
         capacity = min(limit, max(16, 1 << (age + self.pace).bit_length()))
         source_length = -(-board.state.source_length // 16) * 16
-        key = (sources, beam, capacity, source_length, search.min_length, end)
+        key = (sources, beam, capacity, source_length, search.min_length, symbols)
         found = self.captured.get(key)
         if found is None:
-            found = self._capture(board, search, end, capacity, source_length)
+            found = self._capture(board, search, symbols, capacity, source_length)
             self.captured[key] = found
             if len(self.captured) > self.most:
                 self.captured.popitem(last=False)
@@ -95,7 +96,7 @@ class GraphStepper:
         found.graph.replay()
         return found.board, found.record
 
-    def _capture(self, like: Board, search: Search, end: int, capacity: int, source_length: int) -> Captured:
+    def _capture(self, like: Board, search: Search, symbols: Symbols, capacity: int, source_length: int) -> Captured:
         room = Board(
             like.state.steady(capacity, source_length),
             **{name: tensor.clone() for name, tensor in like.tensors().items()},
@@ -106,20 +107,20 @@ class GraphStepper:
         warm = torch.cuda.Stream()
         warm.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(warm):
-            self._pace(room, search, end)
+            self._pace(room, search, symbols)
         torch.cuda.current_stream().wait_stream(warm)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            record = self._pace(room, search, end)
+            record = self._pace(room, search, symbols)
         _load(room, like)
         return Captured(graph, room, record)
 
-    def _pace(self, room: Board, search: Search, end: int) -> Tensor:
+    def _pace(self, room: Board, search: Search, symbols: Symbols) -> Tensor:
         """Steps whose results are written back to where they were read."""
         homes, state_homes = room.tensors(), room.state.homes()
         records = []
         for _ in range(self.pace):
-            records.append(advance(self.model, search, end, room))
+            records.append(advance(self.model, search, symbols, room))
             room.settle()
         record = pack(records)
         for name, home in homes.items():

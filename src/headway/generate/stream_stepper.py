@@ -5,9 +5,10 @@ R rows (of a room: a power of two), L room for ids, C capacity of the caches, G 
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 import torch
@@ -75,12 +76,27 @@ class Captured:
     logits_RV: Tensor | None = None  # of the newest step, where the graph ends with them
 
 
-@dataclass
 class Room:
-    """A sheet at addresses that stay, and the graphs that live on it: for each chain and number of alternatives."""
+    """A sheet at addresses that stay, and the graphs that live on it: for each chain and number of alternatives.
 
-    sheet: Sheet
-    captured: OrderedDict[tuple[object, ...], Captured] = field(default_factory=OrderedDict)
+    Several engines may share it, one at a time: who comes in while another's rows are there has them moved out first.
+    """
+
+    def __init__(self, sheet: Sheet) -> None:
+        self.sheet = sheet
+        self.captured: OrderedDict[tuple[object, ...], Captured] = OrderedDict()
+        self.tenant: Callable[[], Sheet | None] = lambda: None  # a weak reference: nobody waits for who has gone
+
+    def take_in(self, sheet: Sheet) -> Sheet:
+        """The room's sheet with the contents of this one, as long as no other is taken in."""
+        if self.tenant() is sheet:
+            return sheet
+        if (tenant := self.tenant()) is not None:
+            tenant.move_out()
+        self.sheet.load(sheet)
+        tenant = Sheet(self.sheet.state, **self.sheet.tensors(), captured=True)
+        self.tenant = weakref.ref(tenant)
+        return tenant
 
 
 class GraphStepper:
@@ -90,7 +106,7 @@ class GraphStepper:
     rooms serve all; they outlive a batch and follow the model's weights, which are changed in place. Where all rows
     have one chain, the graph is the whole step; otherwise it ends with the logits, and tokens are chosen outside,
     since every mixture of chains would be a graph of its own. A state that has no steady room, such as that of a model
-    without caches, is stepped plainly.
+    without caches, is stepped plainly. For one thread at a time.
     """
 
     most = 4  # rooms kept
@@ -122,15 +138,14 @@ class GraphStepper:
         if not sheet.may_stay:
             return self.plain.steps(sheet, groups, count, context=context, longest=longest, top=top)
         room = self._room(sheet)
-        if room.sheet is not sheet:
-            room.sheet.load(sheet)
+        sheet = room.take_in(sheet)
         captured = self._captured(room, groups, top)
         captured.turn.zero_()
         for _ in range(count):
             captured.graph.replay()
             if captured.logits_RV is not None:
                 self._write(room.sheet, groups, captured.logits_RV, top, captured)
-        return room.sheet, Record(captured.records[:count].clone())
+        return sheet, Record(captured.records[:count].clone())
 
     def _room(self, sheet: Sheet) -> Room:
         rows, width = (_power_of_two(size) for size in sheet.ids_RL.shape)

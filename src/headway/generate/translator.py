@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, final
 
 import numpy as np
 import torch
@@ -17,10 +17,11 @@ from headway.generate.attention import Attention
 from headway.generate.offline import search_all
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
+from headway.models import FAMILIES
 from headway.models.protocols import Seq2Seq
 from headway.nn import tap
 from headway.plain import from_plain, to_plain
-from headway.text.tokenizer import END, START, Tokenizer
+from headway.text.codec import Codec
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,23 @@ class Translation:
     attention: Attention | None = None
 
 
-class Translator:
-    """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
+class TextTranslator:
+    """Abstract. Text in, text out; what searches between them is another's."""
 
-    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        self.model: Any = loaded.model.to(device, dtype).eval()
-        self.card: Card = loaded.card
-        self.source_tokenizer: Tokenizer = loaded.source_tokenizer
-        self.target_tokenizer: Tokenizer = loaded.target_tokenizer
-        self.device = device
-        self.stepper = stepper_for(cast(Seq2Seq, self.model), device)  # kept: what it captures serves later calls
-        self.search = from_plain(Search, loaded.card.search, "search") if loaded.card.search else Search()
+    def __init__(self, card: Card, source_tokenizer: Codec, target_tokenizer: Codec) -> None:
+        self.card, self.symbols = card, card.symbols
+        self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+        self.search = from_plain(Search, card.search, "search") if card.search else Search()
+
+    def searched(
+        self, sources: list[list[int]], settings: Search, batch: int | None, progress: Callable[[int], None] | None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each source, with all that stands around it."""
+        raise NotImplementedError
+
+    def attention(self, source: list[int], target: list[int]) -> Attention:
+        """What a hypothesis looked at."""
+        raise NotImplementedError
 
     @property
     def limit(self) -> int:
@@ -75,19 +82,21 @@ class Translator:
         ids = self.encode(texts)
         self._check_lengths(ids)
         busy = [i for i, piece_ids in enumerate(ids) if piece_ids]
-        with torch.inference_mode():
-            found = search_all(
-                self.model, [[*ids[i], END] for i in busy], settings,
-                limit=self.limit, device=self.device, stepper=self.stepper, batch=batch, progress=progress,
-            )  # fmt: skip
-            answers: list[list[Translation]] = [[] for _ in texts]
-            for i, hypotheses in zip(busy, found, strict=True):
-                answers[i] = [self._translation(ids[i], h, attention) for h in hypotheses]
+        found = self.searched([self.framed(ids[i]) for i in busy], settings, batch, progress)
+        answers: list[list[Translation]] = [[] for _ in texts]
+        for i, hypotheses in zip(busy, found, strict=True):
+            answers[i] = [self._translation(ids[i], h, attention) for h in hypotheses]
         return answers
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source pieces of each text, its end not among them; a run of white space counts as one space."""
-        return self.source_tokenizer.encode_batch([" ".join(text.split()) for text in texts])
+        """The source pieces of each text, its end not among them; a run of white space counts as one space, where a
+        tokenizer from elsewhere has no view of its own on that."""
+        if not self.card.foreign_text:
+            texts = [" ".join(text.split()) for text in texts]
+        return self.source_tokenizer.encode_batch(texts)
+
+    def framed(self, source: list[int]) -> list[int]:
+        return [*self.source_tokenizer.opening, *source, *self.source_tokenizer.closing]
 
     def _check_lengths(self, ids: list[list[int]]) -> None:
         for number, piece_ids in enumerate(ids, 1):
@@ -100,17 +109,37 @@ class Translator:
         return Translation(
             self.target_tokenizer.decode(found.ids),
             found.score,
-            [*self.target_tokenizer.pieces(found.ids), "</s>"],
+            self.target_tokenizer.pieces([*found.ids, self.symbols.end]),
             found.token_scores,
             self.attention(source, found.ids) if attention else None,
         )
+
+
+@final
+class Translator(TextTranslator):
+    """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(loaded.card, loaded.source_tokenizer, loaded.target_tokenizer)
+        self.model: Any = loaded.model.to(device, dtype).eval()
+        self.device = device
+        self.stepper = stepper_for(cast(Seq2Seq, self.model), device)  # kept: what it captures serves later calls
+
+    @torch.inference_mode()
+    def searched(
+        self, sources: list[list[int]], settings: Search, batch: int | None, progress: Callable[[int], None] | None
+    ) -> list[list[Hypothesis]]:
+        return search_all(
+            self.model, sources, settings, limit=self.limit, device=self.device, symbols=self.symbols,
+            stepper=self.stepper, batch=batch, progress=progress,
+        )  # fmt: skip
 
     @torch.inference_mode()
     def attention(self, source: list[int], target: list[int]) -> Attention:
         """One teacher-forced pass over a hypothesis with the taps open."""
         with tap.record(self.model) as recorder:
-            state = self.model.encode(torch.tensor([[*source, END]], device=self.device))
-            self.model.hidden(torch.tensor([[START, *target]], device=self.device), state)
+            state = self.model.encode(torch.tensor([self.framed(source)], device=self.device))
+            self.model.hidden(torch.tensor([[self.symbols.start, *target]], device=self.device), state)
         layers = [
             tensor[0].float().cpu().numpy()
             for name, tensor in recorder.tensors.items()
@@ -118,13 +147,15 @@ class Translator:
         ]
         source_words, source_owner = self.source_tokenizer.words(source)
         target_words, target_owner = self.target_tokenizer.words(target)
-        return Attention(np.stack(layers), source_words, target_words, [*source_owner, -1], [*target_owner, -1])
+        before, behind = ([-1] * len(ids) for ids in (self.source_tokenizer.opening, self.source_tokenizer.closing))
+        owners = [*before, *source_owner, *behind], [*target_owner, -1]
+        return Attention(np.stack(layers), source_words, target_words, *owners)
 
 
 def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Translator:
     """The model in a folder (or in a run's folder), ready for use."""
     place, precision = choose(device, dtype)
-    found = read_model(folder)
+    found = read_model(folder, place, precision)
     if len(found.card.vocabularies) != 2:
-        raise InputError(f"{folder} is a language model: headway generate {folder} writes with it")
+        raise InputError(f"{folder} is no translator ({found.card.family}): {FAMILIES[found.card.family].use}")
     return Translator(found, place, precision)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from headway.models.bert import Bert, BertConfig
 from headway.models.gpt import GPT, GPTConfig
+from headway.models.llama import Llama, LlamaConfig
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
 from headway.models.rung import Rung, RungConfig
 from headway.models.skip_gram import SkipGram, SkipGramConfig
+from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
 
 
@@ -26,14 +29,26 @@ class Family(NamedTuple):
 
 FAMILIES = {
     "transformer": Family(TransformerConfig, Transformer, 2, "headway translate FOLDER < text"),
+    "bert": Family(BertConfig, Bert, use="headway embed, fill or classify FOLDER --text TEXT, by its task"),
     "gpt": Family(GPTConfig, GPT),
+    "llama": Family(LlamaConfig, Llama),
     "neural-ngram": Family(NeuralNGramConfig, NeuralNGram),
     "ngram": Family(NGramConfig, NGram),
     "recurrent": Family(RecurrentConfig, Recurrent),
     "rung": Family(RungConfig, Rung),
+    "t5": Family(T5Config, T5, 2, "headway translate FOLDER < text"),
     "skip-gram": Family(SkipGramConfig, SkipGram, use="headway neighbours FOLDER WORD"),
 }
 
 ModelConfig = (
-    TransformerConfig | GPTConfig | NeuralNGramConfig | NGramConfig | RecurrentConfig | RungConfig | SkipGramConfig
+    TransformerConfig
+    | BertConfig
+    | GPTConfig
+    | LlamaConfig
+    | NeuralNGramConfig
+    | NGramConfig
+    | RecurrentConfig
+    | RungConfig
+    | SkipGramConfig
+    | T5Config
 )

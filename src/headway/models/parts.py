@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from headway.nn import feed_forward, position, residual
 
@@ -25,11 +25,15 @@ class Room:
 
 @dataclass(frozen=True)
 class Sinusoidal:
+    """`order`: sine and cosine of each frequency side by side, or all sines first, as in Marian."""
+
     name: ClassVar[str] = "sinusoidal"
     base: float = 10_000.0
+    order: Literal["pairs", "halves"] = "pairs"
 
     def build(self, room: Room) -> position.Position:
-        return position.Sinusoidal(room.width, self.base, room.length)
+        formula = {"pairs": position.sinusoid, "halves": position.halved_sinusoid}[self.order]
+        return position.Sinusoidal(room.width, self.base, room.length, formula)
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,12 @@ class Relu:
     name: ClassVar[str] = "relu"
     dropout: float = 0.0
 
+    @property
+    def function(self) -> feed_forward.Activation:
+        return F.relu
+
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.MLP(width, inner, F.relu, self.dropout, bias)
+        return feed_forward.MLP(width, inner, self.function, self.dropout, bias)
 
 
 @dataclass(frozen=True)
@@ -92,17 +100,38 @@ class Gelu:
     dropout: float = 0.0
     approximate: Literal["none", "tanh"] = "none"
 
+    @property
+    def function(self) -> feed_forward.Activation:
+        return partial(F.gelu, approximate=self.approximate)
+
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.MLP(width, inner, partial(F.gelu, approximate=self.approximate), self.dropout, bias)
+        return feed_forward.MLP(width, inner, self.function, self.dropout, bias)
+
+
+@dataclass(frozen=True)
+class Silu:
+    name: ClassVar[str] = "silu"
+    dropout: float = 0.0
+
+    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
+        return feed_forward.MLP(width, inner, F.silu, self.dropout, bias)
+
+
+GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu, "gelu": F.gelu, "gelu-tanh": partial(F.gelu, approximate="tanh"), "relu": F.relu,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Gated:
+    """SwiGLU with SiLU, GEGLU with GELU."""
+
     name: ClassVar[str] = "gated"
     dropout: float = 0.0
+    activation: Literal["silu", "gelu", "gelu-tanh", "relu"] = "silu"
 
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.GatedMLP(width, inner, F.silu, self.dropout)
+        return feed_forward.GatedMLP(width, inner, GATES[self.activation], self.dropout)
 
 
 @dataclass(frozen=True)
@@ -134,5 +163,5 @@ class PreNorm:
 
 
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition
-FeedForward = Relu | Gelu | Gated
+FeedForward = Relu | Gelu | Silu | Gated
 Norm = PostNorm | PreNorm

@@ -1,25 +1,23 @@
-"""The encoder-decoder Transformer (Vaswani et al. 2017, "Attention Is All You Need").
-
-B batch, R rows (hypotheses), S source length, T target length, D width, V vocabulary.
-"""
+"""The encoder-decoder Transformer (Vaswani et al. 2017, "Attention Is All You Need")."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, final
 
-from torch import Tensor, nn
+from torch import nn
 
 from headway.models import parts
+from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Block, DecoderBlock, Stack
-from headway.nn.embedding import Head, TokenEmbedding, token_table
-from headway.nn.mask import Causal, Padding, Scene
-from headway.nn.state import DecoderState, fresh_caches
+from headway.nn.embedding import AppendOne, Head, JoinedHead, TokenEmbedding, token_table
 
 
 @dataclass(frozen=True)
 class TransformerConfig:
+    """`scaled`: embeddings are multiplied by √width. `output_bias`: the logits have one, as Marian's."""
+
     name: ClassVar[str] = "transformer"
     encoder_layers: int = 6
     decoder_layers: int = 6
@@ -33,6 +31,8 @@ class TransformerConfig:
     norm: parts.Norm = field(default_factory=parts.PostNorm)
     feed_forward: parts.FeedForward = field(default_factory=parts.Relu)
     max_length: int = 512
+    scaled: bool = True
+    output_bias: bool = False
 
 
 TINY = TransformerConfig(encoder_layers=4, decoder_layers=4, width=128, inner=256, heads=4, dropout=0.3)
@@ -41,7 +41,8 @@ BIG = TransformerConfig(width=1024, inner=4096, heads=16, dropout=0.3)
 SIZES = {"tiny": TINY, "base": BASE, "big": BIG}
 
 
-class Transformer(nn.Module):
+@final
+class Transformer(EncoderDecoder):
     """p(y_t | y_<t, x) = softmax(head(decoder(y_<t, encoder(x))))."""
 
     def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
@@ -65,7 +66,7 @@ class Transformer(nn.Module):
 
         def embedding(table: nn.Embedding, both_ways: bool) -> TokenEmbedding:
             room = parts.Room(config.width, config.heads, config.max_length, both_ways)
-            return TokenEmbedding(table, config.position.build(room), config.dropout)
+            return TokenEmbedding(table, config.position.build(room), config.dropout, None if config.scaled else 1.0)
 
         source_table = token_table(source_vocabulary, config.width)
         shared = config.embeddings == "shared"
@@ -81,39 +82,18 @@ class Transformer(nn.Module):
             lambda: DecoderBlock(attention(), cross(), feed_forward(), residual),
             config.norm.final(config.width),
         )
-        tied = None if config.embeddings == "separate" else target_table
-        self.head = Head(config.width, target_vocabulary, tied)
+        self.into_head = AppendOne() if config.output_bias else nn.Identity()
+        self.head = _head(config, target_vocabulary, None if config.embeddings == "separate" else target_table)
 
-    def encode(self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None) -> DecoderState:
-        """The source's memory for each decoder layer, and empty caches: fixed at `room`, growing, or, where `room`
-        is 0, none (for a target that is given whole)."""
-        scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
-        view = Padding().view(scene).placed(self.embed_source.position)
-        x_BSD = self.embed_source(source_BS)
-        for block in self.encoder.layers:
-            x_BSD = block(x_BSD, view)
-        x_BSD = self.encoder.final(x_BSD)
-        memories = [block.remember(x_BSD) for block in self.decoder.layers]  # type: ignore[operator]
-        caches, clock = fresh_caches(len(memories), len(source_BS), source_BS.device, room)
-        return DecoderState(caches, clock, memories, lengths_B)
 
-    def hidden(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The decoder's last layer for the next T tokens of each row."""
-        clock, steps, device = state.clock, ids_RT.shape[1], ids_RT.device
-        scene = Scene(steps, clock.longest + steps, device, clock.start)
-        view = Causal().view(scene).placed(self.embed_target.position)
-        sources = Scene(1, state.memories[0].k_BHSK.shape[2], device, key_lengths_B=state.source_lengths_B)
-        source_view = Padding().view(sources)
-        x_RTD = self.embed_target(ids_RT, clock.start)
-        for block, memory, cache in zip(self.decoder.layers, state.memories, state.caches, strict=True):
-            x_RTD = block(x_RTD, view, memory, source_view, cache)
-        clock.advance(steps)
-        return self.decoder.final(x_RTD), state
-
-    def decode(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        hidden_RTD, state = self.hidden(ids_RT, state)
-        return self.head(hidden_RTD), state
-
-    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Logits of every target position at once, each from the true target before it."""
-        return self.decode(target_BT, self.encode(source_BS, lengths_B))[0]
+def _head(config: TransformerConfig, vocabulary: int, tied: nn.Embedding | None) -> Head | JoinedHead:
+    """A bias is the last column of the weight; what it is multiplied with is 1."""
+    if not config.output_bias:
+        return Head(config.width, vocabulary, tied)
+    if tied is None:
+        head = Head(config.width + 1, vocabulary)
+        nn.init.zeros_(head.weight[:, -1])
+        return head
+    joined = JoinedHead(tied, 1)
+    nn.init.zeros_(joined.rest_VC)
+    return joined

@@ -33,6 +33,9 @@ def scaled_dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
     return dot(q_BHTK, k_BHSK) / math.sqrt(q_BHTK.shape[-1])
 
 
+SCALES: dict[Score, float | None] = {scaled_dot: None, dot: 1.0}  # as the fused kernels take it
+
+
 class Multiplicative(nn.Module):
     """QWKᵀ (Luong et al. 2015, "general")."""
 
@@ -90,10 +93,12 @@ def fused_attend(
     v_BHSK: Tensor,
     view: View,
     bias_BHTS: Tensor | None = None,
+    score: Score = scaled_dot,
     dropout: float = 0.0,
 ) -> Tensor:
-    """`attend` with the scaled dot in one kernel; the weights are never built."""
-    plain = bias_BHTS is None and not dropout and not torch.is_grad_enabled()
+    """`attend` with the dot, scaled or not, in one kernel; the weights are never built."""
+    scale = SCALES[score]
+    plain = bias_BHTS is None and not dropout and scale is None and not torch.is_grad_enabled()
     if plain and view.prefix_B is not None and kernels.takes(q_BHTK, k_BHSK, v_BHSK):
         return kernels.attend_prefix(q_BHTK, k_BHSK, v_BHSK, view.prefix_B)
     causal = view.causal and bias_BHTS is None
@@ -102,8 +107,8 @@ def fused_attend(
         seen = bias_BHTS if seen is None else bias_BHTS.masked_fill(~seen, -math.inf)
     if q_BHTK.is_cuda and k_BHSK.shape[-2] <= SHORT and torch.is_grad_enabled():
         with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-            return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal)
-    return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal)
+            return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal, scale)
+    return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal, scale=scale)
 
 
 def _projection(width: int, to: list[int], bias: bool = True) -> nn.Linear:
@@ -132,16 +137,19 @@ class SelfAttention(nn.Module):
     """
 
     def __init__(
-        self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True
-    ) -> None:
-        """`shared_heads`: how many keys and values there are, a divisor of `heads`."""
+        self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True,
+        head_width: int | None = None, score: Score = scaled_dot, output_bias: bool | None = None,
+    ) -> None:  # fmt: skip
+        """`shared_heads`: how many keys and values there are, a divisor of `heads`. `head_width`: K, where it is not
+        D/H. `score` may be the plain `dot`. `output_bias`: where Wᴼ has one and the others have not, or the reverse."""
         super().__init__()
-        self.heads, self.dropout, self.shared = heads, dropout, shared_heads or heads
+        self.heads, self.dropout, self.shared, self.score = heads, dropout, shared_heads or heads, score
+        self.head_width = head_width or width // heads
         if heads % self.shared:
             raise ValueError(f"{heads} heads cannot share {self.shared} keys and values evenly")
-        self.sizes = [width, *[width // heads * self.shared] * 2]
+        self.sizes = [self.head_width * count for count in (heads, self.shared, self.shared)]
         self.qkv = _projection(width, self.sizes, bias)
-        self.output = _projection(width, [width], bias)
+        self.output = _projection(self.sizes[0], [width], bias if output_bias is None else output_bias)
 
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
         return self.output(self.mixed(self.qkv(x_BTD), view, cache))
@@ -165,12 +173,17 @@ def _spread(shared_BGSK: Tensor, q_BHTK: Tensor) -> Tensor:
 class CrossAttention(nn.Module):
     """Queries from the target, keys and values from the source, which are made once for each source."""
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, heads: int, dropout: float = 0.0, bias: bool = True, head_width: int | None = None,
+        score: Score = scaled_dot,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.query = _projection(width, [width])
-        self.key_value = _projection(width, [width, width])
-        self.output = _projection(width, [width])
+        self.heads, self.dropout, self.score = heads, dropout, score
+        self.head_width = head_width or width // heads
+        inner = self.head_width * heads
+        self.query = _projection(width, [inner], bias)
+        self.key_value = _projection(width, [inner, inner], bias)
+        self.output = _projection(inner, [width], bias)
 
     def remember(self, source_BSD: Tensor) -> Memory:
         k_BHSK, v_BHSK = (_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1))
@@ -181,7 +194,7 @@ class CrossAttention(nn.Module):
         further queries of that source, so that its keys and values are never copied."""
         q_RHTK = _split(self.query(x_RTD), self.heads)
         rows, heads, length, head_width = q_RHTK.shape
-        sources = len(memory.k_BHSK)
+        sources = memory.k_BHSK.shape[0]  # not len: a size may be free in an exported graph
         q_BHTK = q_RHTK
         if rows != sources:
             q_BHTK = q_RHTK.unflatten(0, (sources, -1)).transpose(1, 2).reshape(sources, heads, -1, head_width)
@@ -196,7 +209,7 @@ def _mix(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, 
     dropout = part.dropout if part.training else 0.0
     bias = view.bias(q)
     if not tap.recording():
-        return fused_attend(q, k, v, view, bias, dropout=dropout)
-    mixed, weights = attend(q, k, v, view.matrix(q.shape[-2], k.shape[-2], q.device), bias, dropout=dropout)
+        return fused_attend(q, k, v, view, bias, part.score, dropout)
+    mixed, weights = attend(q, k, v, view.matrix(q.shape[-2], k.shape[-2], q.device), bias, part.score, dropout)
     tap.save(part, "weights", weights, ("row", "head", "target", "source"))
     return mixed

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
 from headway.nn.position import Position
+from headway.nn.product import product
 
 
 def token_table(vocabulary: int, width: int, std: float | None = None) -> nn.Embedding:
@@ -31,6 +32,30 @@ class TokenEmbedding(nn.Module):
         return self.dropout(self.position.add(self.table(ids_BT) * self.scale, start))
 
 
+class TypedEmbedding(nn.Module):
+    """dropout(norm(E[ids] + positions + S[types]))M (Devlin et al. 2019, fig. 2).
+
+    A token's type says which text of a pair it belongs to. M, where there is one, widens a narrow table (Lan et al.
+    2020, 3.1). `first` is the row of the position table that stands for the first token.
+    """
+
+    def __init__(
+        self, table: nn.Embedding, position: Position, types: int, norm: nn.Module, dropout: float,
+        widen: nn.Module | None = None, first: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.table, self.position, self.norm, self.first = table, position, norm, first
+        self.types = token_table(types, table.embedding_dim, 0.02) if types else None
+        self.dropout, self.widen = Dropout(dropout), widen or nn.Identity()
+
+    def forward(self, ids_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
+        x_BTE = self.position.add(self.table(ids_BT), self.first)
+        if self.types is not None:
+            x_BTE = x_BTE + (self.types.weight[0] if types_BT is None else self.types(types_BT))
+        widened: Tensor = self.widen(self.dropout(self.norm(x_BTE)))
+        return widened
+
+
 class JoinedHead(nn.Module):
     """Logits h[E R]ᵀ: the first columns are the embedding's own table, the others the head's."""
 
@@ -44,7 +69,27 @@ class JoinedHead(nn.Module):
         return torch.cat([self.table.weight, self.rest_VC], 1)
 
     def forward(self, hidden_BTD: Tensor) -> Tensor:
-        return F.linear(hidden_BTD, self.weight)
+        # Two products, so that a step does not copy the table.
+        known_BTD, rest_BTC = hidden_BTD.split([self.table.embedding_dim, self.rest_VC.shape[1]], dim=-1)
+        return F.linear(known_BTD, self.table.weight) + F.linear(rest_BTC, self.rest_VC)
+
+
+class AppendOne(nn.Module):
+    """[x 1]: a bias is then one more column of the weight that follows."""
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return F.pad(x_BTD, (0, 1), value=1.0)
+
+
+class Scale(nn.Module):
+    """c·x."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return x_BTD * self.factor
 
 
 class Head(nn.Linear):
@@ -56,3 +101,8 @@ class Head(nn.Linear):
             self.weight = tied.weight
         else:
             nn.init.normal_(self.weight, std=width**-0.5)
+
+    def forward(self, hidden_BTD: Tensor) -> Tensor:
+        if hidden_BTD.dim() == 3 and hidden_BTD.shape[1] == 1 and not torch.is_grad_enabled():
+            return product(hidden_BTD[:, 0], self)[:, None]  # a step
+        return super().forward(hidden_BTD)

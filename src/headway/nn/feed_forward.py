@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
 
+Activation = Callable[[Tensor], Tensor]
+
 
 def _linear(width: int, to: int, bias: bool = True) -> nn.Linear:
     layer = nn.Linear(width, to, bias=bias)

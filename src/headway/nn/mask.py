@@ -45,19 +45,23 @@ class View:
     prefix_B: Tensor | None = None  # every query of row b sees the first prefix_B[b] keys
     scene: Scene | None = None  # what it was made for
     position: Position | None = None  # turns queries and keys, adds to the scores (see `placed`)
-    _built: dict[tuple[int, int], Tensor] = field(default_factory=dict, repr=False)
+    _built: list[tuple[int, int, Tensor]] = field(default_factory=list, repr=False)
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
         """The boolean matrix for code that has neither the flag nor the numbers (the readable path)."""
         if self.causal:
-            return triangle(queries, keys, device)
+            # A size that is free in an exported graph is no key of a cache.
+            make = triangle.__wrapped__ if torch.compiler.is_exporting() else triangle
+            return make(queries, keys, device)
         if self.prefix_B is None:
             return self.visible_BHTS
-        # Once for all layers, and only if one asks.
-        if (queries, keys) not in self._built:
-            seen_B11S = torch.arange(keys, device=device) < self.prefix_B[:, None, None, None]
-            self._built[queries, keys] = seen_B11S.expand(-1, -1, queries, -1)
-        return self._built[queries, keys]
+        # Once for all layers, and only if one asks. Compared, not hashed: a size may be free in an exported graph.
+        for known_queries, known_keys, matrix in self._built:
+            if known_queries == queries and known_keys == keys:
+                return matrix
+        seen_B11S = torch.arange(keys, device=device) < self.prefix_B[:, None, None, None]
+        self._built.append((queries, keys, seen_B11S.expand(-1, -1, queries, -1)))
+        return self._built[-1][2]
 
     def placed(self, position: Position) -> View:
         """The same, with what the position has to say to every layer."""
@@ -184,6 +188,10 @@ class Window(Mask):
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return (key >= query - self.left) & (key <= query + self.right)
 
+    def simplify(self, scene: Scene) -> Mask:
+        # No key is that far away: only what comes after the query is hidden.
+        return Causal().simplify(scene) if self.right == 0 and scene.keys <= self.left + 1 else self
+
 
 @dataclass(frozen=True)
 class Padding(Mask):
@@ -265,7 +273,7 @@ class And(Mask):
 
     def simplify(self, scene: Scene) -> Mask:
         left, right = self.left.simplify(scene), self.right.simplify(scene)
-        if isinstance(left, Everything):
+        if isinstance(left, Everything) or left == right:
             return right
         return left if isinstance(right, Everything) else And(left, right)
 

@@ -9,6 +9,7 @@ B batch, T target length, S source length, H heads, D width, K head width.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -37,18 +38,26 @@ def sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
     return table.flatten(-2)[..., :width]
 
 
+def halved_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
+    """`sinusoid` with all sines before all cosines, as Marian has it (Junczys-Dowmunt et al. 2018)."""
+    table = sinusoid(positions, width, base)
+    return torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
+
+
 class Sinusoidal(Position):
     """Adds `sinusoid(p)`. The table is only a cache of the formula: longer inputs make it grow."""
 
     table_PD: Tensor
 
-    def __init__(self, width: int, base: float = 10_000.0, length: int = 512) -> None:
+    def __init__(
+        self, width: int, base: float = 10_000.0, length: int = 512, formula: Callable[..., Tensor] = sinusoid
+    ) -> None:
         super().__init__()
-        self.width, self.base = width, base
+        self.width, self.base, self.formula = width, base, formula
         self.register_buffer("table_PD", self._rows(length), persistent=False)
 
     def _rows(self, length: int) -> Tensor:
-        return sinusoid(torch.arange(length), self.width, self.base).float()
+        return self.formula(torch.arange(length), self.width, self.base).float()
 
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
@@ -85,20 +94,28 @@ class Rotary(Position):
     cos_PK: Tensor
     sin_PK: Tensor
 
-    def __init__(self, head_width: int, base: float = 10_000.0, length: int = 512) -> None:
+    def __init__(
+        self, head_width: int, base: float = 10_000.0, length: int = 512,
+        angles: Callable[[Tensor], Tensor] | None = None, gain: float = 1.0,
+    ) -> None:  # fmt: skip
+        """`angles`: of each position and pair, (P,) → (P, K/2), where they are not p·θ_i. `gain` stretches what was
+        turned."""
         super().__init__()
         if head_width % 2:
             raise ValueError(f"a head of width {head_width} has no pairs to turn: take an even one")
-        self.head_width, self.base = head_width, base
+        self.head_width, self.base, self.angles, self.gain = head_width, base, angles or self._plain, gain
         cos_PK, sin_PK = self._rows(length)
         self.register_buffer("cos_PK", cos_PK, persistent=False)
         self.register_buffer("sin_PK", sin_PK, persistent=False)
 
     def _rows(self, length: int) -> tuple[Tensor, Tensor]:
-        pair = torch.arange(0, self.head_width, 2, dtype=torch.float64)
-        angle_PI = torch.arange(length, dtype=torch.float64)[:, None] * self.base ** (-pair / self.head_width)
+        angle_PI = self.angles(torch.arange(length))
         angle_PK = torch.cat([angle_PI, angle_PI], -1)
-        return angle_PK.cos().float(), angle_PK.sin().float()
+        return angle_PK.cos().float() * self.gain, angle_PK.sin().float() * self.gain
+
+    def _plain(self, positions_P: Tensor) -> Tensor:
+        pair = torch.arange(0, self.head_width, 2, dtype=torch.float64)
+        return positions_P.double()[:, None] * self.base ** (-pair / self.head_width)
 
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         length = q_BHTK.shape[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.recipes.classification import CLASSIFICATION
 from headway.recipes.counting import COUNTING
 from headway.recipes.ladder import LADDER, RUNG_RECIPES
 from headway.recipes.language import LANGUAGE
@@ -10,7 +11,7 @@ from headway.recipes.recurrent import RECURRENT
 from headway.recipes.translation import TRANSLATION
 from headway.recipes.vectors import VECTORS
 
-EVERY = (*TRANSLATION, *LANGUAGE, *COUNTING, *RUNG_RECIPES, *RECURRENT, *VECTORS)
+EVERY = (*TRANSLATION, *LANGUAGE, *COUNTING, *RUNG_RECIPES, *RECURRENT, *VECTORS, *CLASSIFICATION)
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in EVERY}
 
 # Names for several at once.

@@ -77,6 +77,12 @@ class TextOptions:
 class Tokenizer:
     """encode: text → ids without specials; decode: ids → text, PAD, START and END left out."""
 
+    # Specials by their role, as every tokenizer has them (see `headway.text.codec`).
+    pad, start, end, unknown = PAD, START, END, UNKNOWN
+    stops = frozenset({END})
+    opening: tuple[int, ...] = ()
+    closing: tuple[int, ...] = (END,)
+
     def __init__(self, inner: tokenizers.Tokenizer):
         self.inner = inner
         # The library does not save this switch; without it "</s>" in a user's text would end the sentence.
@@ -147,7 +153,7 @@ class Tokenizer:
         try:
             encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
         except TypeError:
-            _refuse_what_is_no_text(texts)
+            refuse_what_is_no_text(texts)
             raise
         return [encoding.ids for encoding in encodings]
 
@@ -194,7 +200,7 @@ class Tokenizer:
         piece = str(self.inner.id_to_token(i))
         if i < len(SPECIALS) or self.kind != "bpe":
             return piece.encode("utf-8")
-        return bytes(_BYTE_OF[letter] for letter in piece)
+        return bytes(BYTE_OF[letter] for letter in piece)
 
     def _readable(self, i: int) -> str:
         piece = str(self.inner.id_to_token(i))
@@ -342,7 +348,7 @@ def _again(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
     yield from rest
 
 
-def _refuse_what_is_no_text(texts: Sequence[str]) -> None:
+def refuse_what_is_no_text(texts: Sequence[str]) -> None:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise InputError(f"text {number} is {type(text).__name__}, expected a string")
@@ -363,4 +369,4 @@ def _byte_of_letter() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(BYTES + n): byte for n, byte in enumerate(others)}
 
 
-_BYTE_OF = _byte_of_letter()
+BYTE_OF = _byte_of_letter()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from headway.data.batches import PairBatch
+from headway.data.labelled import LabelBatch
 from headway.data.streams import StreamBatch
 from headway.device import choose
 from headway.evaluate.memory import training_bytes
@@ -16,7 +17,7 @@ from headway.models import FAMILIES
 from headway.plain import to_plain
 from headway.train.kinds import cost_in_words, learns_in_steps
 from headway.train.optimiser import Masters
-from headway.train.run import ParallelText, Run
+from headway.train.run import LabelledText, ParallelText, Run
 from headway.train.step import TrainStep
 
 LENGTH = 24  # of the sentences that the estimate is made with
@@ -48,12 +49,15 @@ def describe(run: Run) -> str:
 
 
 def _seconds_per_step(run: Run, model: Any, device: torch.device, repeats: int = 3) -> float:
-    length = LENGTH if isinstance(run.data, ParallelText) else run.max_length
+    length = LENGTH if isinstance(run.data, ParallelText | LabelledText) else run.max_length
     rows, size = max(1, run.engine.batch // length), run.data.text.size
     ids = torch.randint(4, size, (rows, length), device=device)
     batch: Any = StreamBatch(ids, ids, None, ids.numel(), fresh=torch.tensor(True, device=device))
     if isinstance(run.data, ParallelText):
         batch = PairBatch(ids, None, ids, ids, ids.numel())
+    if isinstance(run.data, LabelledText):
+        labels, lengths = torch.ones_like(ids[:, :1]), torch.full((rows,), length, device=device)
+        batch = LabelBatch(ids, lengths, None, labels, rows)
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
     times = []
     for _ in range(repeats):

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from headway.device import choose
 from headway.errors import InputError
-from headway.folder import WEIGHTS, Card, find_model, load_weights, write_model
+from headway.folder import Card, write_model
 from headway.plain import to_plain
 from headway.text.tokenizer import Tokenizer
 from headway.train.checkpoint import Checkpoint, Checkpoints
@@ -34,10 +34,10 @@ from headway.train.gauge import Gauge
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.objective import CarriedObjective
-from headway.train.optimiser import Masters
+from headway.train.optimiser import Masters, freeze
 from headway.train.parallel.processes import Shared, joined, recompute_blocks, shard_rows
 from headway.train.parallel.ranks import Ranks
-from headway.train.pretrained import fill_from_vectors, starts_from_vectors
+from headway.train.pretrained import fill_from_model, fill_from_vectors, starts_from_vectors
 from headway.train.random_states import process_seed
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
@@ -161,7 +161,7 @@ def fresh_model(run: Run, desk: Desk, build: Callable[[], Any], tokenizers: tupl
     if starts_from_vectors(run):
         fill_from_vectors(model, tokenizers, Path(run.init), desk.log.say)
     elif run.init:
-        load_weights(model, find_model(run.init) / WEIGHTS)
+        fill_from_model(model, run.init)
     if desk.ranks.count > 1:
         torch.manual_seed(process_seed(run.engine.seed, desk.ranks.rank))
     return model.to(desk.device, desk.dtype)
@@ -175,6 +175,7 @@ class Job:
     def __init__(self, run: Run, desk: Desk, model: Any, card: Card, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
         self.run, self.desk, self.card, self.tokenizers = run, desk, card, tokenizers
         self.device, self.log, self.ranks = desk.device, desk.log, desk.ranks
+        freeze(model, run.engine.frozen)
         self.plain_model = model  # what is judged and kept: the model itself, or a twin of one that is sharded
         sharded = self.ranks.count > 1 and run.engine.parallel == "fsdp"
         if sharded:
@@ -188,7 +189,9 @@ class Job:
             if sharded:
                 shard_rows(self.objective)
             self.shared = Shared(self.objective, run.engine.parallel, self.ranks, self.device)
-        self.masters = Masters(model.named_parameters(), run.optimiser, run.engine.clip, self.ranks)
+        self.masters = Masters(
+            model.named_parameters(), run.optimiser, run.engine.clip, self.ranks, run.engine.rates
+        )  # fmt: skip
         self.speed = run.engine.speed if run.engine.speed != "auto" else self._speed()
         self.snapshots = Snapshots(
             desk.out / "snapshots", run.engine.average, writer=desk.writer, say=self.log.say

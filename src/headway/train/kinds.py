@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 from headway.train.counting import train_by_counting
 from headway.train.job import Outcome
+from headway.train.labels import train_classifier
 from headway.train.language import train_language_model
 from headway.train.run import Run
 from headway.train.skip_gram import train_skip_gram
 from headway.train.translation import train_translator
 
 KINDS: dict[str, Callable[..., Outcome]] = {
+    "bert": train_classifier,
     "transformer": train_translator,
+    "t5": train_translator,
     "ngram": train_by_counting,
     "skip-gram": train_skip_gram,
 }
@@ -25,7 +28,7 @@ def trainer(run: Run) -> Callable[..., Outcome]:
 
 def learns_in_steps(run: Run) -> bool:
     """Or in one pass over the text, whatever the budget."""
-    return trainer(run) in (train_language_model, train_translator)
+    return trainer(run) in (train_language_model, train_translator, train_classifier)
 
 
 def cost_in_words(run: Run) -> str:

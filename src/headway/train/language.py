@@ -40,6 +40,7 @@ def open_language(run: Run, desk: Desk) -> Job:
     if run.documents.order == "stream":
         _check_streams(model, desk)
     card = Card(config.name, config, (size,), earlier.card.text if earlier else run.data.text, run=to_plain(run))
+    card.foreign_text = earlier is not None and earlier.card.foreign_text
     return LanguageJob(run, desk, model, card, corpus)
 
 

@@ -18,7 +18,8 @@ from headway.train import kernels
 def smoothed_cross_entropy(logits_NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int) -> tuple[Tensor, Tensor]:
     """Σ −(1−ε) log p(y) − ε/V Σ_v log p(v) (Szegedy et al. 2016), and Σ −log p(y); the readable twin."""
     logp_NV = logits_NV.log_softmax(-1)
-    nll_N = -logp_NV.gather(1, labels_N[:, None])[:, 0]
+    # What is ignored may be no id at all.
+    nll_N = -logp_NV.gather(1, labels_N[:, None].clamp(min=0))[:, 0]
     loss_N = (1 - smoothing) * nll_N - smoothing * logp_NV.mean(-1)
     kept = labels_N != ignore
     return loss_N[kept].sum(), nll_N[kept].sum()
@@ -84,8 +85,8 @@ def _piece(
     wide = torch.promote_types(hidden_ND.dtype, torch.float32)
     # Without smoothing the passes over the weights that only it needs are left out.
     mean_D = weight_VD.mean(0, dtype=wide) if smoothing else None
-    h_ND, y_N1 = hidden_ND[cut], labels_N[:, None]
-    kept_N1 = y_N1 != ignore
+    h_ND, kept_N1 = hidden_ND[cut], labels_N[:, None] != ignore
+    y_N1 = labels_N[:, None].clamp(min=0)  # what is ignored may be no id at all
     logits_NV = h_ND @ weight_VD.T
     logp_NV = F.log_softmax(logits_NV, -1, dtype=wide)
     nll_N1 = loss_N1 = -logp_NV.gather(1, y_N1)

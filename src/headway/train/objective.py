@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import PairBatch
+from headway.data.labelled import LabelBatch
 from headway.data.streams import StreamBatch
 from headway.data.windows import WindowBatch
+from headway.evaluate.labels import Judge
 from headway.text.tokenizer import PAD
 from headway.train.loss import linear_cross_entropy, paired_cross_entropy
 
@@ -73,7 +76,19 @@ class Carried:
         return CarriedObjective(model, self)
 
 
-Objective = CrossEntropy | RDrop | NextToken | Carried
+@dataclass(frozen=True)
+class Labels:
+    """Cross-entropy of a text's label. `judge`: the figure by which the best weights are chosen."""
+
+    name: ClassVar[str] = "labels"
+    smoothing: float = 0.0
+    judge: Judge = "accuracy"
+
+    def build(self, model: nn.Module) -> LabelObjective:
+        return LabelObjective(model, self.smoothing)
+
+
+Objective = CrossEntropy | RDrop | NextToken | Carried | Labels
 
 
 class TokenObjective(nn.Module):
@@ -94,7 +109,7 @@ class TokenObjective(nn.Module):
 
     def cross_entropy(self, batch: Any) -> tuple[Tensor, Tensor]:
         labels_N = batch.labels_BT.flatten()
-        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.smoothing, PAD)
+        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.smoothing, batch.nothing)
 
     def losses(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The sums of `loss` and `nll` over the batch."""
@@ -147,7 +162,9 @@ class CarriedObjective(TextObjective):
         if self.training:
             self._keep(batch, state)
         labels_N = batch.labels_BT.flatten()
-        loss, nll = linear_cross_entropy(hidden_BTD.flatten(0, 1), self.weight(), labels_N, self.smoothing, PAD)
+        loss, nll = linear_cross_entropy(
+            hidden_BTD.flatten(0, 1), self.weight(), labels_N, self.smoothing, batch.nothing
+        )
         triples: Triples = {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
         h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
         terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}
@@ -178,6 +195,27 @@ class CarriedObjective(TextObjective):
         if (missing := end - len(self.places[0])) > 0:
             self.places = [torch.cat([place, place.new_zeros(missing, place.shape[1])]) for place in self.places]
         return [place[start:end] for place in self.places]
+
+
+@final
+class LabelObjective(nn.Module):
+    """−log p(label | text), of an encoder with a head for labels."""
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: LabelBatch) -> Triples:
+        logits_BL = self.model(batch.ids_BT, batch.lengths_B, batch.types_BT)
+        labels_B = batch.labels_BT[:, 0] - 1  # where there is none, −1
+        wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
+        nll = F.cross_entropy(wide_BL, labels_B, ignore_index=-1, reduction="sum")
+        loss = nll
+        if self.smoothing:
+            loss = F.cross_entropy(
+                wide_BL, labels_B, ignore_index=-1, reduction="sum", label_smoothing=self.smoothing
+            )  # fmt: skip
+        return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
 
 
 def carried(objective: nn.Module) -> dict[str, Tensor]:

@@ -6,14 +6,16 @@ are float32 already, the masters are the weights themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from headway.errors import InputError, nearest
 from headway.train.averaged import AveragedSGD
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
@@ -91,20 +93,38 @@ class Masters:
     """
 
     def __init__(
-        self, weights: Iterable[tuple[str, nn.Parameter]], config: Optimiser, clip: float = 0.0, ranks: Ranks = ALONE
-    ) -> None:
-        named = [(name, weight) for name, weight in weights if weight.requires_grad]
+        self, weights: Iterable[tuple[str, nn.Parameter]], config: Optimiser, clip: float = 0.0, ranks: Ranks = ALONE,
+        rates: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        """`rates`: what the rate of some weights is multiplied by, by the beginnings of their names or patterns."""
+        every = list(weights)
+        named = [(name, weight) for name, weight in every if weight.requires_grad]
+        self.frozen = {name: weight for name, weight in every if not weight.requires_grad}
         self.names, self.weights = [name for name, _ in named], [weight for _, weight in named]
         self.masters = [_master(weight) for weight in self.weights]
         self.config, self.clip, self.ranks = config, clip, ranks
         self.sharded = any(is_sharded(weight) for weight in self.weights)
+        if not self.masters:
+            raise InputError("every weight of the model is frozen: there is nothing left to learn (engine.frozen)")
+        factor_of = factors(self.names, rates or {})
         groups: list[dict[str, Any]] = [
-            {"params": [m for m in self.masters if (m.ndim >= 2) == decays], "decays": decays}
+            {
+                "params": [
+                    master
+                    for name, master in zip(self.names, self.masters, strict=True)
+                    if (master.ndim >= 2) == decays and factor_of[name] == factor
+                ],
+                "decays": decays,
+                "factor": factor,
+            }
+            for factor in sorted(set(factor_of.values()))
             for decays in (True, False)
         ]
         self.device = device = self.masters[0].device
         # A rate that lives on the device can be changed under a captured graph.
         rate: Any = torch.zeros((), device=device) if device.type == "cuda" else 0.0
+        for group in groups:
+            group["lr"] = rate.clone() if isinstance(rate, Tensor) else rate
         self.optimiser = config.build(
             [g for g in groups if g["params"]], lr=rate, fused=True, capturable=device.type == "cuda"
         )
@@ -112,9 +132,9 @@ class Masters:
     def set_rate(self, rate: float) -> None:
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
+                group["lr"].fill_(rate * group["factor"])
             else:
-                group["lr"] = rate
+                group["lr"] = rate * group["factor"]
 
     def step(self, loss: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """One update from the weights' gradients; returns the gradient's norm and whether the step was skipped
@@ -188,6 +208,10 @@ class Masters:
             tensor = whole(weight, master)
             if self.ranks.first or not self.sharded:
                 found[name] = tensor.detach().to(torch.float32).contiguous()
+        for name, weight in self.frozen.items():
+            tensor = whole(weight, local(weight.detach()))
+            if self.ranks.first or not self.sharded:
+                found[name] = tensor.detach().to(torch.float32).contiguous()
         return found
 
     def state(self) -> dict[str, dict[str, Tensor]]:
@@ -219,6 +243,39 @@ class Masters:
     def zero(self) -> None:
         for weight in self.weights:
             weight.grad = None
+
+
+def meant(name: str, given: str) -> bool:
+    """Whether a weight is meant: by the beginning of its name, or by a pattern for all of it."""
+    return name == given or name.startswith(f"{given}.") or fnmatchcase(name, given)
+
+
+def factors(names: Sequence[str], rates: Mapping[str, float]) -> dict[str, float]:
+    """What each weight's rate is multiplied by; of several that mean it, the longest counts."""
+    for given, factor in rates.items():
+        _must_mean_one(names, given, "engine.rates")
+        if factor <= 0:
+            raise InputError(
+                f"engine.rates: the factor of '{given}' must be above 0, not {factor} (engine.frozen holds)"
+            )
+    by_length = sorted(rates, key=len, reverse=True)
+    return {name: next((rates[given] for given in by_length if meant(name, given)), 1.0) for name in names}
+
+
+def freeze(model: nn.Module, frozen: Sequence[str]) -> None:
+    """The weights that are meant stay as they are: no gradient is made for them."""
+    weights = dict(model.named_parameters())
+    for given in frozen:
+        _must_mean_one(list(weights), given, "engine.frozen")
+        for name, weight in weights.items():
+            if meant(name, given):
+                weight.requires_grad_(False)
+
+
+def _must_mean_one(names: Sequence[str], given: str, key: str) -> None:
+    if not any(meant(name, given) for name in names):
+        begins = dict.fromkeys(name.rsplit(".", depth)[0] for depth in (0, 1, 2, 3) for name in names)
+        raise InputError(f"{key}: no weight's name begins with '{given}'{nearest(given, begins)}")
 
 
 def _master(weight: nn.Parameter) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headway.errors import InputError
-from headway.folder import Loaded, read_model
+from headway.folder import WEIGHTS, Loaded, find_model, load_weights, read_model
 from headway.models.tables import token_tables
 from headway.text.tokenizer import SPECIALS, Tokenizer
 from headway.text.vectors import WordVectors, read_vectors
@@ -25,6 +25,22 @@ def starts_from_vectors(run: Run) -> bool:
 
 def earlier_model(run: Run) -> Loaded | None:
     return read_model(run.init) if run.init and not starts_from_vectors(run) else None
+
+
+def fill_from_model(model: nn.Module, init: str) -> None:
+    """All weights as they are in an earlier model, of whatever format; one that does not fit is named."""
+    place = find_model(init)
+    if (place / WEIGHTS).is_file() and (place / "headway.json").is_file():
+        load_weights(model, place / WEIGHTS)
+        return
+    found, wanted = dict(read_model(init).model.named_parameters()), dict(model.named_parameters())
+    for name, weight in wanted.items():
+        if name not in found or found[name].shape != weight.shape:
+            there = f"has it as {list(found[name].shape)}" if name in found else "lacks it"
+            raise InputError(f"the model to train has a weight '{name}' {list(weight.shape)}: {init} {there}")
+    with torch.no_grad():
+        for name, weight in wanted.items():
+            weight.copy_(found[name])
 
 
 def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: Path, say: Say) -> None:

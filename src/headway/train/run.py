@@ -12,9 +12,10 @@ from headway.errors import InputError
 from headway.evaluate.bleu import check_tokenizer
 from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig
+from headway.models.bert import BertConfig, TextLabels
 from headway.plain import differences, from_plain, to_plain
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import Carried, CrossEntropy, Objective
+from headway.train.objective import Carried, CrossEntropy, Labels, Objective
 from headway.train.optimiser import Adam, Optimiser
 from headway.train.schedule import InverseRoot, Schedule
 
@@ -78,6 +79,28 @@ class PlainText:
 
 
 @dataclass(frozen=True)
+class LabelledText:
+    """Texts, or pairs of them, with a label each: files (.jsonl, .tsv, or label and text with a space between them), or
+    names of a data set that headway knows.
+
+    Without `valid`, the share `hold_out` of the training texts is. names: what the labels of the data, in their order,
+    are called (none: as they are written there). text: for a vocabulary of its own, where the run starts from nothing.
+    """
+
+    name: ClassVar[str] = "labelled-text"
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    hold_out: float = 0.1
+    names: tuple[str, ...] = ()
+    text: TextOptions = field(default_factory=lambda: TextOptions(lowercase=True))
+
+    def __post_init__(self) -> None:
+        if not 0 < self.hold_out < 1:
+            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
+
+
+@dataclass(frozen=True)
 class Validation:
     """When and how a run is judged on the validation pairs.
 
@@ -107,7 +130,9 @@ class Engine:
     skips, astray: a batch whose loss or gradient is not finite is skipped, `skips` in a row end the run; so do
     `astray` log lines in a row whose loss has run away (`Health` says what that means; 0: never).
     parallel: how several processes (torchrun) share the work: `ddp` (each has all weights), `fsdp` (each has its
-    rows of them). recompute: blocks forget their insides and compute them again for the gradient (less memory).
+    rows of them). frozen: weights that stay as they are, by the beginning of their names (`embed`, `encoder.layers.0`)
+    or a pattern (`encoder.layers.[0-3].*`). rates: what the rate of some weights is multiplied by, named likewise.
+    recompute: blocks forget their insides and compute them again for the gradient (less memory).
     deterministic: only algorithms that give the same bits each time (a GPU is slower then).
     workers: threads that prepare batches.
     """
@@ -128,6 +153,8 @@ class Engine:
     skips: int = 20
     astray: int = 10
     parallel: Literal["ddp", "fsdp"] = "ddp"
+    frozen: tuple[str, ...] = ()
+    rates: dict[str, float] = field(default_factory=dict)
     recompute: bool = False
     deterministic: bool = False
     workers: int = 1
@@ -156,7 +183,7 @@ class Run:
     """`init` names the model whose weights and vocabulary it goes on from, or a file of word vectors."""
 
     recipe: str
-    data: ParallelText | PlainText
+    data: ParallelText | PlainText | LabelledText
     model: ModelConfig
     objective: Objective = field(default_factory=CrossEntropy)
     optimiser: Optimiser = field(default_factory=Adam)
@@ -176,6 +203,11 @@ class Run:
         """Tokens that the model is given at once; 0 for one that is not trained in steps."""
         longest: int = getattr(self.model, "max_length", 0)
         return longest
+
+    @property
+    def labelled(self) -> LabelledText:
+        assert isinstance(self.data, LabelledText)
+        return self.data
 
     @property
     def documents(self) -> PlainText:
@@ -199,13 +231,23 @@ class Run:
         if (getattr(self.data, "order", "") == "stream") != isinstance(self.objective, Carried):
             raise InputError("a state is carried along contiguous streams: data.order=stream and objective=carried go "
                              "together")  # fmt: skip
-        if (FAMILIES[self.model.name].vocabularies == 2) != isinstance(self.data, ParallelText):
+        if (FAMILIES[self.model.name].vocabularies == 2) != isinstance(self.data, ParallelText) or (
+            isinstance(self.model, BertConfig) and isinstance(self.data, PlainText)
+        ):
             raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
+        labels = (isinstance(self.data, LabelledText), isinstance(self.objective, Labels), _gives_labels(self.model))
+        if any(labels) and not all(labels):
+            raise InputError("an encoder learns labels from labelled text: data=labelled-text, objective=labels and "
+                             "model=bert with model.task=text-labels go together")  # fmt: skip
         if isinstance(self.data, ParallelText) and self.data.text.lines:
             raise InputError("data.text.lines is for text to go on writing: each line of a pair is a sentence anyway")
         if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint:
             raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
                              "or model.embeddings=tied")  # fmt: skip
+
+
+def _gives_labels(model: ModelConfig) -> bool:
+    return isinstance(model, BertConfig) and isinstance(model.task, TextLabels)
 
 
 def refused_changes(old: Run, new: Run) -> list[str]:

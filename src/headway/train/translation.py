@@ -11,11 +11,13 @@ from torch import Tensor
 
 from headway.data.batches import PairBatch, PairBatches, pad_rows
 from headway.data.readers import read_pairs
+from headway.errors import InputError
 from headway.evaluate.bleu import corpus_bleu
 from headway.folder import Card, Loaded
 from headway.generate.translator import Translator
-from headway.models.transformer import Transformer, TransformerConfig
+from headway.models import FAMILIES
 from headway.plain import to_plain
+from headway.text.symbols import Symbols
 from headway.train.corpus import Corpus, listed, open_corpus
 from headway.train.job import Desk, Job, Outcome, entropy, fresh_model, train
 from headway.train.log import Log
@@ -29,16 +31,20 @@ def train_translator(run: Run, out: Path, log: Log, *, download: bool = False, r
 
 def open_translation(run: Run, desk: Desk) -> Job:
     earlier = earlier_model(run)
+    if earlier is not None and (earlier.card.foreign_text or earlier.card.symbols != Symbols()):
+        raise InputError(
+            f"{run.init} begins and ends its texts in a way of its own: headway goes on training only translators that "
+            "it has trained itself"
+        )
     with desk.ranks.in_turn():
         corpus = open_corpus(
             run, desk.out, desk.log, desk.download, earlier, known=desk.resumed, split=desk.ranks.first
         )  # fmt: skip
     sizes = earlier.card.vocabularies if earlier else (len(corpus.tokenizers[0]), len(corpus.tokenizers[1]))
     config = run.model
-    assert isinstance(config, TransformerConfig)
-    model = fresh_model(run, desk, lambda: Transformer(config, *sizes), corpus.tokenizers)
+    model = fresh_model(run, desk, lambda: FAMILIES[config.name].model(config, *sizes), corpus.tokenizers)
     card = Card(
-        "transformer", config, sizes, earlier.card.text if earlier else run.pairs.text,
+        config.name, config, sizes, earlier.card.text if earlier else run.pairs.text,
         run.pairs.source, run.pairs.target, to_plain(run.search), to_plain(run),
     )  # fmt: skip
     return TranslationJob(run, desk, model, card, corpus)

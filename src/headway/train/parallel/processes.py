@@ -25,7 +25,6 @@ from torch.utils.checkpoint import checkpoint
 from headway.data.batches import Batch
 from headway.errors import InputError
 from headway.nn.attention import CrossAttention
-from headway.text.tokenizer import PAD
 from headway.train.parallel.ranks import ALONE, Lost, Ranks, expected
 
 # The first process may validate for long while the others wait; torchrun ends them all when one fails.
@@ -171,5 +170,5 @@ def shares(batch: Batch, parts: int, ranks: Ranks) -> list[Any]:
     pieces = batch.split(parts * ranks.count)
     mine = pieces[ranks.rank :: ranks.count]
     row = pieces[0].rows(0, 1)
-    nothing = replace(row, labels_BT=torch.full_like(row.labels_BT, PAD), tokens=0, examples=())
+    nothing = replace(row, labels_BT=torch.full_like(row.labels_BT, row.nothing), tokens=0, examples=())
     return [*mine, *[nothing] * (parts - len(mine))]

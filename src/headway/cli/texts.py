@@ -1,0 +1,34 @@
+"""Where a verb takes its texts from: the command line, a file or standard input, a text a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from headway.errors import InputError
+
+
+def lines_of(file: str) -> Iterator[str]:
+    """The lines of a file, `-` for standard input."""
+    from headway.data.readers import lines
+
+    if file != "-":
+        yield from lines(file)
+        return
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise InputError(f"standard input, line {number} is not UTF-8 ({error.reason})") from None
+
+
+def texts_of(given: list[str], file: str | None) -> list[str]:
+    """Those of --text, or those of the file; there must be some."""
+    if given and file is not None:
+        raise InputError("--text and a file were both given: pass one of them")
+    if not given and file is None and sys.stdin.isatty():
+        print("headway: type a text a line; Ctrl-D ends", file=sys.stderr)
+    texts = given or list(lines_of(file or "-"))
+    if not any(text.strip() for text in texts):
+        raise InputError("there is no text: pass --text TEXT, a file, or a text a line on standard input")
+    return texts

@@ -1,0 +1,71 @@
+"""How well labels were given: accuracy, macro-F1 and Matthews' correlation, from one table of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.data.labelled import Labelled
+from headway.errors import InputError, nearest
+from headway.generate.encoder import Encoder
+from headway.models.bert import TextLabels
+
+Judge = Literal["accuracy", "f1", "matthews"]
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """counts_TG: how often a text of label t was given label g."""
+
+    counts_TG: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, true: Sequence[int], given: Sequence[int], labels: int) -> LabelScores:
+        counts_TG = np.zeros((labels, labels), np.int64)
+        np.add.at(counts_TG, (np.asarray(true, np.int64), np.asarray(given, np.int64)), 1)
+        return cls(counts_TG)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of texts with their own label."""
+        return float(self.counts_TG.trace() / max(self.counts_TG.sum(), 1))
+
+    @property
+    def f1(self) -> float:
+        """2PR/(P + R) of each label, and their mean, rare labels counting as much as others."""
+        right = self.counts_TG.diagonal()
+        both = self.counts_TG.sum(0) + self.counts_TG.sum(1)
+        return float(np.mean(np.divide(2 * right, both, out=np.zeros(len(right)), where=both > 0)))
+
+    @property
+    def matthews(self) -> float:
+        """(c·s − Σ tₖgₖ) / √((s² − Σ gₖ²)(s² − Σ tₖ²)), s texts, c of them right (Gorodkin 2004, eq. 8)."""
+        s, c = float(self.counts_TG.sum()), float(self.counts_TG.trace())
+        t_K, g_K = self.counts_TG.sum(1).astype(float), self.counts_TG.sum(0).astype(float)
+        spread = np.sqrt((s * s - g_K @ g_K) * (s * s - t_K @ t_K))
+        return float((c * s - t_K @ g_K) / spread) if spread else 0.0
+
+    def by(self, judge: Judge) -> float:
+        return float({"accuracy": self.accuracy, "f1": self.f1, "matthews": self.matthews}[judge])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"texts": int(self.counts_TG.sum()), "accuracy": self.accuracy, "f1": self.f1, "matthews": self.matthews}
+
+
+def score_labels(encoder: Encoder, texts: Sequence[Labelled]) -> LabelScores:
+    """An encoder on labelled texts, cut where they are longer than it takes, as they were when it learned.
+
+    A label is written as the model calls it, or as its number from 0 on.
+    """
+    found = encoder.classify([text.text for text in texts], truncate=True)
+    labels = encoder.task.labels if isinstance(encoder.task, TextLabels) else ()
+    number_of = {str(number): number for number in range(len(labels))} | {name: i for i, name in enumerate(labels)}
+    for number, text in enumerate(texts, 1):
+        if text.label not in number_of:
+            raise InputError(f"text {number} has the label '{text.label}'{nearest(text.label, labels)}")
+    given = [number_of[guesses[0].text] for guesses in found]
+    return LabelScores.of([number_of[text.label] for text in texts], given, len(labels))

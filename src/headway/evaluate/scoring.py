@@ -1,0 +1,173 @@
+"""How likely a language model finds a text, and which of several answers it finds likeliest.
+
+log p(x) = Σ_t log p(x_t | x_<t); an answer a to a prompt c is judged by log p(a | c), so that a model which only
+foretells words classifies, decides and answers without being trained to (Radford et al. 2019; Brown et al. 2020, 2.4).
+
+B rows, T length, C choices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.errors import InputError
+from headway.generate.generator import Generator
+from headway.generate.spelling import continuation
+
+TOKENS_AT_ONCE = 4096
+By = Literal["sum", "token", "character"]
+BETWEEN = "\n\n"  # two examples
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """A text, its pieces, and log p of each from those before it (the first from what begins a text)."""
+
+    text: str
+    pieces: list[str]
+    logps: list[float]
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self.logps)
+
+    @property
+    def perplexity(self) -> float:
+        """By token; of no token it is 1."""
+        return math.exp(-self.total / max(1, len(self.logps)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the answers to a prompt: log p(answer | prompt), how long it is, and its share among the answers, which is
+    softmax of what they are judged by."""
+
+    text: str
+    logp: float
+    tokens: int
+    judged: float
+    share: float
+
+
+def score_texts(generator: Generator, texts: Sequence[str]) -> list[ScoredText]:
+    """Each text, in order; long ones with long ones, so that little is padded."""
+    start = generator.ids("")
+    rows = [[*start, *generator.tokenizer.encode(text)] for text in texts]
+    for number, row in enumerate(rows, 1):
+        _check_length(f"text {number}", len(row), generator.context)
+    found: list[list[float]] = [[] for _ in texts]
+    for at in _batches(rows):
+        for i, logps in zip(at, _row_logps(generator.model, [rows[i] for i in at], generator.device), strict=True):
+            found[i] = logps[len(start) :]
+    return [
+        ScoredText(text, generator.tokenizer.pieces(row[len(start) :]), logps)
+        for text, row, logps in zip(texts, rows, found, strict=True)
+    ]
+
+
+def _check_length(name: str, length: int, context: int) -> None:
+    if length > context:
+        raise InputError(f"{name} has {length} tokens, this model reads at most {context}: shorten it")
+
+
+def _batches(rows: list[list[int]]) -> Iterator[list[int]]:
+    """Numbers of rows that are scored together: of similar length, and not too many tokens."""
+    batch: list[int] = []
+    for i in sorted(range(len(rows)), key=lambda i: -len(rows[i])):
+        if batch and (len(batch) + 1) * len(rows[batch[0]]) > TOKENS_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def _padded(rows: list[list[int]], device: torch.device) -> Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
+
+
+@torch.inference_mode()
+def _row_logps(model: Any, rows: list[list[int]], device: torch.device) -> list[list[float]]:
+    """Padding stands behind a row, where no token of it looks."""
+    logp_BT: Tensor = model.score(_padded(rows, device)).double().cpu()
+    return [logps[: len(row)] for row, logps in zip(rows, logp_BT.tolist(), strict=True)]
+
+
+def choose(generator: Generator, prompts: Sequence[str], choices: Sequence[str], by: By = "sum") -> list[list[Choice]]:
+    """The choices behind each prompt, the best first. A choice is written as it follows the prompt, with its space.
+
+    by: judged by its log-probability, by that of a token, or by that of a character: long answers are else unlikely.
+    """
+    if by not in get_args(By):
+        raise InputError(f"choices are judged by {', '.join(get_args(By))}, not by {by!r}")
+    if len(choices) < 2 or "" in choices or len(set(choices)) < len(choices):
+        raise InputError("give at least two choices, all different and none of them empty")
+    answers = [continuation(generator.tokenizer, choice) for choice in choices]
+    longest = max(map(len, answers))
+    found = []
+    for number, prompt in enumerate(prompts, 1):
+        ids = generator.ids(prompt)
+        _check_length(f"prompt {number} with its longest choice", len(ids) + longest, generator.context)
+        logps = _answer_logps(generator.model, ids, answers, generator.device)
+        found.append(_ranked(choices, logps, [len(answer) for answer in answers], by))
+    return found
+
+
+@torch.inference_mode()
+def _answer_logps(model: Any, prompt: list[int], answers: list[list[int]], device: torch.device) -> list[float]:
+    """log p(answer | prompt): the prompt is read once, and each answer goes on from there."""
+    state = model.start(1, device, room=len(prompt) + max(map(len, answers)))
+    hidden_1TD, state = model.hidden(torch.tensor([prompt], device=device), state)
+    state.keep(torch.zeros(len(answers), dtype=torch.long, device=device))
+    hidden_CTD = hidden_1TD[:, -1:].expand(len(answers), -1, -1)
+    ids_CT = _padded(answers, device)
+    if ids_CT.shape[1] > 1:
+        hidden_CTD = torch.cat([hidden_CTD, model.hidden(ids_CT[:, :-1], state)[0]], 1)
+    logits_CTV = model.head(hidden_CTD).double()
+    logp_CT = F.log_softmax(logits_CTV, -1).gather(-1, ids_CT[..., None]).squeeze(-1).cpu()
+    return [float(row[: len(answer)].sum()) for row, answer in zip(logp_CT, answers, strict=True)]
+
+
+def _ranked(choices: Sequence[str], logps: list[float], tokens: list[int], by: By) -> list[Choice]:
+    sizes = {"sum": [1] * len(choices), "token": tokens, "character": [len(choice) for choice in choices]}[by]
+    judged = [logp / size for logp, size in zip(logps, sizes, strict=True)]
+    shares = torch.tensor(judged, dtype=torch.float64).softmax(0).tolist()
+    found = [Choice(*one) for one in zip(choices, logps, tokens, judged, shares, strict=True)]
+    return sorted(found, key=lambda choice: -choice.judged)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A question as text: examples with their answers first (few shots, or none), then what is asked.
+
+    template: has {text} and ends in {answer}, as in "Review: {text}\\nSentiment: {answer}".
+    """
+
+    template: str = "{text} {answer}"
+    examples: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.template.count("{text}") != 1 or not self.template.endswith("{answer}"):
+            raise InputError(f"the template must have {{text}} once and end in {{answer}}, not {self.template!r}")
+
+    @property
+    def lead(self) -> str:
+        """What stands between the question and its answer belongs to the answer where it is white space."""
+        return self.template.removesuffix("{answer}")
+
+    def prompt(self, text: str) -> str:
+        told = [self.lead.replace("{text}", question) + answer for question, answer in self.examples]
+        return BETWEEN.join([*told, self.lead.replace("{text}", text)]).rstrip()
+
+    def choices(self, answers: Sequence[str]) -> list[str]:
+        """As they follow the prompt."""
+        space = self.lead[len(self.lead.rstrip()) :] or ""
+        return [space + answer for answer in answers]

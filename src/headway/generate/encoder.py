@@ -1,0 +1,223 @@
+"""An encoder: texts in; their vectors, their labels, or the words that may stand in their gaps out.
+
+B batch, T length, D width, V vocabulary, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.device import choose, sent
+from headway.errors import InputError
+from headway.folder import Card, Loaded, read_model
+from headway.generate.cores import on_every_core
+from headway.models import FAMILIES
+from headway.models.bert import Bert, MaskedWords, TextLabels, TokenLabels, Vectors, WordsAndPair
+from headway.nn.text_head import Pooling, pool
+from headway.text.framing import Framed, Text, frame
+
+GAP = "[MASK]"  # what a person may write for a gap, whatever the model's own sign for it is
+BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A word for a gap, or a label for a text."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A word of a text, where it stands there, and its label."""
+
+    text: str
+    start: int
+    end: int
+    label: str
+    probability: float
+
+
+class Encoder:
+    """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        assert isinstance(loaded.model, Bert)
+        self.model: Bert = loaded.model.to(device, dtype).eval()
+        self.card: Card = loaded.card
+        self.tokenizer, self.device = loaded.source_tokenizer, device
+        self.task = self.model.config.task
+
+    @property
+    def limit(self) -> int:
+        """The most tokens of a text, its frame counted."""
+        own = self.task.longest if isinstance(self.task, Vectors) else 0
+        return min(own or self.model.context, self.model.context)
+
+    def embed(
+        self, texts: Sequence[str], *, pooling: Pooling | None = None, unit: bool | None = None, truncate: bool = False,
+        progress: Progress | None = None,
+    ) -> NDArray[np.float32]:  # fmt: skip
+        """A vector of each text, in order: (texts, width). `pooling` and `unit` as the model declares them, unless
+        given."""
+        declared = self.task if isinstance(self.task, Vectors) else Vectors()
+        how = pooling or declared.pooling
+        if how is None:
+            raise InputError("this model does not say how a text's vector is made: choose mean, first, max (--pooling)")
+        scaled = declared.unit if unit is None else unit
+        framed = self._framed(texts, truncate)
+        vectors = np.empty((len(framed), self.model.config.width), np.float32)
+        plan, done = self._plan(framed), 0
+        works = [partial(self._vectors, framed, rows, how, scaled) for rows in plan]
+        found = on_every_core(works) if self.device.type == "cpu" else (work() for work in works)
+        for rows, vectors_BD in zip(plan, found, strict=True):
+            vectors[rows] = vectors_BD
+            done += len(rows)
+            if progress:
+                progress(done)
+        return vectors
+
+    @torch.inference_mode()
+    def _vectors(self, framed: list[Framed], rows: list[int], how: Pooling, unit: bool) -> NDArray[np.float32]:
+        ids_BT, lengths_B, types_BT = self._inputs([framed[i] for i in rows])
+        hidden_BTD = self.model.encode(ids_BT, lengths_B, types_BT)
+        whole_B = lengths_B if lengths_B is not None else ids_BT.new_full((len(ids_BT),), ids_BT.shape[1])
+        vectors_BD: NDArray[np.float32] = pool(hidden_BTD, whole_B, how, unit).float().cpu().numpy()
+        return vectors_BD
+
+    @torch.inference_mode()
+    def fill(self, texts: Sequence[str], *, top: int = 5, truncate: bool = False) -> list[list[list[Guess]]]:
+        """For each gap of each text the `top` words that may stand there. A gap is written [MASK], or as the model's
+        own tokenizer spells it; several gaps of one text are filled each for itself."""
+        if not isinstance(self.task, MaskedWords | WordsAndPair):
+            raise InputError(f"this model fills no gaps: it {USES[type(self.task)]}")
+        mask = getattr(self.tokenizer, "mask", None)
+        if mask is None:
+            raise InputError("the tokenizer of this model has no sign for a gap: it was not made to fill them")
+        sign = str(self.tokenizer.settings.mask)
+        framed = self._framed([text.replace(GAP, sign) for text in _listed(texts)], truncate)
+        for number, one in enumerate(framed, 1):
+            if mask not in one.ids:
+                cut = " in the part that is read" if truncate and sign in texts[number - 1] else ""
+                raise InputError(f"text {number} has no gap{cut}: write {GAP} where a word is missing")
+        found: list[list[list[Guess]]] = [[] for _ in framed]
+        for rows, ids_BT, lengths_B, types_BT in self._batches(framed):
+            hidden_BTD = self.model.encode(ids_BT, lengths_B, types_BT)
+            row_G, place_G = (ids_BT == mask).nonzero(as_tuple=True)
+            words: Any = self.model.task.words if isinstance(self.task, WordsAndPair) else self.model.task
+            share_GV = words(hidden_BTD[row_G, place_G][:, None])[:, 0].float().softmax(-1)
+            best_GK, id_GK = share_GV.topk(min(top, share_GV.shape[1]))
+            for row, shares, ids in zip(row_G.tolist(), best_GK.tolist(), id_GK.tolist(), strict=True):
+                guesses = [Guess(self._spelled(i), share) for i, share in zip(ids, shares, strict=True)]
+                found[rows[row]].append(guesses)
+        return found
+
+    @torch.inference_mode()
+    def classify(self, texts: Sequence[Text], *, truncate: bool = False) -> list[list[Guess]]:
+        """The labels of each text (or pair of texts), the most probable first; of a model that gives numbers, those."""
+        if not isinstance(self.task, TextLabels):
+            raise InputError(f"this model has no labels for a text: it {USES[type(self.task)]}")
+        framed = self._framed(texts, truncate)
+        found: list[list[Guess]] = [[] for _ in framed]
+        for rows, ids_BT, lengths_B, types_BT in self._batches(framed):
+            logits_BL = self.model(ids_BT, lengths_B, types_BT).float()
+            share_BL = {"one": logits_BL.softmax(-1), "several": logits_BL.sigmoid(), "number": logits_BL}
+            for row, shares in zip(rows, share_BL[self.task.answer].tolist(), strict=True):
+                guesses = [Guess(label, share) for label, share in zip(self.task.labels, shares, strict=True)]
+                found[row] = sorted(guesses, key=lambda guess: -guess.probability)
+        return found
+
+    @torch.inference_mode()
+    def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
+        """The words of each text with their labels; a word has that of its first piece."""
+        if not isinstance(self.task, TokenLabels):
+            raise InputError(f"this model has no labels for words: it {USES[type(self.task)]}")
+        framed = self._framed(texts, truncate, spans=True)
+        found: list[list[Tagged]] = [[] for _ in framed]
+        for rows, ids_BT, lengths_B, types_BT in self._batches(framed):
+            share_BT, label_BT = self.model(ids_BT, lengths_B, types_BT).float().softmax(-1).max(-1)
+            for row, shares, labels in zip(rows, share_BT.tolist(), label_BT.tolist(), strict=True):
+                found[row] = list(self._tagged(texts[row], framed[row], shares, labels))
+        return found
+
+    def _tagged(self, text: str, framed: Framed, shares: list[float], labels: list[int]) -> Iterator[Tagged]:
+        assert isinstance(self.task, TokenLabels)
+        numbers = list(framed.words)
+        for at, word in enumerate(numbers):
+            if word is None or (at and numbers[at - 1] == word):
+                continue
+            last = next((end for end in range(at, len(numbers)) if numbers[end] != word), len(numbers))
+            start, end = framed.spans[at][0], framed.spans[last - 1][1]
+            yield Tagged(text[start:end], start, end, self.task.labels[labels[at]], shares[at])
+
+    def _framed(self, texts: Sequence[Any], truncate: bool, spans: bool = False) -> list[Framed]:
+        return frame(self.tokenizer, _listed(texts), self.limit, truncate=truncate, spans=spans)
+
+    def _spelled(self, entry: int) -> str:
+        """A word as it is read; a piece that makes none (a special, half a character) as something to look at."""
+        text = str(self.tokenizer.decode([entry])).strip()
+        return text or str(self.tokenizer.pieces([entry])[0])
+
+    def _batches(self, framed: list[Framed]) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor | None]]:
+        """The numbers of some texts, and their inputs."""
+        for rows in self._plan(framed):
+            yield rows, *self._inputs([framed[i] for i in rows])
+
+    def _plan(self, framed: list[Framed]) -> list[list[int]]:
+        """Texts of nearly equal length together, the longest first."""
+        order = sorted(range(len(framed)), key=lambda i: -len(framed[i].ids))
+        plan, at, budget = [], 0, BUDGET[self.device.type]
+        while at < len(order):
+            plan.append(order[at : at + max(1, budget // len(framed[order[at]].ids))])
+            at += len(plan[-1])
+        return plan
+
+    def _inputs(self, framed: list[Framed]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Ids, lengths (None: no row is padded) and types (None: all are 0)."""
+        lengths, pad = [len(one.ids) for one in framed], self.tokenizer.pad or 0
+        width = max(lengths)
+        ids_BT = torch.tensor([one.ids + [pad] * (width - len(one.ids)) for one in framed])
+        lengths_B = None if min(lengths) == width else sent(torch.tensor(lengths), self.device)
+        return sent(ids_BT, self.device), lengths_B, self._types(framed, width)
+
+    def _types(self, framed: list[Framed], width: int) -> Tensor | None:
+        if all(one.types is None for one in framed) or self.model.embed.types is None:
+            return None
+        most = self.model.config.types - 1
+        rows = [[min(kind, most) for kind in one.types or [0] * len(one.ids)] for one in framed]
+        return sent(torch.tensor([row + [0] * (width - len(row)) for row in rows]), self.device)
+
+
+USES = {
+    Vectors: "gives vectors (headway embed)",
+    MaskedWords: "fills gaps (headway fill)",
+    WordsAndPair: "fills gaps (headway fill)",
+    TextLabels: "labels texts (headway classify)",
+    TokenLabels: "labels words (headway classify)",
+}
+
+
+def _listed(texts: Sequence[Any]) -> Sequence[Any]:
+    if isinstance(texts, str):
+        raise InputError("an encoder takes a list of texts, not one text: write [text]")
+    return texts
+
+
+def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Encoder:
+    """The encoder in a folder (or in a run's folder), ready for use."""
+    place, precision = choose(device, dtype)
+    found = read_model(folder, place, precision)
+    if not isinstance(found.model, Bert):
+        raise InputError(f"{folder} is no encoder ({found.card.family}): {FAMILIES[found.card.family].use}")
+    return Encoder(found, place, precision)

@@ -1,0 +1,68 @@
+"""How a target is written, as config.json and generation_config.json say it: which ids stand around it, which never
+come, and how it is searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.folder import Card
+from headway.hub.hf_folder import CONFIG, read_json
+from headway.text.symbols import Symbols
+from headway.text.tokenizer import PAD
+
+GENERATION = "generation_config.json"
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What the newer file says goes before what stands in the older."""
+    newer = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
+    return read_json(folder / CONFIG) | {key: value for key, value in newer.items() if value is not None}
+
+
+def symbols_in(folder: Path) -> Symbols:
+    facts = _facts(folder)
+    start, end = facts.get("decoder_start_token_id"), facts.get("eos_token_id")
+    start = facts.get("pad_token_id") if start is None else start
+    end = end[0] if isinstance(end, list) and end else end
+    if not isinstance(start, int) or not isinstance(end, int):
+        missing = "decoder_start_token_id" if not isinstance(start, int) else "eos_token_id"
+        raise InputError(f"{folder / CONFIG} lacks {missing}: a target cannot be written without it")
+    never = facts.get("bad_words_ids") or []
+    if any(len(ids) != 1 for ids in never):
+        raise InputError(f"{folder}: bad_words_ids forbids several ids in a row, headway forbids single ones only")
+    return Symbols(start, end, tuple(ids[0] for ids in never))
+
+
+def search_in(folder: Path) -> dict[str, Any]:
+    """In their words a search that stops early has `num_beams` hypotheses that have ended."""
+    facts = _facts(folder)
+    return {
+        "beam": facts.get("num_beams") or 1,
+        "length_penalty": float(facts.get("length_penalty") or 1.0),
+        "finish": "full" if facts.get("early_stopping") is True else "bound",
+    }
+
+
+def symbols_out(card: Card, pad: int | None = PAD) -> dict[str, Any]:
+    """The same of a headway translator; `pad` only fills rows up."""
+    symbols = card.symbols
+    return {
+        "decoder_start_token_id": symbols.start,
+        "eos_token_id": symbols.end,
+        "forced_eos_token_id": symbols.end,
+        "pad_token_id": symbols.end if pad is None else pad,
+    }
+
+
+def search_out(card: Card) -> dict[str, Any]:
+    """The longest output is the model's own limit: theirs knows no share of the source."""
+    search, symbols = card.search, card.symbols
+    found = {
+        "num_beams": search.get("beam", 5),
+        "length_penalty": search.get("length_penalty", 1.0),
+        "early_stopping": True if search.get("finish", "full") == "full" else "never",
+        "max_length": card.config.max_length,
+    }
+    return found | ({"bad_words_ids": [[i] for i in symbols.never]} if symbols.never else {})

@@ -1,0 +1,16 @@
+"""Libraries that only some formats need: imported where they are used, and named with their remedy where they are not
+there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from headway.errors import InputError
+
+
+def wanted(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise InputError(f"this needs {error.name}, which is not installed: pip install 'headway[{extra}]'") from error

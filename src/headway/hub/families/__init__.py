@@ -1,0 +1,30 @@
+"""Foreign families: one file each. `FOREIGN` is the one place where a model_type becomes what headway knows of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.errors import InputError, nearest
+from headway.hub.families.bert import ALBERT, BERT, ROBERTA
+from headway.hub.families.foreign import Foreign
+from headway.hub.families.gpt2 import GPT2
+from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
+from headway.hub.families.marian import MARIAN, PEGASUS
+from headway.hub.families.t5 import T5
+
+FOREIGN: dict[str, Foreign] = {
+    foreign.model_type: foreign
+    for foreign in (GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5)
+}
+
+
+def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
+    """What headway knows of the model that this config.json describes."""
+    kind = facts.get("model_type")
+    if kind not in FOREIGN:
+        raise InputError(f"{where}: headway has no model_type '{kind}'{nearest(str(kind), FOREIGN)}")
+    foreign = FOREIGN[kind]
+    asked = facts.get("architectures") or foreign.architectures[:1]
+    if not any(name in foreign.architectures for name in asked):
+        raise InputError(f"{where}: headway cannot run a {asked[0]}{nearest(str(asked[0]), foreign.architectures)}")
+    return foreign

@@ -1,0 +1,190 @@
+"""The files of a Hugging Face folder: config.json, and weights as safetensors or, in old ones, as a pickle of tensors.
+
+Weights are memory-mapped, one at a time: what was copied is let go of before the next is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from headway.errors import InputError
+
+CONFIG = "config.json"
+SAFE, OLD = "model.safetensors", "pytorch_model.bin"
+INDEX = ".index.json"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: the folder is not whole") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} must hold an object with keys, not {type(found).__name__}")
+    return found
+
+
+def is_hf_folder(folder: Path) -> bool:
+    """config.json with a model_type, which other programs' config.json do not have."""
+    if not (folder / CONFIG).is_file():
+        return False
+    facts = read_json(folder / CONFIG)
+    return "model_type" in facts or "architectures" in facts
+
+
+class Weights(Protocol):
+    """Tensors by their name in the file."""
+
+    where: Path
+
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+    def get(self, name: str) -> Tensor:
+        """A view of the file where it can be mapped."""
+
+    def joined(self, names: list[str]) -> Tensor | None:
+        """Several, one below the other, as a view of the file, where they lie in it so."""
+
+
+class SafeWeights:
+    """One or several safetensors files."""
+
+    def __init__(self, where: Path, file_of: dict[str, Path]) -> None:
+        self.where, self.file_of = where, file_of
+
+    @classmethod
+    def at(cls, path: Path) -> SafeWeights:
+        with _opened(path) as file:
+            return cls(path, dict.fromkeys(file.keys(), path))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for path in dict.fromkeys(self.file_of.values()):
+            with _opened(path) as file:
+                names = [name for name in file.keys() if self.file_of.get(name) == path]  # noqa: SIM118
+                found |= {name: tuple(file.get_slice(name).get_shape()) for name in names}
+        if lost := sorted(self.file_of.keys() - found.keys()):
+            raise InputError(f"{self.where} promises '{lost[0]}' in {self.file_of[lost[0]].name}, which lacks it")
+        return found
+
+    def get(self, name: str) -> Tensor:
+        # Opened for each weight: the mapping, and the memory of what was read through it, go with the last view.
+        with _opened(self.file_of[name]) as file:
+            return cast(Tensor, file.get_tensor(name))
+
+    def joined(self, names: list[str]) -> Tensor | None:
+        path = self.file_of[names[0]]
+        if any(self.file_of[name] != path for name in names):
+            return None
+        first, facts = _header(path)
+        spans = [facts[name]["data_offsets"] for name in names]
+        kinds = {(facts[name]["dtype"], *facts[name]["shape"][1:]) for name in names}
+        in_order = all(before[1] == after[0] for before, after in zip(spans, spans[1:], strict=False))
+        dtype = MAPPED.get(facts[names[0]]["dtype"])
+        if not in_order or len(kinds) > 1 or dtype is None or (first + spans[0][0]) % dtype.itemsize:
+            return None
+        whole: Any = torch.UntypedStorage.from_file(
+            str(path), False, path.stat().st_size
+        )  # private: never written back
+        rows = sum(facts[name]["shape"][0] for name in names)
+        shape = (rows, *facts[names[0]]["shape"][1:])
+        strides = torch.empty(shape, dtype=dtype, device="meta").stride()
+        return torch.empty(0, dtype=dtype).set_(whole, (first + spans[0][0]) // dtype.itemsize, shape, strides)
+
+
+MAPPED = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+@lru_cache(maxsize=64)
+def _header_of(path: Path, changed: int) -> tuple[int, dict[str, Any]]:
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return 8 + size, json.loads(file.read(size))
+
+
+def _header(path: Path) -> tuple[int, dict[str, Any]]:
+    """Where the tensors of a safetensors file begin, and what it says of each."""
+    return _header_of(path, path.stat().st_mtime_ns)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, "pt") as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: the folder is not whole") from None
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is broken ({error}): it was cut short or changed; copy it again") from error
+
+
+class OldWeights:
+    """One or several pickles, read by torch's reader that makes tensors and runs nothing."""
+
+    def __init__(self, where: Path, files: list[Path]) -> None:
+        self.where = where
+        self.tensors: dict[str, Tensor] = {}
+        for file in files:
+            self.tensors |= _unpickled(file)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+
+    def get(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def joined(self, names: list[str]) -> Tensor | None:
+        return None
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    try:
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # a file from before torch 1.6 cannot be mapped
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: the folder is not whole") from None
+    except pickle.UnpicklingError as error:
+        first = " ".join(str(error).split("WeightsUnpickler error:")[-1].split())[:120]
+        raise InputError(f"{path} would run code when it is opened ({first}): refused; nothing of it was run") from None
+    except Exception as error:  # torch raises many kinds for a broken file
+        raise InputError(f"{path} is broken ({' '.join(str(error).split())[:120]}): copy it again") from error
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise InputError(f"{path} must hold tensors by name")
+    return found
+
+
+def open_weights(folder: Path) -> Weights:
+    """The weights of a folder: safetensors where there are any, in one file or in those that an index names."""
+    if (folder / SAFE).is_file():
+        return SafeWeights.at(folder / SAFE)
+    if (folder / (SAFE + INDEX)).is_file():
+        return SafeWeights(folder / (SAFE + INDEX), _indexed(folder / (SAFE + INDEX)))
+    if (folder / OLD).is_file():
+        return OldWeights(folder / OLD, [folder / OLD])
+    if (folder / (OLD + INDEX)).is_file():
+        files = _indexed(folder / (OLD + INDEX)).values()
+        return OldWeights(folder / (OLD + INDEX), list(dict.fromkeys(files)))
+    raise InputError(f"{folder} has no weights: expected {SAFE}, {SAFE}{INDEX} or {OLD}")
+
+
+def _indexed(path: Path) -> dict[str, Path]:
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(place, str) for place in places.values()):
+        raise InputError(f"{path}: weight_map must name a file for each weight")
+    for place in set(places.values()):
+        if Path(place).name != place:
+            raise InputError(f"{path} names the file '{place}': it must lie in the same folder")
+    return {name: path.parent / place for name, place in places.items()}

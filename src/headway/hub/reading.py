@@ -1,0 +1,122 @@
+"""A Hugging Face folder as a headway model: config, weights and tokenizer, each checked before anything is used."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.folder import Card, Loaded, write_model
+from headway.hub.decoding import search_in, symbols_in
+from headway.hub.families import foreign_of
+from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights, read_json
+from headway.hub.names import Entry, Table
+from headway.hub.vocabularies import read_tokenizer
+from headway.models import FAMILIES
+from headway.models.blank import blank
+from headway.text.tokenizer import TextOptions
+
+REMOTE = "hf://"
+THREADS = 4
+
+
+def find_foreign(given: str) -> Path | None:
+    """The folder that is meant, if it is one of this format; `hf://owner/name@revision` is brought here first."""
+    if given.startswith(REMOTE):
+        from headway.hub.remote import bring
+
+        return bring(given.removeprefix(REMOTE))
+    return Path(given) if is_hf_folder(Path(given)) else None
+
+
+def foreign_card(folder: Path) -> Card:
+    """What config.json says, in headway's words."""
+    path = folder / CONFIG
+    facts = read_json(path)
+    foreign = foreign_of(facts, str(path))
+    try:
+        sizes, config = foreign.vocabularies(facts), foreign.config_in(facts)
+        if foreign.settle is not None:
+            config = foreign.settle(config, folder, open_weights(folder).shapes())
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
+    card = Card(foreign.family, config, sizes, TextOptions(), foreign_text=True)
+    if FAMILIES[foreign.family].vocabularies == 2:
+        card.symbols, card.search = symbols_in(folder), search_in(folder)
+    return card
+
+
+def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Loaded:
+    card = foreign_card(folder)
+    tokenizer = read_tokenizer(folder)
+    if len(tokenizer) > card.vocabularies[0]:
+        raise InputError(f"{folder}: the tokenizer has {len(tokenizer)} entries, the model {card.vocabularies[0]}")
+    facts = read_json(folder / CONFIG)
+    table = foreign_of(facts, str(folder / CONFIG)).table(card.config, card.vocabularies)
+    model = _built(card, folder, device, dtype)
+    load_foreign(model, table, open_weights(folder))
+    return Loaded(model, card, tokenizer, tokenizer)
+
+
+def _built(card: Card, folder: Path, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    try:
+        model: nn.Module = blank(card.family, card.config, card.vocabularies, device, dtype)
+    except (ValueError, RuntimeError, ZeroDivisionError) as error:
+        raise InputError(f"{folder / CONFIG} describes no model that can be built: {error}") from error
+    return model
+
+
+@torch.no_grad()
+def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
+    """Fill every parameter from the files; nothing is touched unless all names and shapes fit."""
+    ours = dict(model.named_parameters())
+    shapes = weights.shapes()
+    name_of = table.resolve(shapes)
+    found = {name: shapes[theirs] for name, theirs in name_of.items()}
+    table.check(found, {name: tuple(weight.shape) for name, weight in ours.items()}, str(weights.where))
+
+    def get(name: str) -> Tensor:
+        return weights.get(name_of[name])
+
+    for copy, first in (table.copies or {}).items():
+        if copy in name_of and not torch.equal(get(copy), get(first)):
+            raise InputError(f"{weights.where}: '{copy}' must equal '{first}', since config.json ties them: it differs")
+
+    @torch.no_grad()  # a thread begins with gradients
+    def place(entry: Entry) -> None:
+        weight = ours[entry.ours]
+        mapped = _as_it_lies(entry, weight, weights, name_of)
+        if mapped is not None:
+            weight.data = mapped
+        else:
+            table.fill_one(entry, weight.data, get)
+
+    # Most of the time goes into fresh pages of memory, which several threads are given at once.
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(place, table.entries))
+
+
+def _as_it_lies(entry: Entry, weight: Tensor, weights: Weights, name_of: dict[str, str]) -> Tensor | None:
+    """The file's own memory as our weight, where nothing has to be changed: it is then read when it is used."""
+    names = [name_of[piece.name] for piece in entry.pieces]
+    if weight.device.type != "cpu" or (len(names) > 1 and entry.transposed):
+        return None
+    theirs = weights.get(names[0]) if len(names) == 1 else weights.joined(names)
+    if theirs is None or theirs.dtype != weight.dtype:
+        return None
+    theirs = theirs.mT if entry.transposed else theirs
+    return theirs if theirs.shape == weight.shape else None
+
+
+def import_foreign(source: str, folder: str | Path) -> Loaded:
+    """Write what is read from `source` as a headway model folder."""
+    place = find_foreign(source)
+    if place is None:
+        raise InputError(f"{source} is no model in the Hugging Face format ({CONFIG} with a model_type is missing)")
+    loaded = read_foreign(place, torch.device("cpu"), torch.float32)
+    weights = {name: weight.detach().contiguous() for name, weight in loaded.model.named_parameters()}
+    write_model(Path(folder), weights, loaded.card, (loaded.source_tokenizer, loaded.target_tokenizer))
+    return loaded

@@ -1,0 +1,75 @@
+"""What a sentence-transformers folder says beside its model: how a text's vector is made of its tokens'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.hub.hf_folder import read_json
+from headway.models.bert import Vectors
+from headway.nn.text_head import Pooling
+
+POOLINGS: dict[str, Pooling] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean-sqrt",
+}
+# Keys of a pooling that say nothing of how it is done.
+SIZES = ("word_embedding_dimension", "embedding_dimension")
+
+
+def declared_vectors(folder: Path) -> Vectors:
+    """By modules.json: a model, a pooling, perhaps a norm of 1; without that file nothing is declared."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return Vectors()
+    try:
+        modules = json.loads(path.read_text(encoding="utf-8"))
+        steps = [(str(module["type"]).rsplit(".", 1)[-1], folder / str(module["path"])) for module in modules]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} is no list of modules with their type and path: {error}") from error
+    pooling, unit = None, False
+    for number, (kind, place) in enumerate(steps):
+        if kind == "Pooling" and pooling is None:
+            pooling = _pooling(place / "config.json")
+        elif kind == "Normalize" and pooling is not None:
+            unit = True
+        elif kind != "Transformer" or number:
+            raise InputError(f"{path}: headway has no step '{kind}' here; it knows Transformer, Pooling, Normalize")
+    return Vectors(pooling=pooling, unit=unit, longest=_longest(folder / "sentence_bert_config.json"))
+
+
+def _pooling(path: Path) -> Pooling:
+    facts = read_json(path)
+    if "pooling_mode" in facts:
+        return _by_name(facts, path)
+    chosen = [key for key, value in facts.items() if key.startswith("pooling_mode_") and value]
+    if len(chosen) != 1 or chosen[0] not in POOLINGS:
+        listed = ", ".join(chosen) or "nothing"
+        raise InputError(f"{path} asks for {listed}: headway pools by one of {', '.join(POOLINGS)}")
+    unknown = [key for key in facts if not key.startswith("pooling_mode_") and key not in (*SIZES, "include_prompt")]
+    if unknown or not facts.get("include_prompt", True):
+        raise InputError(f"{path}: headway does not know what '{(*unknown, 'include_prompt')[0]}' does to a vector")
+    return POOLINGS[chosen[0]]
+
+
+def _by_name(facts: dict[str, Any], path: Path) -> Pooling:
+    """As newer folders write it."""
+    names: dict[str, Pooling] = {"mean": "mean", "cls": "first", "max": "max", "mean_sqrt_len_tokens": "mean-sqrt"}
+    if facts["pooling_mode"] not in names:
+        raise InputError(f"{path}: headway has no pooling '{facts['pooling_mode']}': it knows {', '.join(names)}")
+    return names[facts["pooling_mode"]]
+
+
+def _longest(path: Path) -> int:
+    """The most tokens of a text, where the folder limits them more than the model does."""
+    if not path.is_file():
+        return 0
+    facts = read_json(path)
+    if facts.get("do_lower_case"):
+        raise InputError(f"{path}: do_lower_case changes the text before its tokenizer does; headway does not")
+    longest = facts.get("max_seq_length")
+    return longest if isinstance(longest, int) else 0

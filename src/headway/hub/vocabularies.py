@@ -1,0 +1,182 @@
+"""The tokenizer of a Hugging Face folder: `tokenizer.json` as it is, or made of the older vocabulary files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from headway.errors import InputError
+from headway.hub.hf_folder import CONFIG, read_json
+from headway.text.foreign import ForeignTokenizer, Settings
+
+ROLES = {
+    "pad": "pad_token",
+    "start": "bos_token",
+    "end": "eos_token",
+    "unknown": "unk_token",
+    "mask": "mask_token",
+    "first": "cls_token",
+    "separator": "sep_token",
+}
+# What families call their specials where no file of the folder says so.
+USUAL: dict[str, dict[str, str]] = {
+    "gpt2": {"start": "<|endoftext|>", "end": "<|endoftext|>", "unknown": "<|endoftext|>"},
+    "roberta": {
+        "start": "<s>", "end": "</s>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>", "first": "<s>",
+        "separator": "</s>",
+    },
+    "bert": {"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"},
+}  # fmt: skip
+BYTE_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # the latter: as GPT-2 was first published
+NO_LIMIT = 10**9  # some files say "no limit" with a number of thirty digits
+
+
+def read_tokenizer(folder: Path) -> ForeignTokenizer:
+    facts = _optional(folder / "tokenizer_config.json")
+    kind = str(_optional(folder / CONFIG).get("model_type", ""))
+    settings = _settings(folder, facts, kind)
+    if (folder / "tokenizer.json").is_file():
+        return ForeignTokenizer.load(folder / "tokenizer.json", settings)
+    inner = _from_older_files(folder, facts, kind, settings)
+    inner.add_special_tokens(_described(facts))
+    return ForeignTokenizer(inner, settings)
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _settings(folder: Path, facts: dict[str, Any], kind: str) -> Settings:
+    named = _optional(folder / "special_tokens_map.json") | facts
+    whole = (folder / "tokenizer.json").is_file()
+    usual = {} if whole else USUAL.get(kind, {})
+    roles = {role: _spelled(named.get(key)) or usual.get(role) for role, key in ROLES.items()}
+    more = [_spelled(token) for token in named.get("additional_special_tokens") or []]
+    asked = [None if whole else facts.get(key) for key in ("add_bos_token", "add_eos_token")]
+    limit = facts.get("model_max_length")
+    return Settings(
+        **roles,
+        more=tuple(token for token in more if token),
+        stops=_stops(folder),
+        frame=tuple(map(bool, asked)) if any(value is not None for value in asked) else (),
+        tidy=bool(facts.get("clean_up_tokenization_spaces", False)),
+        chat=_chat(folder, facts),
+        limit=int(limit) if isinstance(limit, int) and limit < NO_LIMIT else 0,
+        spelled=bool(facts.get("split_special_tokens", False)),
+    )
+
+
+def _spelled(token: Any) -> str | None:
+    """A special stands as text, or as an object with its text as content."""
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) and content else None
+
+
+def _described(facts: dict[str, Any]) -> list[tokenizers.AddedToken]:
+    """Specials that tokenizer_config.json describes (whether one takes the space before it), in the order of ids."""
+    listed = facts.get("added_tokens_decoder") or {}
+    tokens = [*(listed[i] for i in sorted(listed, key=int)), *(facts.get(key) for key in ROLES.values())]
+    kept = ("content", "lstrip", "rstrip", "single_word", "normalized")
+    return [
+        tokenizers.AddedToken(**{key: token[key] for key in kept if key in token}, special=True)
+        for token in tokens
+        if isinstance(token, dict) and _spelled(token) and token.get("special", True)
+    ]
+
+
+def _stops(folder: Path) -> tuple[int, ...]:
+    """Ids that end a text: generation_config.json's, or config.json's."""
+    for name in ("generation_config.json", CONFIG):
+        ends = _optional(folder / name).get("eos_token_id")
+        if ends is not None:
+            return tuple(int(i) for i in (ends if isinstance(ends, list) else [ends]))
+    return ()
+
+
+def _chat(folder: Path, facts: dict[str, Any]) -> str | None:
+    if (folder / "chat_template.jinja").is_file():
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    template = facts.get("chat_template")
+    if isinstance(template, list):  # several, by name
+        template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _from_older_files(folder: Path, facts: dict[str, Any], kind: str, settings: Settings) -> tokenizers.Tokenizer:
+    for names in BYTE_PAIRS:
+        if all((folder / name).is_file() for name in names):
+            return _byte_pairs(folder / names[0], folder / names[1], facts, kind, settings)
+    if (folder / "vocab.txt").is_file():
+        return _word_pieces(folder, facts, settings)
+    there = [name for name in ("tokenizer.model", "spiece.model", "source.spm") if (folder / name).is_file()]
+    if there:
+        raise InputError(
+            f"{folder} has its vocabulary only as {there[0]} (SentencePiece), which headway does not read: save its "
+            "tokenizer.json beside it (AutoTokenizer.from_pretrained(...).save_pretrained(...) of transformers does)"
+        )
+    raise InputError(f"{folder} has no tokenizer: expected tokenizer.json, vocab.json with merges.txt, or vocab.txt")
+
+
+def _byte_pairs(
+    vocabulary: Path, merges: Path, facts: dict[str, Any], kind: str, settings: Settings
+) -> tokenizers.Tokenizer:
+    """Byte-level BPE as GPT-2 has it; RoBERTa puts <s> before a text and </s> behind it."""
+    try:
+        entries = {str(piece): int(i) for piece, i in read_json(vocabulary).items()}
+        lines = merges.read_text(encoding="utf-8").split("\n")
+        pairs = [_pair(line) for line in lines if line and not line.startswith("#version")]
+        inner = tokenizers.Tokenizer(models.BPE(entries, pairs, fuse_unk=False))
+    except InputError:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise InputError(f"{vocabulary} and {merges.name} do not fit together: {error}") from error
+    spaced = bool(facts.get("add_prefix_space", False))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    inner.decoder = decoders.ByteLevel()
+    if kind == "roberta":
+        first, last = ((str(token), entries[str(token)]) for token in (settings.first, settings.separator))
+        inner.post_processor = processors.TemplateProcessing(
+            single=f"{first[0]}:0 $A:0 {last[0]}:0",
+            pair=f"{first[0]}:0 $A:0 {last[0]}:0 {last[0]}:0 $B:0 {last[0]}:0",
+            special_tokens=[first, last],
+        )
+    return inner
+
+
+def _pair(line: str) -> tuple[str, str]:
+    first, second = line.split(" ")
+    return first, second
+
+
+def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tokenizers.Tokenizer:
+    """BERT's word pieces, the longest first (Devlin et al. 2019)."""
+    lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    entries = {line.rstrip("\r"): i for i, line in enumerate(lines) if line or i < len(lines) - 1}
+    usual = USUAL["bert"]
+    unknown, first, last = (
+        token or usual[role]
+        for role, token in (
+            ("unknown", settings.unknown), ("first", settings.first), ("separator", settings.separator)
+        )
+    )  # fmt: skip
+    for token in (unknown, first, last):
+        if token not in entries:
+            raise InputError(f"{folder / 'vocab.txt'} lacks the special '{token}'")
+    inner = tokenizers.Tokenizer(models.WordPiece(entries, unk_token=unknown))
+    inner.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(facts.get("tokenize_chinese_chars", True)),
+        strip_accents=facts.get("strip_accents"),
+        lowercase=bool(facts.get("do_lower_case", True)),
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece(prefix="##")
+    inner.post_processor = processors.TemplateProcessing(
+        single=f"{first}:0 $A:0 {last}:0",
+        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
+        special_tokens=[(first, entries[first]), (last, entries[last])],
+    )
+    return inner

@@ -1,0 +1,129 @@
+"""The decoder-only Transformer as it is built since 2023: RMS norm, rotary positions, gated layers, shared keys
+(Touvron et al. 2023). Mistral, Qwen2 and Gemma are other choices of the same parts.
+
+B batch, T length, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, Literal, final
+
+import torch
+from torch import Tensor, nn
+
+from headway.models import parts
+from headway.models.language import NextTokenModel
+from headway.models.rotary_scaling import Scaling, Unscaled, angles
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Block, Stack
+from headway.nn.embedding import Head, TokenEmbedding, token_table
+from headway.nn.mask import Causal, Scene, Segments, Window
+from headway.nn.norm import OneRMSNorm
+from headway.nn.position import Rotary
+from headway.nn.residual import pre_norm
+from headway.nn.state import StreamState, fresh_caches
+
+STD = 0.02
+
+
+@dataclass(frozen=True)
+class RmsNorm:
+    name: ClassVar[str] = "rms"
+    epsilon: float = 1e-6
+
+    def build(self, width: int) -> nn.Module:
+        return nn.RMSNorm(width, self.epsilon)
+
+
+@dataclass(frozen=True)
+class OneRmsNorm:
+    name: ClassVar[str] = "one-rms"
+    epsilon: float = 1e-6
+
+    def build(self, width: int) -> nn.Module:
+        return OneRMSNorm(width, self.epsilon)
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """`shared_heads`: keys and values that the heads share (0: one each). `head_width`: 0 for width/heads. `bias`: which
+    maps of attention have one. `base`, `scaling`: of the rotary positions. `window`: how many tokens a layer sees, its
+    own among them (0: all); the layers before `windowed_from` see all. `scaled`: embeddings are multiplied by √width.
+    """
+
+    name: ClassVar[str] = "llama"
+    layers: int = 4
+    width: int = 256
+    inner: int = 688
+    heads: int = 8
+    shared_heads: int = 0
+    head_width: int = 0
+    attention_dropout: float = 0.0
+    bias: Literal["none", "qkv", "all"] = "none"
+    tied: bool = False
+    scaled: bool = False
+    base: float = 10_000.0
+    scaling: Scaling = field(default_factory=Unscaled)
+    norm: RmsNorm | OneRmsNorm = field(default_factory=RmsNorm)
+    feed_forward: parts.Gated = field(default_factory=parts.Gated)
+    window: int = 0
+    windowed_from: int = 0
+    max_length: int = 2048
+
+
+@final
+class Llama(NextTokenModel):
+    """p(x_t | x_<t) = softmax(head(decoder(x_<t)))."""
+
+    def __init__(self, config: LlamaConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config, self.vocabulary, self.context = config, vocabulary, config.max_length
+        if config.width % config.heads and not config.head_width:
+            raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
+        head_width = config.head_width or config.width // config.heads
+        table = token_table(vocabulary, config.width, STD)
+        turns = partial(angles, config.scaling, head_width, config.base)
+        position = Rotary(head_width, config.base, config.max_length, turns, config.scaling.gain)
+        self.embed = TokenEmbedding(table, position, dropout=0.0, scale=config.width**0.5 if config.scaled else 1.0)
+        norm = partial(config.norm.build, config.width)
+
+        def block() -> Block:
+            attention = SelfAttention(
+                config.width, config.heads, config.attention_dropout, config.shared_heads or None,
+                bias=config.bias != "none", head_width=head_width, output_bias=config.bias == "all",
+            )  # fmt: skip
+            return Block(attention, config.feed_forward.build(config.width, config.inner), pre_norm(norm, 0.0))
+
+        self.decoder = Stack(config.layers, block, norm())
+        self.output = Head(config.width, vocabulary, table if config.tied else None)
+        for weight in self.parameters():
+            if weight.dim() >= 2:
+                nn.init.normal_(weight, std=STD)
+
+    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:
+        return StreamState(*fresh_caches(self.config.layers, rows, device, room))
+
+    def hidden(
+        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None,
+        lengths_B: Tensor | None = None,
+    ) -> tuple[Tensor, StreamState]:  # fmt: skip
+        state = state or self.start(len(ids_BT), ids_BT.device, room=0)
+        clock, steps = state.clock, ids_BT.shape[1]
+        scene = Scene(
+            steps, clock.longest + steps, ids_BT.device, clock.start,
+            query_segments_BT=segments_BT, key_segments_BS=segments_BT,
+        )  # fmt: skip
+        rule = Causal() & Segments()
+        whole = rule.view(scene).placed(self.embed.position)
+        near = whole
+        if 0 < self.config.window < self.config.max_length:
+            near = (rule & Window(self.config.window - 1)).view(scene).placed(self.embed.position)
+        x_BTD = self.embed(ids_BT, clock.start)
+        for number, (block, cache) in enumerate(zip(self.decoder.layers, state.caches, strict=True)):
+            x_BTD = block(x_BTD, near if number >= self.config.windowed_from else whole, cache)
+        clock.advance(steps)
+        if lengths_B is not None:
+            state.trim(clock.lengths_R - steps + lengths_B)
+        return self.decoder.final(x_BTD), state

@@ -1,0 +1,61 @@
+"""Recipes for labels of texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.models.bert import SIZES, BertConfig, TextLabels
+from headway.recipes.recipe import Recipe
+from headway.text.tokenizer import TextOptions
+from headway.train.objective import Labels
+from headway.train.optimiser import AdamW
+from headway.train.run import Engine, LabelledText, Run, Validation
+from headway.train.schedule import Linear
+
+COLA = "cola/cola_public.zip/cola_public/raw/"
+PIECES = TextOptions(size=8000, lowercase=True)
+
+
+def classifier(config: BertConfig) -> BertConfig:
+    return replace(config, task=TextLabels())
+
+
+def classification_run(name: str, data: LabelledText, judge: str = "accuracy", **how: object) -> Run:
+    """BERT's own way to a task: Adam at a small rate, up over the first tenth, straight down (Devlin et al. 2019)."""
+    settings: dict[str, object] = {
+        "objective": Labels(judge=judge),  # type: ignore[arg-type]
+        "optimiser": AdamW(beta2=0.999, epsilon=1e-8, decay=0.01),
+        "schedule": Linear(peak=5e-5, warmup=100),
+        "validation": Validation(every=100, score_every=100),
+        "engine": Engine(steps=1000, batch=1024, clip=1.0, average=0, snapshot=500, log=50),
+    }
+    return Run(name, data, classifier(SIZES["minilm"]), **(settings | how))  # type: ignore[arg-type]
+
+
+def sst2() -> Run:
+    """Sentences of film reviews, good or bad (Socher et al. 2013)."""
+    train, valid, test = ((f"textcls/stsa.binary.{part}.gz",) for part in ("train", "dev", "test"))
+    data = LabelledText(train, valid, test, names=("negative", "positive"), text=PIECES)
+    return classification_run("sst2-minilm", data)
+
+
+def cola() -> Run:
+    """Whether a sentence is English (Warstadt et al. 2019): by Matthews' correlation, since most are."""
+    train, valid, test = ((f"{COLA}{part}.tsv",) for part in ("in_domain_train", "in_domain_dev", "out_of_domain_dev"))
+    data = LabelledText(train, valid, test, names=("unacceptable", "acceptable"), text=PIECES)
+    return classification_run(
+        "cola-minilm", data, "matthews", engine=Engine(steps=1500, batch=512, clip=1.0, average=0)
+    )
+
+
+def own_labels() -> Run:
+    """Defaults for anybody's labels; better with --init MODEL, an encoder that has read much before."""
+    validation = Validation(every=100, score_every=100, patience=10)
+    return classification_run("classify", LabelledText(text=PIECES), validation=validation)
+
+
+CLASSIFICATION = (
+    Recipe("classify", "labels of your own texts: --data FILE [--init MODEL]", "", own_labels),
+    Recipe("sst2-minilm", "good or bad film, SST-2: --init MINILM", "", sst2),
+    Recipe("cola-minilm", "English or not, CoLA: --init MINILM", "", cola),
+)

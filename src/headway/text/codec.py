@@ -1,0 +1,43 @@
+"""What every verb knows of a tokenizer: headway's own and other people's have this face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class Codec(Protocol):
+    """Text to ids and back, and the ids that have a role. None: it has no such entry."""
+
+    @property
+    def pad(self) -> int | None: ...
+    @property
+    def start(self) -> int | None: ...
+    @property
+    def end(self) -> int | None: ...
+    @property
+    def unknown(self) -> int | None: ...
+    @property
+    def stops(self) -> frozenset[int]:
+        """Ids that end a text."""
+
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """Ids that stand before a text that is read; `encode` leaves them out."""
+
+    @property
+    def closing(self) -> tuple[int, ...]:
+        """Ids that stand behind one; `encode` leaves them out."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def __len__(self) -> int: ...
+    def encode(self, text: str) -> list[int]: ...
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def decode(self, ids: Iterable[int]) -> str: ...
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]: ...
+    def pieces(self, ids: Iterable[int]) -> list[str]: ...
+    def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]: ...
+    def save(self, path: str | Path) -> None: ...

@@ -1,0 +1,288 @@
+"""Tiny random models of `transformers`, one row for each choice that a family has: odd sizes, tied and not, …
+
+A new family adds its rows to `TINY`, and a `Kind` if it is called in a way of its own; `test_families.py` does the
+rest.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+
+from headway.hub.families import foreign_of
+from headway.hub.names import from_hf
+from headway.models import FAMILIES
+
+transformers.utils.logging.set_verbosity_error()
+VOCABULARY = 101
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a model is called on a padded batch: ours and theirs, each giving what is compared.
+
+    ours and theirs: (model, ids_BT, lengths_B) → tensor (B, T, …); only the places inside a row's length are compared.
+    cached: (model, ids_BT) → what several calls with a state give, piece by piece; None: it has no state.
+    """
+
+    ours: Callable[[Any, Tensor, Tensor], Tensor]
+    theirs: Callable[[Any, Tensor, Tensor], Tensor]
+    cached: Callable[[Any, Tensor], Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """One row. `architecture` is a class of transformers, `settings` its config's."""
+
+    architecture: str
+    settings: dict[str, Any]
+    kind: str = "decoder"
+    config: str = field(default="")  # its class; by default that of the architecture
+    change: Callable[[Any], None] = lambda model: None  # what a config cannot say
+
+    def build(self, dtype: torch.dtype = torch.float32) -> Any:
+        """Random weights, none of them at its first value: zeros and ones would hide a mistake."""
+        torch.manual_seed(3)
+        kind = getattr(transformers, self.architecture)
+        config = (
+            getattr(transformers, self.config)(**self.settings) if self.config else kind.config_class(**self.settings)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = kind(config)
+        self.change(model)
+        with torch.no_grad():
+            for weight in [*model.parameters(), getattr(model, "final_logits_bias", torch.zeros(1))]:
+                # Marian's table of sinusoids is a weight that is never trained.
+                if weight.requires_grad or not isinstance(weight, nn.Parameter):
+                    weight.add_(torch.randn_like(weight) * 0.1)
+        return in_double(model.eval()) if dtype == torch.float64 else model.eval()
+
+
+def in_double(model: Any) -> Any:
+    """transformers computes RMS norms in float32, and keeps Gemma's √width so, whatever a model's precision: here they
+    follow it."""
+    for part in model.double().modules():
+        if hasattr(part, "scalar_embed_scale"):
+            part.embed_scale = torch.tensor(part.scalar_embed_scale, dtype=torch.float64)
+        if type(part).__name__.endswith(("RMSNorm", "T5LayerNorm")):
+            more = 1.0 if "Gemma" in type(part).__name__ else 0.0
+            epsilon = getattr(part, "variance_epsilon", None) or getattr(part, "eps", None)
+            part.forward = lambda x, part=part, more=more, epsilon=epsilon: (
+                x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon) * (more + part.weight)
+            )
+    return model
+
+
+def facts_of(theirs: Any) -> dict[str, Any]:
+    """Its config.json, as it is saved."""
+    facts = json.loads(theirs.config.to_json_string(use_diff=False))
+    facts["architectures"] = [type(theirs).__name__]
+    return facts
+
+
+def twin(theirs: Any) -> tuple[nn.Module, Any, Any]:
+    """Our model with their weights, its table of names, and what headway knows of the family."""
+    facts = facts_of(theirs)
+    foreign = foreign_of(facts, "config.json")
+    config, sizes = foreign.config_in(facts), foreign.vocabularies(facts)
+    mine = FAMILIES[foreign.family].model(config, *sizes)
+    table = foreign.table(config, sizes)
+    shapes = {name: tuple(weight.shape) for name, weight in mine.named_parameters()}
+    weights = from_hf(table, theirs.state_dict(), shapes)
+    mine = mine.to(next(theirs.parameters()).dtype).eval()
+    mine.load_state_dict(weights, strict=False)
+    return mine, table, foreign
+
+
+def their_mask(ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    return (torch.arange(ids_BT.shape[1]) < lengths_B[:, None]).long()
+
+
+def _cached_decoder(model: Any, ids_BT: Tensor) -> Tensor:
+    """Five tokens, then one at a time."""
+    state = model.start(len(ids_BT), ids_BT.device, room=ids_BT.shape[1] + 3)
+    spans = [slice(0, 5), *(slice(t, t + 1) for t in range(5, ids_BT.shape[1]))]
+    with torch.inference_mode():
+        return torch.cat([model(ids_BT[:, span], state)[0] for span in spans], 1)
+
+
+def _cached_encoder_decoder(model: Any, ids_BT: Tensor) -> Tensor:
+    spans = [slice(0, 5), *(slice(t, t + 1) for t in range(5, ids_BT.shape[1]))]
+    with torch.inference_mode():
+        state = model.encode(ids_BT, room=ids_BT.shape[1] + 3)
+        return torch.cat([model.decode(ids_BT.flip(1)[:, span], state)[0] for span in spans], 1)
+
+
+def _side_by_side(found: Any, ids_BT: Tensor) -> Tensor:
+    """All that an encoder's head gives; what it says of a whole text at each of its places."""
+    tensors = [found] if isinstance(found, Tensor) else [tensor for tensor in found if isinstance(tensor, Tensor)]
+    length = ids_BT.shape[1]
+    return torch.cat([x if x.dim() == 3 else x[:, None].expand(-1, length, -1) for x in tensors], -1)
+
+
+KINDS = {
+    "encoder-decoder": Kind(
+        ours=lambda model, ids_BT, lengths_B: model(ids_BT, ids_BT.flip(1), lengths_B),
+        theirs=lambda model, ids_BT, lengths_B: (
+            model(ids_BT, attention_mask=their_mask(ids_BT, lengths_B), decoder_input_ids=ids_BT.flip(1)).logits
+        ),
+        cached=_cached_encoder_decoder,
+    ),
+    "decoder": Kind(
+        ours=lambda model, ids_BT, lengths_B: model(ids_BT)[0],
+        theirs=lambda model, ids_BT, lengths_B: model(ids_BT, attention_mask=their_mask(ids_BT, lengths_B)).logits,
+        cached=_cached_decoder,
+    ),
+    "encoder": Kind(
+        ours=lambda model, ids_BT, lengths_B: _side_by_side(
+            model(ids_BT, lengths_B, ids_BT % model.config.types), ids_BT
+        ),
+        theirs=lambda model, ids_BT, lengths_B: _side_by_side(
+            model(
+                ids_BT,
+                attention_mask=their_mask(ids_BT, lengths_B),
+                token_type_ids=ids_BT % model.config.type_vocab_size,
+            ).to_tuple(),
+            ids_BT,
+        ),
+    ),
+}
+
+NO_DROPOUT_GPT2 = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
+GPT2 = {"vocab_size": VOCABULARY, "n_positions": 37, "n_embd": 24, "n_layer": 3, "n_head": 4, **NO_DROPOUT_GPT2}
+
+MARIAN = {
+    "vocab_size": VOCABULARY, "d_model": 24, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "max_position_embeddings": 41,
+    "dropout": 0.0, "scale_embedding": True, "activation_function": "swish", "pad_token_id": 100, "eos_token_id": 0,
+    "decoder_start_token_id": 100, "forced_eos_token_id": 0,
+}  # fmt: skip
+T5 = {
+    "vocab_size": VOCABULARY, "d_model": 20, "d_kv": 6, "d_ff": 37, "num_layers": 2, "num_decoder_layers": 3,
+    "num_heads": 3, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 11, "dropout_rate": 0.0,
+    "decoder_start_token_id": 0,
+}  # fmt: skip
+
+
+def untied(model: Any) -> None:
+    model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * 0.1)
+
+
+LLAMA = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "intermediate_size": 37, "num_hidden_layers": 3,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 37, "head_dim": 4,
+    "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1,
+}  # fmt: skip
+QWEN2 = {key: value for key, value in LLAMA.items() if key != "head_dim"}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 9}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 50.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def _llama(**settings: Any) -> Tiny:
+    return Tiny("LlamaForCausalLM", LLAMA | settings)
+
+
+TINY: dict[str, Tiny] = {
+    "marian": Tiny("MarianMTModel", MARIAN, "encoder-decoder"),
+    "marian-relu-odd": Tiny(
+        "MarianMTModel",
+        MARIAN
+        | {
+            "activation_function": "relu",
+            "d_model": 21,
+            "encoder_attention_heads": 3,
+            "decoder_attention_heads": 3,
+            "scale_embedding": False,
+            "decoder_layers": 1,
+        },
+        "encoder-decoder",
+    ),
+    "marian-two-vocabularies": Tiny(
+        "MarianMTModel",
+        MARIAN | {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 97, "pad_token_id": 96},
+        "encoder-decoder",
+    ),
+    "pegasus": Tiny(
+        "PegasusForConditionalGeneration",
+        MARIAN | {"activation_function": "gelu", "pad_token_id": 0},
+        "encoder-decoder",
+    ),
+    "t5": Tiny("T5ForConditionalGeneration", T5, "encoder-decoder"),
+    "t5-gated-untied": Tiny(
+        "T5ForConditionalGeneration",
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        "encoder-decoder",
+        change=untied,
+    ),
+    "t5-gated-silu": Tiny(
+        "T5ForConditionalGeneration",
+        T5 | {"feed_forward_proj": "gated-silu", "num_heads": 1, "layer_norm_epsilon": 1e-3, "num_decoder_layers": 1},
+        "encoder-decoder",
+    ),
+    "gpt2": Tiny("GPT2LMHeadModel", GPT2),
+    "gpt2-untied": Tiny("GPT2LMHeadModel", GPT2 | {"tie_word_embeddings": False, "n_inner": 37}),
+    "gpt2-gelu": Tiny(
+        "GPT2LMHeadModel", GPT2 | {"activation_function": "gelu", "layer_norm_epsilon": 1e-3, "n_head": 1}
+    ),
+    "llama": _llama(),
+    "llama-tied": _llama(tie_word_embeddings=True, num_key_value_heads=6, rms_norm_eps=1e-3),
+    "llama-one-key": _llama(num_key_value_heads=1, num_attention_heads=3, head_dim=8),
+    "llama-wide-heads": _llama(head_dim=10, attention_bias=True, hidden_act="gelu"),
+    "llama-linear": _llama(rope_parameters={"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0}),
+    "llama-dynamic": _llama(rope_parameters={"rope_type": "dynamic", "rope_theta": 500.0, "factor": 3.0}),
+    "llama-3": _llama(rope_parameters=LLAMA3, num_attention_heads=3, num_key_value_heads=3, head_dim=16),
+    "llama-yarn": _llama(rope_parameters=YARN, num_attention_heads=3, num_key_value_heads=3, head_dim=16),
+    "llama-yarn-stretched": _llama(
+        rope_parameters=YARN | {"attention_factor": 1.3, "beta_fast": 8.0, "truncate": False}
+    ),
+    "mistral": Tiny("MistralForCausalLM", LLAMA | {"sliding_window": None}),
+    "mistral-window": Tiny("MistralForCausalLM", LLAMA | {"sliding_window": 5, "head_dim": 6}),
+    "qwen2": Tiny("Qwen2ForCausalLM", QWEN2),
+    "qwen2-window": Tiny(
+        "Qwen2ForCausalLM", QWEN2 | {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+    ),
+    "qwen2-tied": Tiny("Qwen2ForCausalLM", QWEN2 | {"tie_word_embeddings": True, "num_key_value_heads": 6}),
+    "gemma": Tiny("GemmaForCausalLM", LLAMA | {"head_dim": 8}),
+    "gemma-one-key": Tiny("GemmaForCausalLM", LLAMA | {"num_key_value_heads": 1, "rms_norm_eps": 1e-4}),
+    "gpt2-relu": Tiny("GPT2LMHeadModel", GPT2 | {"activation_function": "relu", "n_layer": 1, "vocab_size": 64}),
+}
+
+ENCODER = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3,
+    "intermediate_size": 37, "max_position_embeddings": 20, "hidden_dropout_prob": 0.0, "num_labels": 2,
+    "attention_probs_dropout_prob": 0.0, "pad_token_id": 1,
+}  # fmt: skip
+ALBERT = ENCODER | {"embedding_size": 10, "classifier_dropout_prob": 0.0}
+# Without the bare models, whose names lack their beginning: `test_encoders.py` has those.
+ENCODERS: dict[str, dict[str, Any]] = {
+    "Bert": ENCODER,
+    "Bert-relu-untied": ENCODER
+    | {"hidden_act": "relu", "type_vocab_size": 3, "layer_norm_eps": 1e-3, "tie_word_embeddings": False},
+    "Roberta": ENCODER | {"type_vocab_size": 1, "num_labels": 3},
+    "Roberta-relu": ENCODER | {"hidden_act": "relu", "pad_token_id": 2, "num_hidden_layers": 1},
+    "Albert": ALBERT,
+    "Albert-groups": ALBERT
+    | {"embedding_size": 7, "num_hidden_groups": 2, "inner_group_num": 2, "num_hidden_layers": 4},
+    "Albert-untied": ALBERT | {"embedding_size": 24, "hidden_act": "gelu", "tie_word_embeddings": False},
+}
+HEADS = ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification")
+TINY |= {
+    f"{name.lower()}-{head[3:]}": Tiny(f"{name.split('-')[0]}{head}", settings, "encoder")
+    for name, settings in ENCODERS.items()
+    for head in HEADS
+    if not (name.startswith("Roberta") and head == "ForPreTraining")  # it has none
+}
+
+each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())

@@ -1,0 +1,168 @@
+"""An encoder that learns labels: from nothing, from an earlier model, with parts of it held still, in two goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from encoder_folders import declare_pooling, write_encoder
+from headway.data.labelled import LabelBatch
+from headway.errors import InputError
+from headway.generate.encoder import load
+from headway.models.bert import Bert, BertConfig, TextLabels
+from headway.plain import change
+from headway.recipes import RECIPES
+from headway.train.labels import train_classifier
+from headway.train.log import Log
+from headway.train.objective import Labels
+from headway.train.run import read_run
+from small_world import surroundings
+
+SMALL = (
+    "engine.device=cpu", "engine.steps=60", "engine.batch=512", "engine.snapshot=1000", "engine.log=20",
+    "engine.checkpoint=1000", "model.layers=1", "model.width=32", "model.inner=48", "model.heads=2",
+    "model.max_length=32", "model.dropout=0.0", "model.attention_dropout=0.0", "data.text.kind=word",
+    "data.text.min_count=1", "schedule.peak=0.01", "schedule.warmup=5", "validation.every=30",
+    "validation.score_every=30",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with surroundings(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Whether a cat is in it: no word alone decides by its place."""
+    folder, random = tmp_path_factory.mktemp("labelled"), np.random.default_rng(1)
+    words = ["the", "a", "dog", "sat", "ran", "on", "mat", "tree", "red", "big"]
+    paths = {}
+    for part, count in (("train", 400), ("valid", 60), ("test", 60)):
+        rows = []
+        for number in range(count):
+            text = random.choice(words, random.integers(3, 12)).tolist()
+            if number % 2:
+                text[random.integers(0, len(text))] = "cat"
+            rows.append(f"{number % 2}\t{' '.join(text)}\n")
+        paths[part] = folder / f"{part}.tsv"
+        paths[part].write_text("".join(rows))
+    return paths
+
+
+def train(files: dict[str, Path], out: Path, *settings: str, resume: bool = False) -> dict[str, Any]:
+    parts = [f"data.{part}={path}" for part, path in files.items()]
+    run = change(RECIPES["classify"].make(), [*parts, "data.names=none,cat", *SMALL, *settings])
+    out.mkdir(exist_ok=True)
+    log = Log(out, quiet=True)
+    try:
+        return train_classifier(run, out, log, resume=resume).scores
+    finally:
+        log.close()
+
+
+def test_a_small_encoder_learns_from_nothing(files: dict[str, Path], tmp_path: Path) -> None:
+    scores = train(files, tmp_path / "run")
+    assert scores["test accuracy"] > 0.95 and scores["validation accuracy"] > 0.95
+    encoder = load(tmp_path / "run", "cpu")
+    best = [guesses[0].text for guesses in encoder.classify(["the big cat sat", "the big dog sat"])]
+    assert best == ["cat", "none"]
+    assert encoder.card.score == scores
+    assert read_run(tmp_path / "run" / "run.json").labelled.names == ("none", "cat")
+
+
+def test_two_goes_end_as_one(files: dict[str, Path], tmp_path: Path) -> None:
+    """With dropout: chance goes on too."""
+    steady = ("schedule=staircase", "schedule.peak=0.001", "schedule.factor=1.0", "model.dropout=0.2")
+    settings = (*steady, "engine.checkpoint=4", "validation.every=4", "validation.score_every=4")
+    whole = train(files, tmp_path / "whole", "engine.steps=8", *settings)
+    train(files, tmp_path / "parts", "engine.steps=4", *settings)
+    parts = train(files, tmp_path / "parts", "engine.steps=8", *settings, resume=True)
+    first, second = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("whole", "parts"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert {k: v for k, v in whole.items() if "seconds" not in k} == {
+        k: v for k, v in parts.items() if "seconds" not in k
+    }
+
+
+def test_another_model_is_gone_on_from_and_its_layers_held_still(files: dict[str, Path], tmp_path: Path) -> None:
+    """A Hugging Face folder with its own tokenizer; only the head learns, at a rate of its own."""
+    write_encoder(tmp_path / "theirs", "Model")
+    declare_pooling(tmp_path / "theirs", {"pooling_mode": "mean"}, unit=True)
+    before = load(tmp_path / "theirs", "cpu")
+    config = before.model.config
+    sizes = (
+        f"model.layers={config.layers}", f"model.width={config.width}", f"model.inner={config.inner}",
+        f"model.heads={config.heads}", f"model.max_length={config.max_length}",
+    )  # fmt: skip
+    frozen = ("engine.frozen=embed,encoder", 'engine.rates={"task.first": 0.5}', f"init={tmp_path / 'theirs'}")
+    train(files, tmp_path / "run", *sizes, *frozen, "engine.steps=4")
+    after = load(tmp_path / "run", "cpu")
+    assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
+    new = dict(after.model.named_parameters())
+    for name, weight in before.model.named_parameters():
+        same = torch.equal(new[name], weight)
+        assert same == name.startswith(("embed.", "encoder.")), name
+
+
+def test_a_head_for_the_same_labels_is_taken_over(files: dict[str, Path], tmp_path: Path) -> None:
+    train(files, tmp_path / "first", "engine.steps=3")
+    lines: list[str] = []
+    said = Log.say
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Log, "say", lambda self, line: (lines.append(line), said(self, line))[1])
+        train(files, tmp_path / "second", f"init={tmp_path / 'first'}", "engine.steps=3")
+        train(files, tmp_path / "third", f"init={tmp_path / 'first'}", "engine.steps=3", "data.names=dog,feline")
+    assert [line for line in lines if line.startswith("weights of")] == [
+        f"weights of {tmp_path / 'first'}",
+        f"weights of {tmp_path / 'first'}; new: task.labels.weight, task.labels.bias",
+    ]
+
+
+def test_padding_and_rows_without_a_label_count_nothing() -> None:
+    torch.manual_seed(0)
+    model = Bert(BertConfig(1, 16, 24, 2, max_length=12, dropout=0.0, attention_dropout=0.0, task=TextLabels()), 30)
+    objective = Labels(smoothing=0.1).build(model.double())
+    ids = torch.randint(4, 30, (3, 9))
+    lengths, labels = torch.tensor([9, 4, 1]), torch.tensor([[2], [1], [0]])
+    found = objective(LabelBatch(ids, lengths, None, labels, 2))
+    alone = [model(ids[row : row + 1, : lengths[row]]) for row in (0, 1)]
+    logits, true = torch.cat(alone), torch.tensor([1, 0])
+    nll = F.cross_entropy(logits, true, reduction="sum")
+    smooth = 0.9 * nll - 0.1 * logits.log_softmax(-1).mean(-1).sum()
+    torch.testing.assert_close(found["nll"][0], nll)
+    torch.testing.assert_close(found["loss"][0], smooth)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["data.names=a,b,c"], r"data\.names has 3 names for 2 labels \(0, 1\)"),
+        (["data.train=[]"], "no training data: pass --data FILE"),
+        (["engine.frozen=decoder"], r"engine\.frozen: no weight's name begins with 'decoder'"),
+        (["model.task=words"], "go together"),
+    ],
+)
+def test_bad_settings_are_one_line(files: dict[str, Path], tmp_path: Path, changes: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        train(files, tmp_path / "run", *changes)
+
+
+def test_labels_must_differ_and_be_known(tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("1\ta\n1\tb\n")
+    (tmp_path / "two.tsv").write_text("1\ta\n0\tb\n")
+    (tmp_path / "three.tsv").write_text("2\ta\n")
+    same = {"train": tmp_path / "one.tsv", "valid": tmp_path / "one.tsv"}
+    with pytest.raises(InputError, match="every training text has the label '1'"):
+        train(same, tmp_path / "run")
+    strange = {"train": tmp_path / "two.tsv", "valid": tmp_path / "three.tsv"}
+    with pytest.raises(InputError, match="valid: no training text has the label '2'"):
+        train(strange, tmp_path / "run")
