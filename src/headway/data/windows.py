@@ -52,6 +52,7 @@ class Tokens(Protocol):
     @property
     def end(self) -> int:
         """The id that stands behind each document."""
+
     def windows(self, starts: Sequence[int], width: int) -> Ints: ...
 
 

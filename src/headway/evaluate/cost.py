@@ -1,8 +1,8 @@
 """What a model costs at a length: operations, memory, steps that wait for one another, the longest path.
 
 A training step is a forward pass and a backward pass of twice its products: one for the gradient of the inputs, one for
-that of the weights. (A fused attention that makes its scores again does a little more; a first state that is not learned
-spares a recurrence a little.)
+that of the weights. (A fused attention that makes its scores again does a little more; a first state that is not
+learned spares a recurrence a little.)
 """
 
 from __future__ import annotations

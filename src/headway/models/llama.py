@@ -48,8 +48,8 @@ class OneRmsNorm:
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """`shared_heads`: keys and values that the heads share (0: one each). `head_width`: 0 for width/heads. `bias`: which
-    maps of attention have one. `base`, `scaling`: of the rotary positions. `window`: how many tokens a layer sees, its
+    """`shared_heads`: keys and values that the heads share (0: one each). `head_width`: 0 for width/heads. `bias`:
+    which maps have one. `base`, `scaling`: of the rotary positions. `window`: how many tokens a layer sees, its
     own among them (0: all); the layers before `windowed_from` see all. `scaled`: embeddings are multiplied by √width.
     """
 

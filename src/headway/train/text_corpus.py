@@ -49,9 +49,7 @@ def _parts(data: PlainText, log: Log, download: bool) -> tuple[list[Corpus], dic
     """The corpora to learn from, one for each name, and the texts that are held out of all of them."""
     if not data.train:
         raise InputError("no training data: pass --data FILE (text, a folder of it, or .jsonl)")
-    corpora: list[Documents] = [
-        Documents.at(_found(name, log, download), lines=data.text.lines) for name in data.train
-    ]
+    corpora: list[Documents] = [Documents.at(_found(name, log, download), lines=data.text.lines) for name in data.train]
     held: dict[str, Corpus] = {
         part: Documents.at([path for name in names for path in _found(name, log, download)], lines=data.text.lines)
         for part, names in (("valid", data.valid), ("test", data.test))
