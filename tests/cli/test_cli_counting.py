@@ -73,7 +73,7 @@ def test_files_that_are_no_n_grams(refuses: Refuses, run: Path, world: World, tm
     assert "x.arpa, line 5" in refuses("import", broken, tmp_path / "m")
     assert "there already" in refuses("import", broken, run)
     assert "no known form" in refuses("import", run / "run.json", tmp_path / "m")
-    assert "no known form" in refuses("export", run, tmp_path / "x.onnx")
+    assert "--format hf" in refuses("export", run, tmp_path / "x.onnx")
     assert "there already" in refuses("export", run, broken)
     assert "only n-grams" in refuses("export", world.run, tmp_path / "y.arpa")
     assert "no folder" in refuses("export", run, tmp_path / "nowhere" / "y.arpa")
