@@ -34,7 +34,7 @@ from headway.errors import InputError, is_full
 
 app = typer.Typer(
     name="headway",
-    help="Train, run and explain sequence models: today the Transformer, from two text files to a translator.",
+    help="Train, run and explain sequence models, from the Markov chain to the Transformer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ app.command("fill", short_help="Words for the gaps of a text.")(fill.fill)
 app.command("classify", short_help="Labels of texts, or of their words.")(classify.classify)
 app.command("embed", short_help="A vector of each text.")(embed.embed)
 app.command("score", short_help="How likely a text is, or each answer.")(score.score)
-app.command("evaluate", short_help="BLEU and chrF of a model or a file.")(evaluate.evaluate)
+app.command("evaluate", short_help="BLEU of translations, perplexity of a text.")(evaluate.evaluate)
 app.command("compare", short_help="Several recipes, one text, one budget.")(compare.compare)
 app.command("cost", short_help="Operations, memory, energy of a model.")(cost.cost)
 app.command("export", short_help="Write a model for other programs.")(exchange.export)
