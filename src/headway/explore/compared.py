@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Inches.
 WIDTH, ROW, LEAST, LEFT, GAP, ABOVE = 10.0, 0.34, 1.2, 1.9, 0.5, 0.12
 FILLED, OPEN = COLOURS[0], COLOURS[1]
+APART = 3  # times the smallest value: on an even scale one far away would press the others together
 LABELLED = 1.35  # times the largest value: room on the right for the numbers
 
 
@@ -33,20 +34,24 @@ def comparison_picture(entries: Sequence[Entry], path: str | Path) -> Path:
     better = "lower" if entries[0].figure == "perplexity" else "higher"
     _scores(scores, [entry.test if tested else entry.validation for entry in entries])
     _bars(costs, [statistics.median(entry.seconds) for entry in entries])
-    _dress(scores, f"{part} {entries[0].figure} ({better} is better)", [entry.name for entry in entries], tall)
-    _dress(costs, "training seconds (log scale)", [""] * len(entries), tall)
+    _dress(scores, f"{part} {entries[0].figure}, {better} is better", [entry.name for entry in entries], tall)
+    _dress(costs, "training seconds", [""] * len(entries), tall)
     return save(figure, path)
 
 
 def _scores(axes: Axes, values: Sequence[Sequence[float]]) -> None:
     """A dot for the mean, a line from the lowest seed to the highest, the number beside it."""
-    largest = max(max(some) for some in values)
+    smallest, largest = min(map(min, values)), max(map(max, values))
     for row, some in enumerate(values):
         mean = statistics.mean(some)
         axes.plot([min(some), max(some)], [row, row], color=FILLED, linewidth=2.2, solid_capstyle="round")
         axes.plot(mean, row, "o", markersize=6, color=FILLED)
         write(axes, max(some), row, f"   {mean:,.1f}", 8.5, va="center")
-    axes.set_xlim(0, LABELLED * largest)
+    if largest > APART * smallest:
+        axes.set_xscale("log")
+        axes.set_xlim(smallest / 1.15, largest * LABELLED)
+    else:
+        axes.set_xlim(0, LABELLED * largest)
 
 
 def _bars(axes: Axes, values: Sequence[float]) -> None:
@@ -59,12 +64,17 @@ def _bars(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _dress(axes: Axes, title: str, names: Sequence[str], tall: float) -> None:
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.grid(axis="x", color=HAIRLINE, linewidth=0.6)
     axes.set_axisbelow(True)
+    if axes.get_xscale() == "log":
+        title += " (log scale)"
+        narrow = axes.get_xlim()[1] < 30 * axes.get_xlim()[0]
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if narrow else (1,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.6g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.tick_params(length=0, labelsize=8, labelcolor=QUIET, labelfontfamily=list(families()))
     axes.set_yticks(range(len(names)), [""] * len(names))
