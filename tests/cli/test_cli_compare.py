@@ -144,3 +144,11 @@ def test_the_order_of_the_text_may_differ() -> None:
     runs = {name: RECIPES[name].make() for name in ("shakespeare-char", "shakespeare-char-cpu")}
     leveled = on_one_text(runs, own=False)
     assert all(run.data.hold_out_test == run.data.hold_out for run in leveled.values())  # type: ignore[union-attr]
+
+
+def test_a_chain_that_gives_a_word_no_chance_is_drawn_too(headway: Headway, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    chain = ["--set", "model.smoothing=maximum-likelihood", "data.text.kind=word"]
+    answer = headway("compare", "markov", "--data", text, "--out", out, *DEVICE, *chain)
+    assert answer.code == 0 and " inf " in answer.out, answer
+    assert (out / "comparison.png").is_file()

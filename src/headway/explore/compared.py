@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,8 +42,12 @@ def comparison_picture(entries: Sequence[Entry], path: str | Path) -> Path:
 
 def _scores(axes: Axes, values: Sequence[Sequence[float]]) -> None:
     """A dot for the mean, a line from the lowest seed to the highest, the number beside it."""
-    smallest, largest = min(map(min, values)), max(map(max, values))
+    finite = [value for some in values for value in some if math.isfinite(value)] or [1.0]
+    smallest, largest = min(finite), max(finite)
     for row, some in enumerate(values):
+        if not all(map(math.isfinite, some)):
+            write(axes, smallest, row, "infinite", 8.5, QUIET, va="center")
+            continue
         mean = statistics.mean(some)
         axes.plot([min(some), max(some)], [row, row], color=FILLED, linewidth=2.2, solid_capstyle="round")
         axes.plot(mean, row, "o", markersize=6, color=FILLED)
