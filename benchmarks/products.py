@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from headway.jit import overlapped
 from headway.nn import product_kernels
 
 BYTES = 2**28  # of different weights: several times the cache
@@ -48,7 +49,7 @@ def by_kernel(
         for w in weights:
             product_kernels._one_row[(-(-rows // outputs),)](
                 x, w, w, x, x, w, y, 1e-5, N=rows, D=width, KIND=0, NORM=True, SHIFT=True, BIAS=False, RESIDUAL=False,
-                OUTPUTS=outputs, COLUMNS=columns, WIDTH=1 << (width - 1).bit_length(), num_warps=warps,
+                OUTPUTS=outputs, COLUMNS=columns, WIDTH=1 << (width - 1).bit_length(), num_warps=warps, **overlapped(x),
             )  # fmt: skip
 
     return work

@@ -16,15 +16,29 @@ try:
     import triton  # type: ignore
     import triton.language as tl  # type: ignore
     from triton.language import constexpr, tensor
+    from triton.language.extra.cuda import gdc_launch_dependents as let_next_begin
+    from triton.language.extra.cuda import gdc_wait as wait_for_last
 except ImportError:  # no wheel for this machine: `available` says no and the readable path is taken
-    triton = tl = constexpr = tensor = None
+    triton = tl = constexpr = tensor = let_next_begin = wait_for_last = None
 
-__all__ = ["available", "constexpr", "jit", "needs_triton", "tensor", "tl", "triton"]
+__all__ = [
+    "available", "constexpr", "jit", "let_next_begin", "needs_triton", "overlapped", "tensor", "tl", "triton",
+    "wait_for_last",
+]  # fmt: skip
 
 
 def available(tensor: Tensor) -> bool:
     """Whether the kernels can take this tensor: on a GPU, at most 32 bits wide, Triton installed."""
     return triton is not None and tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16, torch.float32)
+
+
+def overlapped(tensor: Tensor) -> dict[str, bool]:
+    """How a kernel with an `OVERLAP` is launched: from Hopper on it may begin while the one before it still runs, and
+    wait for it later (programmatic dependent launch). Before `wait_for_last` it reads only what no kernel of the same
+    step has written."""
+    if not tensor.is_cuda or torch.cuda.get_device_capability(tensor.device) < (9, 0):
+        return {"OVERLAP": False}
+    return {"OVERLAP": True, "launch_pdl": True}
 
 
 def jit(function: Any) -> Any:

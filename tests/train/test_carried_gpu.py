@@ -14,7 +14,11 @@ from headway.train.objective import Carried
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.step import GraphStep, TrainStep
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    # What `headway.nn.recurrent` says of it holds here too.
+    pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk"),
+]
 CONFIG = RecurrentConfig(width=64, layers=2, max_length=12)
 
 

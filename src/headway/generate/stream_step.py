@@ -5,6 +5,7 @@ R rows, L room for ids, V vocabulary, A alternatives, G rows of one group (of a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -138,7 +139,7 @@ def write(sheet: Sheet, groups: Sequence[Group], logits_RV: Tensor, *, longest: 
     """Choose a token for every row, put it behind the others and say what was chosen."""
     ids_RA, logps_RA = likeliest(logits_RV, max(1, min(top, logits_RV.shape[1])))
     if len(groups) == 1 and list(groups[0][0]) == [Greedy()]:
-        tokens_R, logps_R = ids_RA[:, 0].where(logps_RA[:, 0].isfinite(), -1), logps_RA[:, 0]
+        tokens_R, logps_R = ids_RA[:, 0].where(logps_RA[:, 0] > -math.inf, -1), logps_RA[:, 0]  # NaN is not larger
     else:
         wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
         tokens_R = _chosen(groups, wide_RV, sheet, longest)

@@ -107,7 +107,7 @@ def fused_attend(
         seen = bias_BHTS if seen is None else bias_BHTS.masked_fill(~seen, -math.inf)
     if q_BHTK.is_cuda and k_BHSK.shape[-2] <= SHORT and torch.is_grad_enabled():
         with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-            return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal, scale)
+            return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal, scale=scale)
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal, scale=scale)
 
 

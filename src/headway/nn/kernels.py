@@ -13,7 +13,18 @@ import math
 import torch
 from torch import Tensor
 
-from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+from headway.jit import (
+    available,
+    constexpr,
+    jit,
+    let_next_begin,
+    needs_triton,
+    overlapped,
+    tensor,
+    tl,
+    triton,
+    wait_for_last,
+)
 
 MOST_QUERIES = 16
 WIDEST = 128
@@ -119,37 +130,49 @@ def _some_queries(
 def _step(
     qkv: tensor, cache: tensor, mixed: tensor, lengths: tensor, scale: tensor, last: tensor,
     cache_v: tensor, cache_c: tensor, cache_b: tensor, cache_h: tensor,
-    H: constexpr, K: constexpr, KEYS: constexpr, WIDTH: constexpr
+    H: constexpr, K: constexpr, KEYS: constexpr, WIDTH: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
     """The newest token of one row, one head: its key and value join the cache, its query looks at all of them.
 
     The new key is looked at from registers: no program has to wait for another's write. Lanes as in `_one_query`.
+    Earlier keys and values, and how many there are, were written in earlier steps: they are asked for one tile ahead,
+    the first before the new token is there.
     """
+    if OVERLAP:
+        let_next_begin()
     b, h = tl.program_id(0).to(tl.int64), tl.program_id(1)
     n = tl.minimum(tl.load(lengths + b).to(tl.int32), last)
     k_K = tl.arange(0, WIDTH)
+    keys = cache + b * cache_b + h * cache_h + k_K
+    first_S = tl.arange(0, KEYS)
+    inside_SK = (first_S < n)[:, None] & (k_K < K)[None, :]
+    keys_SK = keys[None, :] + first_S[:, None].to(tl.int64) * cache_c
+    k_SK = tl.load(keys_SK, mask=inside_SK, other=0.0)
+    v_SK = tl.load(keys_SK + cache_v, mask=inside_SK, other=0.0)
+    if OVERLAP:
+        wait_for_last()
     mine = qkv + b * (3 * H * K) + h * K + k_K
     q_K = tl.load(mine, mask=k_K < K, other=0.0).to(tl.float32) * scale
     newest_k_K = tl.load(mine + H * K, mask=k_K < K, other=0.0)
     newest_v_K = tl.load(mine + 2 * H * K, mask=k_K < K, other=0.0)
-    keys = cache + b * cache_b + h * cache_h + k_K
     tl.store(keys + n.to(tl.int64) * cache_c, newest_k_K, mask=k_K < K)
     tl.store(keys + cache_v + n.to(tl.int64) * cache_c, newest_v_K, mask=k_K < K)
     high_S, sum_S = tl.full([KEYS], -1.0e30, tl.float32), tl.zeros([KEYS], tl.float32)
     mixed_SK = tl.zeros([KEYS, WIDTH], tl.float32)
     for first in range(0, n, KEYS):
-        at_S = first + tl.arange(0, KEYS)
-        keys_SK = keys[None, :] + at_S[:, None].to(tl.int64) * cache_c
-        mask_SK = (at_S < n)[:, None] & (k_K < K)[None, :]
-        k_SK = tl.load(keys_SK, mask=mask_SK, other=0.0).to(tl.float32)
-        v_SK = tl.load(keys_SK + cache_v, mask=mask_SK, other=0.0).to(tl.float32)
-        score_S = tl.where(at_S < n, tl.sum(q_K[None, :] * k_SK, 1), -1.0e30)
+        at_S = first + first_S
+        keys_SK += KEYS * cache_c
+        ahead_SK = (at_S + KEYS < n)[:, None] & (k_K < K)[None, :]
+        ahead_k_SK = tl.load(keys_SK, mask=ahead_SK, other=0.0)
+        ahead_v_SK = tl.load(keys_SK + cache_v, mask=ahead_SK, other=0.0)
+        score_S = tl.where(at_S < n, tl.sum(q_K[None, :] * k_SK.to(tl.float32), 1), -1.0e30)
         new_S = tl.maximum(high_S, score_S)
         old_S = tl.exp(high_S - new_S)
         share_S = tl.where(at_S < n, tl.exp(score_S - new_S), 0.0)
         sum_S = sum_S * old_S + share_S
-        mixed_SK = mixed_SK * old_S[:, None] + share_S[:, None] * v_SK
+        mixed_SK = mixed_SK * old_S[:, None] + share_S[:, None] * v_SK.to(tl.float32)
         high_S = new_S
+        k_SK, v_SK = ahead_k_SK, ahead_v_SK
     score = tl.sum(q_K * newest_k_K.to(tl.float32), 0)
     high = tl.maximum(tl.max(high_S, 0), score)
     share_S, share = tl.exp(high_S - high), tl.exp(score - high)
@@ -177,7 +200,7 @@ def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
         _step[(rows, heads)](
             qkv_BD.contiguous(), kv_2CBHK, mixed_BD, lengths_B.contiguous(), 1.0 / math.sqrt(head_width), capacity - 1,
             cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width, KEYS=tile // width, WIDTH=width,
-            num_warps=warps,
+            num_warps=warps, **overlapped(qkv_BD),
         )  # fmt: skip
     return mixed_BD
 

@@ -16,7 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+from headway.jit import (
+    available,
+    constexpr,
+    jit,
+    let_next_begin,
+    needs_triton,
+    overlapped,
+    tensor,
+    tl,
+    triton,
+    wait_for_last,
+)
 
 # More rows fill tensor cores: torch's own product is then the faster one.
 MOST_ROWS = 16
@@ -64,12 +75,19 @@ def _activated(y: tensor, KIND: constexpr) -> tensor:
 def _one_row(
     x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, epsilon: tensor,
     N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
-    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr
+    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end."""
+    """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end. Weights are asked
+    for one tile ahead, the first before the row itself is there."""
+    if OVERLAP:
+        let_next_begin()
     n_N = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
     inside_N1 = (n_N < N)[:, None]
     rows_N1 = w + n_N.to(tl.int64)[:, None] * D
+    first_K = tl.arange(0, COLUMNS)
+    w_NK = tl.load(rows_N1 + first_K[None, :], mask=inside_N1 & (first_K < D)[None, :], other=0.0)
+    if OVERLAP:
+        wait_for_last()
     if NORM:
         d_D = tl.arange(0, WIDTH)
         x_D = tl.load(x + d_D, mask=d_D < D, other=0.0).to(tl.float32)
@@ -78,15 +96,16 @@ def _one_row(
         scale = 1.0 / tl.sqrt(tl.sum(apart_D * apart_D, 0) / D + epsilon)
     sum_NK = tl.zeros([OUTPUTS, COLUMNS], tl.float32)
     for first in range(0, D, COLUMNS):
-        k_K = first + tl.arange(0, COLUMNS)
-        mask_NK = inside_N1 & (k_K < D)[None, :]
-        w_NK = tl.load(rows_N1 + k_K[None, :], mask=mask_NK, other=0.0).to(tl.float32)
+        k_K = first + first_K
+        ahead_K = k_K + COLUMNS
+        ahead_NK = tl.load(rows_N1 + ahead_K[None, :], mask=inside_N1 & (ahead_K < D)[None, :], other=0.0)
         x_K = tl.load(x + k_K, mask=k_K < D, other=0.0).to(tl.float32)
         if NORM:
             x_K = (x_K - mean) * scale * tl.load(gain + k_K, mask=k_K < D, other=0.0).to(tl.float32)
             if SHIFT:
                 x_K += tl.load(shift + k_K, mask=k_K < D, other=0.0).to(tl.float32)
-        sum_NK += w_NK * x_K[None, :]
+        sum_NK += w_NK.to(tl.float32) * x_K[None, :]
+        w_NK = ahead_NK
     y_N = tl.sum(sum_NK, 1)
     if BIAS:
         y_N += tl.load(bias + n_N, mask=n_N < N, other=0.0).to(tl.float32)
@@ -176,7 +195,7 @@ def _product(
             _one_row[(triton.cdiv(outputs, some),)](
                 x_RD, weight_ND, *places, y_RN, epsilon, **settings,
                 OUTPUTS=some, COLUMNS=min(TILE // some, triton.next_power_of_2(width)),
-                WIDTH=triton.next_power_of_2(width), num_warps=4,
+                WIDTH=triton.next_power_of_2(width), num_warps=4, **overlapped(x_RD),
             )  # fmt: skip
         else:
             some = 16 if outputs <= 4096 else 32
