@@ -3,7 +3,8 @@
 Both write the same number of tokens; that these are the same is checked in float64 on a small size first. Repeats
 are interleaved; medians. `floor` is what reading every weight once a step would take at the machine's own bandwidth,
 measured beside (a copy on a GPU, a product with a large matrix on a CPU). On a GPU: bfloat16, 256 new tokens, for all
-ways to take steps. On a CPU: float32, then bfloat16, 64 new tokens.
+ways to take steps. On a CPU: float32, then bfloat16, 64 new tokens; beside float32 also CTranslate2, where it is
+installed, in float32 and int8, as `headway generate --engine ctranslate2` has it.
 
     PYTHONPATH=src python benchmarks/decoding.py --device cuda
     PYTHONPATH=src python benchmarks/decoding.py --device cpu --size 124M --batch 1 --new 64
@@ -15,20 +16,26 @@ from __future__ import annotations
 from measure import arguments, interleaved, median, write
 
 # isort: split
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from headway.device import DTYPES
+from headway.folder import Card, Loaded
 from headway.generate.sampling import Sampling
 from headway.generate.stream import Prompt
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_stepper import stream_stepper_for
+from headway.hub.ctranslate2_export import entries, write_ctranslate2
 from headway.models import parts
 from headway.models.gpt import GPT, SIZES, GPTConfig
 from headway.nn.layout import inputs_first
+from headway.text.tokenizer import TextOptions, Tokenizer
 
 READ, VOCABULARY = 32, 50_257
 # (size, rows, number format, ways of headway's to take steps)
@@ -40,6 +47,7 @@ CASES: dict[str, list[tuple[str, int, str, list[str]]]] = {
         ("124M", 64, "bfloat16", ["plain", "graphs", "compile"]),
     ],
 }
+FAST = "headway --engine ctranslate2"
 LARGE = {"1.5B"}  # 48 layers take a compiler minutes: nobody's are compiled
 
 
@@ -119,8 +127,30 @@ def headway(model: GPT, texts: list[list[int]], new: int, speed: Any) -> Callabl
     return work
 
 
+def ctranslate2(model: GPT, texts: list[list[int]], new: int, precision: str) -> Callable[[], list[list[int]]]:
+    """Its files are written and read before the clock starts."""
+    from ctranslate2 import Generator
+
+    text = TextOptions(size=300, min_count=1)
+    tokenizer = Tokenizer.train(["a b"], text)  # names for a few ids; the others get one from `entries`
+    card = Card("gpt", model.config, (model.vocabulary,), text)
+    with tempfile.TemporaryDirectory() as folder:
+        write_ctranslate2(Path(folder), Loaded(model, card, tokenizer, tokenizer), precision)
+        engine = Generator(folder, compute_type=precision, inter_threads=1, intra_threads=torch.get_num_threads())
+    names = entries(tokenizer, model.vocabulary)
+    asked = [[names[i] for i in ids] for ids in texts]
+
+    def work() -> list[list[int]]:
+        found = engine.generate_batch(
+            asked, max_length=new, min_length=new, sampling_topk=1, include_prompt_in_result=False
+        )
+        return [result.sequences_ids[0] for result in found]
+
+    return work
+
+
 def check_tokens(device: str) -> None:
-    """In float64 both write the same tokens, whichever way steps are taken."""
+    """In float64 both write the same tokens, whichever way steps are taken; CTranslate2 in float32, which it has."""
     torch.manual_seed(1)
     small = replace(config_of("124M"), layers=2, width=64, heads=4)
     model = GPT(small, VOCABULARY).double().to(device).eval()
@@ -129,6 +159,12 @@ def check_tokens(device: str) -> None:
     for speed in ["plain"] if device == "cpu" else ["plain", "graphs"]:
         if headway(model, texts, 24, speed)() != expected:
             raise SystemExit(f"headway ({speed}) and Hugging Face write different tokens: nothing was measured")
+    if fast_is_there(device) and ctranslate2(model, texts, 24, "float32")() != expected:
+        raise SystemExit("CTranslate2 and Hugging Face write different tokens: nothing was measured")
+
+
+def fast_is_there(device: str) -> bool:
+    return device == "cpu" and find_spec("ctranslate2") is not None
 
 
 def bandwidth(device: str) -> float:
@@ -152,7 +188,11 @@ def measured(
     if device == "cuda" and size not in LARGE:
         peer = twin(model)
         works["transformers, static cache"] = hugging_face(peer, texts, new, cache_implementation="static")
+    kinds = dict.fromkeys(works, dtype)
     if device == "cpu" and dtype == "float32":
+        for precision in ("float32", "int8") if fast_is_there(device) else ():
+            works[f"{FAST}, {precision}"] = ctranslate2(model, texts, new, precision)
+            kinds[f"{FAST}, {precision}"] = precision
         inputs_first(model)
     works |= {f"headway {speed}": headway(model, texts, new, speed) for speed in speeds}
     times = interleaved(works, device, 2 if device == "cuda" else 1, repeats)
@@ -160,14 +200,14 @@ def measured(
     weights = sum(weight.nbytes for name, weight in model.named_parameters() if "position" not in name)
     return [
         {
-            "who": name,
+            "who": name.partition(",")[0] if name.startswith(FAST) else name,
             "size": size,
             "rows": rows,
-            "dtype": dtype,
+            "dtype": kinds.get(name, dtype),
             "tokens_per_second": round(rows * new / median(values), 1),
             "microseconds_a_step": round(median(values) / new * 1e6, 1),
             "times_transformers": round(first / median(values), 2),
-            "floor_microseconds": round(weights / rate * 1e6, 1),
+            "floor_microseconds": round(weights * (0.25 if kinds.get(name) == "int8" else 1) / rate * 1e6, 1),
         }
         for name, values in times.items()
     ]
@@ -208,8 +248,9 @@ def main() -> None:
     rows = []
     for size, batch, dtype, speeds in cases:
         repeats = options.repeats or (5 if device == "cuda" else 9)
-        rows += measured(size, batch, dtype, speeds, new, device, rate, repeats)
-        print(*rows[-1 - len(speeds) :], sep="\n", flush=True)
+        found = measured(size, batch, dtype, speeds, new, device, rate, repeats)
+        print(*found, sep="\n", flush=True)
+        rows += found
         if device == "cuda":
             torch.cuda.empty_cache()
     case = {"read": READ, "new": new, "gigabytes_per_second": round(rate / 1e9, 1)}

@@ -1,10 +1,11 @@
 """The product of one row, tile by tile: which sizes suit a GPU, beside torch's own product. Writes no result.
 
 Each shape of GPT's is tried on as many different weights as no cache holds, captured as one graph and replayed; given
-are microseconds a product and the rate at which weights were read. What wins belongs into
-`headway.nn.product_kernels.outputs_together`.
+are microseconds a product and the rate at which weights were read. The last line is what won, as
+`headway.nn.product_kernels.MEASURED` takes it.
 
     PYTHONPATH=src python benchmarks/products.py --device cuda
+    PYTHONPATH=src python benchmarks/products.py --device cuda --shape 2304 768    one shape only
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ SHAPES = [
     (2304, 768), (768, 768), (3072, 768), (768, 3072), (50_304, 768),
     (4800, 1600), (1600, 1600), (6400, 1600), (1600, 6400), (50_304, 1600),
 ]  # fmt: skip
-OUTPUTS, COLUMNS, WARPS = (1, 2, 4, 8, 16), (512, 1024, 2048, 4096), (2, 4, 8)
+OUTPUTS, COLUMNS, WARPS = (1, 2, 4, 8), (512, 1024, 2048, 4096), (1, 2, 4)
+TILES = (1024, 8192)  # weights asked for at a time: at least, at most
 
 
 def captured(work: Callable[[], Any]) -> Any:
@@ -56,26 +58,31 @@ def by_kernel(
 
 
 def main() -> None:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--shape", type=int, nargs=2, metavar=("OUTPUTS", "WIDTH"), help="only this one")
+    options = parser.parse_args()
     if options.device != "cuda":
         raise SystemExit("these are kernels of a GPU: --device cuda")
-    for rows, width in SHAPES:
+    best = {}
+    for rows, width in [tuple(options.shape)] if options.shape else SHAPES:
         count = max(2, BYTES // (2 * rows * width))
         weights = [torch.randn(rows, width, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
         x, y = torch.randn(1, width, device="cuda").bfloat16(), torch.empty(rows, device="cuda", dtype=torch.bfloat16)
         works = {"torch": captured(lambda: [F.linear(x, w) for w in weights]).replay}  # noqa: B023
+        by_name = {}
         for tiles in itertools.product(OUTPUTS, COLUMNS, WARPS):
-            if tiles[0] * tiles[1] <= 2**14 and tiles[1] < 2 * width:
-                works[f"{tiles[0]} outputs, {tiles[1]} columns, {tiles[2]} warps"] = captured(
-                    by_kernel(x, weights, y, tiles)
-                ).replay
+            each = tiles[0] * tiles[1]  # 32 to 64 weights a thread at most: registers hold no more
+            if TILES[0] <= each <= min(TILES[1], 2048 * tiles[2]) and tiles[1] < 2 * width:
+                name = f"{tiles[0]} outputs, {tiles[1]} columns, {tiles[2]} warps"
+                by_name[name], works[name] = tiles, captured(by_kernel(x, weights, y, tiles)).replay
         times = {name: median(each) / count for name, each in interleaved(works, "cuda", 2, 7).items()}
-        some = product_kernels.outputs_together(rows)
-        columns = min(product_kernels.TILE // some, 1 << (width - 1).bit_length())
-        print(f"{rows} × {width}; now {some} outputs, {columns} columns, 4 warps")
+        now = product_kernels.tiles(rows, width)
+        print(f"{rows} × {width}; now {now[0]} outputs, {now[1]} columns, {now[2]} warps")
         for name in ["torch", *sorted(times, key=times.__getitem__)[:5]]:
             rate = 2 * rows * width / times[name] / 1e12
             print(f"  {times[name] * 1e6:7.2f} µs {rate:5.2f} TB/s  {name}", flush=True)
+        best[rows, width] = by_name[min(by_name, key=times.__getitem__)]
+    print(best)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ try:
     import triton  # type: ignore
     import triton.language as tl  # type: ignore
     from triton.language import constexpr, tensor
-    from triton.language.extra.cuda import gdc_launch_dependents as let_next_begin
+    from triton.language.extra.cuda import gdc_launch_dependents as let_next_begin  # type: ignore
     from triton.language.extra.cuda import gdc_wait as wait_for_last
 except ImportError:  # no wheel for this machine: `available` says no and the readable path is taken
     triton = tl = constexpr = tensor = let_next_begin = wait_for_last = None

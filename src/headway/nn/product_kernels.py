@@ -32,8 +32,10 @@ from headway.jit import (
 # More rows fill tensor cores: torch's own product is then the faster one.
 MOST_ROWS = 16
 WIDEST = 8192  # a row whose mean and variance a program finds by itself
-PROGRAMS = 384  # about three for each multiprocessor
-TILE = 8192  # weights that a program of one row asks for at a time
+
+Tiles = tuple[int, int, int]  # outputs of a program, columns of W that it asks for at a time, warps
+# By outputs and width, for the products of GPT's sizes: the fastest on an H200 (benchmarks/products.py).
+MEASURED: dict[tuple[int, int], Tiles] = {}
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "tanh": 3}
@@ -161,12 +163,12 @@ def _some_rows(
     tl.store(y + at_RN, sum_RN, mask=mask_RN)
 
 
-def outputs_together(outputs: int) -> int:
-    """Outputs that a program has, of one row of x: as many as leave every multiprocessor some programs."""
-    some = 8
-    while some > 1 and outputs // some < PROGRAMS:
-        some //= 2
-    return some
+def tiles(outputs: int, width: int) -> Tiles:
+    """How a product of one row is cut. Programs are small: many of them fill every multiprocessor evenly."""
+    if (outputs, width) in MEASURED:
+        return MEASURED[outputs, width]
+    some, columns = 2 if outputs >= 2048 else 1, min(2048, 1 << (width - 1).bit_length())
+    return some, columns, 4 if some * columns > 2048 else 2
 
 
 @torch.library.custom_op("headway::product", mutates_args=())
@@ -191,11 +193,10 @@ def _product(
     }  # fmt: skip
     with torch.cuda.device_of(x_RD):
         if rows == 1:
-            some = outputs_together(outputs)
+            some, columns, warps = tiles(outputs, width)
             _one_row[(triton.cdiv(outputs, some),)](
-                x_RD, weight_ND, *places, y_RN, epsilon, **settings,
-                OUTPUTS=some, COLUMNS=min(TILE // some, triton.next_power_of_2(width)),
-                WIDTH=triton.next_power_of_2(width), num_warps=4, **overlapped(x_RD),
+                x_RD, weight_ND, *places, y_RN, epsilon, **settings, OUTPUTS=some, COLUMNS=columns,
+                WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
             )  # fmt: skip
         else:
             some = 16 if outputs <= 4096 else 32
