@@ -151,7 +151,9 @@ def demo_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "python.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "docs/python.md", ROOT / "docs/trace.md"], ids=lambda page: page.name
+)
 def test_python_shown_runs(page: Path, demo_beside: None, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for block in _blocks(page, "python"):

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import headway.hub  # noqa: F401  (every verb then knows the formats that it reads)
 
 if TYPE_CHECKING:
+    from headway.explore.pages import show
     from headway.generate.encoder import Encoder
     from headway.generate.generator import Generator
     from headway.generate.loading import load
+    from headway.generate.tracing import trace
     from headway.generate.translator import Translator
 
-__all__ = ["Encoder", "Generator", "Translator", "load"]
+__all__ = ["Encoder", "Generator", "Translator", "load", "show", "trace"]
 
 # Torch's CPU threads spin for a millisecond after each operation by default. Where other work shares the cores,
 # each then waits for one that only spins: a step took 13 times as long. Read when torch is loaded.
@@ -34,6 +36,10 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
+    if name == "show":
+        from headway.explore import pages
+
+        return pages.show
     if name in __all__:
         from headway.generate import loading
 

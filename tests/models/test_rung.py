@@ -90,7 +90,7 @@ def test_the_means_gradient_is_that_of_attention():
 def test_a_recorder_sees_the_weights_of_every_rung(name):
     model, ids = made(name)
     plain, _ = model(ids)
-    with tap.record(model) as recorder:
+    with tap.record(model, tap.chosen(tensors="weights")) as recorder:
         seen, _ = model(ids)
     close(seen, plain)
     heads = model.config.mixing.heads

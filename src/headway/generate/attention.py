@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import InputError
+from headway.traces import Trace
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,14 @@ class Attention:
     target_words: list[str]
     source_owner: list[int]
     target_owner: list[int]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Attention:
+        """As a translator's trace has it. What the decoder reads at place t is what it wrote at t − 1: row t is of the
+        piece that it then writes."""
+        source, target = trace.tracks["source"], trace.tracks["target"]
+        owners = list(source.words or ()), [*(target.words or ())[1:], -1]
+        return cls(trace.attention("decoder", "cross"), list(source.spelled), list(target.spelled), *owners)
 
     def by_word(self, layer: int | None = None, head: int | None = None) -> NDArray[np.float64]:
         """(target words, source words), of one head or the mean over heads.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,14 @@ from headway.device import choose, sent
 from headway.errors import InputError
 from headway.folder import Card, Loaded, read_model
 from headway.generate.cores import on_every_core
+from headway.generate.tracing import More, checked, described, nexts, one_text, token_track, trace_of, trimmed
 from headway.models import FAMILIES
 from headway.models.bert import Bert, MaskedWords, TextLabels, TokenLabels, Vectors, WordsAndPair
+from headway.nn import tap
+from headway.nn.tap import chosen
 from headway.nn.text_head import Pooling, pool
 from headway.text.framing import Framed, Text, frame
+from headway.traces import Trace, Track
 
 GAP = "[MASK]"  # what a person may write for a gap, whatever the model's own sign for it is
 BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
@@ -51,6 +56,8 @@ class Tagged:
 
 class Encoder:
     """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
+
+    name = ""
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         assert isinstance(loaded.model, Bert)
@@ -161,6 +168,42 @@ class Encoder:
             start, end = framed.spans[at][0], framed.spans[last - 1][1]
             yield Tagged(text[start:end], start, end, self.task.labels[labels[at]], shares[at])
 
+    @torch.inference_mode()
+    def trace(
+        self, text: str, pair: str | None = None, *, layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None, tensors: Sequence[str] | str | None = None, top: int = 5,
+    ) -> Trace:  # fmt: skip
+        """What goes on inside while this text, or this pair of texts, is read; of a model that fills gaps with the
+        `top` words for each place in `about["next"]`. `layers`, `heads`, `tensors` keep it small (see `headway.trace`).
+        """
+        if not isinstance(text, str) or not text.strip() or (pair is not None and not pair.strip()):
+            raise InputError("there is nothing to trace: give a text that is not empty")
+        choice = checked(self.model, chosen(layers, heads, tensors))
+        [framed] = self._framed([text if pair is None else (text, pair)], truncate=False, spans=True)
+        with tap.record(self.model, choice) as recorder:
+            answer = self.model(*self._inputs([framed]))
+        about = described(self.model, self.name)
+        more: More = {}
+        if isinstance(self.task, MaskedWords | WordsAndPair):
+            logits_BTV = answer[0] if isinstance(answer, tuple) else answer
+            about["next"], last_V = nexts(logits_BTV[0], self.tokenizer, framed.ids, top)
+            more["next"] = last_V, ("vocabulary",)
+        return trace_of(recorder, 0, [self._track(framed, text, pair)], one_text, about, more)
+
+    def _track(self, framed: Framed, text: str, pair: str | None) -> Track:
+        """The second text of a pair stands behind the first, in a line of its own."""
+        special = [word is None for word in framed.words]
+        second, whole = framed.types or [0] * len(special), text
+        if pair is not None:
+            whole = f"{text}\n{pair}"
+            if framed.types is None:  # it then begins behind the first sign of the frame in the middle
+                second = list(accumulate(now and not before for before, now in pairwise([True, *special])))
+        spans = [
+            (0, 0) if sign else trimmed(whole, start + (len(text) + 1) * bool(late), end + (len(text) + 1) * bool(late))
+            for sign, late, (start, end) in zip(special, second, framed.spans, strict=True)
+        ]
+        return token_track("tokens", self.tokenizer, framed.ids, special, whole, spans)
+
     def _framed(self, texts: Sequence[Any], truncate: bool, spans: bool = False) -> list[Framed]:
         return frame(self.tokenizer, _listed(texts), self.limit, truncate=truncate, spans=spans)
 
@@ -220,4 +263,6 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Encod
     found = read_model(folder, place, precision)
     if not isinstance(found.model, Bert):
         raise InputError(f"{folder} is no encoder ({found.card.family}): {FAMILIES[found.card.family].use}")
-    return Encoder(found, place, precision)
+    encoder = Encoder(found, place, precision)
+    encoder.name = Path(folder).name
+    return encoder

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headway.device import sent
 from headway.generate.beam import Board
-from headway.generate.history import History
+from headway.generate.history import Branches, History
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper
 from headway.models.protocols import Seq2Seq
@@ -86,10 +86,11 @@ class SearchEngine:
 
     def __init__(
         self, model: Seq2Seq, search: Search, stepper: Stepper, *, symbols: Symbols, limit: int,
-        device: torch.device, room: int = 0,
+        device: torch.device, room: int = 0, branches: dict[int, Branches] | None = None,
     ) -> None:  # fmt: skip
         """`limit` is the most tokens that the model can take; `room` the least size of the caches, for sources
-        that come later."""
+        that come later. `branches`: where what every beam did is put, under the request's key, for who asks."""
+        self.branches = branches
         self.model, self.search, self.stepper, self.symbols = model, search, stepper, symbols
         # A row that is done may take some steps more before it is read: these need positions too.
         self.limit, self.device, self.least = limit - stepper.margin, device, room
@@ -208,6 +209,9 @@ class SearchEngine:
         if not len(done_F):
             return []
         search, born_F = self.search, self.flights.born_N[done_F]
+        if self.branches is not None:
+            for slot, born, until in zip(done_F.tolist(), born_F.tolist(), until_F.tolist(), strict=True):
+                self.branches[self.flights.requests[slot].key] = self.history.branches(slot, born, until)
         scores_Fb, totals_Fb, ends_Fb, beams_Fb = self.history.best_ends(
             done_F, born_F, until_F, search.best, search.length_penalty
         )

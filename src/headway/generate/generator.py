@@ -10,20 +10,24 @@ from typing import Any
 import torch
 
 from headway.device import choose
-from headway.errors import InputError, nearest
+from headway.errors import InputError, TooLong, nearest
 from headway.folder import read_model
+from headway.generate.saliency import recorded
 from headway.generate.sampling import Sampling
 from headway.generate.spelling import Spelling, continuation
 from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_stepper import stream_stepper_for
+from headway.generate.tracing import checked, described, nexts, one_text, token_track, trace_of
 from headway.models import FAMILIES
 from headway.models.language import NextTokenModel
 from headway.models.protocols import LanguageModel
 from headway.nn.layout import inputs_first
+from headway.nn.tap import chosen
 from headway.plain import from_plain, to_plain
 from headway.text.chat import Message, spoken
 from headway.text.codec import Codec
+from headway.traces import Trace
 
 Asked = str | Sequence[Message]  # a text to go on from, or a conversation to answer
 
@@ -69,6 +73,8 @@ def likeliest(passages: Sequence[Passage]) -> Passage:
 
 class Generator:
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
+
+    name = ""
 
     def __init__(
         self, model: LanguageModel, tokenizer: Codec, *, context: int, device: torch.device,
@@ -163,6 +169,28 @@ class Generator:
             rest["choices"] = [[*continuation(self.tokenizer, text), self._end()] for text in wishes.choices]
         return wishes, from_plain(Sampling, to_plain(self.sampling) | rest)
 
+    def trace(
+        self, text: Asked, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
+        tensors: Sequence[str] | str | None = None, top: int = 5,
+    ) -> Trace:  # fmt: skip
+        """What goes on inside while this text is read, with the `top` tokens that may come behind each of its own in
+        `about["next"]`. `layers`, `heads` and `tensors` keep it small (see `headway.trace`)."""
+        if not text or (isinstance(text, str) and not self.tokenizer.encode(text)):
+            raise InputError("there is nothing to trace: give a text that is not empty")
+        ids = self.ids(text)
+        if len(ids) > self.context:
+            raise TooLong(f"the text has {len(ids)} tokens, this model reads at most {self.context}: shorten it")
+        model: Any = self.model
+        choice = checked(model, chosen(layers, heads, tensors))
+        with recorded(model, torch.tensor([ids], device=self.device), choice) as (recorder, logits_TV, more):
+            about = described(model, self.name)
+            about["next"], last_V = nexts(logits_TV, self.tokenizer, [*ids[1:], None], top)
+        opening = len(self.opening) if isinstance(text, str) else 0
+        stops = {*self.tokenizer.stops, self.tokenizer.start}
+        special = [at < opening or i in stops for at, i in enumerate(ids)]
+        track = token_track("tokens", self.tokenizer, ids, special, text if isinstance(text, str) else None)
+        return trace_of(recorder, 0, [track], one_text, about, more | {"next": (last_V, ("vocabulary",))})
+
     def ids(self, prompt: Asked) -> list[int]:
         """What the model reads before it writes."""
         if not isinstance(prompt, str):
@@ -211,4 +239,6 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Gener
     # Where each line was a text, a prompt is the beginning of one.
     opening = tokenizer.closing if found.card.text.lines else tokenizer.opening
     context = model.context or UNBOUNDED
-    return Generator(model, tokenizer, context=context, device=place, opening=opening)
+    generator = Generator(model, tokenizer, context=context, device=place, opening=opening)
+    generator.name = Path(folder).name
+    return generator

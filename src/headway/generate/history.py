@@ -9,12 +9,17 @@ N slots, K beams, G steps, F sources (or hypotheses) that are asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
+
+
+# Of each step of one source: tokens, parents and sums of its beams; sums and parents of what ended.
+Branches = list[list[list[Any]]]
 
 
 class Piece:
@@ -54,6 +59,15 @@ class History:
             yield piece, slice(piece.start - first, piece.stop - first), slot_F
             if piece.start in self._moves:
                 slot_F = self._moves[piece.start][slot_F]
+
+    def branches(self, slot: int, born: int, until: int) -> Branches:
+        """All that one source's beams did before step `until`."""
+        steps: Branches = [[] for _ in range(self.steps - born)]
+        for piece, span, at_F in self._backwards(np.array([slot]), born):
+            columns = (piece.tokens_GNK.astype(np.int64), piece.parents_GNK, piece.sums_GNK, *piece.ends_2GNK)
+            of_source = [column_GNK[:, at_F[0]].tolist() for column_GNK in columns]
+            steps[span] = [list(step) for step in zip(*of_source, strict=True)]
+        return steps[: until - born]
 
     def best_ends(
         self, slot_F: Ints, born_F: Ints, until_F: Ints, best: int, alpha: float

@@ -8,7 +8,10 @@ from headway.folder import find_model, read_card
 from headway.generate import encoder, generator, translator
 from headway.generate.encoder import Encoder
 from headway.generate.generator import Generator
+from headway.generate.tracing import trace
 from headway.generate.translator import Translator
+
+__all__ = ["Encoder", "Generator", "Translator", "load", "trace"]
 
 
 def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Translator | Generator | Encoder:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from headway.generate.engine import SearchEngine
+from headway.generate.history import Branches
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper, stepper_for
 from headway.models.protocols import Seq2Seq
@@ -26,14 +27,16 @@ def search_all(
     stepper: Stepper | None = None,
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
+    branches: dict[int, Branches] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of every source (ids with their end).
 
-    `batch` bounds the sources in flight; `progress` is called with the number of sources done so far.
+    `batch` bounds the sources in flight; `progress` is called with the number of sources done so far; `branches` is
+    filled with what every beam of each source did.
     """
     stepper = stepper or stepper_for(model, device)
     batch = batch or (1024 if device.type == "cuda" else 64)
-    engine = SearchEngine(model, search, stepper, symbols=symbols, limit=limit, device=device)
+    engine = SearchEngine(model, search, stepper, symbols=symbols, limit=limit, device=device, branches=branches)
     # Longest first: the batch that needs most memory fails first, if one does.
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     answers: list[list[Hypothesis]] = [[] for _ in sources]

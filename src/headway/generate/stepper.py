@@ -12,6 +12,7 @@ from torch import Tensor
 from headway.generate.beam import Board, advance, pack
 from headway.generate.search import Search
 from headway.models.protocols import Seq2Seq
+from headway.nn import tap
 from headway.text.symbols import Symbols
 
 
@@ -80,6 +81,7 @@ class GraphStepper:
 
     def steps(self, board: Board, search: Search, symbols: Symbols, age: int, limit: int) -> tuple[Board, Tensor]:
         """`age` is that of the oldest source, `limit` the positions that the model has."""
+        tap.closed()
         sources, beam = board.scores_NK.shape
         capacity = min(limit, max(16, 1 << (age + self.pace).bit_length()))
         source_length = -(-board.state.source_length // 16) * 16

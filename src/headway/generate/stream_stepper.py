@@ -18,6 +18,7 @@ from headway.compiling import compiled
 from headway.generate import chain
 from headway.generate.stream_step import Group, Record, Sheet, advance, foretell, write
 from headway.models.protocols import LanguageModel
+from headway.nn import tap
 
 Speed = Literal["auto", "plain", "graphs", "compile"]
 Key = TypeVar("Key")
@@ -137,6 +138,7 @@ class GraphStepper:
     ) -> tuple[Sheet, Record]:
         if not sheet.may_stay:
             return self.plain.steps(sheet, groups, count, context=context, longest=longest, top=top)
+        tap.closed()
         room = self._room(sheet)
         sheet = room.take_in(sheet)
         captured = self._captured(room, groups, top)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, final
 
-import numpy as np
 import torch
 
 from headway.device import choose
-from headway.errors import InputError
+from headway.errors import InputError, TooLong
 from headway.folder import Card, Loaded, read_model
 from headway.generate.attention import Attention
+from headway.generate.beam_tree import tree
+from headway.generate.history import Branches
 from headway.generate.offline import search_all
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
+from headway.generate.tracing import More, checked, described, labels, nexts, token_track, trace_of, two_texts
 from headway.models import FAMILIES
 from headway.models.protocols import Seq2Seq
 from headway.nn import tap
+from headway.nn.tap import Choice, chosen
 from headway.plain import from_plain, to_plain
 from headway.text.codec import Codec
+from headway.traces import Trace
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class TextTranslator:
     def _check_lengths(self, ids: list[list[int]]) -> None:
         for number, piece_ids in enumerate(ids, 1):
             if len(piece_ids) > self.limit:
-                raise InputError(
+                raise TooLong(
                     f"sentence {number} has {len(piece_ids)} pieces, this model takes at most {self.limit}: split it"
                 )
 
@@ -119,6 +124,8 @@ class TextTranslator:
 class Translator(TextTranslator):
     """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
 
+    name = ""
+
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(loaded.card, loaded.source_tokenizer, loaded.target_tokenizer)
         self.model: Any = loaded.model.to(device, dtype).eval()
@@ -134,22 +141,69 @@ class Translator(TextTranslator):
             stepper=self.stepper, batch=batch, progress=progress,
         )  # fmt: skip
 
-    @torch.inference_mode()
     def attention(self, source: list[int], target: list[int]) -> Attention:
+        return Attention.of(self._traced(source, target, chosen(tensors="decoder.*.cross.weights")))
+
+    def trace(
+        self, text: str, target: str | None = None, *, layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None, tensors: Sequence[str] | str | None = None, top: int = 5, **search: Any,
+    ) -> Trace:  # fmt: skip
+        """What goes on inside while this text is translated: along the best hypothesis, with the tree of the search in
+        `about["beam"]`, or along a `target` of your own.
+
+        `layers`, `heads` and `tensors` keep it small (see `headway.trace`); `top`: how many of what may come next are
+        told at each place. Other keywords change the search.
+        """
+        source = self.encode([text])[0] if isinstance(text, str) else []
+        if not source:
+            raise InputError("there is nothing to trace: give a text that is not empty")
+        choice = checked(self.model, chosen(layers, heads, tensors))
+        self._check_lengths([source])
+        if target is not None:
+            if search:
+                raise InputError(f"a target was given: there is no search, and '{min(search)}' has no meaning")
+            [ids] = self.target_tokenizer.encode_batch([target])
+            if len(ids) > self.limit:
+                raise TooLong(f"the target has {len(ids)} pieces, this model takes at most {self.limit}: shorten it")
+            return self._traced(source, ids, choice, top)
+        settings = from_plain(Search, to_plain(self.search) | search, "search")
+        branches: dict[int, Branches] = {}
+        [found] = search_all(
+            self.model, [self.framed(source)], settings, limit=self.limit, device=self.device, symbols=self.symbols,
+            stepper=self.stepper, branches=branches,
+        )  # fmt: skip
+        if not found:
+            raise InputError("the search found no translation (its weights may not be numbers): give a `target`")
+        best = found[0]
+        spelled = partial(labels, self.target_tokenizer)
+        nodes = tree(branches[0], self.symbols.end, settings.length_penalty, best.ids, spelled)
+        told = {"beam": {"size": settings.beam, "length_penalty": settings.length_penalty, "nodes": nodes}}
+        return self._traced(source, best.ids, choice, top, told)
+
+    @torch.inference_mode()
+    def _traced(
+        self, source: list[int], target: list[int], choice: Choice, top: int = 0, told: dict[str, Any] | None = None
+    ) -> Trace:
         """One teacher-forced pass over a hypothesis with the taps open."""
-        with tap.record(self.model) as recorder:
-            state = self.model.encode(torch.tensor([self.framed(source)], device=self.device))
-            self.model.hidden(torch.tensor([[self.symbols.start, *target]], device=self.device), state)
-        layers = [
-            tensor[0].float().cpu().numpy()
-            for name, tensor in recorder.tensors.items()
-            if name.startswith("decoder.") and name.endswith(".cross.weights")
+        framed, read = self.framed(source), [self.symbols.start, *target]
+        with tap.record(self.model, choice) as recorder:
+            state = self.model.encode(torch.tensor([framed], device=self.device))
+            ids_RT = torch.tensor([read], device=self.device)
+            # Attention alone needs no logits.
+            logits_RTV = self.model.decode(ids_RT, state)[0] if top else self.model.hidden(ids_RT, state)[0]
+        before, behind = len(self.source_tokenizer.opening), len(self.source_tokenizer.closing)
+        special = [True] * before + [False] * len(source) + [True] * behind
+        codecs = self.source_tokenizer, self.target_tokenizer
+        tracks = [
+            token_track("source", codecs[0], framed, special, codecs[0].decode(source)),
+            token_track("target", codecs[1], read, [True] + [False] * len(target), codecs[1].decode(target)),
         ]
-        source_words, source_owner = self.source_tokenizer.words(source)
-        target_words, target_owner = self.target_tokenizer.words(target)
-        before, behind = ([-1] * len(ids) for ids in (self.source_tokenizer.opening, self.source_tokenizer.closing))
-        owners = [*before, *source_owner, *behind], [*target_owner, -1]
-        return Attention(np.stack(layers), source_words, target_words, *owners)
+        about = described(self.model, self.name) | (told or {})
+        more: More = {}
+        if top:
+            about["next"], last_V = nexts(logits_RTV[0], codecs[1], [*target, self.symbols.end], top)
+            more["next"] = last_V, ("vocabulary",)
+        return trace_of(recorder, 0, tracks, two_texts, about, more)
 
 
 def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Translator:
@@ -158,4 +212,6 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Trans
     found = read_model(folder, place, precision)
     if len(found.card.vocabularies) != 2:
         raise InputError(f"{folder} is no translator ({found.card.family}): {FAMILIES[found.card.family].use}")
-    return Translator(found, place, precision)
+    translator = Translator(found, place, precision)
+    translator.name = Path(folder).name
+    return translator

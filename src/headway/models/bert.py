@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, final
 from torch import Tensor, nn
 
 from headway.models import parts
-from headway.nn import text_head
+from headway.nn import tap, text_head
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Stack
 from headway.nn.embedding import TypedEmbedding, token_table
@@ -33,6 +33,7 @@ class Vectors:
     """
 
     name: ClassVar[str] = "vectors"
+    axes: ClassVar[tuple[str, ...]] = ()  # of its logits: it has none
     first: bool = False
     pooling: Pooling | None = None
     unit: bool = False
@@ -47,6 +48,7 @@ class MaskedWords:
     """A word for every place. `tied`: by the embedding's own table. `activation`: None for that of the layers."""
 
     name: ClassVar[str] = "words"
+    axes: ClassVar[tuple[str, ...]] = ("row", "target", "vocabulary")
     tied: bool = True
     activation: Literal["gelu"] | None = None
 
@@ -60,6 +62,7 @@ class WordsAndPair:
     """Pre-training's two tasks: words, and whether the texts of a pair are in their order."""
 
     name: ClassVar[str] = "words-and-pair"
+    axes: ClassVar[tuple[str, ...]] = ("row", "target", "vocabulary")  # of the words; the pair's are told by the model
     tied: bool = True
 
     def build(self, config: BertConfig, table: nn.Embedding) -> nn.Module:
@@ -72,6 +75,7 @@ class TextLabels:
     the layers; `twice`: before the first map too."""
 
     name: ClassVar[str] = "text-labels"
+    axes: ClassVar[tuple[str, ...]] = ("row", "label")
     labels: tuple[str, ...] = ("0", "1")
     answer: Literal["one", "several", "number"] = "one"
     dropout: float | None = None
@@ -87,6 +91,7 @@ class TokenLabels:
     """A label of every token."""
 
     name: ClassVar[str] = "token-labels"
+    axes: ClassVar[tuple[str, ...]] = ("row", "target", "label")
     labels: tuple[str, ...] = ("0", "1")
     dropout: float | None = None
 
@@ -172,9 +177,8 @@ class Bert(nn.Module):
         scene = Scene(ids_BT.shape[1], ids_BT.shape[1], ids_BT.device, key_lengths_B=lengths_B)
         view = Padding().view(scene)
         x_BTD: Tensor = self.embed(ids_BT, types_BT)
-        for number in self._order():
-            x_BTD = self.encoder.layers[number](x_BTD, view)
-        return x_BTD
+        order = self._order()
+        return self.encoder.walk(x_BTD, [(view,)] * len(order), order)
 
     def _order(self) -> list[int]:
         """Which layer comes when: every group stands for as many in a row."""
@@ -183,4 +187,8 @@ class Bert(nn.Module):
         return [group * size + inner for group in at for inner in range(size)]
 
     def forward(self, ids_BT: Tensor, lengths_B: Tensor | None = None, types_BT: Tensor | None = None) -> Any:
-        return self.task(self.encode(ids_BT, lengths_B, types_BT))
+        answer = self.task(self.encode(ids_BT, lengths_B, types_BT))
+        if tap.recording() and self.config.task.axes:
+            logits = answer[0] if isinstance(answer, tuple) else answer
+            tap.save(self, "logits", logits, self.config.task.axes)
+        return answer

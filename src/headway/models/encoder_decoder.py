@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from headway.nn import tap
 from headway.nn.block import Stack
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene
@@ -30,10 +31,7 @@ class EncoderDecoder(nn.Module):
         """The encoder's last layer."""
         scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
         view = Padding().view(scene).placed(self.embed_source.position)
-        x_BSD = self.embed_source(source_BS)
-        for block in self.encoder.layers:
-            x_BSD = block(x_BSD, view)
-        return self.encoder.final(x_BSD)
+        return self.encoder.walk(self.embed_source(source_BS), [(view,)] * len(self.encoder.layers))
 
     def encode(self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None) -> DecoderState:
         """The source's memory for each decoder layer, and empty caches: fixed at `room`, growing, or, where `room`
@@ -51,14 +49,17 @@ class EncoderDecoder(nn.Module):
         sources = Scene(1, state.memories[0].k_BHSK.shape[2], device, key_lengths_B=state.source_lengths_B)
         source_view = Padding().view(sources)
         x_RTD = self.embed_target(ids_RT, clock.start)
-        for block, memory, cache in zip(self.decoder.layers, state.memories, state.caches, strict=True):
-            x_RTD = block(x_RTD, view, memory, source_view, cache)
+        pairs = zip(state.memories, state.caches, strict=True)
+        x_RTD = self.decoder.walk(x_RTD, [(view, memory, source_view, cache) for memory, cache in pairs])
         clock.advance(steps)
-        return self.into_head(self.decoder.final(x_RTD)), state
+        return self.into_head(x_RTD), state
 
     def decode(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         hidden_RTD, state = self.hidden(ids_RT, state)
-        return self.head(hidden_RTD), state
+        logits_RTV = self.head(hidden_RTD)
+        if tap.recording():
+            tap.save(self, "logits", logits_RTV, ("row", "target", "vocabulary"))
+        return logits_RTV, state
 
     def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Logits of every target position at once, each from the true target before it."""

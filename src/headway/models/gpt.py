@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headway.models import parts
-from headway.models.language import NextTokenModel
+from headway.models.decoder_only import DecoderOnly
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Stack
 from headway.nn.embedding import Head, TokenEmbedding, token_table
-from headway.nn.mask import Causal, Scene, Segments
 from headway.nn.state import StreamState, fresh_caches
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
@@ -53,7 +52,7 @@ SIZES = {
 
 
 @final
-class GPT(NextTokenModel):
+class GPT(DecoderOnly):
     """p(x_t | x_<t) = softmax(head(decoder(x_<t)))."""
 
     def __init__(self, config: GPTConfig, vocabulary: int) -> None:
@@ -75,6 +74,7 @@ class GPT(NextTokenModel):
             return Block(attention, config.feed_forward.build(config.width, inner, config.bias), residual)
 
         self.decoder = Stack(config.layers, block, config.norm.final(config.width, config.bias))
+        self.into_head = nn.Identity()
         self.output = Head(config.width, rows, table if config.tied else None)
         self._draw()
 
@@ -88,22 +88,3 @@ class GPT(NextTokenModel):
 
     def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:
         return StreamState(*fresh_caches(self.config.layers, rows, device, room))
-
-    def hidden(
-        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None,
-        lengths_B: Tensor | None = None,
-    ) -> tuple[Tensor, StreamState]:  # fmt: skip
-        state = state or self.start(len(ids_BT), ids_BT.device, room=0)
-        clock, steps = state.clock, ids_BT.shape[1]
-        scene = Scene(
-            steps, clock.longest + steps, ids_BT.device, clock.start,
-            query_segments_BT=segments_BT, key_segments_BS=segments_BT,
-        )  # fmt: skip
-        view = (Causal() & Segments()).view(scene).placed(self.embed.position)
-        x_BTD = self.embed(ids_BT, clock.start)
-        for block, cache in zip(self.decoder.layers, state.caches, strict=True):
-            x_BTD = block(x_BTD, view, cache)
-        clock.advance(steps)
-        if lengths_B is not None:
-            state.trim(clock.lengths_R - steps + lengths_B)
-        return self.decoder.final(x_BTD), state

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn import tap
 from headway.nn.embedding import Head, JoinedHead
 
 LOGITS_AT_ONCE = 2**24  # that scoring holds
@@ -47,7 +48,10 @@ class NextTokenModel(nn.Module):
 
     def forward(self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None) -> tuple[Tensor, Any]:
         hidden_BTD, state = self.hidden(ids_BT, state, segments_BT)
-        return self.head(hidden_BTD), state
+        logits_BTV = self.head(hidden_BTD)
+        if tap.recording():
+            tap.save(self, "logits", logits_BTV, ("row", "target", "vocabulary"))
+        return logits_BTV, state
 
     def scored(
         self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None

@@ -11,15 +11,15 @@ from functools import partial
 from typing import ClassVar, Literal, final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headway.models import parts
-from headway.models.language import NextTokenModel
+from headway.models.decoder_only import DecoderOnly
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Stack
 from headway.nn.embedding import Head, TokenEmbedding, token_table
-from headway.nn.mask import Causal, Scene, Segments, Window
+from headway.nn.mask import Causal, Scene, Segments, View, Window
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Rotary
 from headway.nn.residual import pre_norm
@@ -74,7 +74,7 @@ class LlamaConfig:
 
 
 @final
-class Llama(NextTokenModel):
+class Llama(DecoderOnly):
     """p(x_t | x_<t) = softmax(head(decoder(x_<t)))."""
 
     def __init__(self, config: LlamaConfig, vocabulary: int) -> None:
@@ -97,6 +97,7 @@ class Llama(NextTokenModel):
             return Block(attention, config.feed_forward.build(config.width, config.inner), pre_norm(norm, 0.0))
 
         self.decoder = Stack(config.layers, block, norm())
+        self.into_head = nn.Identity()
         self.output = Head(config.width, vocabulary, table if config.tied else None)
         for weight in self.parameters():
             if weight.dim() >= 2:
@@ -105,25 +106,10 @@ class Llama(NextTokenModel):
     def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:
         return StreamState(*fresh_caches(self.config.layers, rows, device, room))
 
-    def hidden(
-        self, ids_BT: Tensor, state: StreamState | None = None, segments_BT: Tensor | None = None,
-        lengths_B: Tensor | None = None,
-    ) -> tuple[Tensor, StreamState]:  # fmt: skip
-        state = state or self.start(len(ids_BT), ids_BT.device, room=0)
-        clock, steps = state.clock, ids_BT.shape[1]
-        scene = Scene(
-            steps, clock.longest + steps, ids_BT.device, clock.start,
-            query_segments_BT=segments_BT, key_segments_BS=segments_BT,
-        )  # fmt: skip
-        rule = Causal() & Segments()
+    def views(self, scene: Scene) -> list[View]:
+        rule, window, far = Causal() & Segments(), self.config.window, self.config.windowed_from
         whole = rule.view(scene).placed(self.embed.position)
         near = whole
-        if 0 < self.config.window < self.config.max_length:
-            near = (rule & Window(self.config.window - 1)).view(scene).placed(self.embed.position)
-        x_BTD = self.embed(ids_BT, clock.start)
-        for number, (block, cache) in enumerate(zip(self.decoder.layers, state.caches, strict=True)):
-            x_BTD = block(x_BTD, near if number >= self.config.windowed_from else whole, cache)
-        clock.advance(steps)
-        if lengths_B is not None:
-            state.trim(clock.lengths_R - steps + lengths_B)
-        return self.decoder.final(x_BTD), state
+        if 0 < window < self.config.max_length:
+            near = (rule & Window(window - 1)).view(scene).placed(self.embed.position)
+        return [near if number >= far else whole for number in range(self.config.layers)]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models.language import NextTokenModel
+from headway.nn import tap
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, JoinedHead, token_table
 from headway.nn.feed_forward import TanhLayer
@@ -87,5 +88,9 @@ class NeuralNGram(NextTokenModel):
         scale = self.config.width**0.5  # vectors of unit variance, as a head tied to them wants them small
         x_BTE = self.dropout((self.table(seen_BTN) * scale).flatten(2))
         layer_BTD = self.dropout(self.layer(x_BTE))
+        if tap.recording():
+            # Of each place's own word, and what the layer makes of all that it sees.
+            tap.save(self, "embed.tokens", x_BTE[..., -self.config.width :], ("row", "target", "unit"))
+            tap.save(self, "layer.hidden", layer_BTD, ("row", "target", "unit"))
         direct = (x_BTE,) if self.config.direct else ()
         return torch.cat([layer_BTD, *direct, torch.ones_like(x_BTE[..., :1])], -1), state

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models.language import NextTokenModel
-from headway.nn import recurrent
+from headway.nn import recurrent, tap
 from headway.nn.dropout import Dropout, LockedDropout, WordDropout
 from headway.nn.embedding import Head
 from headway.nn.recurrent_state import RecurrentState
@@ -172,6 +172,9 @@ class Recurrent(NextTokenModel):
         anew_BT = None
         if segments_BT is not None:
             anew_BT = nn.functional.pad(segments_BT[:, 1:] != segments_BT[:, :-1], (1, 0))
-        hidden_BTD, behind = self.stack(self.words(self.table(ids_BT), ids_BT), state, lengths_B, anew_BT)
+        words_BTD = self.words(self.table(ids_BT), ids_BT)
+        if tap.recording():
+            tap.save(self, "embed.tokens", words_BTD, ("row", "target", "unit"))
+        hidden_BTD, behind = self.stack(words_BTD, state, lengths_B, anew_BT)
         state.layers = behind.layers  # a call consumes its state
         return hidden_BTD, state

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from headway.errors import InputError
 from headway.models import parts
-from headway.models.language import NextTokenModel
+from headway.models.decoder_only import DecoderOnly
 from headway.nn import bag, feed_forward, residual
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Stack
-from headway.nn.embedding import Head, JoinedHead, TokenEmbedding, token_table
-from headway.nn.mask import Causal, Scene, Segments
+from headway.nn.embedding import AppendOne, Head, JoinedHead, TokenEmbedding, token_table
 from headway.nn.state import StreamState, fresh_caches
 
 SOFT = 0.2  # of their usual size: the weights that write into a residual sum, at the start
@@ -118,7 +116,7 @@ RUNGS = {
 
 
 @final
-class Rung(NextTokenModel):
+class Rung(DecoderOnly):
     """p(x_{i+1} | x_1 … x_i) = softmax(W″h_i + b″), h_i = block(… block(φ(x_1) + φ_p(1), … φ(x_i) + φ_p(i)))."""
 
     def __init__(self, config: RungConfig, vocabulary: int) -> None:
@@ -136,6 +134,7 @@ class Rung(NextTokenModel):
         self.decoder = Stack(config.layers, block, config.norm.final(width))
         self._soften()
         # b″ is the last column; what it is multiplied with is 1.
+        self.into_head = AppendOne()
         if config.tied:
             self.output = JoinedHead(table, 1)
             nn.init.zeros_(self.output.rest_VC)
@@ -153,20 +152,3 @@ class Rung(NextTokenModel):
 
     def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState | bag.BagState:
         return self.config.mixing.start(self.config.layers, rows, device, room)
-
-    def hidden(
-        self, ids_BT: Tensor, state: StreamState | bag.BagState | None = None, segments_BT: Tensor | None = None,
-        lengths_B: Tensor | None = None,
-    ) -> tuple[Tensor, StreamState | bag.BagState]:  # fmt: skip
-        state = state or self.start(len(ids_BT), ids_BT.device, room=0)
-        clock, steps = state.clock, ids_BT.shape[1]
-        ends_B = None if lengths_B is None else clock.lengths_R + lengths_B
-        scene = Scene(steps, clock.longest + steps, ids_BT.device, clock.start, ends_B, segments_BT, segments_BT)
-        view = (Causal() & Segments()).view(scene).placed(self.embed.position)
-        x_BTD = self.embed(ids_BT, clock.start)
-        for block, cache in zip(self.decoder.layers, state.caches, strict=True):
-            x_BTD = block(x_BTD, view, cache)
-        clock.advance(steps)
-        if ends_B is not None:
-            state.trim(ends_B)
-        return F.pad(self.decoder.final(x_BTD), (0, 1), value=1.0), state

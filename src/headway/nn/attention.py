@@ -21,6 +21,7 @@ from headway.nn.state import Cache, Memory
 SHORT = 128
 
 Score = Callable[[Tensor, Tensor], Tensor]
+PAIRS = ("row", "head", "target", "source")  # the axes of what is said of each query and key
 
 
 def dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
@@ -63,6 +64,12 @@ class Additive(nn.Module):
         return self.v(torch.tanh(pairs_BHTSK)).squeeze(-1)
 
 
+def biased(score: Score, q_BHTK: Tensor, k_BHSK: Tensor, bias_BHTS: Tensor | None) -> Tensor:
+    """score(Q, K) + bias, whatever the mask will hide."""
+    scores_BHTS = score(q_BHTK, k_BHSK)
+    return scores_BHTS if bias_BHTS is None else scores_BHTS + bias_BHTS
+
+
 def attend(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
@@ -76,9 +83,7 @@ def attend(
 
     What is not visible gets −∞ before the softmax, so weight 0; a query that sees nothing gives 0.
     """
-    scores_BHTS = score(q_BHTK, k_BHSK)
-    if bias_BHTS is not None:
-        scores_BHTS = scores_BHTS + bias_BHTS
+    scores_BHTS = biased(score, q_BHTK, k_BHSK, bias_BHTS)
     if visible_BHTS is not None:
         scores_BHTS = scores_BHTS.masked_fill(~visible_BHTS, -math.inf)
     weights_BHTS = scores_BHTS.softmax(dim=-1)
@@ -152,7 +157,7 @@ class SelfAttention(nn.Module):
         self.output = _projection(self.sizes[0], [width], bias if output_bias is None else output_bias)
 
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
-        return self.output(self.mixed(self.qkv(x_BTD), view, cache))
+        return _out(self, self.mixed(self.qkv(x_BTD), view, cache))
 
     def mixed(self, qkv_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
         """The heads side by side, from queries, keys and values side by side: all between the two products."""
@@ -201,15 +206,36 @@ class CrossAttention(nn.Module):
         mixed_BHTK = _mix(self, q_BHTK, memory.k_BHSK, memory.v_BHSK, view)
         if rows != sources:
             mixed_BHTK = mixed_BHTK.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
-        return self.output(_merge(mixed_BHTK))
+        return _out(self, _merge(mixed_BHTK))
 
 
 def _mix(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
-    """The readable path while somebody looks, the fused one otherwise."""
+    """The readable path while somebody looks at the weights, the fused one otherwise."""
     dropout = part.dropout if part.training else 0.0
     bias = view.bias(q)
     if not tap.recording():
         return fused_attend(q, k, v, view, bias, part.score, dropout)
-    mixed, weights = attend(q, k, v, view.matrix(q.shape[-2], k.shape[-2], q.device), bias, part.score, dropout)
-    tap.save(part, "weights", weights, ("row", "head", "target", "source"))
+    seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
+    if tap.wants(part, "weights"):
+        mixed, weights = attend(q, k, v, seen, bias, part.score, dropout)
+        tap.save(part, "weights", weights, PAIRS)
+    else:
+        mixed = fused_attend(q, k, v, view, bias, part.score, dropout)
+    if tap.wants(part, "scores"):
+        tap.save(part, "scores", biased(part.score, q, k, bias), PAIRS)
+    if tap.wants(part, "mask"):
+        every = torch.ones((), dtype=torch.bool, device=q.device) if seen is None else seen
+        shape = len(q), 1, q.shape[-2], k.shape[-2]
+        tap.save(part, "mask", every.expand(shape)[:, 0], ("row", "target", "source"))
+    tap.save(part, "queries", q, ("row", "head", "target", "key_unit"))
+    tap.save(part, "keys", k, ("row", "head", "source", "key_unit"))
+    tap.save(part, "values", v, ("row", "head", "source", "key_unit"))
+    tap.save(part, "mixed", mixed, ("row", "head", "target", "key_unit"))
     return mixed
+
+
+def _out(part: SelfAttention | CrossAttention, mixed_BTD: Tensor) -> Tensor:
+    output_BTD: Tensor = part.output(mixed_BTD)
+    if tap.recording():
+        tap.save(part, "output", output_BTD, ("row", "target", "unit"))
+    return output_BTD

@@ -41,7 +41,7 @@ class RunningMean(nn.Module):
             if cache is not None:
                 ends_B = scene.key_lengths_B
                 sums_BTD = cache.add(sums_BTD, None if ends_B is None else ends_B - scene.start)
-        if tap.recording():
+        if tap.recording() and tap.wants(self, "weights"):
             tap.save(self, "weights", _equal_weights(x_BTD, view), ("row", "head", "target", "source"))
         return (sums_BTD / counts[..., None]).to(x_BTD.dtype)
 

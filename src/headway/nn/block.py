@@ -5,11 +5,12 @@ B batch, T target length, S source length, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
-from headway.nn import one_token
+from headway.nn import one_token, tap
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
 from headway.nn.mask import View
@@ -68,3 +69,24 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(block() for _ in range(layers))
         self.final = final
+
+    def walk(self, x_BTD: Tensor, given: Sequence[tuple[Any, ...]], order: Sequence[int] | None = None) -> Tensor:
+        """Through every layer, and what stands behind the last; `given` is what each is told beside x. An `order` says
+        which block comes when, where one stands for several layers."""
+        blocks = self.layers if order is None else [self.layers[at] for at in order]
+        if tap.recording():
+            return self._seen(x_BTD, list(zip(blocks, given, strict=True)))
+        for block, told in zip(blocks, given, strict=True):
+            x_BTD = block(x_BTD, *told)
+        return self.final(x_BTD)
+
+    def _seen(self, x_BTD: Tensor, way: Sequence[tuple[nn.Module, tuple[Any, ...]]]) -> Tensor:
+        """The same, while somebody looks."""
+        for number, (block, told) in enumerate(way):
+            tap.at_layer(number)
+            x_BTD = block(x_BTD, *told)
+            tap.save(block, "hidden", x_BTD, ("row", "target", "unit"))
+        tap.at_layer(None)
+        x_BTD = self.final(x_BTD)
+        tap.save(self, "hidden", x_BTD, ("row", "target", "unit"))
+        return x_BTD

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn import tap
 from headway.nn.dropout import Dropout
 from headway.nn.position import Position
 from headway.nn.product import product
@@ -29,7 +30,11 @@ class TokenEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
-        return self.dropout(self.position.add(self.table(ids_BT) * self.scale, start))
+        tokens_BTD = self.table(ids_BT) * self.scale
+        x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
+        if tap.recording():
+            _tapped(self, tokens_BTD, self.position, start, x_BTD)
+        return x_BTD
 
 
 class TypedEmbedding(nn.Module):
@@ -49,11 +54,22 @@ class TypedEmbedding(nn.Module):
         self.dropout, self.widen = Dropout(dropout), widen or nn.Identity()
 
     def forward(self, ids_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-        x_BTE = self.position.add(self.table(ids_BT), self.first)
+        tokens_BTE = self.table(ids_BT)
+        x_BTE = self.position.add(tokens_BTE, self.first)
         if self.types is not None:
             x_BTE = x_BTE + (self.types.weight[0] if types_BT is None else self.types(types_BT))
         widened: Tensor = self.widen(self.dropout(self.norm(x_BTE)))
+        if tap.recording():
+            _tapped(self, tokens_BTE, self.position, self.first, widened)
         return widened
+
+
+def _tapped(part: nn.Module, tokens_BTD: Tensor, position: Position, start: int | Tensor, x_BTD: Tensor) -> None:
+    """The words, what their places add to them, and what comes of both."""
+    tap.save(part, "tokens", tokens_BTD, ("row", "target", "unit"))
+    if type(position).add is not Position.add and tap.wants(part, "position"):
+        tap.save(part, "position", position.add(torch.zeros_like(tokens_BTD), start), ("row", "target", "unit"))
+    tap.save(part, "hidden", x_BTD, ("row", "target", "unit"))
 
 
 class JoinedHead(nn.Module):

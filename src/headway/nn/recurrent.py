@@ -191,10 +191,11 @@ class RecurrentLayer(nn.Module):
             state = new if lengths_B is None else _where(t < lengths_B, new, state)
             steps.append(new)
             gates.append(opened)
-        for name in gates[0]:
-            tap.save(self, name, torch.stack([opened[name] for opened in gates], 1), ("row", "target", "unit"))
-        for name, parts in zip(self.cell.parts, zip(*steps, strict=True), strict=True):
-            tap.save(self, name, torch.stack(parts, 1), ("row", "target", "unit"))
+        seen = {name: [opened[name] for opened in gates] for name in gates[0]}
+        seen |= dict(zip(self.cell.parts, map(list, zip(*steps, strict=True)), strict=True))
+        for name, values in seen.items():
+            if tap.wants(self, name):
+                tap.save(self, name, torch.stack(values, 1), ("row", "target", "unit"))
         return torch.stack([hidden_BH for hidden_BH, *_ in steps], 1), state
 
 

@@ -1,32 +1,101 @@
 """Taps: places in a forward where a recorder may look, without the module storing anything.
 
-A part calls `tap.save(self, "weights", tensor, axes)`; while nobody records, `tap.recording()` is False and
-parts take their fast path. Names come from the model's own module tree: `decoder.3.cross.weights`.
+A part calls `tap.save(self, "weights", tensor, axes)` behind an `if tap.recording()`: while nobody records, that one
+look at a list is all that a tap costs. Names come from the model's own module tree: `decoder.3.cross.weights`. What is
+costly to make stands behind `tap.wants(self, "scores")`, so that what nobody asked for is never built.
+
+Axes are said by their role: row, head, target (who looks), source (who is looked at), unit, key_unit, vocabulary,
+label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+from headway.errors import InputError
+
+IN_LAYER = re.compile(r"^(.*?)\.layers\.(\d+)(.*)$")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to keep. None: all of them.
+
+    tensors: patterns (`*` for anything) of whole names or of how they end: `weights`, `cross.weights`, `decoder.*`.
+    """
+
+    layers: Collection[int] | None = None
+    heads: tuple[int, ...] | None = None
+    tensors: tuple[str, ...] | None = None
+
+    def takes(self, name: str, layer: int | None) -> bool:
+        """What is in no layer (an embedding, the logits) is chosen by its name alone."""
+        if self.layers is not None and layer is not None and layer not in self.layers:
+            return False
+        if self.tensors is None:
+            return True
+        return any(fnmatchcase(name, wanted) or fnmatchcase(name, f"*.{wanted}") for wanted in self.tensors)
+
+
+EVERYTHING = Choice()
+
+
+def chosen(
+    layers: Iterable[int] | None = None, heads: Iterable[int] | None = None, tensors: Iterable[str] | str | None = None
+) -> Choice:
+    """A choice as a person writes it: any lists, or one pattern."""
+    patterns = (tensors,) if isinstance(tensors, str) else tensors
+    return Choice(
+        None if layers is None else frozenset(layers),
+        None if heads is None else tuple(heads),
+        None if patterns is None else tuple(patterns),
+    )
 
 
 @dataclass
 class Recorder:
-    """What was tapped: tensors by `stack.layer.site.tensor`, and the axes of each."""
+    """What was tapped: tensors by `stack.layer.site.tensor`, and the axes of each. A later call of the same part
+    replaces what an earlier one gave."""
 
-    names: dict[int, str]
+    paths: dict[int, tuple[str, int | None, str]]  # of each part: its stack, its layer there, and where inside it
+    choice: Choice = EVERYTHING
     tensors: dict[str, Tensor] = field(default_factory=dict)
     axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    layer: int | None = None  # the one that a stack is at
+
+    def place(self, module: nn.Module, what: str) -> tuple[str, int | None] | None:
+        """The name of a tensor and its layer; None: the part is not of this model."""
+        if id(module) not in self.paths:
+            return None
+        stack, layer, inside = self.paths[id(module)]
+        if layer is not None and self.layer is not None:
+            layer = self.layer  # a block that stands for several layers is all of them, one after the other
+        names = (stack, None if layer is None else str(layer), inside, what)
+        return ".".join(name for name in names if name), layer
+
+    def wants(self, module: nn.Module, what: str) -> bool:
+        place = self.place(module, what)
+        return place is not None and self.choice.takes(*place)
 
     def save(self, module: nn.Module, what: str, tensor: Tensor, axes: tuple[str, ...]) -> None:
-        if id(module) not in self.names:
+        place = self.place(module, what)
+        if place is None or not self.choice.takes(*place):
             return
-        name = f"{self.names[id(module)]}.{what}"
-        self.tensors[name] = tensor.detach()
-        self.axes[name] = axes
+        tensor = tensor.detach()
+        if self.choice.heads is not None and "head" in axes:
+            at = axes.index("head")
+            kept = [head for head in self.choice.heads if head < tensor.shape[at]]
+            tensor = tensor.index_select(at, torch.tensor(kept, dtype=torch.long, device=tensor.device))
+        self.tensors[place[0]], self.axes[place[0]] = tensor, axes
 
 
 _recorders: list[Recorder] = []
@@ -36,17 +105,51 @@ def recording() -> bool:
     return bool(_recorders)
 
 
+def closed() -> None:
+    """Before a step is captured or replayed: a recorder would see nothing of it, or see it for ever."""
+    if _recorders:
+        raise InputError("captured steps cannot be looked into: trace a text that is given whole, or use a CPU")
+
+
+def wants(module: nn.Module, *names: str) -> bool:
+    """Whether somebody keeps one of these tensors of this part."""
+    return any(recorder.wants(module, name) for recorder in _recorders for name in names)
+
+
 def save(module: nn.Module, what: str, tensor: Tensor, axes: tuple[str, ...]) -> None:
     for recorder in _recorders:
         recorder.save(module, what, tensor, axes)
 
 
+def at_layer(number: int | None) -> None:
+    """A stack says which layer it comes to; None behind the last."""
+    for recorder in _recorders:
+        recorder.layer = number
+
+
 @contextmanager
-def record(model: nn.Module) -> Iterator[Recorder]:
-    """Open the taps of every part of `model` for the calls made inside."""
-    recorder = Recorder({id(part): path.replace(".layers.", ".") for path, part in model.named_modules()})
-    _recorders.append(recorder)
-    try:
-        yield recorder
-    finally:
-        _recorders.remove(recorder)
+def record(model: nn.Module, choice: Choice = EVERYTHING) -> Iterator[Recorder]:
+    """Open the taps of every part of `model` for the calls made inside. Compiled code then runs as it is written."""
+    model = getattr(model, "_orig_mod", model)  # a compiled one is another around it
+    recorder = Recorder({id(part): _placed(path) for path, part in model.named_modules()}, choice)
+    with _uncompiled():
+        _recorders.append(recorder)
+        try:
+            yield recorder
+        finally:
+            # By what it is: two that have seen nothing are equal.
+            _recorders[:] = [other for other in _recorders if other is not recorder]
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Where no compiler has been loaded, nothing is compiled, and to load one takes seconds."""
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def _placed(path: str) -> tuple[str, int | None, str]:
+    """`decoder.layers.3.cross` is the part `cross` of layer 3 of the stack `decoder`."""
+    found = IN_LAYER.match(path)
+    return (found[1], int(found[2]), found[3].removeprefix(".")) if found else (path, None, "")

@@ -1,0 +1,214 @@
+"""From what the taps have seen to a trace: one row of it, with what a reader sees at each place.
+
+T places, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import models
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.nn import tap
+from headway.nn.tap import Choice, Recorder, chosen
+from headway.text.tokenizer import SPACE_MARK
+from headway.traces import Trace, Track
+
+Sides = Callable[[str], tuple[str, str]]  # of a tensor: the tracks of who looks and of who is looked at
+More = dict[str, tuple[Tensor, tuple[str, ...]]]  # tensors that no tap gives, with their axes
+SIZES = ("layers", "encoder_layers", "decoder_layers", "heads", "width", "inner")
+OPEN_SPACE = "␣"
+
+
+def one_text(name: str) -> tuple[str, str]:
+    """Of a model that reads one text."""
+    return "tokens", "tokens"
+
+
+def two_texts(name: str) -> tuple[str, str]:
+    """Of a model that reads a source and writes a target."""
+    if name.startswith(("encoder.", "embed_source.")):
+        return "source", "source"
+    return "target", "source" if ".cross." in name else "target"
+
+
+def described(model: nn.Module, name: str = "") -> dict[str, Any]:
+    """What a trace says of its model."""
+    config = getattr(model, "config", None)
+    within = [config, getattr(config, "mixing", None)]
+    size = {key: getattr(one, key) for key in SIZES for one in within if isinstance(getattr(one, key, None), int)}
+    weights = list(model.parameters())
+    size["parameters"] = sum(weight.numel() for weight in weights)
+    precision = str(weights[0].dtype).removeprefix("torch.") if weights else ""
+    family = getattr(config, "name", type(model).__name__)
+    return {"family": family, "model": name, "size": size, "computed": precision, "heads": None}
+
+
+def checked(model: nn.Module, choice: Choice) -> Choice:
+    """The choice, or a line that says what of it the model does not have."""
+    size = described(model)["size"]
+    layers = max((size[key] for key in SIZES[:3] if key in size), default=None)
+    for kind, wanted, there in (("layer", choice.layers, layers), ("head", choice.heads, size.get("heads"))):
+        for number in sorted(wanted or ()):
+            if there is None:
+                raise InputError(f"this model ({described(model)['family']}) has no {kind}s to choose from")
+            if not 0 <= number < there:
+                raise InputError(f"there is no {kind} {number}: this model has {there}, counted from 0")
+    return choice
+
+
+def trace_of(
+    recorder: Recorder, row: int, tracks: Sequence[Track], sides: Sides, about: dict[str, Any],
+    more: More | None = None,
+) -> Trace:  # fmt: skip
+    """One row of what was recorded, as far as its tracks go: what stands behind them is padding. `more` is
+    added as far as it was asked for."""
+    by_name = {track.name: track for track in tracks}
+    tensors, axes = {}, {}
+    for name, tensor in recorder.tensors.items():
+        looks, seen = sides(name)
+        named = tuple({"target": looks, "source": seen}.get(axis, axis) for axis in recorder.axes[name])
+        if named[0] == "row":
+            tensor, named = tensor[row], named[1:]
+        cut = tuple(slice(len(by_name[axis])) if axis in by_name else slice(None) for axis in named)
+        tensors[name], axes[name] = plain_array(tensor[cut]), named
+    for name, (tensor, named) in (more or {}).items():
+        if recorder.choice.takes(name, None):
+            tensors[name], axes[name] = plain_array(tensor), named
+    if not tensors:
+        wanted = ", ".join(recorder.choice.tensors or ()) or "this choice"
+        raise InputError(f"nothing in this model goes by the name of {wanted}: see docs/trace.md for what there is")
+    if recorder.choice.heads is not None:
+        about = about | {"heads": list(recorder.choice.heads)}
+    return Trace(by_name, tensors, axes, about)
+
+
+def plain_array(tensor: Tensor) -> NDArray[Any]:
+    """On the host, at least float32."""
+    if tensor.is_floating_point():
+        tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    return np.ascontiguousarray(tensor.detach().cpu().numpy())
+
+
+def token_track(
+    name: str, tokenizer: Any, ids: Sequence[int], special: Sequence[bool], text: str | None = None,
+    spans: Sequence[tuple[int, int]] | None = None,
+) -> Track:  # fmt: skip
+    """Tokens as a reader wants them. `special`: which of them no text has."""
+    spelled, owner = tokenizer.words(ids)
+    own = sorted({word for word, is_special in zip(owner, special, strict=True) if not is_special})
+    number = {word: at for at, word in enumerate(own)}
+    if spans is None and text is not None:
+        spans = _spans(tokenizer, text, ids, special)
+    return Track(
+        name, "tokens", tuple(labels(tokenizer, ids)), tuple(map(int, ids)),
+        tuple(-1 if is_special else number[word] for word, is_special in zip(owner, special, strict=True)),
+        tuple(spelled[word] for word in own), tuple(at for at, is_special in enumerate(special) if is_special),
+        None if spans is None else tuple((int(a), int(b)) for a, b in spans), text,
+    )  # fmt: skip
+
+
+def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Each token without the marks of its vocabulary; one that is nothing but spaces shows them."""
+    pieces = tokenizer.pieces(ids)
+    if isinstance(tokenizer.inner.model, models.WordPiece):
+        pieces = [piece.removeprefix("##") or piece for piece in pieces]
+    return [_bare(piece) for piece in pieces]
+
+
+def _bare(piece: str) -> str:
+    return piece.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(piece)
+
+
+def _spans(
+    tokenizer: Any, text: str, ids: Sequence[int], special: Sequence[bool]
+) -> list[tuple[int, int]] | None:  # fmt: skip
+    """Where each token stands in the text; None where the text is cut in another way than these tokens."""
+    found = tokenizer.inner.encode(text, add_special_tokens=False)
+    if found.ids != [i for i, is_special in zip(ids, special, strict=True) if not is_special]:
+        return None
+    places = iter(found.offsets)
+    return [(0, 0) if is_special else trimmed(text, *next(places)) for is_special in special]
+
+
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span without the space that a piece may begin with."""
+    kept = text[start:end].lstrip()
+    return (end - len(kept), end) if kept else (start, end)
+
+
+def nexts(
+    logits_TV: Tensor, tokenizer: Any, taken: Sequence[int | None], top: int
+) -> tuple[dict[str, Any], Tensor]:  # fmt: skip
+    """The `top` entries that may stand at (or behind) each place, with the log-probability of the one that does
+    (None: there is none); and all log-probabilities of the last place."""
+    logp_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32)).log_softmax(-1)
+    logp_TV = logp_TV[:, : len(tokenizer)]
+    best_TK, id_TK = logp_TV.topk(min(top, logp_TV.shape[1]))
+    rows = id_TK.tolist()
+    flat = labels(tokenizer, [i for row in rows for i in row])
+    width = id_TK.shape[1]
+    return {
+        "ids": rows,
+        "labels": [flat[at * width : (at + 1) * width] for at in range(len(rows))],
+        "logp": [[round(value, 5) for value in row] for row in best_TK.tolist()],
+        "taken": [None if i is None else round(float(logp_TV[at, i]), 5) for at, i in enumerate(taken)],
+    }, logp_TV[-1]
+
+
+class Recording:
+    """What happened inside of `with headway.trace(model) as t:`; of calls that were alike, the last."""
+
+    def __init__(self, recorder: Recorder, model: nn.Module) -> None:
+        self.recorder, self.model = recorder, model
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All rows of a batch, by `stack.layer.site.tensor`."""
+        return self.recorder.tensors
+
+    @property
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        return self.recorder.axes
+
+    def row(self, row: int = 0, **lengths: int) -> Trace:
+        """The trace of one row. `source=7`: how long its source is, without padding; likewise `target`, `tokens`."""
+        sides = two_texts if any(".cross." in name for name in self.tensors) else one_text
+        sizes: dict[str, int] = {}
+        for name, tensor in self.tensors.items():
+            for axis, track in zip(("target", "source"), sides(name), strict=True):
+                if axis in self.axes[name]:
+                    size = tensor.shape[self.axes[name].index(axis)]
+                    if sizes.setdefault(track, size) != size:
+                        raise InputError(
+                            f"'{name}' has {size} places where others have {sizes[track]}: this was read step by step; "
+                            "record a text that is read at once, or look at `tensors`"
+                        )
+        if unknown := lengths.keys() - sizes.keys():
+            raise InputError(f"there is no track '{min(unknown)}'; there is: {', '.join(sizes) or 'none'}")
+        tracks = [Track.numbered(track, min(lengths.get(track, size), size)) for track, size in sizes.items()]
+        return trace_of(self.recorder, row, tracks, sides, described(self.model))
+
+
+@contextmanager
+def trace(
+    model: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
+    tensors: Sequence[str] | str | None = None,
+) -> Iterator[Recording]:  # fmt: skip
+    """Records what goes on inside a module, or inside what `headway.load` gives, for the calls made inside.
+
+    `layers` and `heads` are numbers, `tensors` patterns of names (`weights`, `decoder.*.cross.*`): what is not asked
+    for is never kept. For one text with its tokens, `translator.trace(text)` is the shorter way.
+    """
+    inner = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if not isinstance(inner, nn.Module):
+        raise InputError(f"trace looks into a model, not into {type(model).__name__}: give what headway.load gives")
+    with tap.record(inner, checked(inner, chosen(layers, heads, tensors))) as recorder:
+        yield Recording(recorder, inner)
