@@ -179,13 +179,13 @@ def bandwidth(device: str) -> float:
 
 
 def measured(
-    size: str, rows: int, dtype: str, speeds: list[str], new: int, device: str, rate: float, repeats: int
+    size: str, rows: int, dtype: str, speeds: list[str], new: int, device: str, rate: float, repeats: int, static: bool
 ) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     model = GPT(config_of(size), VOCABULARY).to(device, DTYPES[dtype]).eval()
     texts = prompts(rows)
     works: dict[str, Callable[[], Any]] = {"transformers": hugging_face(twin(model), texts, new)}
-    if device == "cuda" and size not in LARGE:
+    if static and size not in LARGE:
         peer = twin(model)
         works["transformers, static cache"] = hugging_face(peer, texts, new, cache_implementation="static")
     kinds = dict.fromkeys(works, dtype)
@@ -195,7 +195,7 @@ def measured(
             kinds[f"{FAST}, {precision}"] = precision
         inputs_first(model)
     works |= {f"headway {speed}": headway(model, texts, new, speed) for speed in speeds}
-    times = interleaved(works, device, 2 if device == "cuda" else 1, repeats)
+    times = interleaved(works, device, 1, repeats)
     first = median(times["transformers"])
     weights = sum(weight.nbytes for name, weight in model.named_parameters() if "position" not in name)
     return [
@@ -232,6 +232,8 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, help="only this size")
     parser.add_argument("--batch", type=int, help="only so many rows")
     parser.add_argument("--new", type=int, help="tokens to write")
+    parser.add_argument("--static", action="store_true", help="transformers with a static cache too, which it compiles")
+    parser.add_argument("--ways", nargs="+", help="headway's ways to take steps: plain, graphs, compile")
     parser.add_argument("--profile", metavar="WAY", help="no measurement: name the kernels of plain, graphs or compile")
     options = parser.parse_args()
     device, cases = options.device, CASES[options.device]
@@ -248,7 +250,8 @@ def main() -> None:
     rows = []
     for size, batch, dtype, speeds in cases:
         repeats = options.repeats or (5 if device == "cuda" else 9)
-        found = measured(size, batch, dtype, speeds, new, device, rate, repeats)
+        speeds = options.ways or speeds
+        found = measured(size, batch, dtype, speeds, new, device, rate, repeats, options.static)
         print(*found, sep="\n", flush=True)
         rows += found
         if device == "cuda":

@@ -147,3 +147,16 @@ def test_the_character_model_has_nanogpts_size():
         model = GPT(SIZES["char"], 65)
     positions = 256 * 384
     assert sum(w.numel() for w in model.parameters()) - positions == pytest.approx(10.65e6, abs=0.05e6)
+
+
+def test_dropped_words_are_gone_wherever_they_stand_and_only_in_training():
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(1, 16, heads=2, word_dropout=0.5, max_length=32), 40)
+    ids_BT = torch.randint(40, (4, 32))
+    rows_BTD = model.embed.words(torch.ones(4, 32, 3), ids_BT)
+    for word in ids_BT.unique():
+        there = rows_BTD[ids_BT == word]
+        assert there.unique().numel() == 1 and there[0, 0].item() in (0.0, 2.0)
+    assert 0.0 in rows_BTD and 2.0 in rows_BTD
+    model.eval()
+    torch.testing.assert_close(model.embed.words(torch.ones(4, 32, 3), ids_BT), torch.ones(4, 32, 3))

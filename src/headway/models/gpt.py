@@ -24,7 +24,8 @@ PADDED = 64  # the head's rows are a multiple of this, for the hardware; the las
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """`shared_heads`: keys and values that the heads share (0: one each). `inner`: 0 for four times the width."""
+    """`shared_heads`: keys and values that the heads share (0: one each). `inner`: 0 for four times the width.
+    `word_dropout`: the share of the vocabulary that is not there, wherever it stands in a batch."""
 
     name: ClassVar[str] = "gpt"
     layers: int = 12
@@ -34,6 +35,7 @@ class GPTConfig:
     shared_heads: int = 0
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    word_dropout: float = 0.0
     bias: bool = True
     tied: bool = True
     position: parts.Position = field(default_factory=parts.Learned)
@@ -63,7 +65,7 @@ class GPT(DecoderOnly):
         rows = -(-vocabulary // PADDED) * PADDED
         table = token_table(rows, config.width, STD)
         position = config.position.build(parts.Room(config.width, config.heads, config.max_length))
-        self.embed = TokenEmbedding(table, position, config.dropout, scale=1.0)
+        self.embed = TokenEmbedding(table, position, config.dropout, 1.0, config.word_dropout)
         residual = config.norm.residual(config.width, config.dropout, config.bias)
         inner = config.inner or 4 * config.width
 

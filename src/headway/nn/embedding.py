@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn import tap
-from headway.nn.dropout import Dropout
+from headway.nn.dropout import Dropout, WordDropout
 from headway.nn.position import Position
 from headway.nn.product import product
 
@@ -23,14 +23,17 @@ def token_table(vocabulary: int, width: int, std: float | None = None) -> nn.Emb
 class TokenEmbedding(nn.Module):
     """dropout(√D · E[ids] + positions) (Vaswani et al. 2017, 3.4 and 5.4); other models have another scale."""
 
-    def __init__(self, table: nn.Embedding, position: Position, dropout: float, scale: float | None = None) -> None:
+    def __init__(
+        self, table: nn.Embedding, position: Position, dropout: float, scale: float | None = None,
+        word_dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.table, self.position = table, position
         self.scale = math.sqrt(table.embedding_dim) if scale is None else scale
-        self.dropout = Dropout(dropout)
+        self.words, self.dropout = WordDropout(word_dropout, table.num_embeddings), Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
-        tokens_BTD = self.table(ids_BT) * self.scale
+        tokens_BTD = self.words(self.table(ids_BT) * self.scale, ids_BT)
         x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
         if tap.recording():
             _tapped(self, tokens_BTD, self.position, start, x_BTD)
