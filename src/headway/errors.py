@@ -9,6 +9,10 @@ class InputError(Exception):
     """Wrong use or bad input. The command line prints its one line and leaves with exit code 2."""
 
 
+class TooLong(InputError):
+    """A text that is longer than the model reads."""
+
+
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """A hint for an error line: `; did you mean 'x'?`, or the list of what there is when nothing is near."""
     known = sorted(right)
