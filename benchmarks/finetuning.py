@@ -3,18 +3,24 @@
 `all` goes on from MODEL (all-MiniLM-L6-v2) with every weight, `head` holds its embedding and layers still, `nothing`
 starts from random weights and a vocabulary of its own. The best step is chosen on the validation texts; the figures are
 those of the test texts, accuracy for SST-2 and Matthews' correlation for CoLA (whose test is its out-of-domain part).
-Every way has its own peak rate, named below; more steps where nothing was read before.
+Every way has its own peak rate, named below; more steps where nothing was read before. With `--share` each way takes
+that share of the recipe's steps, all alike: on a CPU the whole would take hours. `--only` measures one task anew and
+keeps the other's rows, each with its own command.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/finetuning.py MODEL --device cuda --seeds 3
+    HEADWAY_DATA=data OMP_NUM_THREADS=1 PYTHONPATH=src python benchmarks/finetuning.py MODEL --device cpu \
+        --share 0.08 --judged 1
 """
 
 from __future__ import annotations
 
-from measure import arguments, write
+from measure import RESULTS, arguments, command, write
 
 # isort: split
+import json
 import statistics
 import tempfile
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,11 +37,12 @@ RATES = {"all": 1e-4, "head": 3e-3, "nothing": 3e-4}
 LONGER = {"all": 1, "head": 1, "nothing": 3}
 
 
-def run_of(recipe: str, way: str, model: str, seed: int, device: str, steps: int | None) -> Run:
-    run = RECIPES[recipe].make()
-    count = steps or run.engine.steps * LONGER[way]
-    engine = replace(run.engine, seed=seed, device=device, steps=count, checkpoint=10**9, log=max(1, count // 20))
-    every = max(1, count // 10)
+def run_of(recipe: str, way: str, seed: int, options: Namespace) -> Run:
+    run, model = RECIPES[recipe].make(), options.model
+    count = max(1, round(run.engine.steps * (options.share or LONGER[way])))
+    log = max(1, count // 20)
+    engine = replace(run.engine, seed=seed, device=options.device, steps=count, checkpoint=10**9, log=log)
+    every = -(-count // options.judged)
     validation = replace(run.validation, every=every, score_every=every)
     schedule: Any = replace(run.schedule, peak=RATES[way], warmup=max(1, count // 10))
     if way == "nothing":
@@ -53,26 +60,43 @@ def scores(run: Run) -> dict[str, Any]:
         return trainer(run)(run, Path(folder), Log(quiet=True)).scores
 
 
+def kept_rows(only: str | None, device: str, out: str | None) -> list[dict[str, Any]]:
+    """Those of the other task, from the result that is there."""
+    path = (Path(out) if out else RESULTS) / f"finetuning-{device}.json"
+    if only is None or not path.is_file():
+        return []
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return [{"command": record["command"]} | row for row in record["rows"] if row["recipe"] != only]
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("model")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, help="fewer, for a try")
+    parser.add_argument("--share", type=float, help="of the recipe's steps, the same for every way")
+    parser.add_argument("--only", choices=TASKS, help="one task; the other's rows stay as they are")
+    parser.add_argument("--judged", type=int, default=10, help="how often the best step is looked for")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    rows = kept_rows(options.only, options.device, options.out)
     for recipe, figure in TASKS.items():
+        if options.only not in (None, recipe):
+            continue
         for way in RATES:
             found = []
             for seed in range(1, options.seeds + 1):
-                found.append(scores(run_of(recipe, way, options.model, seed, options.device, options.steps)))
+                run = run_of(recipe, way, seed, options)
+                found.append(scores(run))
                 print(recipe, way, seed, found[-1], flush=True)
             values = [one[figure] for one in found]
             rows.append({
-                "recipe": recipe, "learns": way, "figure": figure, "mean": round(statistics.mean(values), 4),
+                "recipe": recipe, "learns": way, "figure": figure, "steps": run.engine.steps,
+                "peak": RATES[way], "mean": round(statistics.mean(values), 4),
                 "spread": round(statistics.stdev(values), 4) if len(values) > 1 else 0.0, "each": values,
                 "seconds": round(statistics.mean(one["training seconds"] for one in found), 1),
+                "times_judged": options.judged, "command": command(),
             })  # fmt: skip
-    write(f"finetuning-{options.device}", options.device, rows, options.out)
+    case = {"seeds": options.seeds}
+    write(f"finetuning-{options.device}", options.device, rows, options.out, case=case)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,40 @@ COUNTING: list[Column] = [
     ("ngrams", "n-grams", _count),
     ("seconds", "counting, s", _bleu),
 ]
+FINETUNING: list[Column] = [
+    ("recipe", "recipe", _recipe),
+    ("learns", "learns", str),
+    ("figure", "figure", str),
+    ("mean", "mean", lambda value: f"{value:.3f}"),
+    ("spread", "± (deviation)", lambda value: f"{value:.3f}"),
+    ("steps", "steps", _count),
+    ("peak", "peak rate", _number),
+]
+ALIGNMENT: list[Column] = [
+    ("what", "", str),
+    ("layer", "layer", _count),
+    ("head", "head", _count),
+    ("reading", "reading", str),
+    ("pairs", "pairs", _count),
+    *((name, name, lambda value: f"{value:.3f}") for name in ("AER", "precision", "recall")),
+]
+ANTECEDENTS: list[Column] = [
+    ("site", "site", str),
+    ("what", "", str),
+    ("layer", "layer", _count),
+    ("head", "head", _count),
+    ("links", "pronouns", _count),
+    ("right", "right", _share),
+]
+LAYERS: list[Column] = [
+    ("layer", "layer", str),
+    ("of the layer", "reach of the layer", lambda value: f"{value:.1f}"),
+    ("through all layers", "through all layers", lambda value: f"{value:.1f}"),
+    ("self", "rollout: self", _bleu),
+    ("first", "first place", _bleu),
+    ("within a text", "cosine within a text", lambda value: f"{value:.3f}"),
+    ("between texts", "between texts", lambda value: f"{value:.3f}"),
+]
 PAIRS: list[Column] = [
     ("who", "recipe", _recipe),
     *(
@@ -121,6 +155,51 @@ PAIRS: list[Column] = [
         for figure, write in (("share", _share), ("nats", _bleu))
     ),
 ]
+
+OFTEN = 100  # pairs of a relation that is told
+LOOKING: dict[str, list[Column]] = {
+    "overall": [
+        ("model", "all relations", str),
+        ("accuracy", "best head of each", _share),
+        ("by offset", "best offset of each", _share),
+        ("pairs", "pairs", _count),
+        ("ahead", "relations where the head is better", _count),
+        ("relations", "of", _count),
+    ],
+    "heads": [
+        ("model", "model", str),
+        ("layer", "layer", str),
+        *((name, name, _share) for name in ("next", "previous", "first", "separator", "self")),
+        ("entropy", "entropy, nats", _bleu),
+        ("distance", "distance, tokens", _bleu),
+    ],
+    "pronoun": [
+        ("model", "model", str),
+        ("who", "who chooses", str),
+        ("right", "right name over wrong", _share),
+        ("mention", "most seen mention is right", _share),
+        ("pronouns", "pronouns", _count),
+    ],
+    "importance": [
+        ("head", "head silenced", str),
+        ("change", "loss added, nats a token", lambda value: f"{value:.3f}"),
+        ("error", "± (standard error)", lambda value: f"{value:.3f}"),
+    ],
+    "lens": [
+        ("layer", "layer", str),
+        ("first", "already says the answer", _share),
+        ("rank", "median rank of the answer", _count),
+        ("log p of the text", "log p of the text, nats a token", _bleu),
+    ],
+    "contexts": [
+        ("model", "model", str),
+        ("layer", "layer", str),
+        ("within", "one sense", _bleu),
+        ("across", "different senses", _bleu),
+        ("any two", "any two pieces", _bleu),
+        ("nearest", "nearest is of its sense", _share),
+    ],
+}
 
 
 def table(columns: list[Column], rows: list[Row]) -> str:
@@ -196,6 +275,61 @@ def counting(results: Path) -> list[str]:
     return [_facts(record), table(COUNTING, record["rows"]), said]
 
 
+def heads(results: Path, name: str, columns: list[Column]) -> list[str]:
+    """What an analysis comes to: its rows without those of single heads and layers."""
+    record = _read(results, name)
+    if record is None:
+        return []
+    told = [row for row in record["rows"] if row["what"] not in ("head", "mean of the layer")]
+    return [_facts(record), table(columns, told)]
+
+
+def layers(results: Path) -> list[str]:
+    """What several analyses say of the same layers, side by side."""
+    record = _read(results, "layers-cpu")
+    if record is None:
+        return []
+    by_layer: dict[str, Row] = {}
+    for row in record["rows"]:
+        if row["analysis"] != "heads":
+            by_layer.setdefault(str(row["layer"]), {}).update(row | {"layer": str(row["layer"])})
+    order = sorted(by_layer, key=lambda layer: (layer != "embedding", layer == "norm", layer.zfill(3)))
+    return [_facts(record), table(LAYERS, [by_layer[layer] for layer in order])]
+
+
+def looking(results: Path, what: str) -> list[str]:
+    """One analysis of what heads do. The input of the first layer has no number."""
+    record = _read(results, "looking-cpu")
+    if record is None:
+        return []
+    rows = [row | {"layer": "input" if row.get("layer") == -1 else row.get("layer")} for row in record["rows"]]
+    return [table(LOOKING[what], [row for row in rows if row["what"] == what])]
+
+
+def relations(results: Path) -> list[str]:
+    """A row a relation that is not rare, the models side by side; each in the way of reading that finds more."""
+    record = _read(results, "looking-cpu")
+    if record is None:
+        return []
+    often = {row["relation"] for row in record["rows"] if row["what"] == "relation" and row["pairs"] >= OFTEN}
+    merged: dict[str, Row] = {}
+    models = list(dict.fromkeys(row["model"] for row in record["rows"]))
+    for row in record["rows"]:
+        if row["what"] == "relation" and row["better"] and row["relation"] in often:
+            mine = merged.setdefault(row["relation"], {"relation": row["relation"]})
+            mine[f"{row['model']} head"] = f"{row['head']}, {row['looks']}"
+            mine[f"{row['model']} right"] = row["accuracy"]
+            mine[f"{row['model']} offset"] = f"{_share(row['by offset'])} ({row['offset']:+d})"
+            mine[f"{row['model']} pairs"] = row["pairs"]
+    columns: list[Column] = [("relation", "relation", str)]
+    for name in models:
+        columns += [
+            (f"{name} head", f"{name}: layer.head, who looks", str), (f"{name} right", "right", _share),
+            (f"{name} offset", "best offset", str), (f"{name} pairs", "pairs", _count),
+        ]  # fmt: skip
+    return [_facts(record), *looking(results, "overall"), table(columns, list(merged.values()))]
+
+
 def deck_d(results: Path, name: str) -> list[str]:
     """One of deck D's tables; of that with skips, as in the deck, only the columns that have something."""
     record = _read(results, "deck-d")
@@ -218,10 +352,21 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "beam": lambda results: speed(results, "beam", BEAM),
     "decoding": lambda results: speed(results, "decoding", DECODING),
     "gpt": lambda results: speed(results, "gpt", GPT),
+    "finetuning": lambda results: speed(results, "finetuning", FINETUNING),
+    "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", ALIGNMENT),
+    "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", ALIGNMENT),
+    "antecedents": lambda results: heads(results, "antecedents-demo-cpu", ANTECEDENTS),
+    "layers": layers,
     "safety": safety,
     "corpus": corpus,
     "pairs": lambda results: speed(results, "pairs", PAIRS),
     "counting": counting,
+    "relations": relations,
+    "heads": lambda results: looking(results, "heads"),
+    "pronouns": lambda results: looking(results, "pronoun"),
+    "importance": lambda results: looking(results, "importance"),
+    "lens": lambda results: looking(results, "lens"),
+    "contexts": lambda results: looking(results, "contexts"),
     "show_me": lambda results: deck_d(results, "first order, show me"),
     "first_order": lambda results: deck_d(results, "first order, battery"),
     "second_order": lambda results: deck_d(results, "second order, battery"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 CHAT = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}"
@@ -45,4 +45,37 @@ def write_language_model(folder: Path, kind: str = "llama", chat: str | None = N
         model = transformers.LlamaForCausalLM(config)
     model.eval().save_pretrained(folder)
     give_tokenizer(folder, chat)
+    return model
+
+
+def write_translator(folder: Path, kind: str, texts: list[str]) -> Any:
+    """A folder with a tiny random translator of words, its specials where the family has them: Marian's </s> is the
+    first entry, T5's <pad>; the padding starts a target. The model is returned."""
+    torch.manual_seed(12)
+    transformers.utils.logging.set_verbosity_error()
+    words = sorted({word for text in texts for word in text.split()})
+    entries = ["</s>", "<unk>", *words, "<pad>"] if kind == "marian" else ["<pad>", "</s>", "<unk>", *words]
+    number_of = {word: number for number, word in enumerate(entries)}
+    end, pad = number_of["</s>"], number_of["<pad>"]
+    ids = {"eos_token_id": end, "pad_token_id": pad, "decoder_start_token_id": pad, "vocab_size": len(entries)}
+    if kind == "marian":
+        heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+        sizes = {"encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+        config: Any = transformers.MarianConfig(
+            d_model=32, **heads, **sizes, max_position_embeddings=40, dropout=0.0, forced_eos_token_id=None, **ids
+        )  # fmt: skip
+        model: Any = transformers.MarianMTModel(config)
+    else:
+        config = transformers.T5Config(
+            d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, dropout_rate=0.0, n_positions=40, **ids
+        )  # fmt: skip
+        model = transformers.T5ForConditionalGeneration(config)
+    model.eval().save_pretrained(folder)
+    inner = Tokenizer(models.WordLevel(number_of, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.add_special_tokens(["</s>", "<pad>", "<unk>"])
+    inner.post_processor = processors.TemplateProcessing(single="$A </s>", pair=None, special_tokens=[("</s>", end)])
+    inner.save(str(folder / "tokenizer.json"))
+    facts = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>", "pad_token": "<pad>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(facts | {"unk_token": "<unk>"}))
     return model

@@ -3,14 +3,13 @@ were installed (pip install --no-deps --target); they are read as files, and nev
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from checkpoints import place
 
 from headway.generate.encoder import load
 
@@ -25,13 +24,6 @@ HARD = [
 ]  # fmt: skip
 # SMILES in atoms, bonds and rings, as the model's own tokenizer cuts them (Schwaller et al. 2019).
 ATOM = re.compile(r"\[[^\]]+\]|Br|Cl|>>|%\d\d|[A-Za-z]|\d|[^\sA-Za-z\d]")
-
-
-def place(inside: str) -> Path:
-    root = os.environ.get("HEADWAY_CHECKPOINTS")
-    if not root:
-        pytest.skip("HEADWAY_CHECKPOINTS names no folder of checkpoints")
-    return Path(root) / inside
 
 
 def test_minilm_gives_transformers_vectors() -> None:

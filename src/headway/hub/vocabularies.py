@@ -10,6 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import InputError
 from headway.hub.hf_folder import CONFIG, read_json
+from headway.hub.sentencepiece import read_pieces
 from headway.text.foreign import ForeignTokenizer, Settings
 
 ROLES = {
@@ -29,9 +30,51 @@ USUAL: dict[str, dict[str, str]] = {
         "separator": "</s>",
     },
     "bert": {"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"},
+    "t5": {"end": "</s>", "unknown": "<unk>", "pad": "<pad>"},
+    "marian": {"end": "</s>", "unknown": "<unk>", "pad": "<pad>"},
+    "llama": {"start": "<s>", "end": "</s>", "unknown": "<unk>"},
+    "mistral": {"start": "<s>", "end": "</s>", "unknown": "<unk>"},
+    "gemma": {"start": "<bos>", "end": "<eos>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>"},
 }  # fmt: skip
+# Whether a text has the start before it and the end behind it, of families whose pieces are SentencePiece's.
+FRAMES = {
+    "t5": (False, True), "marian": (False, True), "llama": (True, False), "mistral": (True, False),
+    "gemma": (True, False),
+}  # fmt: skip
+PIECES = ("spiece.model", "tokenizer.model")
+SIDES = ("source.spm", "target.spm")  # of Marian: each cuts its own texts, vocab.json numbers the pieces of both
+GAPS = 100  # T5's <extra_id_…>, the last of them first
 BYTE_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # the latter: as GPT-2 was first published
 NO_LIMIT = 10**9  # some files say "no limit" with a number of thirty digits
+
+
+def two_sided(folder: Path) -> bool:
+    """Whether source and target are cut in different ways."""
+    return not (folder / "tokenizer.json").is_file() and all((folder / side).is_file() for side in SIDES)
+
+
+def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
+    """Of source and target, or one and the same."""
+    if not two_sided(folder):
+        return (one := read_tokenizer(folder)), one
+    facts = _optional(folder / "tokenizer_config.json")
+    settings = _settings(folder, facts, "marian")
+    places = {str(piece): int(i) for piece, i in read_json(folder / "vocab.json").items()}
+    if sorted(places.values()) != list(range(len(places))) or facts.get("separate_vocabs"):
+        raise InputError(f"{folder / 'vocab.json'} must number the pieces of both sides from 0, each number once")
+    source, target = (_numbered(folder / side, places, settings) for side in SIDES)
+    return source, target
+
+
+def _numbered(path: Path, places: dict[str, int], settings: Settings) -> ForeignTokenizer:
+    """Language codes such as >>fr<<, which say what a text is to become, are no text."""
+    codes = [text for text in places if text.startswith(">>") and text.endswith("<<")]
+    if lost := [special for special in settings.specials() if special not in places]:
+        raise InputError(f"{path.with_name('vocab.json')} lacks the special '{lost[0]}'")
+    found = read_pieces(path)
+    if found.kind != "unigram" or found.pieces[found.unknown].text not in places:
+        raise InputError(f"{path} does not belong to vocab.json: expected unigram pieces, with a name for the unknown")
+    return ForeignTokenizer(found.tokenizer(True, (*settings.specials(), *codes), places), settings)
 
 
 def read_tokenizer(folder: Path) -> ForeignTokenizer:
@@ -55,7 +98,9 @@ def _settings(folder: Path, facts: dict[str, Any], kind: str) -> Settings:
     usual = {} if whole else USUAL.get(kind, {})
     roles = {role: _spelled(named.get(key)) or usual.get(role) for role, key in ROLES.items()}
     more = [_spelled(token) for token in named.get("additional_special_tokens") or []]
-    asked = [None if whole else facts.get(key) for key in ("add_bos_token", "add_eos_token")]
+    usually = FRAMES.get(kind, (None, None))
+    keys = zip(("add_bos_token", "add_eos_token"), usually, strict=True)
+    asked = [None if whole else facts.get(key, default) for key, default in keys]
     limit = facts.get("model_max_length")
     return Settings(
         **roles,
@@ -111,13 +156,28 @@ def _from_older_files(folder: Path, facts: dict[str, Any], kind: str, settings: 
             return _byte_pairs(folder / names[0], folder / names[1], facts, kind, settings)
     if (folder / "vocab.txt").is_file():
         return _word_pieces(folder, facts, settings)
-    there = [name for name in ("tokenizer.model", "spiece.model", "source.spm") if (folder / name).is_file()]
+    there = [name for name in (*PIECES, *SIDES) if (folder / name).is_file()]
+    if there and there[0] in PIECES and kind in FRAMES:
+        return _pieces(folder / there[0], facts, kind)
     if there:
         raise InputError(
-            f"{folder} has its vocabulary only as {there[0]} (SentencePiece), which headway does not read: save its "
-            "tokenizer.json beside it (AutoTokenizer.from_pretrained(...).save_pretrained(...) of transformers does)"
+            f"{folder} has its vocabulary only as {there[0]} (SentencePiece), which headway does not read for "
+            f"model_type '{kind}': save its tokenizer.json beside it (AutoTokenizer.from_pretrained(...)"
+            ".save_pretrained(...) of transformers does)"
         )
-    raise InputError(f"{folder} has no tokenizer: expected tokenizer.json, vocab.json with merges.txt, or vocab.txt")
+    raise InputError(
+        f"{folder} has no tokenizer: expected tokenizer.json, vocab.json with merges.txt, vocab.txt or {PIECES[0]}"
+    )
+
+
+def _pieces(path: Path, facts: dict[str, Any], kind: str) -> tokenizers.Tokenizer:
+    """Llama's first program put a space before what stands behind a special too (`legacy`)."""
+    gaps = int(facts.get("extra_ids", GAPS)) if kind == "t5" else 0
+    more = tuple(f"<extra_id_{n}>" for n in reversed(range(gaps)))
+    inner = read_pieces(path).tokenizer(kind == "t5" or bool(facts.get("legacy")), more)
+    if kind == "t5":  # transformers takes the few spaces out that SentencePiece's table leaves
+        inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), inner.pre_tokenizer])
+    return inner
 
 
 def _byte_pairs(

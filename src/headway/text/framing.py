@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import TooLong
 from headway.text.tokenizer import END, START, Tokenizer, refuse_what_is_no_text
 
 Text = str | tuple[str, str]
@@ -42,7 +42,7 @@ def frame(
     for number, framed in enumerate(found):
         if len(framed.ids) > longest:
             if not truncate:
-                raise InputError(
+                raise TooLong(
                     f"text {number + 1} has {len(framed.ids)} tokens, this model takes at most {longest}: shorten it, "
                     "or have long texts cut (--truncate)"
                 )

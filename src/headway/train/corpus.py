@@ -90,7 +90,7 @@ def _vocabularies(run: Run, files: list[Path], folder: Path, log: Log, known: bo
 
 
 def _encode(run: Run, files: list[Path], tokenizers: tuple[Tokenizer, Tokenizer], part: str, log: Log) -> PairStore:
-    longest = run.max_length - 1
+    longest = run.max_length - max(1, len(tokenizers[0].opening) + len(tokenizers[0].closing))
     with log.bar(f"encoding {part}", None, " pairs") as show:
         store = prepare(
             files, *tokenizers, cache_folder() / "stores", max_length=longest,

@@ -13,10 +13,12 @@ from headway.data.labelled import LabelBatch
 from headway.data.streams import StreamBatch
 from headway.device import choose
 from headway.evaluate.memory import training_bytes
+from headway.folder import find_model, read_card
 from headway.models import FAMILIES
 from headway.plain import to_plain
 from headway.train.kinds import cost_in_words, learns_in_steps
 from headway.train.optimiser import Masters
+from headway.train.pretrained import starts_from_vectors
 from headway.train.run import LabelledText, ParallelText, Run
 from headway.train.step import TrainStep
 
@@ -29,18 +31,17 @@ def describe(run: Run) -> str:
         plain = json.dumps(to_plain(run), indent=1, ensure_ascii=False)
         return f"{plain}\n\n{cost_in_words(run)}"
     device, dtype = choose(run.engine.device, run.engine.dtype)
-    size = run.data.text.size
-    family = FAMILIES[run.model.name]
-    model: Any = family.model(run.model, *[size] * family.vocabularies).to(device, dtype)
+    sizes = _vocabularies(run)
+    model: Any = FAMILIES[run.model.name].model(run.model, *sizes).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
     wide = torch.empty((), dtype=dtype).element_size()
     held = training_bytes(count, wide)
-    seconds = _seconds_per_step(run, model, device)
+    seconds = _seconds_per_step(run, model, device, min(sizes))
     return "\n".join(
         [
             json.dumps(to_plain(run), indent=1, ensure_ascii=False),
             "",
-            f"parameters: {count:,} (with a vocabulary of {size:,})",
+            f"parameters: {count:,} (with a vocabulary of {sizes[-1]:,})",
             f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it",
             f"time on {device}: about {seconds:.3f} s a step, {run.engine.steps * seconds / 60:,.1f} minutes "
             f"for {run.engine.steps:,} steps, validation beside it (measured on a few steps of random text)",
@@ -48,9 +49,16 @@ def describe(run: Run) -> str:
     )
 
 
-def _seconds_per_step(run: Run, model: Any, device: torch.device, repeats: int = 3) -> float:
+def _vocabularies(run: Run) -> tuple[int, ...]:
+    """Those of the model that it starts from, or as large as they may become."""
+    if run.init and not starts_from_vectors(run):
+        return read_card(find_model(run.init)).vocabularies
+    return (run.data.text.size,) * FAMILIES[run.model.name].vocabularies
+
+
+def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int, repeats: int = 3) -> float:
     length = LENGTH if isinstance(run.data, ParallelText | LabelledText) else run.max_length
-    rows, size = max(1, run.engine.batch // length), run.data.text.size
+    rows = max(1, run.engine.batch // length)
     ids = torch.randint(4, size, (rows, length), device=device)
     batch: Any = StreamBatch(ids, ids, None, ids.numel(), fresh=torch.tensor(True, device=device))
     if isinstance(run.data, ParallelText):

@@ -191,7 +191,8 @@ def _paired_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient by the logits, loss and nll of each row."""
     wide = torch.promote_types(logits_2NV.dtype, torch.float32)
-    y_2N1, kept_N1 = labels_N[None, :, None].expand(2, -1, -1), (labels_N != ignore).to(wide)[:, None]
+    kept_N1 = (labels_N != ignore).to(wide)[:, None]
+    y_2N1 = labels_N[None, :, None].clamp(min=0).expand(2, -1, -1)  # what is ignored may be no id at all
     logp_2NV = F.log_softmax(logits_2NV, -1, dtype=wide)
     p_2NV = logp_2NV.exp()
     nll_2N1 = -logp_2NV.gather(2, y_2N1)

@@ -17,7 +17,6 @@ from headway.data.labelled import LabelBatch
 from headway.data.streams import StreamBatch
 from headway.data.windows import WindowBatch
 from headway.evaluate.labels import Judge
-from headway.text.tokenizer import PAD
 from headway.train.loss import linear_cross_entropy, paired_cross_entropy
 
 Triples = dict[str, tuple[Tensor, int, float]]
@@ -250,4 +249,6 @@ class RDropObjective(TranslationObjective):
             return self.cross_entropy(batch)
         twice_2ND = self.hidden(batch.map(lambda tensor: torch.cat([tensor, tensor])))
         labels_N = batch.labels_BT.flatten()
-        return paired_cross_entropy(twice_2ND, self.weight(), labels_N, self.smoothing, PAD, self.distance)
+        return paired_cross_entropy(
+            twice_2ND, self.weight(), labels_N, self.smoothing, batch.nothing, self.distance
+        )  # fmt: skip

@@ -241,7 +241,8 @@ class Run:
                              "model=bert with model.task=text-labels go together")  # fmt: skip
         if isinstance(self.data, ParallelText) and self.data.text.lines:
             raise InputError("data.text.lines is for text to go on writing: each line of a pair is a sentence anyway")
-        if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint:
+        # Two tokenizers of a model from elsewhere may number their pieces alike.
+        if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint and not self.init:
             raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
                              "or model.embeddings=tied")  # fmt: skip
 

@@ -9,15 +9,16 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.data.batches import PairBatch, PairBatches, pad_rows
+from headway.data.batches import Frame, PairBatch, PairBatches, pad_rows
 from headway.data.readers import read_pairs
-from headway.errors import InputError
+from headway.data.windows import NOTHING
 from headway.evaluate.bleu import corpus_bleu
 from headway.folder import Card, Loaded
 from headway.generate.translator import Translator
 from headway.models import FAMILIES
 from headway.plain import to_plain
-from headway.text.symbols import Symbols
+from headway.text.codec import Codec
+from headway.text.tokenizer import PAD
 from headway.train.corpus import Corpus, listed, open_corpus
 from headway.train.job import Desk, Job, Outcome, entropy, fresh_model, train
 from headway.train.log import Log
@@ -31,11 +32,6 @@ def train_translator(run: Run, out: Path, log: Log, *, download: bool = False, r
 
 def open_translation(run: Run, desk: Desk) -> Job:
     earlier = earlier_model(run)
-    if earlier is not None and (earlier.card.foreign_text or earlier.card.symbols != Symbols()):
-        raise InputError(
-            f"{run.init} begins and ends its texts in a way of its own: headway goes on training only translators that "
-            "it has trained itself"
-        )
     with desk.ranks.in_turn():
         corpus = open_corpus(
             run, desk.out, desk.log, desk.download, earlier, known=desk.resumed, split=desk.ranks.first
@@ -47,7 +43,15 @@ def open_translation(run: Run, desk: Desk) -> Job:
         config.name, config, sizes, earlier.card.text if earlier else run.pairs.text,
         run.pairs.source, run.pairs.target, to_plain(run.search), to_plain(run),
     )  # fmt: skip
+    if earlier is not None:
+        card.symbols, card.foreign_text = earlier.card.symbols, earlier.card.foreign_text
     return TranslationJob(run, desk, model, card, corpus)
+
+
+def framed(card: Card, source: Codec) -> Frame:
+    """What stands around the two sides of a pair for this model."""
+    symbols = card.symbols
+    return Frame(source.opening, source.closing, symbols.start, symbols.end, NOTHING if card.foreign_text else PAD)
 
 
 class TranslationJob(Job):
@@ -59,14 +63,15 @@ class TranslationJob(Job):
         super().__init__(run, desk, model, card, corpus.tokenizers)
         self.corpus = corpus
         self.translator = Translator(Loaded(self.plain_model, card, *corpus.tokenizers), desk.device, desk.dtype)
-        self.batches = PairBatches(corpus.train, run.engine.batch, run.engine.seed)
-        self.valid = PairBatches(corpus.valid, 4 * run.engine.batch, 0, shuffle=False)
+        frame = framed(card, corpus.tokenizers[0])
+        self.batches = PairBatches(corpus.train, run.engine.batch, run.engine.seed, frame=frame)
+        self.valid = PairBatches(corpus.valid, 4 * run.engine.batch, 0, shuffle=False, frame=frame)
         limit = run.validation.sentences or None
         self.valid_texts = tuple(side[:limit] for side in self.texts("valid"))
         # Read now: what is wrong with a test file should not be found out after hours of training.
         self.test_texts = self.texts("test") if corpus.files.get("test") else ([], [])
         stores = {"train": corpus.train.folder.name, "valid": corpus.valid.folder.name}
-        self.begin(stores, entropy(corpus.train.target_counts()))
+        self.begin(stores, entropy(corpus.train.target_counts(card.symbols.end)))
 
     def batch(self, step: int) -> PairBatch:
         return self.batches.batch(step)
