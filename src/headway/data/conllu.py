@@ -1,0 +1,143 @@
+"""Treebanks: CoNLL-U files, ten columns a word, an empty line behind each sentence (universaldependencies.org/format).
+
+A line `3-4` is the written form of two words (we've), which share its place in the text. A line `5.1` is a word that
+was left out of the sentence: only enhanced graphs have it, and it is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.data.readers import lines
+from headway.errors import InputError
+
+COLUMNS = 10
+NUMBER = re.compile(r"^(\d+)(?:-(\d+)|\.(\d+))?$")
+GLUED = "SpaceAfter=No"
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A text, its words, and the tree above them.
+
+    spans: where each word stands in `text`. heads: for each word the place of the word that it depends on, −1 for the
+    root. relations: by which name.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    spans: tuple[Span, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def read_conllu(path: str | Path) -> Iterator[Sentence]:
+    """The sentences of a file, one after the other."""
+    rows: list[tuple[int, str]] = []
+    found = 0
+    for number, line in enumerate(lines(path), start=1):
+        if line.strip():
+            rows.append((number, line))
+        elif rows:
+            found += 1
+            yield _sentence(rows, str(path))
+            rows = []
+    if rows:
+        found += 1
+        yield _sentence(rows, str(path))
+    if not found:
+        raise InputError(f"{path} has no sentence: expected CoNLL-U, ten columns with tabs between them")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line: the words from `first` to `last` (equal but for a written form of several), and where it stands."""
+
+    where: str
+    first: int
+    last: int
+    form: str
+    head: str
+    relation: str
+    glued: bool
+
+
+def _sentence(numbered: list[tuple[int, str]], path: str) -> Sentence:
+    rows = [
+        row
+        for number, line in numbered
+        if not line.startswith("#") and (row := _row(line, f"{path}, line {number}")) is not None
+    ]
+    words = [row for row in rows if row.first == row.last]
+    if not words:
+        raise InputError(f"{path}, line {numbered[-1][0]}: a sentence without a word ends here")
+    for place, row in enumerate(words, start=1):
+        if row.first != place:
+            raise InputError(f"{row.where}: word {row.first} where {place} was expected: words count up from 1")
+    text, spans = _written(rows)
+    return Sentence(
+        text,
+        tuple(row.form for row in words),
+        tuple(spans),
+        tuple(_head(row, len(words)) for row in words),
+        tuple(row.relation for row in words),
+    )
+
+
+def _row(line: str, where: str) -> _Row | None:
+    columns = line.split("\t")
+    if len(columns) != COLUMNS:
+        raise InputError(f"{where}: {len(columns)} columns, CoNLL-U has {COLUMNS} with tabs between them")
+    number = NUMBER.match(columns[0])
+    if number is None:
+        raise InputError(f"{where}: '{columns[0]}' is no number of a word: write 3, 3-4 or 3.1")
+    if number[3] is not None:
+        return None
+    first, last = int(number[1]), int(number[2] or number[1])
+    if number[2] is not None and last <= first:
+        raise InputError(f"{where}: '{columns[0]}' are no words: the second number must be the higher")
+    if not columns[1].strip():
+        raise InputError(f"{where}: the word is empty")
+    return _Row(where, first, last, columns[1], columns[6], columns[7], GLUED in columns[9].split("|"))
+
+
+def _head(row: _Row, words: int) -> int:
+    if not row.head.isdecimal() or int(row.head) > words or int(row.head) == row.first:
+        raise InputError(
+            f"{row.where}: head '{row.head}' of word {row.first}: expected the number of another of the {words} "
+            "words, or 0 for the root"
+        )
+    return int(row.head) - 1
+
+
+def _written(rows: list[_Row]) -> tuple[str, list[Span]]:
+    """The text that the rows spell, and where each word stands in it."""
+    text, spans, covered = "", [], 0  # covered: the last word of the written form that was met
+    for at, row in enumerate(rows):
+        if row.first <= covered and row.first == row.last:
+            continue
+        inside = [row] if row.first == row.last else rows[at + 1 : at + 2 + row.last - row.first]
+        if row.first <= covered or [word.first for word in inside] != list(range(row.first, row.last + 1)):
+            raise InputError(f"{row.where}: the words {row.first} to {row.last}, and no others, must follow this line")
+        spans += _shared(row.form, [word.form for word in inside], len(text))
+        text += row.form + ("" if row.glued else " ")
+        covered = row.last
+    return text.rstrip(), spans
+
+
+def _shared(written: str, forms: list[str], start: int) -> list[Span]:
+    """Each word's own part of a written form, where they spell it one behind the other; else all have all of it."""
+    if "".join(forms) != written:
+        return [(start, start + len(written))] * len(forms)
+    spans = []
+    for form in forms:
+        spans.append((start, start + len(form)))
+        start += len(form)
+    return spans
