@@ -104,6 +104,8 @@ def test_no_verb_opens_a_connection(
     assert connections == []
     assert (tmp_path / "demo" / "report.txt").read_text(encoding="utf-8") == answer.out
     assert {"alignment.png", "heads.png", "model"} <= {path.name for path in (tmp_path / "demo").iterdir()}
+    for name in ("test.en", "test.gold", "test.antecedents"):  # what `headway analyse` reads, line by line
+        assert len((tmp_path / "demo" / "data" / name).read_text(encoding="utf-8").splitlines()) == 10
 
 
 def test_data_that_is_not_at_hand_is_named_with_the_ways_to_get_it(

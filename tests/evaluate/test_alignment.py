@@ -8,11 +8,13 @@ from headway.evaluate.alignment import (
     AttendedPair,
     alignment_error,
     best_head,
+    diagonal_links,
     head_table,
     links_from_weights,
     merge_words,
     random_links,
     read_links,
+    symmetrised,
     write_links,
 )
 
@@ -166,3 +168,19 @@ def test_wrong_input_is_told_in_one_line():
         head_table([])
     with pytest.raises(InputError, match="keep some out"):
         best_head(make_pairs((0, 0), 1, 0), [])
+
+
+def test_the_diagonal_goes_through_sentences_of_unlike_length():
+    assert diagonal_links([(2, 4), (4, 2), (3, 3), (1, 2)]) == [
+        {(0, 0), (0, 1), (1, 2), (1, 3)}, {(1, 0), (3, 1)}, {(0, 0), (1, 1), (2, 2)}, {(0, 0), (0, 1)},
+    ]  # fmt: skip
+
+
+def test_two_directions_become_one_alignment():
+    """Grown by hand from 0-0 and 2-2: 1-1 touches 0-0 across a corner and is free; 2-1 touches 2-2, but both its words
+    have links by then; 3-2 touches 2-2, then 4-2 touches 3-2, and their source words are free; 6-6 touches nothing."""
+    forward, backward = {(0, 0), (2, 2), (1, 1), (6, 6)}, {(0, 0), (2, 2), (2, 1), (3, 2), (4, 2)}
+    assert symmetrised(forward, backward, "intersection") == {(0, 0), (2, 2)}
+    assert symmetrised(forward, backward, "union") == forward | backward
+    grown = {(0, 0), (1, 1), (2, 2), (3, 2), (4, 2)}
+    assert symmetrised(forward, backward, "grow-diag") == symmetrised(backward, forward, "grow-diag") == grown

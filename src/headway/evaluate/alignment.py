@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from headway.generate.attention import merge_words
 
 Link = tuple[int, int]
 Links = AbstractSet[Link]
+Symmetry = Literal["intersection", "union", "grow-diag"]
+SYMMETRIES: tuple[Symmetry, ...] = ("intersection", "union", "grow-diag")
 
 _LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
 
@@ -92,6 +95,35 @@ def random_links(sizes: Sequence[tuple[int, int]], seed: int) -> list[set[Link]]
         source_W = np.random.default_rng((seed, sentence)).integers(source_size, size=target_size)
         drawn.append({(int(source), target) for target, source in enumerate(source_W)})
     return drawn
+
+
+def diagonal_links(sizes: Sequence[tuple[int, int]]) -> list[set[Link]]:
+    """The other baseline: each target word linked to the source word at the same share of its sentence."""
+    return [
+        {(int((target + 0.5) * source_size / target_size), target) for target in range(target_size)}
+        for source_size, target_size in sizes
+    ]
+
+
+def symmetrised(forward: Links, backward: Links, how: Symmetry) -> set[Link]:
+    """One alignment from those of two directions, both as (source, target).
+
+    `grow-diag` (Koehn, Och and Marcu 2003): from the intersection outward, each neighbour (also across a corner) that
+    one direction has is taken while its source or its target word is still without a link.
+    """
+    both, either = set(forward & backward), set(forward | backward)
+    if how != "grow-diag":
+        return both if how == "intersection" else either
+    grown = True
+    while grown:
+        grown = False
+        for source, target in sorted(both):
+            for link in sorted((source + i, target + j) for i in (-1, 0, 1) for j in (-1, 0, 1)):
+                alone = all(link[0] != s for s, _ in both) or all(link[1] != t for _, t in both)
+                if link in either and link not in both and alone:
+                    both.add(link)
+                    grown = True
+    return both
 
 
 def head_table(pairs: Iterable[AttendedPair]) -> np.ndarray:

@@ -57,7 +57,7 @@ def alignment_picture(
     figure = new_figure(len(source_words) * cell, len(target_words) * cell)
     axes = figure.add_axes((0, 0, 1, 1))
     strongest = float(weights_TS.max()) or 1.0
-    axes.pcolormesh(weights_TS, cmap=_shades(), vmin=0, vmax=strongest, edgecolors="white", linewidth=3 * cell)
+    axes.pcolormesh(weights_TS, cmap=shades(), vmin=0, vmax=strongest, edgecolors="white", linewidth=3 * cell)
     _bare(axes, weights_TS.shape)
     slant = 45 if cell > 0.3 else 60
     _label_words(axes, source_words, target_words, size=min(11.0, 42 * cell), gap=0.09 / cell, slant=slant)
@@ -98,7 +98,7 @@ def heads_picture(
         axes = figure.add_axes(inches(figure, head * step_x, bottom, width, height))
         # An image, not a mesh: thousands of cells would make an SVG too heavy to open.
         extent, shown = (0, source_size, target_size, 0), weights_LHTS[layer, head]
-        axes.imshow(shown, cmap=_shades(), vmin=0, vmax=strongest, extent=extent, aspect="auto")
+        axes.imshow(shown, cmap=shades(), vmin=0, vmax=strongest, extent=extent, aspect="auto")
         is_best = (layer, head) == best
         _bare(axes, shown.shape, frame=ACCENT if is_best else HAIRLINE)
         if cell >= SMALLEST_LABELLED_CELL:
@@ -148,10 +148,10 @@ def _bar(weight: float) -> str:
 
 
 @cache
-def _shades() -> "Colormap":
+def shades(reverse: bool = False) -> "Colormap":
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("headway", SHADES)
+    return LinearSegmentedColormap.from_list("headway", SHADES[::-1] if reverse else SHADES)
 
 
 def _bare(axes: "Axes", shape: Sequence[int], frame: str | None = None) -> None:
@@ -239,7 +239,7 @@ def _key(figure: "Figure", strongest: float, *, squares: str = "", rings: str = 
     bottom = _extent(figure).y0 - 0.3
     middle = bottom + tall / 2
     axes = figure.add_axes(inches(figure, start, bottom, end - start, tall))
-    axes.imshow(np.linspace(0, 1, 64)[None], cmap=_shades(), aspect="auto")
+    axes.imshow(np.linspace(0, 1, 64)[None], cmap=shades(), aspect="auto")
     axes.axis("off")
     _write_inches(figure, start - 0.06, middle, "0", ha="right", va="center_baseline")
     _write_inches(figure, end + 0.06, middle, f"{strongest:.2f}", va="center_baseline")

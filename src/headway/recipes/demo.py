@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headway.evaluate.alignment import AttendedPair, alignment_error, best_head, random_links
+from headway.evaluate.alignment import AttendedPair, alignment_error, best_head, random_links, write_links
 from headway.evaluate.bleu import score
 from headway.explore.picture import alignment_picture, alignment_text, heads_picture
 from headway.generate.attention import merge_words
 from headway.generate.translator import Translator, load
-from headway.recipes.grammar import Sentence, splits, words
+from headway.recipes.grammar import Sentence, antecedent, splits, words
 from headway.recipes.translation import demo_run
 from headway.train.log import Log
 from headway.train.translation import train_translator
@@ -70,6 +70,11 @@ def _write(folder: Path, name: str, part: Sequence[Sentence]) -> tuple[str, str]
     paths = folder / f"{name}.en", folder / f"{name}.fr"
     paths[0].write_text("".join(s.source + "\n" for s in part), encoding="utf-8")
     paths[1].write_text("".join(s.target + "\n" for s in part), encoding="utf-8")
+    gold = "".join(write_links(s.sure, s.possible) + "\n" for s in part)
+    (folder / f"{name}.gold").write_text(gold, encoding="utf-8")
+    backward = (antecedent(s.source) for s in part)
+    lines = "".join(f"{found[0]}-{found[1]}\n" if found else "\n" for found in backward)
+    (folder / f"{name}.antecedents").write_text(lines, encoding="utf-8")
     return str(paths[0]), str(paths[1])
 
 

@@ -10,7 +10,6 @@ they) or object (him, her, it, them).
 """
 
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -50,9 +49,13 @@ from headway.recipes.grammar_words import (
     Kinds,
     Verb,
 )
+from headway.text.words import word_spans
 
 Item = TypeVar("Item")
 
+NOUN_FORMS = frozenset(form for noun in NOUNS.values() for form in (noun.singular, noun.plural))
+FORWARD = frozenset(("i", "he", "she", "it", "we", "they"))
+BACKWARD = frozenset(("he", "she", "it", "they", "him", "her", "them"))
 # In no split, with or without its full stop, so that the demo can show it as unseen.
 HELD_OUT = ("He drives the car",)
 SHORTEST, LONGEST = 3, 15  # words of an English sentence, its full stop counted
@@ -77,7 +80,26 @@ def words(text: str) -> list[str]:
 
     "Est-ce qu'il dort ?" gives Est-ce, qu', il, dort, ?
     """
-    return re.findall(r"[^\s'’.,!?]+['’]?|[.,!?'’]", text)
+    return [text[start:end] for start, end in word_spans(text, "marks")]
+
+
+def antecedent(source: str) -> tuple[int, int] | None:
+    """(pronoun, noun) of an English sentence whose second clause goes back to the first, as numbers of `words`.
+
+    Directly behind the conjunction stands a subject, which goes back to the subject; any other goes back to the object,
+    with which the first clause then ends. A pronoun that goes back to a pronoun is none of ours.
+    """
+    spelled = [word.lower() for word in words(source)]
+    joint = next((at for at, word in enumerate(spelled) if word in ("and", "but", "because")), None)
+    if joint is None:
+        return None
+    nouns = [at for at in range(joint) if spelled[at] in NOUN_FORMS]
+    pronouns = [at for at in range(joint + 1, len(spelled)) if spelled[at] in BACKWARD]
+    if not nouns or not pronouns:
+        return None
+    if pronouns[0] > joint + 1:
+        return pronouns[0], nouns[-1]
+    return None if spelled[0] in FORWARD else (pronouns[0], nouns[0])
 
 
 def finish(clause: Phrase, mark: str = "") -> Sentence:

@@ -66,15 +66,19 @@ def treebank_mlp() -> Run:
 
 
 def treebank_gpt() -> Run:
-    """18.0 M parameters, fewer than the LSTM of 2 × 650 has; much dropout, since the text is small."""
+    """19.9 M parameters, as many as the LSTM of 2 × 650 has; words, sums, attention and what is inside the layers are
+    all dropped, since the text is small: with dropout of 0.4 alone, validation was at its best (94) after twelve
+    epochs of forty."""
     model = GPTConfig(
-        8, 384, heads=6, dropout=0.4, attention_dropout=0.2, position=parts.Rotary(), max_length=128
+        7, 512, inner=1024, heads=8, dropout=0.5, attention_dropout=0.2, word_dropout=0.2, position=parts.Rotary(),
+        feed_forward=parts.Gelu(dropout=0.3), max_length=128,
     )  # fmt: skip
     run = ladder_run("ptb-gpt", model, 1e-3)
-    engine = Engine(steps=13_600, batch=32 * 128, clip=1.0, average=0, snapshot=454, checkpoint=908, log=100)
+    engine = Engine(steps=9000, batch=32 * 128, clip=1.0, average=8, snapshot=454, checkpoint=908, log=100)
     return replace(
         run,
         data=treebank(),
+        optimiser=replace(run.optimiser, decay=0.5),
         schedule=Cosine(peak=1e-3, warmup=500, floor=0.02),
         validation=Validation(every=454, score_every=454),
         engine=engine,
@@ -97,9 +101,15 @@ RUNG_RECIPES = (
         Recipe(f"ladder-{name}", f"the ladder on your own text: {what}", "", partial(rung, name))
         for name, what in STEPS.items()
     ),
-    Recipe("ptb-mlp", "Penn Treebank, a neural 5-gram", "", treebank_mlp),
-    Recipe("ptb-gpt", "Penn Treebank, a Transformer (for a GPU)", "", treebank_gpt),
-)
+    Recipe(
+        "ptb-mlp", "Penn Treebank, a neural 5-gram", "test perplexity 125.1 (validation 136.0); one H200, 31 s",
+        treebank_mlp,
+    ),
+    Recipe(
+        "ptb-gpt", "Penn Treebank, a Transformer (for a GPU)",
+        "test perplexity 77.0 (validation 83.5); one H200, shared with others", treebank_gpt,
+    ),
+)  # fmt: skip
 
 # From the foot up. A bag of words is worse than any n-gram: from it on each rung is better than the one before.
 LADDER = ("ladder-kn", "mlp", *(f"ladder-{name}" for name in STEPS))

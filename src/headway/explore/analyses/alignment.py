@@ -1,0 +1,237 @@
+"""Word alignment by cross-attention, judged against gold links: each head, each layer's mean, two readings.
+
+Each target word is linked to the source word that it attends to most. *As written*: row t of the attention belongs to
+the word that the decoder then writes. *Shifted*: to the word that it has just read (Chen et al. 2020, SHIFT-ATT). Heads
+are chosen on the odd lines and reported on the even ones: the lowest of many noisy figures flatters itself.
+
+L layers, H heads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from headway.errors import InputError
+from headway.evaluate.alignment import (
+    SYMMETRIES,
+    AlignmentScore,
+    Link,
+    alignment_error,
+    diagonal_links,
+    links_from_weights,
+    random_links,
+    symmetrised,
+)
+from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
+from headway.explore.analyses.charts import Grid, grids_picture
+from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
+from headway.explore.analyses.texts import read_parallel
+from headway.text.words import Split
+from headway.traces import Trace
+
+READINGS = ("written", "shifted")
+MEAN = -1  # in place of a head: the mean of all heads of the layer
+SEED = 0
+LENGTHS = ((1, 9), (10, 19), (20, sys.maxsize))  # of a source, in words
+Choice = tuple[str, int, int]  # reading, layer, head
+Links = dict[int, set[Link]]  # by the number of the pair
+
+
+@dataclass(frozen=True)
+class AlignmentOptions:
+    """gold: a file of links. first: the number of its first word. words: what counts as one. reverse: the folder of a
+    model of the other direction, for symmetrised alignments. beside: another aligner's links, and their first word."""
+
+    gold: str = ""
+    first: Literal[0, 1] = 0
+    words: Split = "spaces"
+    reverse: str = ""
+    beside: str = ""
+    beside_first: Literal[0, 1] = 0
+
+
+def links_of(trace: Trace, owners: Sequence[Sequence[int]]) -> dict[Choice, set[Link]]:
+    """The links of every head and every layer's mean, in both readings, of one pair."""
+    if ("decoder", "cross") not in trace.sites():
+        family = trace.about.get("family", "")
+        raise InputError(f"this model ({family}) has no cross-attention: an alignment needs a translator")
+    source, target = owners
+    rows = {"written": [*target[1:], -1], "shifted": list(target)}
+    found = {}
+    layers = trace.layers("decoder", "cross.weights")
+    for layer, weights_HTS in zip(layers, trace.attention("decoder", "cross"), strict=True):
+        for head, weights_TS in [(MEAN, weights_HTS.mean(0)), *enumerate(weights_HTS)]:
+            for reading in READINGS:
+                found[reading, layer, head] = links_from_weights(weights_TS, rows[reading], source)
+    return found
+
+
+def all_links(
+    traced: Traced, pairs: Sequence[GoldPair], counted: Counted, turned: bool = False
+) -> dict[Choice, Links]:  # fmt: skip
+    """By choice, then by pair; always as (source, target) of the pairs."""
+    found: dict[Choice, Links] = {}
+    for number, trace, owners in over_pairs(traced, pairs, counted, turned):
+        for choice, links in links_of(trace, owners).items():
+            found.setdefault(choice, {})[number] = {(t, s) for s, t in links} if turned else links
+    return found
+
+
+class Judge:
+    """Error rates of links on a choice of pairs."""
+
+    def __init__(self, pairs: Sequence[GoldPair], numbers: Sequence[int]) -> None:
+        self.pairs, self.numbers = pairs, list(numbers)
+        self.odd, self.even = self.numbers[::2], self.numbers[1::2]
+
+    def score(self, links: Mapping[int, set[Link]], numbers: Sequence[int] | None = None) -> AlignmentScore:
+        numbers = self.numbers if numbers is None else numbers
+        gold = [self.pairs[number] for number in numbers]
+        return alignment_error(
+            [links[number] for number in numbers], [pair.sure for pair in gold], [pair.possible for pair in gold]
+        )
+
+    def best(self, found: Mapping[Choice, Links], mean: bool) -> Choice:
+        """Of the lowest error on the odd pairs, among heads or among means of layers."""
+        fitting = [choice for choice in found if (choice[2] == MEAN) == mean]
+        return min(fitting, key=lambda choice: self.score(found[choice], self.odd).aer)
+
+
+def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -> Table:
+    texts = list(read_parallel(files))
+    pairs = read_gold(options.gold, texts, options.words, options.first)
+    counted = Counted(options.words)
+    forward = all_links(traced, pairs, counted)
+    backward = _backward(traced, pairs, options)
+    shared = [set(next(iter(found.values()))) for found in (forward, backward) if found]
+    numbers = sorted(set.intersection(*shared)) if shared else []
+    if len(numbers) < 2:
+        raise InputError(f"{len(numbers)} pairs that can be judged: there must be at least two")
+    judge = Judge(pairs, numbers)
+    rows = _head_rows(judge, forward)
+    rows += _baselines(judge, forward) + _best_rows(judge, forward, backward) + _by_length(judge, forward)
+    rows += _beside(judge, texts, options)
+    return Table(
+        ("what", "layer", "head", "reading", "pairs", "AER", "precision", "recall"),
+        rows,
+        (f"alignment error rate on {len(numbers):,} pairs; as written: a row is of the word then written, shifted: of "
+         "the word just read",
+         "best: chosen on every other pair, beginning with the first, and reported on the others, as are the baselines",
+         "a head at random: the mean over the heads, in the best one's reading",
+         *counted.note(len(texts))),
+        _more(judge, forward),
+    )  # fmt: skip
+
+
+def _backward(traced: Traced, pairs: Sequence[GoldPair], options: AlignmentOptions) -> dict[Choice, Links]:
+    if not options.reverse:
+        return {}
+    from headway.generate.loading import load
+
+    other = Traced(load(options.reverse), traced.tensors, long=traced.long, lines=traced.lines)
+    return all_links(other, pairs, Counted(options.words), turned=True)
+
+
+def _row(what: str, choice: Choice | None, pairs: int, score: AlignmentScore) -> tuple[Cell, ...]:
+    reading, layer, head = choice or (None, None, None)
+    told: tuple[Cell, ...] = (layer, None if head == MEAN else head, reading)
+    return (what, *told, pairs, score.aer, score.precision, score.recall)
+
+
+def _head_rows(judge: Judge, found: Mapping[Choice, Links]) -> list[tuple[Cell, ...]]:
+    names, count = {MEAN: "mean of the layer"}, len(judge.numbers)
+    return [
+        _row(names.get(choice[2], "head"), choice, count, judge.score(found[choice]))
+        for choice in sorted(found, key=lambda choice: (READINGS.index(choice[0]), *choice[1:]))
+    ]
+
+
+def _baselines(judge: Judge, found: Mapping[Choice, Links]) -> list[tuple[Cell, ...]]:
+    sizes = [pair.sizes for pair in judge.pairs]
+    rows = [
+        _row(name, None, len(judge.even), judge.score(dict(enumerate(links)), judge.even))
+        for name, links in (("random links", random_links(sizes, SEED)), ("diagonal", diagonal_links(sizes)))
+    ]
+    reading = judge.best(found, mean=False)[0]
+    heads = [judge.score(found[one], judge.even) for one in found if one[2] != MEAN and one[0] == reading]
+    means = [float(np.mean([getattr(one, name) for one in heads])) for name in ("aer", "precision", "recall")]
+    return [*rows, _row("a head at random", None, len(judge.even), AlignmentScore(*means))]
+
+
+def _best_rows(
+    judge: Judge, forward: Mapping[Choice, Links], backward: Mapping[Choice, Links]
+) -> list[tuple[Cell, ...]]:  # fmt: skip
+    rows = []
+    for name, mean in (("best head", False), ("best layer", True)):
+        choice = judge.best(forward, mean)
+        rows.append(_row(name, choice, len(judge.even), judge.score(forward[choice], judge.even)))
+        if not backward:
+            continue
+        other = judge.best(backward, mean)
+        rows.append(_row(f"{name}, reverse", other, len(judge.even), judge.score(backward[other], judge.even)))
+        for how in SYMMETRIES:
+            links = {at: symmetrised(forward[choice][at], backward[other][at], how) for at in judge.even}
+            rows.append(_row(f"{name}, {how}", None, len(judge.even), judge.score(links, judge.even)))
+    return rows
+
+
+def _by_length(judge: Judge, found: Mapping[Choice, Links]) -> list[tuple[Cell, ...]]:
+    """The best layer and the diagonal, by the number of source words."""
+    choice = judge.best(found, mean=True)
+    diagonal = dict(enumerate(diagonal_links([pair.sizes for pair in judge.pairs])))
+    rows = []
+    for low, high in LENGTHS:
+        some = [number for number in judge.even if low <= judge.pairs[number].sizes[0] <= high]
+        name = f"{low} words and more" if high == LENGTHS[-1][1] else f"{low} to {high} words"
+        if some:
+            rows.append(_row(f"best layer, {name}", choice, len(some), judge.score(found[choice], some)))
+            rows.append(_row(f"diagonal, {name}", None, len(some), judge.score(diagonal, some)))
+    return rows
+
+
+def _beside(judge: Judge, texts: list[Text], options: AlignmentOptions) -> list[tuple[Cell, ...]]:
+    if not options.beside:
+        return []
+    other = read_gold(options.beside, texts, options.words, options.beside_first)
+    links = {number: set(pair.possible) for number, pair in enumerate(other)}
+    return [
+        _row(Path(options.beside).name.removesuffix(".gz"), None, len(some), judge.score(links, some))
+        for some in (judge.even, judge.numbers)
+    ]
+
+
+def _more(judge: Judge, found: Mapping[Choice, Links]) -> dict[str, Any]:
+    """Error rates of each reading by layer and head, the layer's mean behind its heads; and which head is best."""
+    layers = sorted({layer for _, layer, _ in found})
+    heads = sorted({head for _, _, head in found if head != MEAN})
+    tables = {
+        reading: [[judge.score(found[reading, layer, head]).aer for head in (*heads, MEAN)] for layer in layers]
+        for reading in READINGS
+    }
+    return {"layers": layers, "heads": heads, "best": judge.best(found, mean=False), **tables}
+
+
+def draw(table: Table, path: Path) -> Path:
+    """A grid a reading: heads, and behind them the mean of the layer."""
+    layers, heads, best = (table.more[name] for name in ("layers", "heads", "best"))
+    grids = [
+        Grid(
+            {"written": "as written"}.get(reading, reading), np.array(table.more[reading]), high=1.0, lowest=True,
+            best=(layers.index(best[1]), heads.index(best[2])) if best[0] == reading else None,
+            layers=tuple(layers), heads=(*heads, "mean"),
+        )
+        for reading in READINGS
+    ]  # fmt: skip
+    return grids_picture([grids], path, title="Alignment error rate of each head (dark: low)")
+
+
+ALIGNMENT = Analysis(
+    "alignment", "word alignment by cross-attention, its error rate against gold links, by layer and head",
+    "pairs", ("cross.weights",), alignment, draw, AlignmentOptions,
+)  # fmt: skip

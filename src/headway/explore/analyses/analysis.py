@@ -1,0 +1,113 @@
+"""What an analysis is: a function from the traces of a model to a small table, with a picture of it.
+
+Analyses read traces, so none of them knows a model family. Layers and heads count from 0, as in a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from headway.errors import InputError, TooLong
+from headway.generate.generator import Generator
+from headway.traces import Trace
+
+Cell = str | int | float | None
+Takes = Literal["lines", "pairs", "conllu", "gap", "marked", "nothing"]
+Long = Literal["error", "skip"]
+DATA = {  # what is said where it is missing
+    "lines": "a file of text, a text a line (and for a translator, if you like, a second file of translations)",
+    "pairs": "two files of parallel text, or one with `source ||| target` a line",
+    "conllu": "a file in CoNLL-U",
+    "gap": "a file of GAP (.tsv)",
+    "marked": "a file of text with one word marked in each line, *like* this (and `sense TAB` before it, if you like)",
+    "nothing": "no file",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """columns: their names. rows: plain values. notes: lines that say what was measured, and on what.
+
+    more: plain JSON that a picture needs beside the rows; `--json` writes it too.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    notes: tuple[str, ...] = ()
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def column(self, name: str) -> list[Any]:
+        at = self.columns.index(name)
+        return [row[at] for row in self.rows]
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Of an analysis that has nothing to choose."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text of the data, with its translation or second half where there is one. where: `a.txt, line 3`."""
+
+    where: str
+    first: str
+    second: str | None = None
+
+
+class Traced:
+    """A loaded model as analyses see it: text in, trace out, with those tensors that the analysis asked for.
+
+    loaded: what `headway.load` gives, for the few that must reach into the model. skipped: how many texts were longer
+    than the model reads, where `long` says to leave those out. lines: read no more texts than so many.
+    """
+
+    def __init__(self, loaded: Any, tensors: Sequence[str], *, long: Long = "error", lines: int | None = None) -> None:
+        self.loaded, self.tensors, self.long, self.lines = loaded, tuple(tensors), long, lines
+        self.read = self.skipped = 0
+
+    def trace(self, text: str, second: str | None = None, **more: Any) -> Trace:
+        """Of one text. `second`: a translator's target (without it: what it writes), an encoder's second text."""
+        if second is not None and isinstance(self.loaded, Generator):
+            raise InputError("this model reads one text and no second one: give one file of text")
+        # `next` too: a trace without any tensor is an error, and a model without attention deserves its own line.
+        how = {"tensors": (*self.tensors, "next"), "top": 0} | more
+        trace: Trace = self.loaded.trace(*([text] if second is None else [text, second]), **how)
+        return trace
+
+    def over(self, texts: Iterable[Text]) -> Iterator[tuple[Text, Trace]]:
+        """Text by text; the place of a text is told with what is wrong with it."""
+        for text in texts:
+            if self.lines is not None and self.read >= self.lines:
+                return
+            self.read += 1
+            try:
+                trace = self.trace(text.first, text.second)
+            except TooLong as error:
+                if self.long == "error":
+                    raise InputError(f"{text.where}: {error} (or leave such texts out: --long skip)") from error
+                self.skipped += 1
+                continue
+            except InputError as error:
+                raise InputError(f"{text.where}: {error}") from error
+            yield text, trace
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """name, and what it says in one line. takes: what DATA is. tensors: what it reads of a trace.
+
+    run: (traced, files, options) → table. options: a frozen dataclass, all fields with defaults (`--set key=value`).
+    draw: (table, path) → path.
+    """
+
+    name: str
+    summary: str
+    takes: Takes
+    tensors: tuple[str, ...]
+    run: Callable[[Traced, Sequence[str], Any], Table]
+    draw: Callable[[Table, Path], Path] | None = None
+    options: type = NoOptions

@@ -1,0 +1,173 @@
+"""One word in many contexts: is its vector one and the same, or does each layer make it that of its sentence?
+
+After Ethayarajh 2019, "How contextual are contextualized word representations?": the mean cosine between occurrences of
+a word, here of the same sense and of different senses, by layer, beside that of any two pieces of different texts
+(in a space where all point one way, a high cosine says little).
+
+L layers with the input before them, N occurrences, T places, D width.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.data.readers import lines
+from headway.errors import InputError
+from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
+from headway.explore.analyses.contexts_picture import contexts_picture
+from headway.explore.analyses.places import Span, owners
+from headway.generate.translator import Translator
+from headway.traces import LAYERED, Trace
+
+Array = NDArray[Any]
+MARKED = re.compile(r"\*(\w[^*]*)\*")
+AROUND = 18  # letters of a sentence that a label shows on each side of the word
+
+
+@dataclass(frozen=True)
+class Options:
+    """word: which word to look at, where the lines do not mark it."""
+
+    word: str = ""
+
+
+class Occurrence(NamedTuple):
+    where: str
+    sense: str
+    text: str
+    span: Span
+
+
+def occurrences(file: str, word: str) -> Iterator[Occurrence]:
+    """`sense TAB text` or a text a line. The word is marked: He *broke* the vase; or it is `word`, wherever that
+    stands first in a line, in capitals or not."""
+    number, found = 0, False
+    pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) if word else MARKED
+    for number, line in enumerate(lines(file), 1):
+        sense, tab, text = line.partition("\t")
+        if not tab:
+            sense, text = "", line
+        hit = pattern.search(text)
+        if hit is None:
+            continue
+        found = True
+        start, length = hit.start(), len(hit[0])
+        if not word:
+            text, length = text[:start] + hit[1] + text[hit.end() :], len(hit[1])
+        yield Occurrence(f"{file}, line {number}", sense.strip(), text, (start, start + length))
+    if not found:
+        if word:
+            raise InputError(f"'{word}' stands in none of the {number} lines of {file}")
+        raise InputError(f"{file}: no word is marked in its {number} lines: write *word*, or --set word=…")
+
+
+def vectors(trace: Trace, at: Occurrence) -> tuple[list[int], Array, Array] | None:
+    """The numbers of the layers (−1: the input), (L, D) the word's vectors, a mean over its pieces, and (L, T, D) those
+    of all pieces of the text; None where the word is not found among them."""
+    track = next((track for track in trace.tracks.values() if track.text == at.text), None)
+    found = owners(track, [at.span]) if track else None
+    if track is None or found is None or 0 not in found:
+        return None
+    names = [name for name, axes in trace.axes.items() if axes[0] == track.name and name.endswith(".hidden")]
+    stack = next(hit[1] for name in names if (hit := LAYERED.match(name)))
+    inputs = [trace[name] for name in names if name.startswith("embed")]
+    hidden_LTD = np.stack([*inputs, *trace.stacked(stack, "hidden")])
+    own = [t for t in range(len(track)) if t not in track.specials]
+    numbers = [*[-1] * len(inputs), *trace.layers(stack, "hidden")]
+    return numbers, hidden_LTD[:, [t for t, one in enumerate(found) if one == 0]].mean(1), hidden_LTD[:, own]
+
+
+def similarities(vectors_ND: Array, senses: Sequence[str]) -> tuple[float | None, float | None, float | None]:
+    """Mean cosine of two occurrences of one sense, and of different senses; and how often the nearest occurrence is of
+    the same sense, of those which have another of theirs. None: there is no such pair."""
+    unit_ND = vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+    cosine_NN = unit_ND @ unit_ND.T
+    same_NN = np.array([[one == other for other in senses] for one in senses])
+    apart_NN = ~np.eye(len(senses), dtype=bool)
+    within, across = cosine_NN[same_NN & apart_NN], cosine_NN[~same_NN]
+    nearest_N = np.where(apart_NN, cosine_NN, -np.inf).argmax(-1)
+    judged = [n for n in range(len(senses)) if (same_NN & apart_NN)[n].any()]
+    agree = [bool(same_NN[n, nearest_N[n]]) for n in judged] if across.size else []
+    return _mean(within), _mean(across), _mean(agree)
+
+
+def _mean(some: Any) -> float | None:
+    return float(np.mean(some)) if len(some) else None
+
+
+def any_two(pieces: Sequence[Array]) -> float:
+    """Mean cosine of pieces of different texts: (|Σs|² − Σ|s|²)/(n² − Σn²), s the sum of a text's unit vectors."""
+    sums = np.array([(one / np.linalg.norm(one, axis=-1, keepdims=True)).sum(0) for one in pieces], dtype=np.float64)
+    counts = np.array([len(one) for one in pieces])
+    total = (sums.sum(0) ** 2).sum() - (sums**2).sum()
+    return float(total / (counts.sum() ** 2 - (counts**2).sum()))
+
+
+def plane(vectors_ND: Array) -> Array:
+    """(N, 2): the two directions in which they differ most (principal components)."""
+    centred_ND = np.asarray(vectors_ND, dtype=np.float64) - vectors_ND.mean(0)
+    left_NK, size_K, _ = np.linalg.svd(centred_ND, full_matrices=False)
+    points_NK = (left_NK * size_K)[:, :2]
+    # A direction has no sign of its own: the occurrence that is furthest along it is on the positive side.
+    points_NK = points_NK * np.sign(points_NK[np.abs(points_NK).argmax(0), range(points_NK.shape[1])])
+    return np.pad(points_NK, ((0, 0), (0, 2 - points_NK.shape[1])))
+
+
+def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
+    if len(files) != 1:
+        raise InputError(f"{len(files)} files: give one, a text with the word in each line")
+    read: dict[str, Occurrence] = {}
+    twice = isinstance(traced.loaded, Translator)
+    layers: list[int] = []
+    kept, words, pieces = [], [], []
+    for text, trace in traced.over(_texts(files[0], options.word, read, twice)):
+        found = vectors(trace, read[text.where])
+        if found is not None:
+            kept.append(read[text.where])
+            layers = found[0]
+            words.append(found[1])
+            pieces.append(found[2])
+    if len(kept) < 2:
+        raise InputError(f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
+    senses = [one.sense for one in kept]
+    words_LND = np.stack(words, 1)
+    rows: list[tuple[Cell, ...]] = [
+        (layer, *similarities(vectors_ND, senses), any_two([one_LTD[at] for one_LTD in pieces]))
+        for at, (layer, vectors_ND) in enumerate(zip(layers, words_LND, strict=True))
+    ]
+    notes = [
+        f"{len(kept)} occurrences of {len(set(senses))} senses; layer -1 is the input of layer 0",
+        "within, across: mean cosine of one sense, of different senses; nearest: share whose nearest neighbour is of "
+        "its own sense; any two: mean cosine of pieces of different texts",
+    ]
+    if left := traced.read - traced.skipped - len(kept):
+        notes.append(f"{left} left out: the word is not found among the model's pieces")
+    more = {
+        "senses": senses, "labels": [_label(one) for one in kept],
+        "points": [plane(vectors_ND).round(4).tolist() for vectors_ND in words_LND],
+    }  # fmt: skip
+    return Table(("layer", "within", "across", "nearest", "any two"), rows, tuple(notes), more)
+
+
+def _texts(file: str, word: str, read: dict[str, Occurrence], twice: bool) -> Iterator[Text]:
+    for one in occurrences(file, word):
+        read[one.where] = one
+        yield Text(one.where, one.text, one.text if twice else None)
+
+
+def _label(one: Occurrence) -> str:
+    """The word with a little of what stands around it."""
+    start, end = max(0, one.span[0] - AROUND), one.span[1] + AROUND
+    return ("…" if start else "") + one.text[start:end].strip() + ("…" if end < len(one.text) else "")
+
+
+CONTEXTS = Analysis(
+    "contexts", "one word in many sentences: how alike its vectors are by layer, within and across its senses",
+    "marked", ("hidden",), contexts, contexts_picture, Options,
+)  # fmt: skip

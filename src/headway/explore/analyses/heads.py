@@ -1,0 +1,142 @@
+"""Where heads look, whatever they look at: next, previous, first, separator, self; how widely, and how far.
+
+After Clark et al. 2019, "What does BERT look at?", section 3. Every place of a text that is no special looks; means are
+over all of them.
+
+L layers, H heads, T places that look, S places that are looked at.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import InputError
+from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
+from headway.explore.analyses.charts import Grid, grids_picture
+from headway.explore.analyses.texts import read_texts
+from headway.traces import Trace, Track
+
+Array = NDArray[Any]
+MEASURES = ("next", "previous", "first", "separator", "self", "entropy", "distance")
+SHARES = MEASURES[:5]  # of a row's attention, from 0 to 1
+BESIDE = 4  # grids in a row of the picture, at most
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Sums over the places that have such a thing to look at, and how many there are."""
+
+    sum_LH: Array
+    count: int
+
+    def __add__(self, other: Measured) -> Measured:
+        return Measured(self.sum_LH + other.sum_LH, self.count + other.count)
+
+
+def attention_sites(trace: Trace) -> list[tuple[str, str]]:
+    """(stack, site) of all attention of a model that has some."""
+    if not trace.sites():
+        family = trace.about.get("family", "")
+        raise InputError(f"this model ({family}) has no attention to look at: its trace has no attention weights")
+    return trace.sites()
+
+
+def measured(trace: Trace, stack: str, site: str) -> Iterator[tuple[str, Measured]]:
+    """What one text adds to each measure at one site; layer by layer, since the weights of all may be large."""
+    names = [f"{stack}.{layer}.{site}.weights" for layer in trace.layers(stack, f"{site}.weights")]
+    looks, seen = (trace.tracks[axis] for axis in trace.axes[names[0]][-2:])
+    by_layer = [dict(_of_layer(trace[name], looks, seen)) for name in names]
+    for measure, (_, count) in by_layer[0].items():
+        yield measure, Measured(np.stack([found[measure][0] for found in by_layer]), count)
+
+
+def _of_layer(weights_HTS: Array, looks: Track, seen: Track) -> Iterator[tuple[str, tuple[Array, int]]]:
+    """Sums by head, and how many places they are over. Across two texts a place has no neighbours: there only first,
+    separator and entropy are told."""
+    one_text = looks.name == seen.name
+    # Across two texts a row belongs to the word that is written next: the start has one, the last row none.
+    rows = [t for t in range(len(looks)) if t not in looks.specials] if one_text else list(range(len(looks) - 1))
+    text_HTS = weights_HTS[:, rows].astype(np.float64)
+    separators = [s for s in seen.specials if s > 0]
+    if one_text:
+        for name, offset in (("next", 1), ("previous", -1), ("self", 0)):
+            there = [t for t in rows if 0 <= t + offset < len(seen)]
+            beside_HT = weights_HTS[:, there, [t + offset for t in there]]
+            yield name, (beside_HT.sum(-1, dtype=np.float64), len(there))
+        distance_TS = np.abs(np.subtract.outer(rows, np.arange(len(seen))))
+        yield "distance", ((text_HTS * distance_TS).sum((-2, -1)), len(rows))
+    others = [at for at, t in enumerate(rows) if t > 0 or not one_text]  # the first place itself looks at no other
+    yield "first", (text_HTS[:, others, 0].sum(-1), len(others))
+    if separators:
+        yield "separator", (text_HTS[..., separators].sum((-2, -1)), len(rows))
+    yield "entropy", (entropy(text_HTS).sum(-1), len(rows))
+
+
+def entropy(weights: Array) -> Array:
+    """−Σ w ln w along the last axis; what has no weight adds nothing."""
+    return -(weights * np.log(np.where(weights > 0, weights, 1.0))).sum(-1)
+
+
+def heads(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    sums: dict[tuple[str, str], dict[str, Measured]] = defaultdict(dict)
+    layers: dict[tuple[str, str], list[int]] = {}
+    texts = 0
+    for _, trace in traced.over(read_texts(files)):
+        texts += 1
+        for place in attention_sites(trace):
+            layers[place] = trace.layers(place[0], f"{place[1]}.weights")
+            for name, one in measured(trace, *place):
+                sums[place][name] = sums[place][name] + one if name in sums[place] else one
+    if not texts:
+        raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
+    rows: list[tuple[Cell, ...]] = []
+    for place, found in sums.items():
+        means = {name: one.sum_LH / one.count for name, one in found.items() if one.count}
+        for at, head in np.ndindex(next(iter(means.values())).shape):
+            told = [float(means[name][at, head]) if name in means else None for name in MEASURES]
+            rows.append((".".join(place), layers[place][at], head, *told))
+    counts = ", ".join(f"{found['entropy'].count:,} places at {'.'.join(place)}" for place, found in sums.items())
+    return Table(
+        ("site", "layer", "head", *MEASURES),
+        rows,
+        (f"means over {texts:,} texts ({counts}); entropy in nats, distance in tokens",
+         "first: the first place of the text, whatever stands there; separator: any other special"),
+    )  # fmt: skip
+
+
+def draw(table: Table, path: Path) -> Path:
+    """A grid a measure, site after site; shares are all on one scale, and what nobody looks at is left out."""
+    shares = [cell for name in SHARES for cell in table.column(name) if cell is not None]
+    rows: list[list[Grid]] = []
+    for site in dict.fromkeys(table.column("site")):
+        grids: list[Grid] = []
+        for name in MEASURES:
+            values_LH, numbers = by_head(table, name, site)
+            if np.nan_to_num(values_LH).max() > 0:
+                high = max(shares) if name in SHARES else None
+                grids.append(Grid(f"{site}: {name}" if not grids else name, values_LH, high=high, layers=numbers))
+        beside = -(-len(grids) // -(-len(grids) // BESIDE))  # rows of about the same length
+        rows += [grids[at : at + beside] for at in range(0, len(grids), beside)]
+    return grids_picture(rows, path, title="Where the heads look")
+
+
+def by_head(table: Table, name: str, site: str) -> tuple[Array, tuple[int, ...]]:
+    """One column of a table of heads as values_LH (NaN where there is none), and the numbers of the layers."""
+    at = table.columns.index(name)
+    found: dict[Any, Cell] = {(row[1], row[2]): row[at] for row in table.rows if row[0] == site}
+    layers, numbers = sorted({key[0] for key in found}), sorted({key[1] for key in found})
+    values = [[found.get((layer, head)) for head in numbers] for layer in layers]
+    return np.array(values, dtype=np.float64), tuple(layers)
+
+
+HEADS = Analysis(
+    "heads", "attention to next, previous, first, separator, self; entropy, distance: by layer and head",
+    "lines", ("weights",), heads, draw,
+)  # fmt: skip

@@ -1,0 +1,104 @@
+"""The logit lens: what a model would answer if it stopped at each layer (nostalgebraist 2020).
+
+logits_l = head(final(h_l)): what stands behind the last layer, its norm and its head, sees the sum of the first l
+layers alone. What is followed is the answer that the whole model gives.
+
+L layers and the input before them, T places, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import InputError
+from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Text, Traced
+from headway.explore.analyses.lens_picture import lens_picture
+from headway.explore.analyses.silence import ended, last_stack
+from headway.explore.analyses.texts import read_texts
+from headway.generate.encoder import Encoder
+from headway.generate.translator import Translator
+from headway.traces import Trace
+
+Array = NDArray[Any]
+SHOWN = 16  # places of the first text that the picture has
+
+
+def by_layer(traced: Traced, text: Text, trace: Trace) -> list[Trace]:
+    """The traces of one text as read by the first 0, 1, … layers; the last is the whole model's."""
+    name, stack = last_stack(traced.loaded.model)
+    second = text.second
+    if isinstance(traced.loaded, Translator) and second is None:
+        second = trace.tracks["target"].text
+    found = []
+    for layers in range(len(trace.layers(name, "hidden")) + 1):
+        with ended(stack, layers):
+            found.append(traced.trace(text.first, second, tensors=("logits",), top=1))
+    return found
+
+
+def followed(logits_LTV: Sequence[Array]) -> tuple[Array, Array]:
+    """Of the last layer's likeliest entry at each place: its rank at each layer, from 1, and its log p: (L, T)."""
+    answer_T = logits_LTV[-1].argmax(-1)
+    ranks, logps = [], []
+    for logits_TV in logits_LTV:
+        wide_TV = logits_TV.astype(np.float64)
+        own_T = wide_TV[np.arange(len(wide_TV)), answer_T]
+        top_T = wide_TV.max(-1)
+        ranks.append((wide_TV > own_T[:, None]).sum(-1) + 1)
+        logps.append(own_T - top_T - np.log(np.exp(wide_TV - top_T[:, None]).sum(-1)))
+    return np.array(ranks), np.array(logps)
+
+
+def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    ranks, logps, taken, shown = [], [], [], {}  # type: list[Array], list[Array], list[Array], dict[str, Any]
+    sees_all = isinstance(traced.loaded, Encoder)
+    for text, trace in traced.over(read_texts(files)):
+        if sees_all and "next" not in trace.about:
+            raise InputError("this model foretells no words: there is no head to look at its layers with")
+        traces = by_layer(traced, text, trace)
+        track = traces[-1].tracks[traces[-1].axes["logits"][0]]
+        # At a special nothing is foretold, unless the model goes on from there.
+        kept = [t for t in range(len(track)) if not sees_all or t not in track.specials]
+        rank_LT, logp_LT = followed([one["logits"][kept] for one in traces])
+        ranks.append(rank_LT)
+        logps.append(logp_LT)
+        taken.append(np.zeros((len(traces), 0)) if sees_all else _taken(traces))
+        shown = shown or _shown(traces, kept[:SHOWN], logp_LT)
+    rank_LT, logp_LT, taken_LT = (np.concatenate(some, 1) for some in (ranks, logps, taken))
+    rows: list[tuple[Cell, ...]] = []
+    for layer, (rank_T, logp_T, taken_T) in enumerate(zip(rank_LT, logp_LT, taken_LT, strict=True), -1):
+        text_logp = float(taken_T.mean()) if taken_T.size else None
+        rows.append((layer, float((rank_T == 1).mean()), float(np.median(rank_T)), float(logp_T.mean()), text_logp))
+    notes = (
+        f"{rank_LT.shape[1]:,} places of {len(ranks):,} texts; layer -1 is the input of layer 0, without any layer",
+        "first: share of places where the last layer's answer already leads; rank (median) and log p of that answer",
+    )
+    return Table(("layer", "first", "rank", "log p", "log p of the text"), rows, notes, shown)
+
+
+def _taken(traces: list[Trace]) -> Array:
+    """log p of the token that comes, by layer and place."""
+    rows = [[logp for logp in one.about["next"]["taken"] if logp is not None] for one in traces]
+    return np.array(rows, dtype=np.float64)
+
+
+def _shown(traces: list[Trace], places: list[int], logp_LT: Array) -> dict[str, Any]:
+    """Of the first text what a picture needs: at each layer and place the likeliest entry, and p of the answer."""
+    track = traces[-1].tracks[traces[-1].axes["logits"][0]]
+    return {
+        "places": [track.labels[t] for t in places],
+        "said": [[one.about["next"]["labels"][t][0] for t in places] for one in traces],
+        "p": [[round(float(np.exp(logp)), 5) for logp in logp_T[: len(places)]] for logp_T in logp_LT],
+    }
+
+
+def draw(table: Table, path: Path) -> Path:
+    return lens_picture(table.more["places"], table.more["said"], table.more["p"], path)
+
+
+LENS = Analysis("lens", "what the model would answer if it stopped at each layer", "lines", ("hidden",), lens, draw)

@@ -1,0 +1,176 @@
+"""Which heads know whom a pronoun stands for: does it look more at the right name than at the wrong one?
+
+On GAP (Webster et al. 2018), in the manner of Clark et al. 2019, 4.3. What the pronoun gives to a name is the sum over
+the name's pieces, the mean over its own. Beside the heads: the nearer of the two names, and the first of them.
+
+L layers, H heads, N stretches of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.data.gap import Named, Pronoun, read_gap
+from headway.errors import InputError
+from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Text, Traced
+from headway.explore.analyses.charts import Grid, grids_picture
+from headway.explore.analyses.halves import halves, told
+from headway.explore.analyses.heads import attention_sites, by_head
+from headway.explore.analyses.places import Span, own_attention
+from headway.generate.attention import merge_words
+from headway.generate.translator import Translator
+from headway.traces import Trace
+
+Array = NDArray[Any]
+BASELINES = ("nearest name", "first name")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Of one pronoun: whether each head gives the right name more than the wrong one, and whether that mention of
+    either name which it gives most is one of the right name; likewise of the baselines."""
+
+    right_LH: Array
+    mention_LH: Array
+    right_by: tuple[bool, ...]
+    mention_by: tuple[bool, ...]
+
+
+def judged(pronoun: Pronoun, trace: Trace) -> Judged | None:
+    """None: it cannot be judged here, since the pronoun does not see both names, or their pieces are not known."""
+    right, wrong = sorted(pronoun.names, key=lambda name: not name.meant)
+    spans = [pronoun.span, right.span, wrong.span, *mentions(pronoun)]
+    attention = own_attention(trace, pronoun.text, spans)
+    if attention is None or not {0, 1, 2} <= set(attention.owner_T):
+        return None
+    weights_LHTS, visible_TS, owner_T = attention
+    visible_N = merge_words(visible_TS, owner_T, owner_T)[0] > 0
+    if not visible_N[1:3].all():
+        return None
+    given_LHN = merge_words(weights_LHTS, owner_T, owner_T)[:, :, 0]
+    seen = [n for n in range(1, len(visible_N)) if visible_N[n]]
+    is_right = np.array([_same(pronoun.text, spans[n], right) for n in seen])
+    right_by = tuple(choice(pronoun.span, [right.span, wrong.span]) == 0 for choice in (nearest, first))
+    mention_by = tuple(bool(is_right[choice(pronoun.span, [spans[n] for n in seen])]) for choice in (nearest, first))
+    return Judged(
+        given_LHN[:, :, 1] > given_LHN[:, :, 2], is_right[given_LHN[:, :, seen].argmax(-1)], right_by, mention_by
+    )
+
+
+def mentions(pronoun: Pronoun) -> list[Span]:
+    """Where else in the text either name is written out; what could be part of both is left out."""
+    taken = [pronoun.span, *(name.span for name in pronoun.names)]
+    found: list[Span] = []
+    for name in sorted(pronoun.names, key=lambda name: -len(name.text)):
+        for hit in re.finditer(rf"(?<!\w){re.escape(name.text)}(?!\w)", pronoun.text):
+            if not any(hit.start() < end and start < hit.end() for start, end in [*taken, *found]):
+                found.append(hit.span())
+    return sorted(found)
+
+
+def _same(text: str, span: Span, name: Named) -> bool:
+    return text[slice(*span)] == name.text
+
+
+def nearest(pronoun: Span, names: Sequence[Span]) -> int:
+    apart = [max(start - pronoun[1], pronoun[0] - end) for start, end in names]
+    return apart.index(min(apart))
+
+
+def first(pronoun: Span, names: Sequence[Span]) -> int:
+    return names.index(min(names))
+
+
+class Sums:
+    """What was judged right in one half, heads and baselines."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.right_LH: Any = 0
+        self.mention_LH: Any = 0
+        self.right_by, self.mention_by = np.zeros(2), np.zeros(2)
+
+    def add(self, one: Judged) -> None:
+        self.count += 1
+        self.right_LH, self.mention_LH = self.right_LH + one.right_LH, self.mention_LH + one.mention_LH
+        self.right_by, self.mention_by = self.right_by + one.right_by, self.mention_by + one.mention_by
+
+
+def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    halves_of = (Sums(), Sums())
+    found: dict[str, tuple[bool, Pronoun]] = {}
+    layers: list[int] = []
+    place, left_out = "", 0
+    for text, trace in traced.over(_texts(files, found, twice=isinstance(traced.loaded, Translator))):
+        measured, pronoun = found.pop(text.where)
+        stack, site = attention_sites(trace)[0]
+        place, layers = f"{stack}.{site}", layers or trace.layers(stack, f"{site}.weights")
+        one = judged(pronoun, trace)
+        if one is None:
+            left_out += 1
+        else:
+            halves_of[measured].add(one)
+    if not (halves_of[0].count and halves_of[1].count):
+        raise InputError(f"{files[0]}: not enough pronouns whose right and wrong name this model both sees from there")
+    return _table(*halves_of, place, layers, told(files, "pronoun"), left_out)
+
+
+def _table(choosing: Sums, measured: Sums, place: str, layers: list[int], how: str, left_out: int) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (place, layers[at], head, *(float(half_LH[at, head]) for half_LH in _shares(choosing, measured)))
+        for at, head in np.ndindex(np.shape(measured.right_LH))
+    ]
+    best = max(rows, key=lambda row: float(row[3] or 0))
+    by = (choosing.right_by / choosing.count, measured.right_by / measured.count, measured.mention_by / measured.count)
+    rows += [(name, None, None, *(float(share[at]) for share in by)) for at, name in enumerate(BASELINES)]
+    notes = [
+        f"{measured.count:,} pronouns with one right and one wrong name, both of which the model sees from there",
+        f"best head {how}: layer {best[1]}, head {best[2]}, right {float(best[4] or 0):.3f} beside "
+        f"{rows[-2][4]:.3f} (nearest name) and {rows[-1][4]:.3f} (first name)",
+        "mention: of all places where either name stands, the one that is looked at most is one of the right name",
+    ]
+    if left_out:
+        notes.append(f"{left_out:,} pronouns left out: not both names are seen from there, or their pieces not known")
+    columns = ("site", "layer", "head", "right, choosing", "right", "mention")
+    return Table(columns, rows, tuple(notes), {"best": [best[1], best[2]]})
+
+
+def _shares(choosing: Sums, measured: Sums) -> tuple[Array, Array, Array]:
+    return (
+        choosing.right_LH / choosing.count,
+        measured.right_LH / measured.count,
+        measured.mention_LH / measured.count,
+    )
+
+
+def _texts(files: Sequence[str], found: dict[str, tuple[bool, Pronoun]], twice: bool) -> Iterator[Text]:
+    """Each text of which one name is right; in `found`, by where it stands, its half and its pronoun."""
+    for (where, measured), pronoun in halves(files, read_gap, "pronoun"):
+        if pronoun.names[0].meant != pronoun.names[1].meant:
+            found[where] = measured, pronoun
+            yield Text(where, pronoun.text, pronoun.text if twice else None)
+
+
+def draw(table: Table, path: Path) -> Path:
+    """How often each head is right, from a coin's half on; the head that was chosen is outlined."""
+    site = table.column("site")[0]
+    grids = []
+    for name, title in (("right", "right name over wrong"), ("mention", "most seen mention is right")):
+        values_LH, layers = by_head(table, name, site)
+        layer, head = table.more["best"]
+        title = f"{title} (0.5 to {values_LH.max():.2f})"  # from a coin to the darkest
+        grids.append(Grid(title, values_LH, low=0.5, layers=layers, best=(layers.index(layer), head)))
+    return grids_picture([grids], path, title="Whom a pronoun looks at")
+
+
+PRONOUNS = Analysis(
+    "pronouns", "heads by which a pronoun looks at the right name, beside the nearest name and the first",
+    "gap", ("attention.weights", "attention.mask"), pronouns, draw,
+)  # fmt: skip

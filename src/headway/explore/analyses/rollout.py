@@ -1,0 +1,183 @@
+"""Attention through all layers, and how far it reaches.
+
+    Ã = ½ (mean over heads of A) + ½ I,   R₀ = Ã₀,   Rₙ = Ãₙ Rₙ₋₁        (Abnar and Zuidema 2020, eq. 1)
+
+Row t of Rₙ says of what places the vector behind layer n is made, as far as attention and the residual path tell.
+The reach of a place is the smallest distance within which it has a stated share of its row.
+
+L layers, T places.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import InputError
+from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
+from headway.explore.analyses.charts import layers_picture
+from headway.explore.analyses.heads import attention_sites, entropy
+from headway.explore.analyses.texts import read_texts
+from headway.explore.picture import alignment_picture
+from headway.traces import Trace, Track
+
+Array = NDArray[Any]
+SHOWN = 32  # places that a picture has room for
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """residual: the share of a layer's output that comes past its attention."""
+
+    residual: float = 0.5
+
+
+@dataclass(frozen=True)
+class ReachOptions:
+    """share: of a row's attention, which lies within the reach. residual: as for the rollout."""
+
+    share: float = 0.9
+    residual: float = 0.5
+
+
+def rolled_out(weights_LHTT: Array, residual: float = 0.5) -> Array:
+    """R_LTT of one stack of self-attention."""
+    if not 0 <= residual <= 1:
+        raise InputError(f"residual={residual:g}: it is a share, from 0 to 1")
+    mean_LTT = weights_LHTT.mean(1, dtype=np.float64)
+    mixed_LTT = (1 - residual) * mean_LTT + residual * np.eye(mean_LTT.shape[-1])
+    layers = [mixed_LTT[0]]
+    for mixed_TT in mixed_LTT[1:]:
+        layers.append(mixed_TT @ layers[-1])
+    return np.stack(layers)
+
+
+def reach(weights_TT: Array, share: float) -> Array:
+    """For each place t the smallest d with Σ over |t − s| ≤ d of its row ≥ share of the row."""
+    size = len(weights_TT)
+    found = np.zeros(size, dtype=np.int64)
+    for t, row in enumerate(weights_TT):
+        within = np.bincount(np.abs(np.arange(size) - t), row).cumsum()
+        found[t] = int(np.argmax(within >= share * within[-1] - ROUNDING))
+    return found
+
+
+def stacks(trace: Trace) -> Iterator[tuple[str, Track, list[int], Array]]:
+    """Every stack of self-attention: its name, the places, the numbers of the layers, weights_LHTT."""
+    for stack, site in attention_sites(trace):
+        layers = trace.layers(stack, f"{site}.weights")
+        looks, seen = trace.axes[f"{stack}.{layers[0]}.{site}.weights"][-2:]
+        if looks == seen:
+            yield stack, trace.tracks[looks], layers, trace.attention(stack, site)
+
+
+def _rows(track: Track) -> list[int]:
+    return [t for t in range(len(track)) if t not in track.specials]
+
+
+def _means(sums: dict[tuple[Cell, ...], Array]) -> list[tuple[Cell, ...]]:
+    """Sums with the count of places in front, as rows of means."""
+    return [(*key, *(float(one) for one in total[1:] / total[0])) for key, total in sums.items()]
+
+
+def rollout(traced: Traced, files: Sequence[str], options: RolloutOptions) -> Table:
+    sums: dict[tuple[Cell, ...], Array] = defaultdict(lambda: np.zeros(5))
+    shown: dict[str, Any] = {}
+    for _, trace in traced.over(read_texts(files)):
+        for stack, track, layers, weights_LHTT in stacks(trace):
+            rolled_LTT, rows = rolled_out(weights_LHTT, options.residual), _rows(track)
+            distance_TT = np.abs(np.subtract.outer(np.arange(len(track)), np.arange(len(track))))
+            for layer, rolled_TT in zip(layers, rolled_LTT, strict=True):
+                told = [
+                    np.diagonal(rolled_TT)[rows].sum(),
+                    rolled_TT[rows, 0].sum(),
+                    entropy(rolled_TT[rows]).sum(),
+                    (rolled_TT * distance_TT)[rows].sum(),
+                ]
+                sums[stack, layer] += np.array([len(rows), *told])
+            if not shown or (len(track) < len(shown["labels"]) and len(shown["labels"]) > SHOWN):
+                last_TT = [[round(float(one), 5) for one in row] for row in rolled_LTT[-1]]
+                shown = {"stack": stack, "layer": layers[-1], "labels": list(track.labels), "rollout": last_TT}
+    _some(sums, files)
+    places = _places(sums)
+    return Table(
+        ("stack", "layer", "self", "first", "entropy", "distance"),
+        _means(sums),
+        (f"means over {places:,} places; self and first: what is left there of a row of the rollout; entropy in nats",
+         "cross-attention is no part of a decoder's rollout"),
+        {"shown": shown},
+    )  # fmt: skip
+
+
+def _places(sums: dict[tuple[Cell, ...], Array]) -> int:
+    """Of all stacks together, each place once."""
+    return sum({stack: int(total[0]) for (stack, _), total in sums.items()}.values())
+
+
+def _some(sums: dict[tuple[Cell, ...], Array], files: Sequence[str]) -> None:
+    if not sums:
+        raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
+
+
+def draw_rollout(table: Table, path: Path) -> Path:
+    """The last layer's rollout of one text: the first that is short enough to be read."""
+    shown = table.more["shown"]
+    title = f"Rollout through layer {shown['layer']} of the {shown['stack']}: what each place is made of"
+    return alignment_picture(np.array(shown["rollout"]), shown["labels"], shown["labels"], path, title=title)
+
+
+def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Table:
+    if not 0 < options.share <= 1:
+        raise InputError(f"share={options.share:g}: it is a share of the attention, above 0 and at most 1")
+    sums: dict[tuple[Cell, ...], Array] = defaultdict(lambda: np.zeros(4))
+    for _, trace in traced.over(read_texts(files)):
+        for stack, track, layers, weights_LHTT in stacks(trace):
+            rows, rolled_LTT = _rows(track), rolled_out(weights_LHTT, options.residual)
+            for at, layer in enumerate(layers):
+                mean_TT = weights_LHTT[at].mean(0, dtype=np.float64)
+                seen_TT = (mean_TT > 0).astype(np.float64)
+                told = [
+                    reach(mean_TT, options.share)[rows].sum(),
+                    reach(rolled_LTT[at], options.share)[rows].sum(),
+                    reach(seen_TT, 1.0)[rows].sum(),
+                ]
+                sums[stack, layer] += np.array([len(rows), *told])
+    _some(sums, files)
+    places = _places(sums)
+    return Table(
+        ("stack", "layer", "of the layer", "through all layers", "visible"),
+        _means(sums),
+        (f"distance in tokens within which a place has {options.share:.0%} of its attention, over {places:,} places",
+         "of the layer: of it alone (mean of its heads); through all layers: of the rollout up to it; visible: the "
+         "farthest place with any weight"),
+        {"share": options.share},
+    )  # fmt: skip
+
+
+def draw_reach(table: Table, path: Path) -> Path:
+    curves, layers = {}, {}
+    for stack in dict.fromkeys(table.column("stack")):
+        rows = [row for row in table.rows if row[0] == stack]
+        for column in table.columns[2:]:
+            name = f"{stack}, {column}"
+            curves[name] = [row[table.columns.index(column)] for row in rows]
+            layers[name] = [row[1] for row in rows]
+    value = f"tokens within which a place has {table.more['share']:.0%} of its attention"
+    return layers_picture(curves, path, layers=layers, title="How far a place sees", value=value)  # type: ignore[arg-type]
+
+
+ROLLOUT = Analysis(
+    "rollout", "attention followed through all layers (rollout), by layer",
+    "lines", ("weights",), rollout, draw_rollout, RolloutOptions,
+)  # fmt: skip
+REACH = Analysis(
+    "reach", "how far back one must go to hold a share of the attention, by layer: the receptive field",
+    "lines", ("weights",), reaches, draw_reach, ReachOptions,
+)  # fmt: skip

@@ -1,0 +1,115 @@
+"""How alike the vectors of different places become from layer to layer: over-smoothing.
+
+    mean over pairs s ≠ t of cos(h_s, h_t), within a text, and between places of different texts
+
+The second is what any two places have in common (anisotropy: Ethayarajh 2019); only what the first has above it is due
+to standing in one text. From sums alone: Σ over pairs of uₛ·uₜ = ½ (‖Σ u‖² − n) for unit vectors u.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import InputError
+from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
+from headway.explore.analyses.charts import layers_picture
+from headway.explore.analyses.texts import read_texts
+
+STATES = re.compile(r"^(?P<stack>[a-z_]+?)(\.(?P<layer>\d+))?\.hidden$")
+EMBEDDING, NORMED = "embedding", "norm"
+
+
+class Alike:
+    """Sums over texts of one layer."""
+
+    def __init__(self) -> None:
+        self.within = self.texts = 0.0
+        self.total: NDArray[Any] | float = 0.0
+        self.squares, self.places, self.own_pairs = 0.0, 0, 0
+
+    def add(self, hidden_TD: NDArray[Any]) -> None:
+        hidden_TD = hidden_TD.astype(np.float64)
+        length_T1 = np.linalg.norm(hidden_TD, axis=1, keepdims=True)
+        sum_D = (hidden_TD / np.where(length_T1 > 0, length_T1, 1.0)).sum(0)
+        count, square = len(hidden_TD), float(sum_D @ sum_D)
+        if count > 1:
+            self.within += (square - count) / (count * (count - 1))
+            self.texts += 1
+        self.total = self.total + sum_D
+        self.squares, self.places, self.own_pairs = (
+            self.squares + square, self.places + count, self.own_pairs + count**2,
+        )  # fmt: skip
+
+    def means(self) -> tuple[float | None, float | None]:
+        """Within a text (the mean over texts), and between texts; None where there are no such pairs."""
+        pairs = self.places**2 - self.own_pairs
+        between = (float(np.sum(np.square(self.total))) - self.squares) / pairs if pairs else None
+        return self.within / self.texts if self.texts else None, between
+
+
+def layer_of(name: str) -> tuple[str, str | int] | None:
+    """`decoder.3.hidden` is (decoder, 3); what goes into a stack counts as its first layer, what its last norm gives as
+    its last."""
+    found = STATES.match(name)
+    if found is None:
+        return None
+    if found["layer"] is not None:
+        return found["stack"], int(found["layer"])
+    return (found["stack"], EMBEDDING if found["stack"].startswith("embed") else NORMED)
+
+
+def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    sums: dict[tuple[str, str | int], Alike] = {}
+    texts = 0
+    for _, trace in traced.over(read_texts(files)):
+        texts += 1
+        for name in trace:
+            place = layer_of(name)
+            if place is not None:
+                track = trace.tracks[trace.axes[name][0]]
+                rows = [t for t in range(len(track)) if t not in track.specials]
+                sums.setdefault(place, Alike()).add(trace[name][rows])
+    if not texts:
+        raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
+    if not sums:
+        raise InputError("this model gives no hidden states by layer: there is nothing to compare")
+    rows_: list[tuple[Cell, ...]] = [(*place, *alike.means()) for place, alike in sums.items()]
+    return Table(
+        ("stack", "layer", "within a text", "between texts"),
+        rows_,
+        (f"mean cosine between the vectors of two places, specials left out, over {texts:,} texts",),
+    )
+
+
+def draw(table: Table, path: Path) -> Path:
+    """Lines over the layers, the embedding in front of them; each stack with its own embedding."""
+    order = list(dict.fromkeys(table.column("stack")))
+    stacks = [stack for stack in order if not stack.startswith("embed")]
+    embeddings = [stack for stack in order if stack.startswith("embed")]
+    last = max((layer for layer in table.column("layer") if isinstance(layer, int)), default=-1)
+    at: dict[Any, int] = {EMBEDDING: -1, NORMED: last + 1}
+    curves: dict[str, list[Any]] = {}
+    places: dict[str, list[int]] = {}
+    for number, stack in enumerate(stacks):
+        own = embeddings[number : number + 1] if len(embeddings) == len(stacks) else embeddings[:1]
+        rows = [row for row in table.rows if row[0] in (*own, stack)]
+        for column in table.columns[2:]:
+            curves[f"{stack}, {column}"] = [row[table.columns.index(column)] for row in rows]
+            layers: list[Any] = [row[1] for row in rows]
+            places[f"{stack}, {column}"] = [at.get(layer, layer) for layer in layers]
+    return layers_picture(
+        curves, path, title="How alike the places become", value="mean cosine between the vectors of two places",
+        layers=places, ticks={place: name for name, place in at.items()}, from_zero=False,
+    )  # fmt: skip
+
+
+SMOOTHING = Analysis(
+    "smoothing", "mean cosine between the vectors of different places, by layer: over-smoothing",
+    "lines", ("hidden",), smoothing, draw,
+)  # fmt: skip

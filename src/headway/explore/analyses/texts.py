@@ -1,0 +1,54 @@
+"""Files of text as analyses read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headway.data.readers import form, lines, read_pairs
+from headway.errors import InputError
+from headway.explore.analyses.analysis import Text
+
+BAR = "|||"  # between the two sides in the files of word aligners
+
+
+def read_texts(files: Sequence[str], *, blank: bool = False) -> Iterator[Text]:
+    """One file: a text a line. Two: a text and its translation. Blank lines are left out, unless something else counts
+    lines; there must be a text."""
+    if len(files) not in (1, 2):
+        raise InputError(f"{len(files)} files: give one file of text, or two that are translations of each other")
+    number, found = 0, False
+    rows = read_pairs(files) if len(files) == 2 else ((line, None) for line in lines(files[0]))
+    for number, (first, second) in enumerate(rows, 1):
+        if not first.strip() or (second is not None and not second.strip()):
+            if not blank:
+                continue
+        else:
+            found = True
+        yield Text(f"{files[0]}, line {number}", first, second)
+    if not found:
+        raise InputError(f"{files[0]} has no text ({number} lines, all blank): give a file with a text a line")
+
+
+def read_parallel(files: Sequence[str]) -> Iterator[Text]:
+    """Every pair in its place, so that line numbers fit those of gold alignments: two files, a .tsv, or one file with
+    `source ||| target` a line. An empty side is an error."""
+    if len(files) == 1 and form(files[0]) == "text":
+        pairs = _barred(files[0])
+    else:
+        pairs = read_pairs(files)
+    number = 0
+    for number, (first, second) in enumerate(pairs, 1):
+        where = f"{files[0]}, line {number}"
+        if not first.strip() or not second.strip():
+            raise InputError(f"{where}: one side is empty, and nothing can be aligned with it")
+        yield Text(where, first.strip(), second.strip())
+    if not number:
+        raise InputError(f"{files[0]} has no text: give parallel text")
+
+
+def _barred(file: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines(file), 1):
+        sides = line.split(BAR)
+        if len(sides) != 2:
+            raise InputError(f"{file}, line {number}: expected `source {BAR} target`, or give two files")
+        yield sides[0], sides[1]
