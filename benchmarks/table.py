@@ -17,189 +17,36 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from columns import (
+    ALIGNMENT,
+    ANTECEDENTS,
+    BEAM,
+    CORPUS,
+    COUNTING,
+    DECODING,
+    ENCODING,
+    FINETUNING,
+    GPT,
+    LADDER,
+    LAYERS,
+    LOOKING,
+    OFTEN,
+    PAIRS,
+    SAFETY,
+    SCORES,
+    TRAINING,
+    Column,
+    count,
+    number,
+    share,
+)
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(r"(<!-- results:begin ?([\w ]*) ?-->\n).*?(<!-- results:end -->)", re.DOTALL)
 NOTHING = "*Nothing measured yet: `benchmarks/README.md` says how.*"
 
 Row = dict[str, Any]
-Column = tuple[str, str, Callable[[Any], str]]  # key of the row, heading, how a value is written
-
-
-def _times(value: Any) -> str:
-    return f"{value:.2f} ×"
-
-
-def _bleu(value: Any) -> str:
-    return f"{value:.2f}"
-
-
-def _count(value: Any) -> str:
-    return f"{value:,.0f}"
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if value else "0"
-
-
-def _share(value: Any) -> str:
-    return f"{100 * value:.0f} %"
-
-
-def _recipe(value: Any) -> str:
-    return f"`{value}`"
-
-
-SCORES: list[Column] = [
-    ("recipe", "recipe", _recipe),
-    ("test_bleu", "test BLEU", _bleu),
-    ("mean_test_bleu", "mean over seeds", _bleu),
-    ("validation_bleu", "validation BLEU", _bleu),
-    ("published", "published", str),
-    ("seconds", "training, s", _count),
-    ("machine", "machine", str),
-    ("date", "date", str),
-    ("note", "note", str),
-]
-TRAINING: list[Column] = [
-    ("who", "training", str),
-    ("target_tokens_per_second", "target tokens/s", _count),
-    ("times_torch_nn", "beside torch.nn.Transformer", _times),
-]
-BEAM: list[Column] = [
-    ("who", "beam search", str),
-    ("sentences_per_second", "sentences/s", _count),
-    ("times_marian", "beside Marian", _times),
-]
-DECODING: list[Column] = [
-    ("who", "decoding", str),
-    ("size", "size", str),
-    ("rows", "rows", _count),
-    ("dtype", "numbers", str),
-    ("tokens_per_second", "tokens/s", _count),
-    ("times_transformers", "beside transformers", _times),
-]
-GPT: list[Column] = [
-    ("who", "training", str),
-    ("size", "size", str),
-    ("tokens_per_second", "tokens/s", _count),
-    ("times_nanoGPT", "beside nanoGPT", _times),
-    ("loss_apart_percent", "loss apart, %", _bleu),
-]
-
-SAFETY: list[Column] = [
-    ("who", "training", str),
-    ("milliseconds", "ms a step", _bleu),
-    ("slower_percent", "slower by, %", _bleu),
-]
-
-CORPUS: list[Column] = [
-    ("phase", "phase", str),
-    ("seconds", "seconds", _count),
-    ("pairs_per_second", "pairs/s", _count),
-    ("resident_mib", "resident, MiB", _count),
-]
-ENCODING: list[Column] = [
-    ("who", "encoding alone", str),
-    ("pairs_per_second", "pairs/s", _count),
-    ("times_encode_batch", "beside encode_batch", _times),
-]
-COUNTING: list[Column] = [
-    ("smoothing", "smoothing", str),
-    ("order", "n", _count),
-    ("test", "test perplexity", _bleu),
-    ("validation", "validation", _bleu),
-    ("published", "published", str),
-    ("ngrams", "n-grams", _count),
-    ("seconds", "counting, s", _bleu),
-]
-FINETUNING: list[Column] = [
-    ("recipe", "recipe", _recipe),
-    ("learns", "learns", str),
-    ("figure", "figure", str),
-    ("mean", "mean", lambda value: f"{value:.3f}"),
-    ("spread", "± (deviation)", lambda value: f"{value:.3f}"),
-    ("steps", "steps", _count),
-    ("peak", "peak rate", _number),
-]
-ALIGNMENT: list[Column] = [
-    ("what", "", str),
-    ("layer", "layer", _count),
-    ("head", "head", _count),
-    ("reading", "reading", str),
-    ("pairs", "pairs", _count),
-    *((name, name, lambda value: f"{value:.3f}") for name in ("AER", "precision", "recall")),
-]
-ANTECEDENTS: list[Column] = [
-    ("site", "site", str),
-    ("what", "", str),
-    ("layer", "layer", _count),
-    ("head", "head", _count),
-    ("links", "pronouns", _count),
-    ("right", "right", _share),
-]
-LAYERS: list[Column] = [
-    ("layer", "layer", str),
-    ("of the layer", "reach of the layer", lambda value: f"{value:.1f}"),
-    ("through all layers", "through all layers", lambda value: f"{value:.1f}"),
-    ("self", "rollout: self", _bleu),
-    ("first", "first place", _bleu),
-    ("within a text", "cosine within a text", lambda value: f"{value:.3f}"),
-    ("between texts", "between texts", lambda value: f"{value:.3f}"),
-]
-PAIRS: list[Column] = [
-    ("who", "recipe", _recipe),
-    *(
-        (f"{kind}, {figure}", f"{kind}, {figure}", write)
-        for kind in ("near", "far", "mirrored")
-        for figure, write in (("share", _share), ("nats", _bleu))
-    ),
-]
-
-OFTEN = 100  # pairs of a relation that is told
-LOOKING: dict[str, list[Column]] = {
-    "overall": [
-        ("model", "all relations", str),
-        ("accuracy", "best head of each", _share),
-        ("by offset", "best offset of each", _share),
-        ("pairs", "pairs", _count),
-        ("ahead", "relations where the head is better", _count),
-        ("relations", "of", _count),
-    ],
-    "heads": [
-        ("model", "model", str),
-        ("layer", "layer", str),
-        *((name, name, _share) for name in ("next", "previous", "first", "separator", "self")),
-        ("entropy", "entropy, nats", _bleu),
-        ("distance", "distance, tokens", _bleu),
-    ],
-    "pronoun": [
-        ("model", "model", str),
-        ("who", "who chooses", str),
-        ("right", "right name over wrong", _share),
-        ("mention", "most seen mention is right", _share),
-        ("pronouns", "pronouns", _count),
-    ],
-    "importance": [
-        ("head", "head silenced", str),
-        ("change", "loss added, nats a token", lambda value: f"{value:.3f}"),
-        ("error", "± (standard error)", lambda value: f"{value:.3f}"),
-    ],
-    "lens": [
-        ("layer", "layer", str),
-        ("first", "already says the answer", _share),
-        ("rank", "median rank of the answer", _count),
-        ("log p of the text", "log p of the text, nats a token", _bleu),
-    ],
-    "contexts": [
-        ("model", "model", str),
-        ("layer", "layer", str),
-        ("within", "one sense", _bleu),
-        ("across", "different senses", _bleu),
-        ("any two", "any two pieces", _bleu),
-        ("nearest", "nearest is of its sense", _share),
-    ],
-}
 
 
 def table(columns: list[Column], rows: list[Row]) -> str:
@@ -319,13 +166,13 @@ def relations(results: Path) -> list[str]:
             mine = merged.setdefault(row["relation"], {"relation": row["relation"]})
             mine[f"{row['model']} head"] = f"{row['head']}, {row['looks']}"
             mine[f"{row['model']} right"] = row["accuracy"]
-            mine[f"{row['model']} offset"] = f"{_share(row['by offset'])} ({row['offset']:+d})"
+            mine[f"{row['model']} offset"] = f"{share(row['by offset'])} ({row['offset']:+d})"
             mine[f"{row['model']} pairs"] = row["pairs"]
     columns: list[Column] = [("relation", "relation", str)]
     for name in models:
         columns += [
-            (f"{name} head", f"{name}: layer.head, who looks", str), (f"{name} right", "right", _share),
-            (f"{name} offset", "best offset", str), (f"{name} pairs", "pairs", _count),
+            (f"{name} head", f"{name}: layer.head, who looks", str), (f"{name} right", "right", share),
+            (f"{name} offset", "best offset", str), (f"{name} pairs", "pairs", count),
         ]  # fmt: skip
     return [_facts(record), *looking(results, "overall"), table(columns, list(merged.values()))]
 
@@ -338,12 +185,12 @@ def deck_d(results: Path, name: str) -> list[str]:
     found = next(row for row in record["rows"] if row["name"] == name)
     if "rows" in found:
         keys = ["beginning", "mask", "down", "please"]
-        return [table([(key, key, str if key in keys[:2] else _number) for key in keys], found["rows"])]
+        return [table([(key, key, str if key in keys[:2] else number) for key in keys], found["rows"])]
     rows = [dict(zip(found["words"], p, strict=True)) for p in found["p"]]
     for history, row in zip(found["histories"], rows, strict=True):
         row["behind"] = history
     used = [word for word in found["words"] if name != "with skips" or any(row[word] for row in rows)]
-    return [table([("behind", "", str), *((word, word, _number) for word in used)], rows)]
+    return [table([("behind", "", str), *((word, word, number) for word in used)], rows)]
 
 
 TABLES: dict[str, Callable[[Path], list[str]]] = {
@@ -359,6 +206,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "layers": layers,
     "safety": safety,
     "corpus": corpus,
+    "ladder": lambda results: speed(results, "ladder", LADDER),
     "pairs": lambda results: speed(results, "pairs", PAIRS),
     "counting": counting,
     "relations": relations,

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import re
+import sys
 import shlex
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,11 @@ def _table_script() -> Any:
     spec = importlib.util.spec_from_file_location("table", ROOT / "benchmarks" / "table.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(ROOT / "benchmarks"))  # as where the script is run
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
     return module
 
 
@@ -152,7 +157,9 @@ def demo_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "docs/python.md", ROOT / "docs/trace.md"], ids=lambda page: page.name
+    "page",
+    [ROOT / "README.md", ROOT / "docs/python.md", ROOT / "docs/trace.md", ROOT / "docs/analyse.md"],
+    ids=lambda page: page.name,
 )
 def test_python_shown_runs(page: Path, demo_beside: None, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}

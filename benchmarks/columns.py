@@ -1,0 +1,193 @@
+"""What the tables of `table.py` show: of each row which keys, under which heading, written how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Column = tuple[str, str, Callable[[Any], str]]  # key of the row, heading, how a value is written
+
+
+def times(value: Any) -> str:
+    return f"{value:.2f} ×"
+
+
+def two_digits(value: Any) -> str:
+    return f"{value:.2f}"
+
+
+def count(value: Any) -> str:
+    return f"{value:,.0f}"
+
+
+def number(value: Any) -> str:
+    return f"{value:g}" if value else "0"
+
+
+def share(value: Any) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def code(value: Any) -> str:
+    return f"`{value}`"
+
+
+SCORES: list[Column] = [
+    ("recipe", "recipe", code),
+    ("test_bleu", "test BLEU", two_digits),
+    ("mean_test_bleu", "mean over seeds", two_digits),
+    ("validation_bleu", "validation BLEU", two_digits),
+    ("published", "published", str),
+    ("seconds", "training, s", count),
+    ("machine", "machine", str),
+    ("date", "date", str),
+    ("note", "note", str),
+]
+TRAINING: list[Column] = [
+    ("who", "training", str),
+    ("target_tokens_per_second", "target tokens/s", count),
+    ("times_torch_nn", "beside torch.nn.Transformer", times),
+]
+BEAM: list[Column] = [
+    ("who", "beam search", str),
+    ("sentences_per_second", "sentences/s", count),
+    ("times_marian", "beside Marian", times),
+]
+DECODING: list[Column] = [
+    ("who", "decoding", str),
+    ("size", "size", str),
+    ("rows", "rows", count),
+    ("dtype", "numbers", str),
+    ("tokens_per_second", "tokens/s", count),
+    ("times_transformers", "beside transformers", times),
+]
+GPT: list[Column] = [
+    ("who", "training", str),
+    ("size", "size", str),
+    ("tokens_per_second", "tokens/s", count),
+    ("times_nanoGPT", "beside nanoGPT", times),
+    ("loss_apart_percent", "loss apart, %", two_digits),
+]
+
+SAFETY: list[Column] = [
+    ("who", "training", str),
+    ("milliseconds", "ms a step", two_digits),
+    ("slower_percent", "slower by, %", two_digits),
+]
+
+CORPUS: list[Column] = [
+    ("phase", "phase", str),
+    ("seconds", "seconds", count),
+    ("pairs_per_second", "pairs/s", count),
+    ("resident_mib", "resident, MiB", count),
+]
+ENCODING: list[Column] = [
+    ("who", "encoding alone", str),
+    ("pairs_per_second", "pairs/s", count),
+    ("times_encode_batch", "beside encode_batch", times),
+]
+COUNTING: list[Column] = [
+    ("smoothing", "smoothing", str),
+    ("order", "n", count),
+    ("test", "test perplexity", two_digits),
+    ("validation", "validation", two_digits),
+    ("published", "published", str),
+    ("ngrams", "n-grams", count),
+    ("seconds", "counting, s", two_digits),
+]
+FINETUNING: list[Column] = [
+    ("recipe", "recipe", code),
+    ("learns", "learns", str),
+    ("figure", "figure", str),
+    ("mean", "mean", lambda value: f"{value:.3f}"),
+    ("spread", "± (deviation)", lambda value: f"{value:.3f}"),
+    ("steps", "steps", count),
+    ("peak", "peak rate", number),
+]
+ALIGNMENT: list[Column] = [
+    ("what", "", str),
+    ("layer", "layer", count),
+    ("head", "head", count),
+    ("reading", "reading", str),
+    ("pairs", "pairs", count),
+    *((name, name, lambda value: f"{value:.3f}") for name in ("AER", "precision", "recall")),
+]
+ANTECEDENTS: list[Column] = [
+    ("site", "site", str),
+    ("what", "", str),
+    ("layer", "layer", count),
+    ("head", "head", count),
+    ("links", "pronouns", count),
+    ("right", "right", share),
+]
+LAYERS: list[Column] = [
+    ("layer", "layer", str),
+    ("of the layer", "reach of the layer", lambda value: f"{value:.1f}"),
+    ("through all layers", "through all layers", lambda value: f"{value:.1f}"),
+    ("self", "rollout: self", two_digits),
+    ("first", "first place", two_digits),
+    ("within a text", "cosine within a text", lambda value: f"{value:.3f}"),
+    ("between texts", "between texts", lambda value: f"{value:.3f}"),
+]
+LADDER: list[Column] = [
+    ("corpus", "text", str),
+    ("recipe", "rung", code),
+    ("test", "test perplexity", two_digits),
+    ("spread", "± (deviation)", two_digits),
+    ("validation", "validation", two_digits),
+    ("parameters", "parameters", count),
+    ("tokens", "tokens seen", count),
+]
+PAIRS: list[Column] = [
+    ("who", "recipe", code),
+    *(
+        (f"{kind}, {figure}", f"{kind}, {figure}", write)
+        for kind in ("near", "far", "mirrored")
+        for figure, write in (("share", share), ("nats", two_digits))
+    ),
+]
+
+OFTEN = 100  # pairs of a relation that is told
+LOOKING: dict[str, list[Column]] = {
+    "overall": [
+        ("model", "all relations", str),
+        ("accuracy", "best head of each", share),
+        ("by offset", "best offset of each", share),
+        ("pairs", "pairs", count),
+        ("ahead", "relations where the head is better", count),
+        ("relations", "of", count),
+    ],
+    "heads": [
+        ("model", "model", str),
+        ("layer", "layer", str),
+        *((name, name, share) for name in ("next", "previous", "first", "separator", "self")),
+        ("entropy", "entropy, nats", two_digits),
+        ("distance", "distance, tokens", two_digits),
+    ],
+    "pronoun": [
+        ("model", "model", str),
+        ("who", "who chooses", str),
+        ("right", "right name over wrong", share),
+        ("mention", "most seen mention is right", share),
+        ("pronouns", "pronouns", count),
+    ],
+    "importance": [
+        ("head", "head silenced", str),
+        ("change", "loss added, nats a token", lambda value: f"{value:.3f}"),
+        ("error", "± (standard error)", lambda value: f"{value:.3f}"),
+    ],
+    "lens": [
+        ("layer", "layer", str),
+        ("first", "already says the answer", share),
+        ("rank", "median rank of the answer", count),
+        ("log p of the text", "log p of the text, nats a token", two_digits),
+    ],
+    "contexts": [
+        ("model", "model", str),
+        ("layer", "layer", str),
+        ("within", "one sense", two_digits),
+        ("across", "different senses", two_digits),
+        ("any two", "any two pieces", two_digits),
+        ("nearest", "nearest is of its sense", share),
+    ],
+}
