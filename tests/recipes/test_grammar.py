@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import InputError
 from headway.recipes import grammar, grammar_words
-from headway.recipes.grammar import Sentence, antecedent, finish, sample, splits, words
+from headway.recipes.grammar import Sentence, finish, sample, splits, words
 from headway.recipes.grammar_rules import (
     Phrase,
     act,
@@ -383,41 +383,3 @@ def test_impossible_counts_are_refused_in_one_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(grammar, "PATIENCE", 0)
     with pytest.raises(InputError, match="ask for fewer"):
         sample(10, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("source", "pronoun_and_noun"),
-    [
-        ("The old car is red but it is new.", "it car"),
-        ("This girl washes two owls but does not like them.", "them owls"),
-        ("The cats hear his sad horses because they are happy.", "they cats"),
-        ("He buys the truck and washes it", "it truck"),
-        ("She hears the dog because she is happy.", None),  # goes back to a pronoun
-        ("He drives the car.", None),
-    ],
-)
-def test_the_noun_that_a_pronoun_goes_back_to_is_known(source: str, pronoun_and_noun: str | None) -> None:
-    found, spelled = antecedent(source), words(source)
-    assert (None if found is None else " ".join(spelled[at] for at in found)) == pronoun_and_noun
-
-
-def test_a_pronoun_and_its_noun_agree_in_gender_and_number_in_every_sentence(many: list[Sentence]) -> None:
-    """What the French pronoun and the French noun say, found through the alignments."""
-    forms: dict[str, set[tuple[str, bool]]] = {}  # autobus is both singular and plural
-    for noun in NOUNS.values():
-        forms.setdefault(noun.french_singular, set()).add((noun.gender, False))
-        forms.setdefault(noun.french_plural, set()).add((noun.gender, True))
-    said = {"il": ("m", False), "elle": ("f", False), "ils": ("m", True), "elles": ("f", True),
-            "le": ("m", False), "la": ("f", False)}  # fmt: skip
-    checked = 0
-    for sentence in many[:4000]:
-        if (found := antecedent(sentence.source)) is None:
-            continue
-        target = words(sentence.target)
-        pronoun_word, noun_word = (
-            [target[t].lower() for s, t in sentence.sure if s == at] for at in found
-        )  # fmt: skip
-        if noun_word and pronoun_word and pronoun_word[0] in said and noun_word[0] in forms:
-            assert said[pronoun_word[0]] in forms[noun_word[0]], sentence
-            checked += 1
-    assert checked > 500

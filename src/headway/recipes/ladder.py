@@ -78,7 +78,7 @@ def treebank_gpt() -> Run:
     return replace(
         run,
         data=treebank(),
-        optimiser=replace(run.optimiser, decay=0.5),
+        optimiser=AdamW(beta2=0.99, epsilon=1e-8, decay=0.5),
         schedule=Cosine(peak=1e-3, warmup=500, floor=0.02),
         validation=Validation(every=454, score_every=454),
         engine=engine,

@@ -19,7 +19,7 @@ from tokenizers import models, processors
 
 from headway.errors import InputError
 from headway.plain import from_plain, to_plain
-from headway.text.tokenizer import BYTE_OF, SPACE_MARK, refuse_what_is_no_text
+from headway.text.tokenizer import BYTE_OF, SPACE_MARK, encoded, readable
 
 SETTINGS = "tokenizer.settings.json"
 TIDY = (
@@ -187,19 +187,11 @@ class ForeignTokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return self._encoded(texts, framed=False)
+        return encoded(self.inner, texts)
 
     def framed_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """With what the template puts before and behind each text."""
-        return self._encoded(texts, framed=True)
-
-    def _encoded(self, texts: Sequence[str], framed: bool) -> list[list[int]]:
-        try:
-            encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=framed)
-        except TypeError:
-            refuse_what_is_no_text(texts)
-            raise
-        return [encoding.ids for encoding in encodings]
+        return encoded(self.inner, texts, framed=True)
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.decode_batch([ids])[0]
@@ -214,7 +206,7 @@ class ForeignTokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id as something to look at: a space as `▁`, half or invisible characters as their code."""
-        return [self._readable(int(i)) for i in ids]
+        return [readable(self._raw(int(i))) for i in ids]
 
     def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
         """The words, and for each id the index of its word: what attention over pieces is merged by."""
@@ -245,10 +237,6 @@ class ForeignTokenizer:
         if self._bytes and all(letter in BYTE_OF for letter in piece):
             return bytes(BYTE_OF[letter] for letter in piece)
         return str(piece).replace(SPACE_MARK, " ").encode("utf-8")
-
-    def _readable(self, i: int) -> str:
-        text = self._raw(i).decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _tidied(text: str) -> str:

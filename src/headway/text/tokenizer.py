@@ -150,12 +150,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """All texts at once, in parallel: much faster than one after the other."""
-        try:
-            encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
-        except TypeError:
-            refuse_what_is_no_text(texts)
-            raise
-        return [encoding.ids for encoding in encodings]
+        return encoded(self.inner, texts)
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.decode_batch([ids])[0]
@@ -206,8 +201,7 @@ class Tokenizer:
         piece = str(self.inner.id_to_token(i))
         if i < len(SPECIALS) or (self.kind == "word" and not piece.isspace()):
             return piece
-        text = self._raw(i).decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return readable(self._raw(i))
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
         """Plain ints, all of them in the vocabulary: the library would drop the others without a word."""
@@ -346,6 +340,22 @@ def _chunks(lines: Iterable[str], blank: bool = False) -> Iterator[list[str]]:
 def _again(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
     yield first
     yield from rest
+
+
+def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = False) -> list[list[int]]:
+    """The ids of each text; `framed`: with what the template puts before and behind it."""
+    try:
+        encodings = inner.encode_batch_fast(list(texts), add_special_tokens=framed)
+    except TypeError:
+        refuse_what_is_no_text(texts)
+        raise
+    return [encoding.ids for encoding in encodings]
+
+
+def readable(raw: bytes) -> str:
+    """A piece as something to look at: a space as `▁`, half or invisible characters as their code."""
+    text = raw.decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def refuse_what_is_no_text(texts: Sequence[str]) -> None:
