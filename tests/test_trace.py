@@ -91,9 +91,23 @@ def test_the_header_says_how_numbers_come_back(tmp_path: Path):
     header = json.loads(json.loads(path.read_bytes()[8 : 8 + length])["__metadata__"][HEADER])
     name = "decoder.1.attention.weights"
     assert raw[name].dtype == np.uint8 and raw["logits"].dtype == np.float16
-    np.testing.assert_allclose(raw[name] * header["scales"][name], trace[name], atol=0.5 / 255 + 1e-7)
+    np.testing.assert_allclose(raw[name] * raw[header["scales"][name]][..., None], trace[name], atol=0.5 / 255 + 1e-7)
+    assert trace.to_bytes("uint8") == path.read_bytes()
     assert header["format"] == FORMAT and header["axes"][name] == ["head", "tokens", "tokens"]
     assert header["tracks"][0]["labels"] == TEXT.split()
+
+
+def test_even_rows_of_a_long_text_keep_their_digits_in_eight_bits(tmp_path):
+    weights_HTS = np.tril(np.ones((1, 900, 900), np.float32)) / np.arange(1, 901, dtype=np.float32)[:, None]
+    places_HTS = np.arange(900 * 900, dtype=np.int32).reshape(1, 900, 900)
+    names = ("decoder.0.attention.weights", "decoder.0.attention.places")
+    axes = dict.fromkeys(names, ("head", "tokens", "tokens"))
+    tensors = dict(zip(axes, (weights_HTS, places_HTS), strict=True))
+    track = Track("tokens", "tokens", tuple("a" * 900))
+    back = Trace.load(Trace({"tokens": track}, tensors, axes, {}).save(tmp_path / "long.safetensors", "uint8"))
+    np.testing.assert_allclose(back["decoder.0.attention.weights"], weights_HTS, rtol=1e-6)
+    np.testing.assert_array_equal(back["decoder.0.attention.places"], places_HTS)
+    assert list(back) == list(axes)
 
 
 def test_a_number_too_large_for_half_precision_is_kept(tmp_path: Path):

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_safetensors
 from safetensors.numpy import save_file
 
 from headway.errors import InputError, is_full, nearest
@@ -156,22 +157,32 @@ class Trace:
         return Trace(self.tracks, kept, {name: self.axes[name] for name in kept}, about)
 
     def save(self, path: str | Path, precision: Precision = "float16") -> Path:
-        """One file, written whole or not at all. `uint8` is for attention weights, 1/255 of the largest a step; the
-        other tensors are then float16."""
+        """One file, written whole or not at all. `uint8` is for attention weights, 1/255 of the largest of their row a
+        step; the other tensors are then float16. Integers stay what they are."""
         path = Path(path)
+        _write(path, *self._stored(precision))
+        return path
+
+    def to_bytes(self, precision: Precision = "float16") -> bytes:
+        """What `save` would write."""
+        stored, header = self._stored(precision)
+        return to_safetensors(stored, {HEADER: header})
+
+    def _stored(self, precision: Precision) -> tuple[dict[str, Array], str]:
         if precision not in PRECISIONS:
             raise InputError(f"there is no precision '{precision}' for a trace: write {', '.join(PRECISIONS)}")
         stored, scales = {}, {}
         for name, tensor in self.tensors.items():
-            stored[name], scale = _packed(name, tensor, precision)
-            if scale is not None:
-                scales[name] = scale
+            if precision == "uint8" and name.endswith("weights"):
+                scales[name] = name.removesuffix("weights") + "scale"
+                stored[name], stored[scales[name]] = _in_steps(tensor)
+            else:
+                stored[name] = _packed(tensor, precision)
         header = {
             "format": FORMAT, "precision": precision, "tracks": [asdict(track) for track in self.tracks.values()],
             "axes": {name: list(self.axes[name]) for name in self.tensors}, "scales": scales, "about": self.about,
         }  # fmt: skip
-        _write(path, stored, json.dumps(header, ensure_ascii=False))
-        return path
+        return stored, json.dumps(header, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -180,7 +191,7 @@ class Trace:
         try:
             tracks = [_track(plain) for plain in header["tracks"]]
             for name, scale in header["scales"].items():
-                tensors[name] = tensors[name].astype(np.float32) * np.float32(scale)
+                tensors[name] = tensors[name].astype(np.float32) * tensors[scale][..., None]
             axes = {name: tuple(header["axes"][name]) for name in header["axes"]}
             ordered = {name: tensors[name] for name in axes}  # the file has them by the alphabet
             about = header["about"] | {"stored": header["precision"]}
@@ -189,16 +200,21 @@ class Trace:
             raise InputError(f"{path} is broken ({error!r}): its header does not fit; write it again") from error
 
 
-def _packed(name: str, tensor: Array, precision: Precision) -> tuple[Array, float | None]:
-    """As it is stored, and what it is then multiplied with."""
-    if tensor.dtype == np.bool_ or precision == "float32":
-        return np.ascontiguousarray(tensor if tensor.dtype == np.bool_ else tensor.astype(np.float32)), None
-    if precision == "uint8" and name.endswith("weights"):
-        scale = float(tensor.max(initial=0.0)) / 255 or 1.0
-        return np.rint(tensor.astype(np.float32) / np.float32(scale)).astype(np.uint8), scale
+def _packed(tensor: Array, precision: Precision) -> Array:
+    """As it is stored."""
+    if tensor.dtype.kind in "biu":
+        return np.ascontiguousarray(tensor)
     # A number that half precision does not hold would become infinite.
-    too_large = bool(np.abs(tensor).max(initial=0.0) > LARGEST)
-    return np.ascontiguousarray(tensor.astype(np.float32 if too_large else np.float16)), None
+    wide = precision == "float32" or bool(np.abs(tensor).max(initial=0.0) > LARGEST)
+    return np.ascontiguousarray(tensor.astype(np.float32 if wide else np.float16))
+
+
+def _in_steps(weights: Array) -> tuple[Array, Array]:
+    """Whole steps, and the size of a step of each row. With one size for all, whose largest is the 1 of a first row, an
+    even row of a long text would be nothing but zeros."""
+    step = (weights.max(-1, initial=0.0) / 255).astype(np.float32)
+    step = np.where(step > 0, step, np.float32(1))
+    return np.rint(weights.astype(np.float32) / step[..., None]).astype(np.uint8), step
 
 
 def _write(path: Path, tensors: dict[str, Array], header: str) -> None:
