@@ -44,8 +44,9 @@ def linear_cross_entropy(
 
 
 def _rows(count: int, vocabulary: int, device: torch.device) -> int:
-    """Rows of a piece: even pieces whose logits stay in a CPU's cache, or are a fair share of a GPU's memory."""
-    most = 2**21 if device.type == "cpu" else 2**28
+    """Rows of a piece: even pieces whose logits stay in a CPU's cache, or are a fair share of a GPU's memory. The fewer
+    pieces, the seldomer the gradient of all weights is read and written."""
+    most = 2**21 if device.type == "cpu" else min(2**30, torch.cuda.get_device_properties(device).total_memory // 64)
     pieces = max(1, -(-count * vocabulary // most))
     return max(1, -(-count // pieces))
 
@@ -125,7 +126,7 @@ def _add_product(total_VD: Tensor, grad_NV: Tensor, h_ND: Tensor) -> None:
     if total_VD.dtype == h_ND.dtype:
         total_VD.addmm_(grad_NV.T, h_ND)
     else:
-        total_VD.add_((grad_NV.T @ h_ND).to(total_VD.dtype))
+        total_VD.add_(grad_NV.T @ h_ND)  # widened as it is added, not before
 
 
 def _scaled(grads: Gradients, scale: Tensor) -> Gradients:
