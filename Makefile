@@ -7,7 +7,7 @@ PIP := $(RUN) pip install --quiet --disable-pip-version-check --constraint const
 CODE := src tests benchmarks
 
 .NOTPARALLEL:
-.PHONY: help demo test test-all check clean
+.PHONY: help demo test test-all check browser clean
 
 help:
 	@echo "make demo      install into $(VENV), then train, score and look inside a small translator (minutes, offline)"
@@ -18,10 +18,10 @@ help:
 demo: $(VENV)/.installed
 	@$(VENV)/bin/headway demo --out demo --overwrite
 
-test: check
+test: check browser
 	@$(RUN) pytest
 
-test-all: check $(VENV)/.installed-long
+test-all: check browser $(VENV)/.installed-long
 	@$(RUN) pytest -m "not gpu"
 
 check: $(VENV)/.installed-test
@@ -30,6 +30,13 @@ check: $(VENV)/.installed-test
 		{ echo "not formatted: run '$(RUN) ruff format $(CODE)'" >&2; exit 1; }
 	@$(RUN) mypy
 	@$(VENV)/bin/lint-imports --no-logo
+
+# The page is tested in a real browser: Debian's, where it is missing and we may install it; else one line, and skips.
+browser:
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium for the tests of the page" && \
+		{ apt-get install -y -qq chromium || { apt-get update -qq && apt-get install -y -qq chromium; }; } >/dev/null 2>&1; } || \
+		echo "no Chromium and no way to install it: the tests of the page in a browser are skipped"
 
 # Stamps: installing happens once, and again when what is to be installed has changed.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from headway.cli import (
+    analyse,
     classify,
     compare,
     cost,
@@ -19,6 +20,7 @@ from headway.cli import (
     embed,
     evaluate,
     exchange,
+    explore,
     fill,
     generate,
     neighbours,
@@ -50,8 +52,10 @@ app.command("classify", short_help="Labels of texts, or of their words.")(classi
 app.command("embed", short_help="A vector of each text.")(embed.embed)
 app.command("score", short_help="How likely a text is, or each answer.")(score.score)
 app.command("evaluate", short_help="BLEU of translations, perplexity of a text.")(evaluate.evaluate)
+app.command("analyse", short_help="What a model's heads do: table, picture.")(analyse.analyse)
 app.command("compare", short_help="Several recipes, one text, one budget.")(compare.compare)
 app.command("cost", short_help="Operations, memory, energy of a model.")(cost.cost)
+app.command("explore", short_help="Look inside, on a page in the browser.")(explore.explore)
 app.command("export", short_help="Write a model for other programs.")(exchange.export)
 app.command("import", short_help="Make a model of another program's file.")(exchange.take_in)
 app.command("neighbours", short_help="Words whose vectors are near.")(neighbours.neighbours)
@@ -88,9 +92,11 @@ USES = {
     "classify": "headway classify MODEL FILE",
     "embed": "headway embed MODEL FILE --out vectors.npy",
     "evaluate": "headway evaluate MODEL SOURCE REFERENCE",
+    "analyse": "headway analyse MODEL FILE --what heads",
     "neighbours": "headway neighbours MODEL king woman --minus man",
     "vectors": "headway vectors MODEL --out words.txt",
     "cost": "headway cost gpt2-124m --length 128 1024",
+    "explore": "headway explore MODEL --text 'He drives the car'",
     "plot": "headway plot runs/en-de --value bleu",
 }
 

@@ -149,16 +149,16 @@ def _advise(error: BaseException, place: Path, before: str = "") -> None:
 
 
 @contextmanager
-def opened(output: str | None) -> Iterator[TextIO]:
+def opened(output: str | None, option: str = "--output") -> Iterator[TextIO]:
     """Standard output, or a file that appears only when everything was written to it."""
     if output is None:
         yield sys.stdout
         return
     path = Path(output)
     if path.is_dir():
-        raise InputError(f"{path} is a folder: --output takes the name of a file")
+        raise InputError(f"{path} is a folder: {option} takes the name of a file")
     if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} for --output {path.name}: make it first")
+        raise InputError(f"there is no folder {path.parent} for {option} {path.name}: make it first")
     # A device or a pipe can be written to, but a file that takes its place would be something else.
     special = path.exists() and not path.is_file()
     goal = path.resolve()  # a link goes on leading there

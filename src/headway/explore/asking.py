@@ -1,0 +1,147 @@
+"""A question to a model, and the trace that answers it on the page.
+
+T places, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from headway.errors import InputError
+from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, told
+from headway.generate.encoder import Encoder
+from headway.generate.generator import Generator
+from headway.generate.spelling import HALF
+from headway.generate.stream import UNBOUNDED
+from headway.generate.tracing import described, labels
+from headway.generate.translator import Translator
+from headway.traces import Array, Trace
+
+Model = Translator | Generator | Encoder
+TOP = 10  # of what may come at each place
+NAMED = 40  # of the likeliest at each place that have their names with them
+SMALL = 4096  # a vocabulary that is named whole
+LEAN = ("*.weights", "*.position", "next")
+AT_ONCE = 1 << 30  # bytes of weights that are held; more are taken a few layers at a time
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text; for a translator a translation of it, for an encoder a second text (`second`); layers and heads by
+    their numbers."""
+
+    text: str
+    second: str | None = None
+    layers: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    beam: int | None = None
+
+
+def card(model: Model) -> dict[str, Any]:
+    """What the page says of a model before there is a trace."""
+    about = described(model.model, model.name)  # type: ignore[arg-type]
+    if isinstance(model, Translator):
+        takes, context, vocabulary = "target", model.limit, len(model.target_tokenizer)
+    elif isinstance(model, Encoder):
+        takes, context, vocabulary = "pair", model.limit, len(model.tokenizer)
+    else:
+        takes, context, vocabulary = "one", model.context, len(model.tokenizer)
+    return {
+        "name": about["model"], "family": about["family"], "size": about["size"], "vocabulary": vocabulary,
+        "context": None if context == UNBOUNDED else context, "takes": takes,
+    }  # fmt: skip
+
+
+def answer(model: Model, question: Question, most: int = MOST) -> bytes:
+    """The trace of a question, as large as the page may have it."""
+    return payload(traced(model, question, most), most)
+
+
+def traced(model: Model, question: Question, most: int = MOST) -> Trace:
+    """All that the page shows, or of a long text what it can show."""
+    size = card(model)["size"]
+    depth = max(size.get(key, 0) for key in ("layers", "encoder_layers", "decoder_layers"))
+    layers = tuple(range(depth)) if question.layers is None else question.layers
+    places = len(_tokenizer(model, "source").encode(question.text)) + 2
+    # Of one layer: a translator's has three kinds of attention, a model without heads at most one matrix in all.
+    kinds = 3 if "decoder_layers" in size else 1
+    heads = kinds * (len(question.heads) if question.heads else size["heads"]) if "heads" in size else 1
+    weights, vectors = heads * places**2, 8 * kinds * places * size.get("width", 0)
+    everything = 2 * len(layers) * (2 * weights + vectors)
+    asked_for = question.layers is not None and 8 * len(layers) * weights <= AT_ONCE
+    if everything <= most or asked_for or "heads" not in size:
+        return _named(model, _asked(model, question, None), most)
+    each = max(1, AT_ONCE // (4 * weights))
+    if each >= len(layers):
+        return _named(model, _asked(model, question, LEAN), most)
+    groups = [layers[at : at + each] for at in range(0, len(layers), each)]
+    return _named(model, _by_layers(model, question, groups), most)
+
+
+def _by_layers(model: Model, question: Question, groups: Sequence[tuple[int, ...]]) -> Trace:
+    """A few layers at a time, of which only the strongest weights are kept."""
+    whole, *others = (strongest(_asked(model, replace(question, layers=group), LEAN)) for group in groups)
+    looked_at = dict(whole.about["looked_at"])
+    for part in others:
+        whole = replace(whole, tensors=whole.tensors | part.tensors, axes=whole.axes | part.axes)
+        looked_at |= part.about["looked_at"]
+    whole = replace(whole, about=whole.about | {"looked_at": looked_at})
+    return told(whole, f"Of each row only the {KEPT} strongest weights are shown: the text is long.")
+
+
+def _asked(model: Model, question: Question, tensors: Sequence[str] | None) -> Trace:
+    more: dict[str, Any] = {"layers": question.layers, "heads": question.heads, "top": TOP, "tensors": tensors}
+    if isinstance(model, Translator):
+        if question.second is None and question.beam is not None:
+            more["beam"] = question.beam
+        return model.trace(question.text, question.second, **more)
+    if isinstance(model, Encoder):
+        return model.trace(question.text, question.second, **more)
+    if question.second is not None:
+        raise InputError("this model reads one text: leave the second one out")
+    return model.trace(question.text, **more)
+
+
+def _named(model: Model, trace: Trace, most: int) -> Trace:
+    """With the names of what may come next; and in place of the logits, where they are few, log-probabilities: half
+    precision has more digits for what is likely."""
+    tensors, axes = dict(trace.tensors), dict(trace.axes)
+    logits_TV = tensors.pop("logits", None)
+    if logits_TV is not None and axes["logits"][-1] == "vocabulary" and 2 * logits_TV.size <= min(ENTRY, most):
+        tensors["logp"], axes["logp"] = _log_softmax(logits_TV), axes["logits"]
+    about = dict(trace.about)
+    if "next" in about and "next" in tensors:
+        last_V = tensors["next"]
+        tokenizer = _tokenizer(model, "target")
+        known = min(len(tokenizer), len(last_V))
+        rows_RV = np.vstack([last_V[None], tensors["logp"]] if "logp" in tensors else [last_V[None]])[:, :known]
+        ids = np.unique(np.argsort(-rows_RV)[:, : known if known <= SMALL else NAMED]).tolist()
+        about["names"] = dict(zip(map(str, ids), labels(tokenizer, ids), strict=True))
+    return Trace(trace.tracks, tensors, {name: axes[name] for name in tensors}, about)
+
+
+def _log_softmax(logits_TV: Array) -> Array:
+    most_T1 = logits_TV.max(-1, keepdims=True)
+    return logits_TV - most_T1 - np.log(np.exp(logits_TV - most_T1).sum(-1, keepdims=True))
+
+
+def _tokenizer(model: Model, side: str) -> Any:
+    if isinstance(model, Translator):
+        return model.source_tokenizer if side == "source" else model.target_tokenizer
+    return model.tokenizer
+
+
+def spelled(model: Model, ids: Sequence[int]) -> str:
+    """The text of these tokens: one that somebody goes on from."""
+    tokenizer = _tokenizer(model, "target")
+    for i in ids:
+        if not 0 <= i < len(tokenizer):
+            raise InputError(f"there is no token {i}: the vocabulary has {len(tokenizer)}")
+    text = tokenizer.decode(ids)
+    if text.endswith(HALF):
+        raise InputError("this token is half a character: nothing can be read behind it alone")
+    return str(text)

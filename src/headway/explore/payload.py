@@ -1,0 +1,105 @@
+"""A trace as the bytes that the page reads, made smaller as far as it must be.
+
+H heads, T who looks, S who is looked at, K the strongest of a row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import numpy as np
+from safetensors.numpy import save
+
+from headway.errors import InputError
+from headway.traces import FORMAT, HEADER, LARGEST, Array, Precision, Trace
+
+MOST = 44_000_000  # bytes; as text in a page a third more, which stays under 60 MB
+KEPT = 32  # weights of a row
+ENTRY = 4_000_000  # bytes of all logits that come along
+STEPS = ("scores", "queries", "keys", "values", "mixed", "output", "mask", "logits", "logp")
+STATES = ("hidden", "tokens", "input", "forget", "candidate", "cell", "reset", "update")
+
+
+def payload(trace: Trace, most: int = MOST) -> bytes:
+    """As much of a trace as goes into so many bytes; what was left out is told in it."""
+    size = 0
+    for smaller, precision in _sizes(trace):
+        size = sum(_bytes(name, tensor, precision) for name, tensor in smaller.tensors.items())
+        if size <= most:
+            return to_bytes(smaller, precision)
+    raise InputError(
+        f"the trace has {size / 1e6:,.0f} MB where {most / 1e6:,.0f} can be shown: choose layers or heads "
+        "(--layers, --heads), or shorten the text"
+    )
+
+
+def _sizes(trace: Trace) -> Iterator[tuple[Trace, Precision]]:
+    """From all of it to the least that is worth a look."""
+    yield trace, "float16"
+    lean = _without(trace, STEPS)
+    yield told(lean, "The vectors behind “Step by step” are left out: the text is long."), "float16"
+    lean = _without(lean, STATES)
+    note = "Only attention weights are shown, each to 1/255 of the largest of its row: the text is long."
+    yield told(lean, note), "uint8"
+    thin = strongest(lean)
+    yield told(thin, f"Of each row only the {KEPT} strongest weights are shown: the text is long."), "uint8"
+
+
+def _without(trace: Trace, ends: tuple[str, ...]) -> Trace:
+    kept = {name: tensor for name, tensor in trace.tensors.items() if name.rpartition(".")[2] not in ends}
+    return replace(trace, tensors=kept, axes={name: trace.axes[name] for name in kept})
+
+
+def told(trace: Trace, line: str) -> Trace:
+    """With one more line for who looks at it."""
+    return replace(trace, about=trace.about | {"told": [*trace.about.get("told", ()), line]})
+
+
+def _bytes(name: str, tensor: Array, precision: Precision) -> int:
+    if tensor.dtype.kind in "biu":
+        return int(tensor.nbytes)
+    return tensor.size * (1 if precision == "uint8" and name.endswith("weights") else 2)
+
+
+def strongest(trace: Trace, kept: int = KEPT) -> Trace:
+    """Of each row of weights the largest, with the places that they are at: `weights` and `places` (H, T, K)."""
+    tensors, axes, about = {}, {}, dict(trace.about)
+    looked_at = dict(about.get("looked_at", {}))
+    for name, tensor in trace.tensors.items():
+        tensors[name], axes[name] = tensor, trace.axes[name]
+        if not name.endswith(".weights") or tensor.shape[-1] <= kept or axes[name][-1] == "kept":
+            continue
+        at_HTK = np.argpartition(tensor, -kept, axis=-1)[..., -kept:]
+        at_HTK.sort(axis=-1)
+        looked_at[name] = axes[name][-1]
+        places = name.removesuffix("weights") + "places"
+        tensors[name] = np.take_along_axis(tensor, at_HTK, axis=-1)
+        tensors[places] = at_HTK.astype(np.uint16 if tensor.shape[-1] <= 1 << 16 else np.int32)
+        axes[name] = axes[places] = (*axes[name][:-1], "kept")
+    return Trace(trace.tracks, tensors, axes, about | {"looked_at": looked_at})
+
+
+def to_bytes(trace: Trace, precision: Precision = "float16") -> bytes:
+    """A trace file as `trace.save` writes it, with two liberties that the page knows of: integers stay what they are,
+    and weights of `uint8` have a scale a row, `scales` naming its tensor. With one for all, whose largest is the first
+    row's 1, an even row of a long text would be stored as nothing but zeros."""
+    stored: dict[str, Array] = {}
+    scales: dict[str, str] = {}
+    for name, tensor in trace.tensors.items():
+        if tensor.dtype.kind in "biu":
+            stored[name] = np.ascontiguousarray(tensor)
+        elif precision == "uint8" and name.endswith("weights"):
+            scales[name] = name.removesuffix("weights") + "scale"
+            scale_HT = (tensor.max(-1) / 255).astype(np.float32)
+            stored[scales[name]] = np.where(scale_HT > 0, scale_HT, np.float32(1))
+            stored[name] = np.rint(tensor / stored[scales[name]][..., None]).astype(np.uint8)
+        else:
+            fits = bool(np.abs(tensor).max(initial=0.0) <= LARGEST)
+            stored[name] = np.ascontiguousarray(tensor.astype(np.float16 if fits else np.float32))
+    header = {
+        "format": FORMAT, "precision": precision, "tracks": [asdict(track) for track in trace.tracks.values()],
+        "axes": {name: list(trace.axes[name]) for name in trace.tensors}, "scales": scales, "about": trace.about,
+    }  # fmt: skip
+    return save(stored, {HEADER: json.dumps(header, ensure_ascii=False)})

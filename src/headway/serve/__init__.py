@@ -1,0 +1,1 @@
+"""The one HTTP application."""

@@ -1,0 +1,112 @@
+"""The application: the page, and the traces that it asks for.
+
+    GET  /           the page
+    GET  /api/model  what each model is
+    POST /api/trace  {"text", "second", "model", "layers", "heads", "beam"} → a trace file's bytes
+    POST /api/next   {"ids", "model"} → {"text"}: the text of these tokens
+
+Every error is {"error": "one line"}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from headway.errors import InputError
+from headway.explore.asking import Model, Question, answer, card, spelled
+from headway.explore.pages import page_html
+from headway.explore.payload import MOST
+from headway.serve.limits import LOOPBACK, Limited
+from headway.serve.worker import Busy, Worker
+
+HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+
+
+class Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: str
+    second: str | None = None
+    model: int = Field(0, ge=0)
+    layers: list[int] | None = None
+    heads: list[int] | None = None
+    beam: int | None = Field(None, ge=1, le=32)
+
+
+class Tokens(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    ids: list[int] = Field(max_length=100_000)
+    model: int = Field(0, ge=0)
+
+
+def application(
+    models: Sequence[Model] = (), question: Question | None = None, traces: Sequence[bytes] = (), *, waiting: int = 8,
+    hosts: frozenset[str] | None = LOOPBACK,
+) -> Limited:  # fmt: skip
+    """With models a page that asks them; without, one that shows traces. `question` is what it begins with."""
+    app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None)
+    worker = Worker(waiting)
+    cards = [card(model) for model in models]
+    first = {"text": question.text, "second": question.second, "beam": question.beam} if question else None
+    html = page_html(traces, {"live": bool(models), "cards": cards, "asked": first})
+
+    def chosen(number: int) -> Model:
+        if number >= len(models):
+            raise InputError(f"there is no model {number}: this server has {len(models)}, counted from 0")
+        return models[number]
+
+    @app.get("/")
+    async def page() -> Response:
+        return HTMLResponse(html, headers=HEADERS)
+
+    @app.get("/api/model")
+    async def model() -> Response:
+        return JSONResponse({"models": cards}, headers=HEADERS)
+
+    @app.post("/api/trace")
+    async def trace(asked: Asked) -> Response:
+        def work() -> bytes:
+            layers, heads = (None if one is None else tuple(one) for one in (asked.layers, asked.heads))
+            own = Question(asked.text, asked.second or None, layers, heads, asked.beam)
+            return answer(chosen(asked.model), own, MOST // len(models) if models else MOST)
+
+        found = await worker.do(work)
+        return Response(found, media_type="application/octet-stream", headers=HEADERS)
+
+    @app.post("/api/next")
+    async def following(tokens: Tokens) -> Response:
+        text = await worker.do(lambda: spelled(chosen(tokens.model), tokens.ids))
+        return JSONResponse({"text": text}, headers=HEADERS)
+
+    _explain(app)
+    return Limited(app, hosts=hosts)
+
+
+def _explain(app: FastAPI) -> None:
+    """Whatever goes wrong is one line, and the server lives."""
+
+    def answers(error: type[Exception], status: int, line: Callable[[Any], str]) -> None:
+        async def said(_request: Request, found: Exception) -> Response:
+            code = getattr(found, "status_code", status)
+            return JSONResponse({"error": line(found)}, code, headers=HEADERS)
+
+        app.add_exception_handler(error, said)
+
+    answers(InputError, 422, lambda error: " ".join(str(error).split()))
+    answers(Busy, 503, lambda _: "the model is busy with other requests: try again in a moment")
+    answers(RequestValidationError, 422, _first)
+    answers(HTTPException, 404, lambda error: f"{error.detail}".lower())
+    answers(MemoryError, 503, lambda _: "there is not enough memory for this text: shorten it")
+    answers(Exception, 500, lambda error: f"{type(error).__name__}: {error}")
+
+
+def _first(error: RequestValidationError) -> str:
+    told = error.errors()[0]
+    place = ".".join(str(part) for part in told["loc"] if part != "body")
+    return f"{place or 'the request'}: {told['msg'].lower()}"

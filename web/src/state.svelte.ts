@@ -1,0 +1,140 @@
+// What is being looked at. All of it is in the page's address, so that a link shows the same.
+
+import { type Asked, host } from './host';
+import type { Site, Trace } from './trace/trace';
+
+export const VIEWS = ['attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
+export type View = (typeof VIEWS)[number];
+
+export const TITLES: Record<View, string> = {
+  attention: 'Attention',
+  steps: 'Step by step',
+  next: 'Next token',
+  beam: 'Beam',
+  positions: 'Positions',
+  states: 'States',
+  compare: 'Compare',
+};
+
+export interface Side {
+  model: number;
+  site: string | null;
+  layer: number;
+  head: number;
+}
+
+const LONGEST_LINK = 8000; // letters of a text that a link takes along
+
+class Looking {
+  view = $state<View>('attention');
+  site = $state<string | null>(null);
+  heads = $state<string[]>([]); // "layer.head"
+  row = $state(-1); // −1: the last place, or the first that is written
+  column = $state(-1);
+  lines = $state(false);
+  least = $state(0);
+  place = $state(-1); // of the next token; −1 is the last
+  temperature = $state(1);
+  topK = $state(0);
+  topP = $state(1);
+  minP = $state(0);
+  tensor = $state<string | null>(null);
+  align = $state('mean');
+  sides = $state<Side[]>([]);
+  ask = $state<Asked | null>(host.asked);
+
+  readonly asLink = $derived.by(() => {
+    const told = new URLSearchParams();
+    const put = (key: string, value: string | number | null | undefined, usual?: string | number) => {
+      if (value !== null && value !== undefined && value !== usual) told.set(key, String(value));
+    };
+    put('view', this.view);
+    put('site', this.site);
+    put('heads', this.heads.join(' ') || null);
+    put('row', this.row, -1);
+    put('column', this.column, -1);
+    put('lines', this.lines ? 1 : null);
+    put('least', this.least, 0);
+    put('place', this.place, -1);
+    put('temperature', this.temperature, 1);
+    put('top-k', this.topK, 0);
+    put('top-p', this.topP, 1);
+    put('min-p', this.minP, 0);
+    put('tensor', this.tensor);
+    put('align', this.align, 'mean');
+    put('sides', this.sides.map((s) => [s.model, s.site, s.layer, s.head].join(',')).join(' ') || null);
+    if (host.live && this.ask && this.ask.text.length + (this.ask.second?.length ?? 0) <= LONGEST_LINK) {
+      put('text', this.ask.text);
+      put('second', this.ask.second);
+    }
+    return `#${told}`;
+  });
+
+  follow(hash: string): void {
+    const told = new URLSearchParams(hash.replace(/^#/, ''));
+    const number = (key: string, usual: number) => {
+      const value = Number(told.get(key) ?? usual);
+      return Number.isFinite(value) ? value : usual;
+    };
+    const view = told.get('view') as View;
+    if (VIEWS.includes(view)) this.view = view;
+    this.site = told.get('site');
+    this.heads = (told.get('heads') ?? '').split(' ').filter((name) => /^-?\d+\.\d+$/.test(name));
+    this.row = number('row', -1);
+    this.column = number('column', -1);
+    this.lines = told.get('lines') === '1';
+    this.least = number('least', 0);
+    this.place = number('place', -1);
+    this.temperature = number('temperature', 1);
+    this.topK = number('top-k', 0);
+    this.topP = number('top-p', 1);
+    this.minP = number('min-p', 0);
+    this.tensor = told.get('tensor');
+    this.align = told.get('align') ?? 'mean';
+    this.sides = (told.get('sides') ?? '').split(' ').filter(Boolean).map((side) => {
+      const [model, site, layer, head] = side.split(',');
+      return { model: Number(model), site, layer: Number(layer), head: Number(head) };
+    });
+    const text = told.get('text');
+    if (host.live && text !== null) this.ask = { ...this.ask, text, second: told.get('second') };
+  }
+
+  /** Makes every choice one that this trace has. */
+  fit(trace: Trace): void {
+    const site = trace.site(this.site) ?? trace.firstSite;
+    this.site = site?.key ?? null;
+    if (!site) return;
+    const there = new Set(site.layers.flatMap((layer) => site.heads.map((head) => `${layer}.${head}`)));
+    this.heads = this.heads.filter((name) => there.has(name));
+    if (!this.heads.length) this.heads = [`${site.layers.at(-1)}.${site.heads[0]}`];
+    const last = site.rows.labels.length - 1;
+    this.row = clamp(this.row < 0 ? (site.written ? 0 : last) : this.row, 0, last);
+    this.column = clamp(this.column, -1, site.columns.labels.length - 1);
+  }
+
+  chosen(site: Site): { layer: number; head: number }[] {
+    const pairs = this.heads.map((name) => name.split('.').map(Number));
+    return pairs
+      .map(([layer, head]) => ({ layer, head }))
+      .filter(({ layer, head }) => site.layers.includes(layer) && site.heads.includes(head));
+  }
+}
+
+export const looking = new Looking();
+
+export function clamp(value: number, low: number, high: number): number {
+  return Math.min(Math.max(value, low), Math.max(low, high));
+}
+
+/** Numbers as the trace stores them, to four digits that count. */
+export function shown(value: number): string {
+  if (!Number.isFinite(value)) return value > 0 ? '∞' : value < 0 ? '−∞' : '–';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  const text = size >= 1000 ? value.toFixed(0) : size < 0.0001 ? value.toExponential(1) : Number(value.toPrecision(4)).toString();
+  return text.replace('-', '−');
+}
+
+export function headName(layer: number, head: number): string {
+  return layer < 0 ? 'the whole model' : `layer ${layer}, head ${head}`;
+}
