@@ -14,7 +14,7 @@ import headway
 from browsing import Visit, browsing, need_browser
 from headway.explore.asking import Question, answer, traced
 from headway.explore.pages import page_html, show
-from headway.explore.payload import payload, strongest, to_bytes
+from headway.explore.payload import payload, strongest
 from headway.generate.chain import Past, apply
 from headway.generate.generator import Generator
 from headway.generate.sampling import Sampling
@@ -95,7 +95,7 @@ def test_the_numbers_are_the_traces_at_stored_precision(browser, page, trace, tm
         for name in names:
             found = visit.page.evaluate("name => [...headway.traces[0].tensors.get(name).floats()]", name)
             np.testing.assert_array_equal(np.array(found, np.float32), stored[name].astype(np.float32).ravel(), name)
-    small = to_bytes(strongest(made_trace([f"w{i}" for i in range(70)])), "uint8")
+    small = strongest(made_trace([f"w{i}" for i in range(70)])).to_bytes("uint8")
     with Visit(browser, written(tmp_path / "small.html", small)) as visit:
         row = visit.page.evaluate("[...headway.traces[0].sites[0].looks(0, 1).row(60)]")
     whole = made_trace([f"w{i}" for i in range(70)])["decoder.0.attention.weights"][1, 60]

@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from browsing import Visit, browsing, need_browser
-from headway.explore.payload import payload, strongest, to_bytes
+from headway.explore.payload import payload, strongest
 from made_pages import made_trace, written
 
 need_browser()
@@ -40,7 +40,7 @@ def hovers(visit: Visit, canvas: str) -> list[float]:
 
 def test_two_thousand_tokens_stay_fluid(browser, tmp_path):
     trace = strongest(made_trace([f"w{i}" for i in range(2000)], layers=2, heads=4, spread=3))
-    with Visit(browser, written(tmp_path / "p.html", to_bytes(trace, "uint8")), "#row=1500&column=900") as visit:
+    with Visit(browser, written(tmp_path / "p.html", trace.to_bytes("uint8")), "#row=1500&column=900") as visit:
         assert "strongest" in visit.page.inner_text(".main")
         times = hovers(visit, ".main canvas")
         print(f"hover over 2,000 tokens: {statistics.median(times):.1f} ms")

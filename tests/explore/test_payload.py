@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load
 
 from headway.errors import InputError
-from headway.explore.payload import KEPT, payload, strongest, to_bytes
+from headway.explore.payload import KEPT, payload, strongest
 from headway.traces import Trace, Track
 
 
@@ -69,7 +69,7 @@ def test_an_even_row_of_a_long_text_keeps_its_digits():
     weights = np.tril(np.ones((1, length, length), np.float32))
     weights /= weights.sum(-1, keepdims=True)
     tracks, axes = {"tokens": Track.numbered("tokens", length)}, {"d.0.attention.weights": ("head", "tokens", "tokens")}
-    header, tensors = read(to_bytes(Trace(tracks, {"d.0.attention.weights": weights}, axes), "uint8"))
+    header, tensors = read(Trace(tracks, {"d.0.attention.weights": weights}, axes).to_bytes("uint8"))
     scale = tensors[header["scales"]["d.0.attention.weights"]]
     again = tensors["d.0.attention.weights"] * scale[..., None]
     np.testing.assert_allclose(again, weights, rtol=1e-5)

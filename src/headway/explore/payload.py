@@ -5,15 +5,13 @@ H heads, T who looks, S who is looked at, K the strongest of a row.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
-from safetensors.numpy import save
 
 from headway.errors import InputError
-from headway.traces import FORMAT, HEADER, LARGEST, Array, Precision, Trace
+from headway.traces import Array, Precision, Trace
 
 MOST = 44_000_000  # bytes; as text in a page a third more, which stays under 60 MB
 KEPT = 32  # weights of a row
@@ -28,7 +26,7 @@ def payload(trace: Trace, most: int = MOST) -> bytes:
     for smaller, precision in _sizes(trace):
         size = sum(_bytes(name, tensor, precision) for name, tensor in smaller.tensors.items())
         if size <= most:
-            return to_bytes(smaller, precision)
+            return smaller.to_bytes(precision)
     raise InputError(
         f"the trace has {size / 1e6:,.0f} MB where {most / 1e6:,.0f} can be shown: choose layers or heads "
         "(--layers, --heads), or shorten the text"
@@ -79,27 +77,3 @@ def strongest(trace: Trace, kept: int = KEPT) -> Trace:
         tensors[places] = at_HTK.astype(np.uint16 if tensor.shape[-1] <= 1 << 16 else np.int32)
         axes[name] = axes[places] = (*axes[name][:-1], "kept")
     return Trace(trace.tracks, tensors, axes, about | {"looked_at": looked_at})
-
-
-def to_bytes(trace: Trace, precision: Precision = "float16") -> bytes:
-    """A trace file as `trace.save` writes it, with two liberties that the page knows of: integers stay what they are,
-    and weights of `uint8` have a scale a row, `scales` naming its tensor. With one for all, whose largest is the first
-    row's 1, an even row of a long text would be stored as nothing but zeros."""
-    stored: dict[str, Array] = {}
-    scales: dict[str, str] = {}
-    for name, tensor in trace.tensors.items():
-        if tensor.dtype.kind in "biu":
-            stored[name] = np.ascontiguousarray(tensor)
-        elif precision == "uint8" and name.endswith("weights"):
-            scales[name] = name.removesuffix("weights") + "scale"
-            scale_HT = (tensor.max(-1) / 255).astype(np.float32)
-            stored[scales[name]] = np.where(scale_HT > 0, scale_HT, np.float32(1))
-            stored[name] = np.rint(tensor / stored[scales[name]][..., None]).astype(np.uint8)
-        else:
-            fits = bool(np.abs(tensor).max(initial=0.0) <= LARGEST)
-            stored[name] = np.ascontiguousarray(tensor.astype(np.float16 if fits else np.float32))
-    header = {
-        "format": FORMAT, "precision": precision, "tracks": [asdict(track) for track in trace.tracks.values()],
-        "axes": {name: list(trace.axes[name]) for name in trace.tensors}, "scales": scales, "about": trace.about,
-    }  # fmt: skip
-    return save(stored, {HEADER: json.dumps(header, ensure_ascii=False)})
