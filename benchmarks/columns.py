@@ -191,3 +191,113 @@ LOOKING: dict[str, list[Column]] = {
         ("nearest", "nearest is of its sense", share),
     ],
 }
+
+
+def tiny(value: Any) -> str:
+    """3.8e-07 as 3.8·10⁻⁷; what is not tiny as it is."""
+    if not 0 < abs(value) < 1e-3:
+        return f"{value:.2g}"
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits}·10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def finer(value: Any) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def signed(value: Any) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def minus(value: Any) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+WORKED: dict[str, list[Column]] = {
+    "step": [
+        ("key", "key", str),
+        ("k", "k", str),
+        ("product", "q·k", minus),
+        ("scaled", "÷ √32", minus),
+        ("visible", "visible", str),
+        ("weight", "softmax", lambda value: f"{value:.3f}"),
+        ("v", "v", str),
+        ("weighted", "softmax · v", str),
+    ],
+    "elsewhere": [
+        ("text", "sentence", str),
+        ("first", "looks most at", str),
+        ("weight", "weight", two_digits),
+        ("second", "then at", str),
+        ("second weight", "weight", two_digits),
+    ],
+    "steps apart": [("of", "largest difference of", str), ("apart", "", tiny)],
+    "variance": [
+        ("width", "d", count),
+        ("variance", "variance of q·k", number),
+        ("scaled variance", "of q·k / √d", number),
+        ("entropy", "entropy without √d", two_digits),
+        ("scaled entropy", "with", two_digits),
+        ("largest", "largest weight without", two_digits),
+        ("scaled largest", "with", two_digits),
+    ],
+    "heads variance": [
+        ("model", "model", str),
+        ("heads", "heads", count),
+        ("head width", "d", count),
+        ("variance", "variance of q·k, median head", number),
+        ("least", "least", number),
+        ("most", "most", number),
+        ("scaled variance", "with √d, median", two_digits),
+        ("entropy", "entropy without √d, median", two_digits),
+        ("scaled entropy", "with", two_digits),
+    ],
+    "position": [
+        ("distance", "distance", count),
+        *((name, name, lambda value: f"{value:.3f}") for name in ("sinusoidal", "learned (MiniLM)", "rotary")),
+        ("first slope", "linear bias, head 0", minus),
+        ("last slope", "head 7", lambda value: f"{value:.3f}".replace("-", "−")),
+        ("bucket", "relative bias: number", count),
+    ],
+    "order": [("model", "model", str), ("change", "change", str), ("apart", "largest difference", tiny)],
+    "sentences": [
+        ("first", "", str),
+        ("second", "", str),
+        ("with positions", "cosine", lambda value: f"{value:.3f}"),
+        ("without", "without positions", lambda value: f"{value:.3f}"),
+    ],
+    "it": [
+        ("who", "heads", str),
+        ("heads", "of", count),
+        ("first both", "animal in both", count),
+        ("second both", "street in both", count),
+        ("right", "switch rightly", count),
+        ("wrong", "switch wrongly", count),
+        ("mean right", "of 8 sentences, a head switches rightly", two_digits),
+        ("mean wrong", "wrongly", two_digits),
+        ("best right", "best head", count),
+    ],
+    "it head": [
+        ("sentence", "sentence", str),
+        ("first", "first ending: first noun / second", str),
+        ("second", "second ending", str),
+        ("tilt", "first noun's share falls by", signed),
+        ("switches", "switches", str),
+    ],
+    "roles": [
+        ("width", "width", count),
+        ("reader", "reader", str),
+        ("weights", "weights", count),
+        *((name, name, finer) for name in ("who", "did what", "to whom", "all three")),
+        ("lowest", "lowest seed", finer),
+        ("highest", "highest", finer),
+    ],
+    "role heads": [
+        ("width", "width", count),
+        ("reader", "reader", str),
+        *((f"best head: {name}", name, share) for name in ("who", "did what", "to whom")),
+        ("by word", "stays with the noun", share),
+        ("all three", "all three right", finer),
+        ("placeless", "no places in the values", finer),
+    ],
+}

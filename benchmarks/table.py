@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from columns import (
     SAFETY,
     SCORES,
     TRAINING,
+    WORKED,
     Column,
     count,
     number,
@@ -153,6 +155,15 @@ def looking(results: Path, what: str) -> list[str]:
     return [table(LOOKING[what], [row for row in rows if row["what"] == what])]
 
 
+def worked(results: Path, what: str) -> list[str]:
+    """One table of the worked pages; that of what the readers' heads look at has no rows of its own."""
+    record = _read(results, "worked-cpu")
+    if record is None:
+        return []
+    rows = [row for row in record["rows"] if row["what"] == ("roles" if what == "role heads" else what)]
+    return [table(WORKED[what], [row for row in rows if what != "role heads" or row["by word"] is not None])]
+
+
 def relations(results: Path) -> list[str]:
     """A row a relation that is not rare, the models side by side; each in the way of reading that finds more."""
     record = _read(results, "looking-cpu")
@@ -215,6 +226,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "importance": lambda results: looking(results, "importance"),
     "lens": lambda results: looking(results, "lens"),
     "contexts": lambda results: looking(results, "contexts"),
+    **{f"worked_{what.replace(' ', '_')}": partial(worked, what=what) for what in WORKED},
     "show_me": lambda results: deck_d(results, "first order, show me"),
     "first_order": lambda results: deck_d(results, "first order, battery"),
     "second_order": lambda results: deck_d(results, "second order, battery"),
