@@ -129,6 +129,34 @@ LAYERS: list[Column] = [
     ("within a text", "cosine within a text", lambda value: f"{value:.3f}"),
     ("between texts", "between texts", lambda value: f"{value:.3f}"),
 ]
+EMBEDDING: list[Column] = [
+    ("who", "sentence vectors", str),
+    ("sentences_per_second", "sentences/s", count),
+    ("times_transformers", "beside transformers", times),
+    ("largest_difference", "largest difference of a number", lambda value: f"{value:.0e}" if value else "0"),
+]
+ENGINES: list[Column] = [
+    ("engine", "translating", str),
+    ("sentences_per_second", "sentences/s", count),
+    ("ratio_to_headway", "beside headway", times),
+    ("equal_to_headway", "answers equal", count),
+    ("bleu", "BLEU", two_digits),
+]
+LOADING: list[Column] = [
+    ("contestant", "loading", str),
+    ("dtype", "numbers", str),
+    ("load_s", "seconds", two_digits),
+    ("first_logits_s", "to the first logits, s", two_digits),
+    ("resident_mib", "peak memory, MiB", count),
+    ("weights_mib", "of them weights", count),
+]
+TRACING: list[Column] = [
+    ("work", "work", str),
+    ("kept", "kept", str),
+    ("ms", "ms", two_digits),
+    ("of_plain", "beside nothing kept", times),
+    ("of_before", "beside headway without taps", times),
+]
 LADDER: list[Column] = [
     ("corpus", "text", str),
     ("recipe", "rung", code),

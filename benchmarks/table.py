@@ -25,16 +25,20 @@ from columns import (
     CORPUS,
     COUNTING,
     DECODING,
+    EMBEDDING,
     ENCODING,
+    ENGINES,
     FINETUNING,
     GPT,
     LADDER,
     LAYERS,
+    LOADING,
     LOOKING,
     OFTEN,
     PAIRS,
     SAFETY,
     SCORES,
+    TRACING,
     TRAINING,
     WORKED,
     Column,
@@ -72,7 +76,8 @@ def _facts(record: Row) -> str:
     """One line on what was measured where: the case, the machine, the versions, the day."""
     case = [f"{key.replace('_', ' ')} {_plain(value)}" for key, value in record.get("case", {}).items()]
     versions = [f"{name} {value}" for name, value in record.get("versions", {}).items() if name != "python"]
-    return f"{record['machine']}: {', '.join(case)} ({', '.join([*versions, record['date']])})."
+    said = f"{record['machine']}: {', '.join(case)}" if case else record["machine"]
+    return f"{said} ({', '.join([*versions, record['date']])})."
 
 
 def _plain(value: Any) -> str:
@@ -88,6 +93,11 @@ def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
     """For each machine that has a result: its facts, then its table."""
     records = [_read(results, f"{name}-{device}") for device in ("cuda", "cpu")]
     return [block for record in records if record for block in (_facts(record), table(columns, record["rows"]))]
+
+
+def one(results: Path, name: str, columns: list[Column]) -> list[str]:
+    record = _read(results, name)
+    return [_facts(record), table(columns, record["rows"])] if record else []
 
 
 def safety(results: Path) -> list[str]:
@@ -217,6 +227,10 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "layers": layers,
     "safety": safety,
     "corpus": corpus,
+    "embedding": lambda results: speed(results, "embedding", EMBEDDING),
+    "engines": lambda results: one(results, "engines", ENGINES),
+    "loading": lambda results: speed(results, "loading", LOADING),
+    "tracing": lambda results: speed(results, "tracing", TRACING),
     "ladder": lambda results: speed(results, "ladder", LADDER),
     "pairs": lambda results: speed(results, "pairs", PAIRS),
     "counting": counting,
