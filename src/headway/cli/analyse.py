@@ -36,14 +36,16 @@ def analyse(
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
     from headway.explore.canvas import check_path
-    from headway.generate.loading import load
+    from headway.generate.loading import Translator, load
     from headway.plain import change
 
     if listed:
         print("\n".join(_list(ANALYSES)))
         return
     if what not in ANALYSES:
-        raise InputError(f"there is no analysis '{what}'{nearest(what, ANALYSES)}")
+        raise InputError(
+            f"there is no analysis '{what}'{nearest(what, ANALYSES)} (all of them: headway analyse --list)"
+        )
     one = ANALYSES[what]
     _check(one, model, data or [], long)
     options = change(one.options(), settings)
@@ -51,7 +53,10 @@ def analyse(
     if out and one.draw is None:
         raise InputError(f"--what {what} has no picture: leave --out away")
     use_threads(threads)
-    traced = Traced(load(model, device, dtype), one.tensors, long="skip" if long == "skip" else "error", lines=lines)
+    loaded = load(model, device, dtype)
+    if one.takes == "pairs" and not isinstance(loaded, Translator):
+        raise InputError(f"--what {what} is for translators: {model} is none")
+    traced = Traced(loaded, one.tensors, long="skip" if long == "skip" else "error", lines=lines)
     table = one.run(traced, data or [], options)
     notes = [*table.notes, *_left_out(traced)]
     if as_json:

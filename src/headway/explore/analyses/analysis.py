@@ -20,8 +20,8 @@ Long = Literal["error", "skip"]
 DATA = {  # what is said where it is missing
     "lines": "a file of text, a text a line (and for a translator, if you like, a second file of translations)",
     "pairs": "two files of parallel text, or one with `source ||| target` a line",
-    "conllu": "a file in CoNLL-U",
-    "gap": "a file of GAP (.tsv)",
+    "conllu": "a file in CoNLL-U (or two: heads are chosen on the first and measured on the second)",
+    "gap": "a file of GAP, .tsv (or two: heads are chosen on the first and measured on the second)",
     "marked": "a file of text with one word marked in each line, *like* this (and `sense TAB` before it, if you like)",
     "nothing": "no file",
 }

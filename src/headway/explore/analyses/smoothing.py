@@ -79,7 +79,13 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
         raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
     if not sums:
         raise InputError("this model gives no hidden states by layer: there is nothing to compare")
-    rows_: list[tuple[Cell, ...]] = [(*place, *alike.means()) for place, alike in sums.items()]
+    means = {place: alike.means() for place, alike in sums.items()}
+    # Where no norm stands behind the last layer, what comes out of the stack is that layer once more.
+    for stack in dict.fromkeys(stack for stack, _ in means):
+        last = max((layer for of, layer in means if of == stack and isinstance(layer, int)), default=None)
+        if last is not None and means.get((stack, NORMED)) == means[stack, last]:
+            del means[stack, NORMED]
+    rows_: list[tuple[Cell, ...]] = [(*place, *values) for place, values in means.items()]
     return Table(
         ("stack", "layer", "within a text", "between texts"),
         rows_,
