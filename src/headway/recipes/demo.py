@@ -54,6 +54,7 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None) -> str:
             _examples(translator),
             f"model: {out / 'model'}\npictures: {out / 'alignment.png'}, {out / 'heads.png'}\n"
             f"try: echo 'The small dog sleeps in the garden.' | {_command()} translate {out}",
+            f"look inside, in the browser: {_command()} explore {out} --text 'He drives the car'",
         ]
     )
     (out / "report.txt").write_text(report + "\n", encoding="utf-8")
