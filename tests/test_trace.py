@@ -133,7 +133,7 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
         "odd": "has trace format None",
         "bare": "is broken .*its header does not fit",
         "short": "is broken",
-        "text": "is broken",
+        "text": "is no trace: those are safetensors files",
         "missing": "there is no file",
     }.items():
         with pytest.raises(InputError, match=said) as caught:

@@ -249,7 +249,18 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (SafetensorError, OSError, ValueError) as error:
+        if path.is_file() and not _begins_as_one(path):
+            raise InputError(f"{path} is no trace: those are safetensors files, as trace.save writes them") from error
         raise InputError(f"{path} is broken ({error}): it was cut short or changed, or is no trace") from error
+
+
+def _begins_as_one(path: Path) -> bool:
+    """A safetensors file begins with the length of its header in eight bytes, then comes JSON."""
+    try:
+        with path.open("rb") as file:
+            return file.read(9)[8:] == b"{"
+    except OSError:  # what cannot be read may be one
+        return True
 
 
 def _track(plain: dict[str, Any]) -> Track:

@@ -13,6 +13,7 @@ import pytest
 from calling import Headway
 
 import headway as package
+from foreign_world import write_language_model
 from headway.serve.running import bound
 
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
@@ -46,8 +47,15 @@ def test_a_saved_trace_is_shown_too_and_two_side_by_side(headway: Headway, trace
     assert (tmp_path / "b.html").read_text(encoding="utf-8").count('octet-stream" data-packed') == 2
 
 
+def test_an_empty_target_is_none(headway: Headway, tmp_path: Path) -> None:
+    path = tmp_path / "car.html"
+    assert headway("explore", FOLDER, "--text", TEXT, "--target", "", "--beam", "2", "--html", path).code == 0
+
+
 def test_what_is_wrong_is_one_line(refuses: Callable[..., str], trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "a.html"
+    out, small_gpt = tmp_path / "a.html", tmp_path / "gpt2"
+    write_language_model(small_gpt, "gpt2")
+    (tmp_path / "words.txt").write_text("root and others, who are no trace at all")
     foreign, broken = tmp_path / "foreign.safetensors", tmp_path / "broken.safetensors"
     foreign.write_bytes((FOLDER / "model.safetensors").read_bytes())
     broken.write_bytes(trace.read_bytes()[:-1000])
@@ -63,11 +71,24 @@ def test_what_is_wrong_is_one_line(refuses: Callable[..., str], trace: Path, tmp
         ((FOLDER, "--text", TEXT, "--heads", "x"), "--heads takes numbers, as in --heads 0,3, not x"),
         ((FOLDER, "--text", TEXT, "--second", trace), "give two of a kind"),
         ((trace, "--heads", "7"), "this trace has no head 7"),
+        ((trace, "--text", TEXT), "a trace has its text inside, and no model is asked: leave --text out"),
+        ((trace, "--target", "Il"), "leave --target out"),
+        ((trace, "--beam", "2"), "leave --beam out"),
+        ((FOLDER, "--text", ""), "the text of --text is empty"),
+        ((FOLDER, "--text", TEXT, "--target", "Il", "--beam", "2"), "with --target nothing is searched for"),
+        ((small_gpt, "--text", "a", "--beam", "2"), "--beam is the width of a translator's search"),
+        ((small_gpt, "--text", "a", "--target", "b"), "--target is for a translator or an encoder"),
+        ((tmp_path / "words.txt",), "is no trace: those are safetensors files"),
     ]
     for given, told in cases:
         assert told in refuses("explore", *given, "--html", out), given
     assert "there is no folder" in refuses("explore", FOLDER, "--text", TEXT, "--html", tmp_path / "no" / "a.html")
     assert not out.exists()
+
+
+def test_a_live_page_is_not_begun_with_what_the_model_does_not_have(refuses: Callable[..., str]) -> None:
+    assert "there is no layer 9" in refuses("explore", FOLDER, "--layers", "9", "--port", "0")
+    assert "there is no head 9" in refuses("explore", FOLDER, "--text", TEXT, "--heads", "9", "--port", "0")
 
 
 def test_a_port_in_use_is_one_line(refuses: Callable[..., str]) -> None:

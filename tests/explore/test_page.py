@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,53 @@ def test_hover_and_touch_tell_the_weight_of_a_cell(browser, page, trace):
         visit.page.touchscreen.tap(*cell(visit, 3, 4, *weights.shape))
         visit.page.wait_for_selector("[data-testid=weight]")
         assert shown(visit.page.inner_text("[data-testid=weight]")) == pytest.approx(float(weights[3, 4]), rel=6e-4)
+
+
+def test_several_heads_are_taken_by_touch(browser, page):
+    with Visit(browser, page, "#view=attention&site=decoder.cross&heads=0.0", has_touch=True) as visit:
+        visit.page.tap("text=Take several")
+        visit.page.tap("[data-head='0.1']")
+        pressed = visit.page.eval_on_selector_all(
+            "[data-head][aria-pressed=true]", "all => all.map(b => b.dataset.head)"
+        )
+        assert pressed == ["0.0", "0.1"]
+        visit.page.tap("text=Take several")
+        visit.page.tap("[data-head='0.1']")
+        assert len(visit.page.query_selector_all("[data-head][aria-pressed=true]")) == 1
+
+
+def test_on_a_phone_the_weight_stays_in_sight_and_more_is_told(browser, page):
+    with Visit(browser, page, "#view=steps&site=decoder.cross", viewport={"width": 340, "height": 700}) as visit:
+        visit.page.wait_for_selector(".scroll.more-right")
+        inside = """box => [...box.querySelectorAll('[data-weight]')].every(cell =>
+            cell.getBoundingClientRect().right <= box.getBoundingClientRect().right + 1)"""
+        assert visit.page.eval_on_selector(".scroll", inside)
+        visit.page.eval_on_selector(".scroll", "box => box.scrollLeft = 1e6")
+        visit.page.wait_for_selector(".scroll.more-left:not(.more-right)")
+        visit.view("beam")
+        visit.page.wait_for_selector(".fades.more-right")
+        assert visit.faults() == [] and visit.errors == []
+
+
+def test_many_places_have_some_of_their_names_and_heads_stand_abreast(browser, tmp_path):
+    words = [f"w{i}" for i in range(150)]
+    trace = made_trace(words, layers=1, heads=12)
+    with Visit(browser, written(tmp_path / "p.html", trace.to_bytes()), "#row=70&column=20") as visit:
+        with visit.page.expect_download() as download:
+            visit.page.click("[aria-label^='Save this picture as SVG']")
+        named = re.findall(r">(w\d+)</text>", Path(download.value.path()).read_text(encoding="utf-8"))
+        assert {"w70", "w20"} <= set(named) and 20 < len(named) < 2 * len(words)
+        visit.page.click("text=All heads of layer 0")
+        visit.page.wait_for_function("""() => {
+            const tops = [...document.querySelectorAll('.main canvas')].map(c => c.getBoundingClientRect().top)
+            return tops.length === 12 && new Set(tops).size <= 6 }""")
+        visit.page.click("text=Lines")
+        with visit.page.expect_download() as download:
+            visit.page.click("[aria-label^='Save this picture as SVG']")
+        svg = Path(download.value.path()).read_text(encoding="utf-8")
+        wide = float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
+        legend = re.findall(r'<text x="([\d.]+)" [^>]*>layer 0, head \d+</text>', svg)
+        assert len(legend) == 12 and max(map(float, legend)) < wide - 60
 
 
 def test_everything_goes_by_keyboard(browser, page, trace):

@@ -13,6 +13,7 @@ import headway
 from encoder_folders import their_inputs, write_encoder
 from headway.errors import InputError
 from headway.generate.generator import Generator
+from headway.generate.tracing import called
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.models.ngram import NGram, NGramConfig
@@ -293,6 +294,17 @@ def test_steps_are_no_text_that_is_read_at_once():
         t.row()
 
 
+def test_a_model_goes_by_a_name_that_tells_it_from_others(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given, told in {
+        "runs/mine": "mine", "bert-base/model": "bert-base", "bert-base/model/": "bert-base", "runs/mine/best": "mine",
+        "/model": "model", ".": tmp_path.name, "model": tmp_path.name,
+    }.items():  # fmt: skip
+        assert called(given) == told
+    write_encoder(tmp_path / "small-bert" / "model", "Model")
+    assert headway.load(tmp_path / "small-bert" / "model", "cpu").trace("a cat").about["model"] == "small-bert"
+
+
 def test_what_cannot_be_traced_is_one_clear_line(translator, tmp_path: Path):
     write_encoder(tmp_path / "bert", "Model")
     encoder = headway.load(tmp_path / "bert", "cpu")
@@ -307,7 +319,7 @@ def test_what_cannot_be_traced_is_one_clear_line(translator, tmp_path: Path):
         lambda: translator.trace("car " * 400): r"sentence 1 has \d+ pieces, this model takes at most \d+: split it",
         lambda: translator.trace("car", "car " * 400): "the target has .* pieces, this model takes at most",
         lambda: model.trace("cat " * 50): r"the text has \d+ tokens, this model reads at most 32: shorten it",
-        lambda: encoder.trace("cat " * 50): "text 1 has 52 tokens, this model takes at most 24",
+        lambda: encoder.trace("cat " * 50): "text 1 has 52 tokens, this model takes at most 24: shorten it$",
         lambda: model.trace("a cat", layers=[2]): "there is no layer 2: this model has 2, counted from 0",
         lambda: model.trace("a cat", heads=[5]): "there is no head 5: this model has 3, counted from 0",
         lambda: model.trace("a cat", tensors="wieghts"): "nothing in this model goes by the name of wieghts",

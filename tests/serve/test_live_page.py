@@ -39,12 +39,17 @@ def translator_page(translator):
 
 
 @pytest.fixture(scope="module")
-def gpt_page():
+def gpt():
     torch.manual_seed(5)
     model = GPT(GPTConfig(layers=2, heads=2, width=16, max_length=64), len(TOKENIZER))
     generator = Generator(model.eval(), TOKENIZER, context=64, device=torch.device("cpu"))
     generator.name = "small"
-    with served(application([generator])) as address:
+    return generator
+
+
+@pytest.fixture(scope="module")
+def gpt_page(gpt):
+    with served(application([gpt])) as address:
         yield address
 
 
@@ -118,11 +123,65 @@ def test_an_alternative_of_a_translation_is_followed(browser, translator, transl
         assert visit.page.evaluate("headway.traces[0].tracks.get('target').ids") == [translator.symbols.start, entry]
 
 
+def test_a_translation_is_written_word_by_word(browser, translator, translator_page):
+    codec = translator.target_tokenizer
+    with Visit(browser, translator_page, "#view=next&place=0") as visit:
+        written: list[int] = []
+        for _ in range(3):
+            rows = visit.page.eval_on_selector_all("tr[data-id]", "rows => rows.map(r => +r.dataset.id)")
+            row = next(at for at, i in enumerate(rows) if codec.encode(codec.decode([*written, i])) == [*written, i])
+            written.append(rows[row])
+            box = visit.page.query_selector("[data-view=next] section canvas").bounding_box()
+            visit.page.mouse.click(box["x"] + 60, box["y"] + 15 + 26 * row)
+            visit.page.wait_for_function(
+                "n => headway.traces[0].tracks.get('target').ids.length === n", arg=len(written) + 1
+            )
+            visit.page.wait_for_selector("main[aria-busy=false]")
+            visit.page.wait_for_selector(f"[aria-checked=true][data-place='{len(written)}']")
+        assert visit.page.input_value("textarea >> nth=1") == codec.decode(written)
+
+
+def test_another_text_empties_the_translation_that_was_followed(browser, translator_page):
+    with Visit(browser, translator_page) as visit:
+        look(visit, "She sings", "Elle chante")
+        look(visit, "He drives the car")
+        assert visit.page.input_value("textarea >> nth=1") == "" and "beam" in visit.views
+        look(visit, "She sings", "Elle chante")
+        look(visit, "She sings")
+        assert visit.page.input_value("textarea >> nth=1") == "Elle chante"
+
+
+@pytest.mark.parametrize("text", ["the cat sat", ""])
+def test_the_page_asks_for_the_commands_layers_and_heads_only(browser, gpt, text):
+    page = application([gpt], Question(text, layers=(1,), heads=(0,)))
+    with served(page) as address, Visit(browser, address, "" if text else "#text=the dog") as visit:
+        for _ in range(2):
+            sites = visit.page.evaluate("headway.traces[0].sites.map(s => [s.layers, s.heads])")
+            assert sites and all(site == [[1], [0]] for site in sites)
+            look(visit, "the cat did not sit")
+
+
+def test_translators_that_wrote_different_things_say_so(browser, translator):
+    torch.manual_seed(5)
+    other = headway.load(FOLDER, "cpu")
+    other.name = "other"
+    for weight in other.model.parameters():
+        torch.nn.init.normal_(weight, std=0.2)
+    page = application([translator, other], Question("He drives the car", beam=1))
+    with served(page) as address, Visit(browser, address, "#view=compare&site=decoder.cross") as visit:
+        assert visit.page.inner_text("h1") == f"{translator.name} and other"
+        assert "They wrote different translations" in visit.page.inner_text("[data-view=compare]")
+        look(visit, "He drives the car", "Il conduit")
+        assert visit.page.query_selector("text=Left less right") and visit.errors == []
+
+
 def test_what_is_wrong_is_said_on_the_page(browser, gpt_page):
     with Visit(browser, gpt_page, "#text=the dog") as visit:
         for text, told in (("", "nothing to trace"), ("the " * 200, "this model reads at most 64: shorten it")):
             look(visit, text)
             assert told in visit.page.inner_text("[role=alert]")
+            assert "of the text before" in visit.page.inner_text("[role=note]")
+            assert float(visit.page.eval_on_selector("#view", "view => getComputedStyle(view).opacity")) < 0.6
         look(visit, "the cat <script>window.hacked = 1</script>")
         assert visit.page.query_selector("[role=alert]") is None
         assert visit.page.evaluate("window.hacked") is None

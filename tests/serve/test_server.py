@@ -82,7 +82,7 @@ def test_the_model_says_what_it_is_and_tokens_are_spelled(address, translator):
         ("api/trace", {"text": 7}, 422, "text: input should be a valid string"),
         ("api/trace", {"txt": TEXT}, 422, "text: field required"),
         ("api/trace", {"text": TEXT, "more": 1}, 422, "more: extra inputs"),
-        ("api/trace", [1], 422, "the request"),
+        ("api/trace", [1], 422, "the request is no JSON object"),
         ("api/next", {"ids": [-1]}, 422, "there is no token -1"),
         ("api/next", {"ids": [10**30]}, 422, "there is no token"),
         ("nowhere", None, 404, "not found"),
@@ -95,8 +95,17 @@ def test_bad_requests_get_one_clear_line(address, path, body, status, told):
 
 def test_what_is_no_json_gets_one_clear_line(address):
     for raw in (b"{", b"\xff\xfe", b"", "\ud800".encode("utf-8", "surrogatepass")):
-        status, _line = refused(address, "api/trace", raw=raw)
-        assert status in (400, 422)
+        status, line = refused(address, "api/trace", raw=raw)
+        assert status in (400, 422) and "the request is no JSON object" in line, raw
+
+
+def test_head_is_answered_as_get(address):
+    for path in ("", "api/model"):
+        with urllib.request.urlopen(f"{address}{path}", timeout=30) as whole:
+            told = whole.headers["content-type"], whole.headers["content-length"]
+        with urllib.request.urlopen(urllib.request.Request(f"{address}{path}", method="HEAD"), timeout=30) as answer:
+            assert answer.status == 200 and answer.read() == b""
+            assert (answer.headers["content-type"], answer.headers["content-length"]) == told
 
 
 def test_every_plane_of_unicode_is_read(address):

@@ -14,7 +14,9 @@ export interface Card {
 export interface Asked {
   text: string;
   second?: string | null;
-  beam?: number;
+  beam?: number | null;
+  layers?: number[] | null;
+  heads?: number[] | null;
 }
 
 interface Host {

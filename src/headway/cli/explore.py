@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,15 @@ from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
 from headway.errors import InputError
 
 if TYPE_CHECKING:
-    from headway.explore.asking import Question
+    from headway.explore.asking import Model, Question
 
 PORT = 8377
 
 
 def explore(
     model: str = typer.Argument(metavar="MODEL", help="A model's or a run's folder, or a trace (.safetensors)."),
-    text: list[str] = typer.Option([], "--text", metavar="TEXT", help="The text to begin with, or of the file."),
+    text: list[str] = typer.Option([], "--text", metavar="TEXT", help="The text to look at; on the live page the "
+                                    "first of them."),
     target: str = typer.Option(None, metavar="TEXT", help="Of a translator the translation to follow, of an encoder "
                                "the second text."),
     html: str = typer.Option(None, metavar="FILE", help="Write one file that opens without a server."),
@@ -37,29 +39,53 @@ def explore(
 
     use_threads(threads)
     said = " ".join(text)
-    question = Question(said, target, _numbers("layers", layers), _numbers("heads", heads), beam)
+    question = Question(said, target or None, _numbers("layers", layers), _numbers("heads", heads), beam)
     named = [name for name in (model, second) if name is not None]
     saved = [name for name in named if _is_trace(name)]
     if saved and len(saved) < len(named):
         raise InputError("a trace is compared with a trace and a model with a model: give two of a kind")
+    if question.second is not None and beam is not None:
+        raise InputError("--beam is for a search, and with --target nothing is searched for: leave one of them out")
     if saved:
+        for option, given in (("--text", said), ("--target", question.second), ("--beam", beam)):
+            if given:
+                raise InputError(f"a trace has its text inside, and no model is asked: leave {option} out")
         _show([_read(name, question) for name in named], html, port)
     elif html is not None:
-        if not said:
-            raise InputError("a file has its text inside: give it with --text")
+        if not said.strip():
+            raise InputError(
+                "there is nothing to trace: the text of --text is empty" if text
+                else "a file has its text inside: give it with --text"
+            )  # fmt: skip
         _write(_answers(named, question, device, dtype), html)
     else:
         _serve(named, question, port, device, dtype)
 
 
 def _serve(named: list[str], question: Question, port: int, device: str, dtype: str) -> None:
-    from headway.generate.loading import load
     from headway.serve.app import application
     from headway.serve.running import bound, serve
 
     listening = bound(port)  # before the model is read, which takes longer
-    app = application([load(name, device, dtype) for name in named], question if question.text else None)
-    serve(app, listening, _tell)
+    serve(application(list(_loaded(named, question, device, dtype)), question), listening, _tell)
+
+
+def _loaded(named: list[str], question: Question, device: str, dtype: str) -> Iterator[Model]:
+    """One model after the other, each of which can be asked this."""
+    from headway.explore.asking import card
+    from headway.generate.loading import load
+    from headway.generate.tracing import checked
+    from headway.nn.tap import chosen
+
+    for name in named:
+        model = load(name, device, dtype)
+        takes = card(model)["takes"]
+        if question.beam is not None and takes != "target":
+            raise InputError(f"--beam is the width of a translator's search, and {name} is none: leave it out")
+        if question.second is not None and takes == "one":
+            raise InputError(f"--target is for a translator or an encoder, and {name} reads one text: leave it out")
+        checked(model.model, chosen(question.layers, question.heads))  # type: ignore[arg-type]
+        yield model
 
 
 def _is_trace(name: str) -> bool:
@@ -88,9 +114,8 @@ def _read(name: str, question: Question) -> bytes:
 def _answers(named: list[str], question: Question, device: str, dtype: str) -> list[bytes]:
     from headway.explore.asking import answer
     from headway.explore.payload import MOST
-    from headway.generate.loading import load
 
-    return [answer(load(name, device, dtype), question, MOST // len(named)) for name in named]
+    return [answer(model, question, MOST // len(named)) for model in _loaded(named, question, device, dtype)]
 
 
 def _write(traces: list[bytes], html: str) -> None:

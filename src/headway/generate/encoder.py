@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.device import choose, sent
-from headway.errors import InputError
+from headway.errors import InputError, TooLong
 from headway.folder import Card, Loaded, read_model
 from headway.generate.cores import on_every_core
-from headway.generate.tracing import More, checked, described, nexts, one_text, token_track, trace_of, trimmed
+from headway.generate.tracing import More, called, checked, described, nexts, one_text, token_track, trace_of, trimmed
 from headway.models import FAMILIES
 from headway.models.bert import Bert, MaskedWords, TextLabels, TokenLabels, Vectors, WordsAndPair
 from headway.nn import tap
@@ -179,7 +179,7 @@ class Encoder:
         if not isinstance(text, str) or not text.strip() or (pair is not None and not pair.strip()):
             raise InputError("there is nothing to trace: give a text that is not empty")
         choice = checked(self.model, chosen(layers, heads, tensors))
-        [framed] = self._framed([text if pair is None else (text, pair)], truncate=False, spans=True)
+        [framed] = self._framed([text if pair is None else (text, pair)], truncate=None, spans=True)
         with tap.record(self.model, choice) as recorder:
             answer = self.model(*self._inputs([framed]))
         about = described(self.model, self.name)
@@ -204,8 +204,14 @@ class Encoder:
         ]
         return token_track("tokens", self.tokenizer, framed.ids, special, whole, spans)
 
-    def _framed(self, texts: Sequence[Any], truncate: bool, spans: bool = False) -> list[Framed]:
-        return frame(self.tokenizer, _listed(texts), self.limit, truncate=truncate, spans=spans)
+    def _framed(self, texts: Sequence[Any], truncate: bool | None, spans: bool = False) -> list[Framed]:
+        """`truncate` None: nobody was offered to have long texts cut, and nobody is told of it."""
+        try:
+            return frame(self.tokenizer, _listed(texts), self.limit, truncate=bool(truncate), spans=spans)
+        except TooLong as error:
+            if truncate is None:
+                raise
+            raise TooLong(f"{error}, or have long texts cut (--truncate)") from None
 
     def _spelled(self, entry: int) -> str:
         """A word as it is read; a piece that makes none (a special, half a character) as something to look at."""
@@ -264,5 +270,5 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Encod
     if not isinstance(found.model, Bert):
         raise InputError(f"{folder} is no encoder ({found.card.family}): {FAMILIES[found.card.family].use}")
     encoder = Encoder(found, place, precision)
-    encoder.name = Path(folder).name
+    encoder.name = called(folder)
     return encoder

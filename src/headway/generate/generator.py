@@ -18,7 +18,7 @@ from headway.generate.spelling import Spelling, continuation
 from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_stepper import stream_stepper_for
-from headway.generate.tracing import checked, described, nexts, one_text, token_track, trace_of
+from headway.generate.tracing import called, checked, described, nexts, one_text, token_track, trace_of
 from headway.models import FAMILIES
 from headway.models.language import NextTokenModel
 from headway.models.protocols import LanguageModel
@@ -240,5 +240,5 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Gener
     opening = tokenizer.closing if found.card.text.lines else tokenizer.opening
     context = model.context or UNBOUNDED
     generator = Generator(model, tokenizer, context=context, device=place, opening=opening)
-    generator.name = Path(folder).name
+    generator.name = called(folder)
     return generator

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ Sides = Callable[[str], tuple[str, str]]  # of a tensor: the tracks of who looks
 More = dict[str, tuple[Tensor, tuple[str, ...]]]  # tensors that no tap gives, with their axes
 SIZES = ("layers", "encoder_layers", "decoder_layers", "heads", "width", "inner")
 OPEN_SPACE = "␣"
+UNTOLD = ("model", "best", "last")  # names of folders that tell no model from another
 
 
 def one_text(name: str) -> tuple[str, str]:
@@ -37,6 +39,12 @@ def two_texts(name: str) -> tuple[str, str]:
     if name.startswith(("encoder.", "embed_source.")):
         return "source", "source"
     return "target", "source" if ".cross." in name else "target"
+
+
+def called(folder: str | Path) -> str:
+    """How a reader calls a model: by its folder; where that says nothing (`bert-base/model`) by the one around it."""
+    place = Path(folder).absolute()
+    return place.parent.name if place.name in UNTOLD and place.parent.name else place.name
 
 
 def described(model: nn.Module, name: str = "") -> dict[str, Any]:

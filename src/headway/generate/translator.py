@@ -19,7 +19,7 @@ from headway.generate.history import Branches
 from headway.generate.offline import search_all
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import More, checked, described, labels, nexts, token_track, trace_of, two_texts
+from headway.generate.tracing import More, called, checked, described, labels, nexts, token_track, trace_of, two_texts
 from headway.models import FAMILIES
 from headway.models.protocols import Seq2Seq
 from headway.nn import tap
@@ -213,5 +213,5 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Trans
     if len(found.card.vocabularies) != 2:
         raise InputError(f"{folder} is no translator ({found.card.family}): {FAMILIES[found.card.family].use}")
     translator = Translator(found, place, precision)
-    translator.name = Path(folder).name
+    translator.name = called(folder)
     return translator

@@ -11,6 +11,7 @@ Every error is {"error": "one line"}.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -27,6 +28,10 @@ from headway.serve.limits import LOOPBACK, Limited
 from headway.serve.worker import Busy, Worker
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+NO_JSON = (
+    'the request is no JSON object, or its content-type is not application/json: send {"text": "a text"} '
+    'to /api/trace, {"ids": [1, 2]} to /api/next'
+)
 
 
 class Asked(BaseModel):
@@ -53,7 +58,7 @@ def application(
     app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None)
     worker = Worker(waiting)
     cards = [card(model) for model in models]
-    first = {"text": question.text, "second": question.second, "beam": question.beam} if question else None
+    first = asdict(question) if question else None
     html = page_html(traces, {"live": bool(models), "cards": cards, "asked": first})
 
     def chosen(number: int) -> Model:
@@ -61,11 +66,11 @@ def application(
             raise InputError(f"there is no model {number}: this server has {len(models)}, counted from 0")
         return models[number]
 
-    @app.get("/")
+    @app.api_route("/", methods=["GET", "HEAD"])
     async def page() -> Response:
         return HTMLResponse(html, headers=HEADERS)
 
-    @app.get("/api/model")
+    @app.api_route("/api/model", methods=["GET", "HEAD"])
     async def model() -> Response:
         return JSONResponse({"models": cards}, headers=HEADERS)
 
@@ -101,12 +106,14 @@ def _explain(app: FastAPI) -> None:
     answers(InputError, 422, lambda error: " ".join(str(error).split()))
     answers(Busy, 503, lambda _: "the model is busy with other requests: try again in a moment")
     answers(RequestValidationError, 422, _first)
-    answers(HTTPException, 404, lambda error: f"{error.detail}".lower())
+    answers(HTTPException, 404, lambda error: NO_JSON if error.status_code == 400 else f"{error.detail}".lower())
     answers(MemoryError, 503, lambda _: "there is not enough memory for this text: shorten it")
     answers(Exception, 500, lambda error: f"{type(error).__name__}: {error}")
 
 
 def _first(error: RequestValidationError) -> str:
     told = error.errors()[0]
+    if told["loc"] == ("body",) or told["type"] == "json_invalid":
+        return NO_JSON
     place = ".".join(str(part) for part in told["loc"] if part != "body")
-    return f"{place or 'the request'}: {told['msg'].lower()}"
+    return f"{place}: {told['msg'].lower()}"

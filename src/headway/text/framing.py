@@ -43,8 +43,7 @@ def frame(
         if len(framed.ids) > longest:
             if not truncate:
                 raise TooLong(
-                    f"text {number + 1} has {len(framed.ids)} tokens, this model takes at most {longest}: shorten it, "
-                    "or have long texts cut (--truncate)"
+                    f"text {number + 1} has {len(framed.ids)} tokens, this model takes at most {longest}: shorten it"
                 )
             found[number] = _one(tokenizer, pairs[number], longest, spans)
     return found

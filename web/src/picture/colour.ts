@@ -28,8 +28,8 @@ const TWO_HUES = {
 
 /** For up to eight heads drawn over each other (after Okabe and Ito). */
 export const HEADS = {
-  light: ['#0072b2', '#d55e00', '#007d5a', '#a6508b', '#8a6d00', '#3b7fa8', '#6b4ea0', '#555555'],
-  dark: ['#56b4e9', '#f28e4b', '#2fc49a', '#e08fc4', '#e6c84b', '#9ad0f0', '#b39ddb', '#c0c0c0'],
+  light: ['#0072b2', '#d55e00', '#007d5a', '#a6508b', '#8a6d00', '#3b7fa8', '#6b4ea0', '#555555', '#c2185b', '#5d8a1f', '#7b5141', '#00838f'],
+  dark: ['#56b4e9', '#f28e4b', '#2fc49a', '#e08fc4', '#e6c84b', '#9ad0f0', '#b39ddb', '#c0c0c0', '#ff8aa8', '#a5cf6c', '#c8ada2', '#4dd0e1'],
 };
 
 type Table = Uint8ClampedArray;

@@ -14,29 +14,44 @@ export interface Frame {
   height: number;
   rows: number;
   columns: number;
-  labelled: boolean;
+  each: [number, number]; // every n-th row and column has its name
   letters: Letters;
 }
 
 const [LARGEST, FEW] = [30, 12]; // of a cell; of few places it may be larger
 const LEGIBLE = 13; // pixels that a label needs
+const TURNED = 18; // one that is turned, beside others that are left out
 const LONGEST = 110;
 const LEGEND = 40;
+const OVERHANG = 40; // of the last column's name
+const NARROWEST = 140;
+const MANY = 40; // places; so many scroll rather than lose their names
+const UNLIKE = 3;
 
-/** As large as there is room for; places are named where their names can be read. */
-export function frame(rows: string[], columns: string[], room: number, least = 140): Frame {
+const every = (cell: number, needed: number) => (cell > LEGIBLE - 0.01 ? 1 : Math.ceil(needed / cell));
+
+/** As large as there is room for; of many places every n-th is named, so that names can be read. `small`: cells may be
+ * smaller than letters also where places are few. */
+export function frame(rows: string[], columns: string[], room: number, small = false): Frame {
   const most = Math.max(rows.length, columns.length, 1);
   const letters = { size: 12, width: LONGEST };
-  const labelled = room / most >= LEGIBLE || most <= 40;
-  const left = labelled ? Math.max(30, ...rows.map((label) => long(cut(label, letters), letters))) + 12 : 10;
-  const top = labelled ? Math.max(30, ...columns.map((label) => long(cut(label, letters), letters))) * 0.8 + 16 : 10;
-  const space = Math.max(room - left - 12, least);
-  const cell = Math.max(labelled ? LEGIBLE : 0, Math.min(most <= FEW ? 1.5 * LARGEST : LARGEST, space / columns.length, labelled ? Infinity : space / most));
-  const [wide, tall] = [cell * columns.length, cell * rows.length];
-  const overhang = labelled ? 40 : 12;
+  const isLarge = most <= MANY ? !small : room / most >= LEGIBLE;
+  const longest = (labels: string[]) => {
+    const n = isLarge ? 1 : Math.ceil((LEGIBLE * labels.length) / room);
+    return Math.max(30, ...labels.filter((_, i) => i % n === 0).map((label) => long(cut(label, letters), letters)));
+  };
+  const [left, top] = [longest(rows) + 12, longest(columns) * 0.8 + 16];
+  const space = Math.max(room - left - OVERHANG, NARROWEST);
+  const largest = most <= FEW ? 1.5 * LARGEST : LARGEST;
+  let [high, across] = [Math.min(largest, space / rows.length), Math.min(largest, space / columns.length)];
+  if (isLarge) high = across = Math.max(LEGIBLE, across);
+  // Cells are square, but where the sides are very unlike the short one would be hard to see.
+  else if (Math.max(high, across) < UNLIKE * Math.min(high, across)) high = across = Math.min(high, across);
+  const [wide, tall] = [across * columns.length, high * rows.length];
   return {
-    left, top, wide, tall, letters, labelled, rows: rows.length, columns: columns.length,
-    width: Math.ceil(Math.max(left + wide + overhang, 230)), height: Math.ceil(top + tall + LEGEND),
+    left, top, wide, tall, letters, each: [every(high, LEGIBLE), every(across, TURNED)],
+    rows: rows.length, columns: columns.length,
+    width: Math.ceil(Math.max(left + wide + OVERHANG, 230)), height: Math.ceil(top + tall + LEGEND),
   };
 }
 
@@ -51,6 +66,13 @@ export interface Marks {
   column: number;
 }
 
+/** Every n-th place, and the chosen one in place of those that it would cover. */
+function named(count: number, n: number, chosen: number): number[] {
+  const result = chosen >= 0 && chosen < count ? [chosen] : [];
+  for (let i = 0; i < count; i += n) if (chosen < 0 || Math.abs(i - chosen) >= n) result.push(i);
+  return result;
+}
+
 export function drawMatrix(
   pen: Pen, f: Frame, values: Float32Array, tall: number, wide: number, shades: Shades, theme: Theme,
   rows: string[], columns: string[], marks: Marks | null,
@@ -58,19 +80,17 @@ export function drawMatrix(
   pen.rect(f.left, f.top, f.wide, f.tall, css(shades, Math.max(0, shades.low)));
   pen.cells(values, tall, wide, shades, f.left, f.top, f.wide, f.tall);
   const [high, across] = [f.tall / f.rows, f.wide / f.columns];
-  if (f.labelled && across >= 8) {
+  if (Math.min(high, across) >= 8) {
     for (let c = 1; c < f.columns; c++) pen.line([[f.left + c * across, f.top], [f.left + c * across, f.top + f.tall]], theme.paper, 1);
     for (let r = 1; r < f.rows; r++) pen.line([[f.left, f.top + r * high], [f.left + f.wide, f.top + r * high]], theme.paper, 1);
   }
-  if (f.labelled) {
-    rows.forEach((label, r) => {
-      const mine = marks?.row === r;
-      pen.text(label, f.left - 7, f.top + (r + 0.5) * high, mine ? theme.accent : theme.ink, { ...f.letters, anchor: 'right', strong: mine });
-    });
-    columns.forEach((label, c) => {
-      const mine = marks?.column === c;
-      pen.text(label, f.left + (c + 0.5) * across, f.top - 7, mine ? theme.accent : theme.ink, { ...f.letters, turn: -52, strong: mine });
-    });
+  for (const r of named(f.rows, f.each[0], marks?.row ?? -1)) {
+    const mine = marks?.row === r;
+    pen.text(rows[r], f.left - 7, f.top + (r + 0.5) * high, mine ? theme.accent : theme.ink, { ...f.letters, anchor: 'right', strong: mine });
+  }
+  for (const c of named(f.columns, f.each[1], marks?.column ?? -1)) {
+    const mine = marks?.column === c;
+    pen.text(columns[c], f.left + (c + 0.5) * across, f.top - 7, mine ? theme.accent : theme.ink, { ...f.letters, turn: -52, strong: mine });
   }
   if (marks) {
     if (marks.row >= 0) pen.rect(f.left, f.top + marks.row * high, f.wide, Math.max(high, 1), null, theme.accent, 1.5);
