@@ -6,8 +6,8 @@ import ast
 import importlib.util
 import json
 import re
-import sys
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
