@@ -18,8 +18,9 @@ help:
 demo: $(VENV)/.installed
 	@$(VENV)/bin/headway demo --out demo --overwrite
 
+# Two at a time, whole files each: most tests have one thread to keep busy.
 test: check browser
-	@$(RUN) pytest
+	@$(RUN) pytest -n 2 --dist loadfile
 
 test-all: check browser $(VENV)/.installed-long
 	@$(RUN) pytest -m "not gpu"
