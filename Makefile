@@ -36,7 +36,8 @@ check: $(VENV)/.installed-test
 browser:
 	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium for the tests of the page" && \
-		{ apt-get install -y -qq chromium || { apt-get update -qq && apt-get install -y -qq chromium; }; } >/dev/null 2>&1; } || \
+		export DEBIAN_FRONTEND=noninteractive && \
+		{ timeout 300 apt-get install -y -qq chromium || { timeout 120 apt-get update -qq && timeout 300 apt-get install -y -qq chromium; }; } </dev/null >/dev/null 2>&1; } || \
 		echo "no Chromium and no way to install it: the tests of the page in a browser are skipped"
 
 # Stamps: installing happens once, and again when what is to be installed has changed.
