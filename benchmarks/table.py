@@ -89,15 +89,15 @@ def scores(results: Path) -> list[str]:
     return [table(SCORES, record["rows"])] if record and record["rows"] else []
 
 
-def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
-    """For each machine that has a result: its facts, then its table."""
-    records = [_read(results, f"{name}-{device}") for device in ("cuda", "cpu")]
-    return [block for record in records if record for block in (_facts(record), table(columns, record["rows"]))]
-
-
 def one(results: Path, name: str, columns: list[Column]) -> list[str]:
+    """The facts of a result, then its table."""
     record = _read(results, name)
     return [_facts(record), table(columns, record["rows"])] if record else []
+
+
+def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
+    """For each machine that has a result."""
+    return [block for device in ("cuda", "cpu") for block in one(results, f"{name}-{device}", columns)]
 
 
 def safety(results: Path) -> list[str]:
