@@ -182,7 +182,8 @@ def measured(
     size: str, rows: int, dtype: str, speeds: list[str], new: int, device: str, rate: float, repeats: int, static: bool
 ) -> list[dict[str, Any]]:
     torch.manual_seed(0)
-    model = GPT(config_of(size), VOCABULARY).to(device, DTYPES[dtype]).eval()
+    with torch.device(device):  # where drawing 1.5 billion numbers takes no minute
+        model = GPT(config_of(size), VOCABULARY).to(DTYPES[dtype]).eval()
     texts = prompts(rows)
     works: dict[str, Callable[[], Any]] = {"transformers": hugging_face(twin(model), texts, new)}
     if static and size not in LARGE:

@@ -45,7 +45,8 @@ def contestants(module: Any, size: str, device: str, ways: list[str]) -> dict[st
 
     def headway(way: str) -> nanogpt.Step:
         torch.manual_seed(0)
-        model = GPT(config, nanogpt.VOCABULARY).to(device)
+        with torch.device(device):
+            model = GPT(config, nanogpt.VOCABULARY)
         if module:
             nanogpt.copy_weights(model, peer_model())
         return nanogpt.headway_step(model.to(dtype), device, way)

@@ -53,8 +53,8 @@ def peer_model(module: Any, config: GPTConfig, device: str, vocabulary: int = VO
         block_size=config.max_length, vocab_size=vocabulary, n_layer=config.layers, n_head=config.heads,
         n_embd=config.width, dropout=0.0, bias=False,
     )  # fmt: skip
-    with contextlib.redirect_stdout(io.StringIO()):
-        return module.GPT(settings).to(device)
+    with contextlib.redirect_stdout(io.StringIO()), torch.device(device):
+        return module.GPT(settings)
 
 
 def copy_weights(model: GPT, peer: Any) -> None:

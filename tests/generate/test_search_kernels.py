@@ -6,7 +6,9 @@ import os
 import pytest
 import torch
 
+from headway.generate import kernels, noise
 from headway.generate.kernels import continuations
+from headway.generate.stream_step import Chosen, Notebook, Sheet, readable_note
 from headway.generate.top_k import best_continuations, readable_continuations
 from headway.jit import triton
 
@@ -71,6 +73,63 @@ def test_where_too_few_are_possible_the_others_have_no_probability(device):
     values_RC, ids_RC, ends_R = continuations(logits_RV, 4, 3)
     assert ids_RC[0, :2].tolist() == [200, 7] and ids_RC.max() < 300
     assert values_RC[0, 2:].tolist() == [-math.inf, -math.inf] and ends_R.tolist() == [-math.inf]
+
+
+@on_each_device
+@pytest.mark.parametrize("R", [1, 5, 200])
+def test_noise_is_the_twins_bit_for_bit(R, device):
+    seeds_R, steps_R = torch.arange(R, device=device) * 2**40 - 7, torch.arange(R, device=device) % 11
+    streams_R = noise.streams(seeds_R, steps_R)
+    assert torch.equal(kernels.uniforms(streams_R, steps_R), noise.uniforms(streams_R, steps_R))
+    assert len(kernels.uniforms(streams_R[:0], steps_R[:0])) == 0
+
+
+def noted(kernel, logits_RV, tokens_R, top, steps=3):
+    """Texts of all lengths, one of them at the end of its room, and what a few steps have written there."""
+    R, L, device = len(logits_RV), 8, logits_RV.device
+    lengths_R = torch.tensor([1, 4, L - 1, 0, L - 2], device=device)[:R]
+    ids_RL = torch.arange(R * L, device=device).view(R, L)
+    sheet = Sheet(None, ids_RL, lengths_R, lengths_R.clone(), lengths_R.clone(), lengths_R.clone())
+    notebook = Notebook.blank(4, R, top, device)
+    homes = [tensor.data_ptr() for tensor in sheet.tensors().values()]
+    values_RA, ids_RA, _ = continuations(logits_RV, max(1, top), 0)
+    for _ in range(steps):
+        if kernel:
+            book = notebook.packed_GRS, notebook.turns_R
+            kernels.note(logits_RV, tokens_R, ids_RA, values_RA, ids_RL, sheet.newest_R, sheet.lengths_R, *book)
+        else:
+            readable_note(sheet, Chosen(logits_RV, tokens_R, ids_RA, values_RA), notebook)
+    assert [tensor.data_ptr() for tensor in sheet.tensors().values()] == homes
+    return [*sheet.tensors().values(), notebook.packed_GRS, notebook.turns_R]
+
+
+@on_each_device
+@all_dtypes
+@pytest.mark.parametrize("top", [0, 1, 3])
+@pytest.mark.parametrize("drawn", [True, False])
+@pytest.mark.filterwarnings("ignore:All-NaN slice", "ignore:invalid value")
+def test_what_is_noted_equals_what_the_twin_notes(drawn, top, dtype, device):
+    logits_RV = rows_of(300, dtype, device)
+    logits_RV[1], logits_RV[3] = -math.inf, math.nan
+    tokens_R = torch.tensor([7, -1, 299, -1, 0], device=device) if drawn else None
+    for rows in (5, 1):
+        some_RV, some_R = logits_RV[:rows], None if tokens_R is None else tokens_R[:rows]
+        found, expected = noted(True, some_RV, some_R, top), noted(False, some_RV, some_R, top)
+        for mine, twin in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, twin, rtol=0, atol=0, equal_nan=True)
+    assert drawn or found[-2][0, 0, 0] == logits_RV[0].argmax()
+    lengths_R, packed_GRS, turns_R = noted(True, logits_RV, tokens_R, top)[1], *found[-2:]
+    assert lengths_R.tolist() == [4, 7, 7, 3, 7] and turns_R.tolist() == [3] and packed_GRS[3].eq(0).all()
+
+
+@on_each_device
+def test_logits_of_a_wider_head_are_noted_right(device):
+    logits_RV = rows_of(320, torch.float32, device)[:, :300]
+    tokens_R = torch.tensor([7, 1, 299, 2, 0], device=device)
+    for mine, plain in zip(
+        noted(True, logits_RV, tokens_R, 2), noted(True, logits_RV.clone(), tokens_R, 2), strict=True
+    ):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=0, equal_nan=True)
 
 
 def test_on_a_cpu_the_twin_is_taken():

@@ -17,7 +17,7 @@ from headway.generate.stream_stepper import GraphStepper, PlainStepper, stream_s
 from headway.jit import triton
 from headway.models import parts
 from headway.nn import kernels as nn_kernels
-from headway.nn import product_kernels
+from headway.nn import product_kernels, step_kernels
 from headway.text.tokenizer import END
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -220,13 +220,15 @@ def test_a_compiled_way_to_the_logits_gives_the_same_texts():
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("traced", [False, True])
 def test_steps_through_the_kernels_write_what_plain_steps_write(traced, device, monkeypatch):
-    """Products, attention and choices by the kernels, alone and inside a step that is traced for compilation."""
+    """All around the blocks, products, attention and choices by the kernels; in a traced step those that may be."""
     model = model_of(3).float()
     prompts = [Prompt(ids, SETTINGS[i % 3], max_new=6, seed=i, top=i % 2) for i, ids in enumerate(many(5))]
     plain = run(model, prompts)
     if device == "cpu":
-        for module in (stream_step, nn_kernels, product_kernels):
+        for module in (stream_step, nn_kernels, product_kernels, step_kernels):
             monkeypatch.setattr(module, "available", lambda tensor: tensor.dtype == torch.float32)
+        if not traced:
+            monkeypatch.setattr(step_kernels, "advance", step_kernels.launch_advance)
     way = torch.compile(foretell, dynamic=False, backend="aot_eager", fullgraph=True) if traced else foretell
     stepper = (Uncaptured if device == "cpu" else GraphStepper)(model.to(device), way)
     for batch in (1, 5):

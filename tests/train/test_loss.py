@@ -97,3 +97,69 @@ def test_a_label_that_is_no_id_is_ignored(device: str, smoothing: float) -> None
     with torch.no_grad():
         judged = linear_cross_entropy(hidden, weight, labels, smoothing, -1)
     torch.testing.assert_close(judged, expected, rtol=1e-4, atol=1e-4)
+
+
+on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_first_product_writes_and_the_next_adds_in_float32(dtype, device):
+    torch.manual_seed(3)
+    grads_2NV, hidden_2ND = (torch.randn(2, 300, size).to(device, dtype) for size in (40, 24))
+    total_VD = torch.full((40, 24), torch.nan, device=device)  # what it held must not matter
+    for grad_NV, h_ND, first in zip(grads_2NV, hidden_2ND, (True, False), strict=True):
+        module._add_product(total_VD, grad_NV, h_ND, first)
+    exact_VD = (grads_2NV.double().mT @ hidden_2ND.double()).sum(0)
+    # A CPU rounds each product to the narrow dtype before it is added; a GPU never does.
+    rounded = dtype if device == "cpu" else torch.float32
+    precision = {torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}[rounded]
+    assert (total_VD.double() - exact_VD).norm() / exact_VD.norm() < precision
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_rows_have_gradients_of_zero(dtype, device):
+    hidden, weight = (torch.randn(n, 8, dtype=dtype, device=device, requires_grad=True) for n in (0, 11))
+    labels = torch.empty(0, dtype=torch.long, device=device)
+    for loss, _ in (
+        linear_cross_entropy(hidden, weight, labels, 0.1, 0),
+        module.paired_cross_entropy(hidden, weight, labels, 0.1, 0, 2.5),
+    ):
+        grad_hidden, grad_weight = torch.autograd.grad(loss, (hidden, weight))
+        assert loss == 0 and grad_hidden.shape == (0, 8) and not grad_weight.any()
+
+
+def bfloat16_pieces(hidden, weight, labels):
+    """Loss and gradients over several pieces, of one pass and of a pair."""
+    one, _ = module._Pieces.apply(hidden, weight, labels, 0.1, 0, 24)
+    two, _ = module._PairedPieces.apply(hidden, weight, labels[:32], 0.1, 0, 2.5, 12)
+    return one, two, *torch.autograd.grad(0.37 * one, (hidden, weight)), *torch.autograd.grad(two, (hidden, weight))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("V", [101, 20000])
+def test_captured_bfloat16_pieces_replay_to_the_float64_gradients(V):
+    torch.manual_seed(4)
+    hidden = torch.randn(64, 32, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    weight = (torch.randn(V, 32, device="cuda") / 6).bfloat16().requires_grad_()
+    labels = torch.randint(0, V, (64,), device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        bfloat16_pieces(hidden, weight, labels)  # what is compiled or chosen at a first call cannot be while captured
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = bfloat16_pieces(hidden, weight, labels)
+    with torch.no_grad():
+        hidden.copy_(hidden.flip(0) / 2)
+    labels.copy_(labels.flip(0))
+    graph.replay()
+    exact = [x.detach().double().requires_grad_() for x in (hidden, weight)]
+    logits = exact[0] @ exact[1].T
+    one, _ = smoothed_cross_entropy(logits, labels, 0.1, 0)
+    two, _ = readable_paired_cross_entropy(logits, labels[:32], 0.1, 0, 2.5)
+    gradients = *torch.autograd.grad(0.37 * one, exact, retain_graph=True), *torch.autograd.grad(two, exact)
+    for mine, theirs in zip(captured, (one, two, *gradients), strict=True):
+        assert (mine.double() - theirs).norm() / theirs.norm() < 2e-2

@@ -1,8 +1,10 @@
-"""The best continuations of each row of logits, in two Triton kernels: one reads the row once, the other picks.
+"""Choosing tokens in Triton kernels: two find the best continuations of each row of logits (one reads the row once, the
+other picks), one draws the noise of a sampled row, one writes the chosen tokens down.
 
 R rows, V vocabulary, N blocks of a row, G blocks at a time, B logits of a block, C continuations (k of them),
-P parts of a row.
-The readable twin is `readable_continuations` in `headway.generate.top_k`.
+P parts of a row, L room for ids, A alternatives; of records, G steps and S numbers of a row.
+The readable twins are `readable_continuations` in `headway.generate.top_k`, `uniforms` in `headway.generate.noise` and
+`readable_note` in `headway.generate.stream_step`.
 """
 
 from __future__ import annotations
@@ -10,18 +12,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.jit import constexpr, jit, needs_triton, tensor, tl, triton
+from headway.generate import noise
+from headway.jit import (
+    constexpr,
+    jit,
+    let_next_begin,
+    needs_triton,
+    overlapped,
+    tensor,
+    tl,
+    triton,
+    wait_for_last,
+)
 
 BLOCK = 64  # logits
 # Blocks that a program reads at a time: as many as its warps can ask for at once.
 TOGETHER = 32
 PROGRAMS = 256  # that fill a GPU: fewer rows are read in several parts each
+ROWS = 128  # whose noise one program draws
 
 
 @jit
 def _summarise(
     logits: tensor, sums: tensor, maxima: tensor, stride: tensor, V: constexpr, G: constexpr, B: constexpr,
-    P: constexpr
+    P: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
     """logsumexp of one of P parts of a row and the maximum of each of its blocks, G blocks at a time.
 
@@ -29,6 +43,9 @@ def _summarise(
     as in the loss kernels. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and differences of two masked
     lanes are no NaN.
     """
+    if OVERLAP:
+        let_next_begin()
+        wait_for_last()
     r, p = tl.program_id(0).to(tl.int64), tl.program_id(1)
     row, top = logits + r * stride, maxima + r * ((V + B - 1) // B)
     high_G, sum_G = tl.full([G], -1.0e30, tl.float32), tl.zeros([G], tl.float32)
@@ -57,12 +74,16 @@ def _total(sums: tensor, r: tensor, P: constexpr) -> tensor:
 @jit
 def _pick(
     logits: tensor, sums: tensor, maxima: tensor, values: tensor, ids: tensor, ends: tensor, stride: tensor,
-    end: tensor, V: constexpr, C: constexpr, N: constexpr, B: constexpr, P: constexpr
+    end: tensor, V: constexpr, C: constexpr, N: constexpr, B: constexpr, P: constexpr,
+    OVERLAP: constexpr
 ) -> None:  # fmt: skip
     """The C largest of one row, the first of equal ones first: each is in the block with the largest maximum left.
 
     What has been taken of a block needs no list: it is all that comes before the newest in this order.
     """
+    if OVERLAP:
+        let_next_begin()
+        wait_for_last()
     r = tl.program_id(0).to(tl.int64)
     row, total, n_N = logits + r * stride, _total(sums, r, P), tl.arange(0, N)
     tl.store(ends + r, tl.load(row + end).to(tl.float32) - total)
@@ -100,10 +121,102 @@ def continuations(logits_RV: Tensor, k: int, end: int) -> tuple[Tensor, Tensor, 
         stride, lanes = logits_RV.stride(0), triton.next_power_of_2(blocks)
         with torch.cuda.device_of(logits_RV):
             _summarise[(rows, parts)](
-                logits_RV, sums_RP, maxima_RN, stride, V=width, G=TOGETHER, B=BLOCK, P=parts, num_warps=4
-            )
+                logits_RV, sums_RP, maxima_RN, stride, V=width, G=TOGETHER, B=BLOCK, P=parts, num_warps=4,
+                **overlapped(logits_RV),
+            )  # fmt: skip
             _pick[(rows,)](
                 logits_RV, sums_RP, maxima_RN, values_RC, ids_RC, ends_R, stride, end,
-                V=width, C=k, N=lanes, B=BLOCK, P=parts, num_warps=1 if lanes <= 1024 else 4,
+                V=width, C=k, N=lanes, B=BLOCK, P=parts, num_warps=1 if lanes <= 1024 else 4, **overlapped(logits_RV),
             )  # fmt: skip
     return values_RC, ids_RC, ends_R
+
+
+@jit
+def _mix(bits: tensor, FIRST: constexpr, SECOND: constexpr) -> tensor:
+    """`mix` of `headway.generate.noise`: of numbers without a sign a shift fills with zeros."""
+    bits = (bits ^ (bits >> 30)) * FIRST
+    bits = (bits ^ (bits >> 27)) * SECOND
+    return bits ^ (bits >> 31)
+
+
+@jit
+def _uniforms(
+    streams: tensor, steps: tensor, values: tensor, R: tensor,
+    GOLDEN: constexpr, FIRST: constexpr, SECOND: constexpr, SOME: constexpr, OVERLAP: constexpr
+) -> None:  # fmt: skip
+    if OVERLAP:
+        let_next_begin()
+        wait_for_last()
+    r_R = tl.program_id(0) * SOME + tl.arange(0, SOME)
+    stream_R = tl.load(streams + r_R, mask=r_R < R, other=0).to(tl.uint64)
+    step_R = tl.load(steps + r_R, mask=r_R < R, other=0).to(tl.uint64)
+    bits_R = _mix(stream_R + (step_R + 1) * GOLDEN, FIRST, SECOND)
+    tl.store(values + r_R, (bits_R >> 11).to(tl.float64) * 1.1102230246251565e-16, mask=r_R < R)  # 2⁻⁵³
+
+
+def uniforms(streams_R: Tensor, steps_R: Tensor) -> Tensor:
+    """Number `step` of each row's sequence, in [0, 1), float64: bit for bit what `noise.uniforms` gives."""
+    needs_triton("noise", "uniforms of headway.generate.noise")
+    rows = len(streams_R)
+    values_R = torch.empty(rows, dtype=torch.float64, device=streams_R.device)
+    if rows:
+        golden, first, second = (constant % 2**64 for constant in (noise.GOLDEN, noise.FIRST, noise.SECOND))
+        with torch.cuda.device_of(streams_R):
+            _uniforms[(triton.cdiv(rows, ROWS),)](
+                streams_R.contiguous(), steps_R.contiguous(), values_R, rows,
+                GOLDEN=golden, FIRST=first, SECOND=second, SOME=ROWS, num_warps=1, **overlapped(streams_R),
+            )  # fmt: skip
+    return values_R
+
+
+@jit
+def _note(
+    logits: tensor, tokens: tensor, ids: tensor, values: tensor, texts: tensor, newest: tensor, lengths: tensor,
+    records: tensor, turns: tensor, stride: tensor, L: tensor, R: tensor,
+    A: constexpr, TOP: constexpr, LANES: constexpr, CHOSEN: constexpr, OVERLAP: constexpr
+) -> None:  # fmt: skip
+    """One row, by one warp: nobody else reads what it counts on."""
+    if OVERLAP:
+        let_next_begin()
+        wait_for_last()
+    r = tl.program_id(0).to(tl.int64)
+    best, logp = tl.load(ids + r * A), tl.load(values + r * A)
+    if CHOSEN:
+        # log p(v) = z(v) − z(best) + log p(best)
+        token, row = tl.load(tokens + r), logits + r * stride
+        logp += tl.load(row + tl.maximum(token, 0)).to(tl.float32) - tl.load(row + best).to(tl.float32)
+    else:
+        token = tl.where(logp > float("-inf"), best, -1)  # NaN is not larger
+    length, turn = tl.load(lengths + r), tl.load(turns + r)
+    tl.store(texts + r * L + length, tl.maximum(token, 0))
+    tl.store(newest + r, tl.maximum(token, 0))
+    tl.store(lengths + r, tl.minimum(length + 1, L - 1))
+    record = records + (turn * R + r) * (2 + 2 * TOP)
+    tl.store(record, token.to(tl.float64))
+    tl.store(record + 1, logp.to(tl.float64))
+    if TOP:
+        a_A = tl.arange(0, LANES)
+        tl.store(record + 2 + a_A, tl.load(ids + r * A + a_A, mask=a_A < TOP).to(tl.float64), mask=a_A < TOP)
+        logp_A = tl.load(values + r * A + a_A, mask=a_A < TOP)
+        tl.store(record + 2 + TOP + a_A, logp_A.to(tl.float64), mask=a_A < TOP)
+    tl.store(turns + r, turn + 1)
+
+
+def note(
+    logits_RV: Tensor, tokens_R: Tensor | None, ids_RA: Tensor, logps_RA: Tensor, texts_RL: Tensor, newest_R: Tensor,
+    lengths_R: Tensor, records_GRS: Tensor, turns_R: Tensor,
+) -> None:  # fmt: skip
+    """Write a token of each row (None: its likeliest) behind its text, and into its next record the token, log p of it
+    and the likeliest ids with theirs, all in place."""
+    needs_triton("choice", "readable_note of headway.generate.stream_step")
+    rows, room = texts_RL.shape
+    top = records_GRS.shape[2] // 2 - 1
+    logits_RV = logits_RV if logits_RV.stride(1) == 1 else logits_RV.contiguous()
+    if rows:
+        with torch.cuda.device_of(logits_RV):
+            _note[(rows,)](
+                logits_RV, ids_RA if tokens_R is None else tokens_R.contiguous(), ids_RA, logps_RA, texts_RL, newest_R,
+                lengths_R, records_GRS, turns_R, logits_RV.stride(0), room, rows, A=ids_RA.shape[1], TOP=top,
+                LANES=triton.next_power_of_2(max(1, top)), CHOSEN=tokens_R is not None, num_warps=1,
+                **overlapped(logits_RV),
+            )  # fmt: skip

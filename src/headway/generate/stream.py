@@ -317,7 +317,8 @@ class StreamEngine:
         seeds_R = on_device([row.prompt.seed for row in rows], self.device)
         streams_R = noise.streams(seeds_R, on_device([row.sample for row in rows], self.device))
         ids_RL = self._padded([row.prompt.ids for row in rows], width)
-        return Sheet(state, ids_RL, lengths_R, lengths_R, streams_R)
+        newest_R = on_device([row.prompt.ids[-1] for row in rows], self.device)
+        return Sheet(state, ids_RL, lengths_R, lengths_R, streams_R, newest_R)
 
     def _padded(self, texts: Sequence[Sequence[int]], width: int) -> Tensor:
         ids = np.zeros((len(texts), width), dtype=np.int64)

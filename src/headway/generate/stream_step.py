@@ -1,6 +1,7 @@
 """One step of streams, on the device from beginning to end: the next token of every row.
 
-R rows, L room for ids, V vocabulary, A alternatives, G rows of one group (of a record: steps), T tokens fed.
+R rows, L room for ids, V vocabulary, A alternatives, G rows of one group (of records: steps), S numbers of a record,
+T tokens fed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Sheet:
     lengths_R: Tensor
     prompts_R: Tensor
     streams_R: Tensor  # where each row's noise starts
+    newest_R: Tensor  # the last id of each row
 
     captured: bool = False  # a graph lives on these tensors: they are written to, never replaced
 
@@ -43,6 +45,12 @@ class Sheet:
 
     def past(self, longest: int) -> Past:
         return Past(self.ids_RL[:, :longest], self.lengths_R, self.prompts_R)
+
+    def append(self, tokens_R: Tensor) -> None:
+        """A token behind every row; where there is none (−1), any stands in."""
+        self.newest_R = tokens_R.clamp(min=0)
+        self.ids_RL.scatter_(1, self.lengths_R[:, None], self.newest_R[:, None])
+        self.lengths_R = self.lengths_R + 1
 
     def select(self, rows_R: Tensor) -> Sheet:
         """Only these rows, in this order."""
@@ -112,9 +120,49 @@ class Record:
         return [[_said(*row) for row in step] for step in steps.tolist()]
 
 
+@dataclass(frozen=True, eq=False)
+class Notebook:
+    """The records of a few steps, at addresses that stay."""
+
+    packed_GRS: Tensor
+    turns_R: Tensor  # where each row's next one is written
+
+    @staticmethod
+    def blank(steps: int, rows: int, top: int, device: torch.device) -> Notebook:
+        packed_GRS = torch.zeros(steps, rows, 2 + 2 * top, dtype=torch.float64, device=device)
+        return Notebook(packed_GRS, torch.zeros(rows, dtype=torch.long, device=device))
+
+    @property
+    def top(self) -> int:
+        """How many of the likeliest tokens are told."""
+        return self.packed_GRS.shape[2] // 2 - 1
+
+
 def _said(token: float, logp: float, *top: float) -> Said:
     ids, values = top[: len(top) // 2], top[len(top) // 2 :]
     return int(token), logp, [(int(i), value) for i, value in zip(ids, values, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A token of each row (None: its likeliest), and at least one of the likeliest with their log-probabilities."""
+
+    logits_RV: Tensor
+    tokens_R: Tensor | None
+    ids_RA: Tensor
+    logps_RA: Tensor
+
+    def told(self, top: int) -> tuple[Tensor, Record]:
+        """The tokens, −1 where there is none, and what there is to say of them."""
+        best_R, logps_R = self.ids_RA[:, 0], self.logps_RA[:, 0]
+        if self.tokens_R is None:
+            tokens_R = best_R.where(logps_R > -math.inf, -1)  # NaN is not larger
+        else:
+            tokens_R = self.tokens_R
+            # log p(v) = z(v) − z(best) + log p(best)
+            apart_R2 = _wide(self.logits_RV).gather(1, torch.stack([tokens_R.clamp(min=0), best_R], 1))
+            logps_R = apart_R2[:, 0] - apart_R2[:, 1] + logps_R
+        return tokens_R, Record.of(tokens_R, logps_R, (self.ids_RA, self.logps_RA) if top else None)
 
 
 def advance(
@@ -127,28 +175,53 @@ def advance(
 def foretell(model: LanguageModel, sheet: Sheet, context: int, longest: int) -> Tensor:
     """The logits of every row's next token. A sheet without a state has only rows of `context` tokens or more: of
     each the last `context` are read, as a text that begins there."""
-    past = sheet.past(longest)
     if sheet.state is None:
-        hidden_RTD, _ = model.hidden(past.tail(context))
+        hidden_RTD, _ = model.hidden(sheet.past(longest).tail(context))
     else:
-        hidden_RTD, sheet.state = model.hidden(past.tail(1), sheet.state)
+        hidden_RTD, sheet.state = model.hidden(sheet.newest_R[:, None], sheet.state)
     return model.head(hidden_RTD[:, -1:])[:, 0]
 
 
 def write(sheet: Sheet, groups: Sequence[Group], logits_RV: Tensor, *, longest: int, top: int) -> Record:
     """Choose a token for every row, put it behind the others and say what was chosen."""
-    ids_RA, logps_RA = likeliest(logits_RV, max(1, min(top, logits_RV.shape[1])))
-    if len(groups) == 1 and list(groups[0][0]) == [Greedy()]:
-        tokens_R, logps_R = ids_RA[:, 0].where(logps_RA[:, 0] > -math.inf, -1), logps_RA[:, 0]  # NaN is not larger
+    tokens_R, record = choose(sheet, groups, logits_RV, longest=longest, top=top).told(top)
+    sheet.append(tokens_R)
+    return record
+
+
+def note(sheet: Sheet, groups: Sequence[Group], logits_RV: Tensor, notebook: Notebook) -> None:
+    """`write` at addresses that stay: in place, and what there is to say into the notebook. A row that is done goes
+    along until the host has read so; it stays inside its room."""
+    chosen = choose(sheet, groups, logits_RV, longest=sheet.ids_RL.shape[1], top=notebook.top)
+    if available(logits_RV):
+        kernels.note(
+            *(logits_RV, chosen.tokens_R, chosen.ids_RA, chosen.logps_RA),
+            *(sheet.ids_RL, sheet.newest_R, sheet.lengths_R, notebook.packed_GRS, notebook.turns_R),
+        )
     else:
-        wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
-        tokens_R = _chosen(groups, wide_RV, sheet, longest)
-        # log p(v) = z(v) − z(best) + log p(best)
-        apart_R2 = wide_RV.gather(1, torch.stack([tokens_R.clamp(min=0), ids_RA[:, 0]], 1))
-        logps_R = apart_R2[:, 0] - apart_R2[:, 1] + logps_RA[:, 0]
-    sheet.ids_RL.scatter_(1, sheet.lengths_R[:, None], tokens_R.clamp(min=0)[:, None])
-    sheet.lengths_R = sheet.lengths_R + 1
-    return Record.of(tokens_R, logps_R, (ids_RA, logps_RA) if top else None)
+        readable_note(sheet, chosen, notebook)
+
+
+def readable_note(sheet: Sheet, chosen: Chosen, notebook: Notebook) -> None:
+    newest_R, lengths_R = sheet.newest_R, sheet.lengths_R
+    tokens_R, record = chosen.told(notebook.top)
+    sheet.append(tokens_R)
+    sheet.newest_R = newest_R.copy_(sheet.newest_R)
+    sheet.lengths_R = lengths_R.copy_(sheet.lengths_R.clamp(max=sheet.ids_RL.shape[1] - 1))
+    packed_1RS = record.packed[None]
+    notebook.packed_GRS.scatter_(0, notebook.turns_R[None, :, None].expand_as(packed_1RS), packed_1RS)
+    notebook.turns_R.add_(1)
+
+
+def choose(sheet: Sheet, groups: Sequence[Group], logits_RV: Tensor, *, longest: int, top: int) -> Chosen:
+    """A token for every row by its chain, and the `top` likeliest."""
+    greedy = len(groups) == 1 and list(groups[0][0]) == [Greedy()]
+    tokens_R = None if greedy else _drawn(groups, _wide(logits_RV), sheet, longest)
+    return Chosen(logits_RV, tokens_R, *likeliest(logits_RV, max(1, min(top, logits_RV.shape[1]))))
+
+
+def _wide(logits_RV: Tensor) -> Tensor:
+    return logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
 
 
 def likeliest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -157,18 +230,20 @@ def likeliest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if available(logits_RV):
         logps_RA, ids_RA, _ = kernels.continuations(logits_RV, count, end=0)
         return ids_RA, logps_RA
-    wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
+    wide_RV = _wide(logits_RV)
     values_RA, ids_RA = wide_RV.max(-1, keepdim=True) if count == 1 else top_k(wide_RV, count)
     return ids_RA, values_RA - wide_RV.logsumexp(-1, keepdim=True)
 
 
-def _chosen(groups: Sequence[Group], logits_RV: Tensor, sheet: Sheet, longest: int) -> Tensor:
+def _drawn(groups: Sequence[Group], logits_RV: Tensor, sheet: Sheet, longest: int) -> Tensor:
     """A token of each row through its own chain; −1 where it leaves none, or logits are NaN."""
     past, written_R = sheet.past(longest), sheet.lengths_R - sheet.prompts_R
+    links, rows_G = groups[0]
+    if rows_G is None:
+        return _draw(links, logits_RV, past, sheet.streams_R, written_R)
     tokens_R = torch.zeros_like(sheet.lengths_R)
     for links, rows_G in groups:
-        if rows_G is None:
-            return _draw(links, logits_RV, past, sheet.streams_R, written_R)
+        assert rows_G is not None
         tokens_R[rows_G] = _draw(
             links, logits_RV[rows_G], past.rows(rows_G), sheet.streams_R[rows_G], written_R[rows_G]
         )
@@ -180,4 +255,5 @@ def _draw(links: Sequence[Link], logits_RV: Tensor, past: Past, streams_R: Tenso
         # What is left then is one token: no sum over the others would change that.
         best_R, tokens_R = apply(links[:-1], logits_RV, past).max(-1)
         return tokens_R.where(best_R.isfinite(), -1)
-    return noise.draw(apply(links, logits_RV, past), noise.uniforms(streams_R, written_R))
+    uniforms = kernels.uniforms if available(logits_RV) else noise.uniforms
+    return noise.draw(apply(links, logits_RV, past), uniforms(streams_R, written_R))

@@ -1,6 +1,6 @@
 """Ways to take the steps of streams: launched kernel by kernel, or replayed as one captured CUDA graph.
 
-R rows (of a room: a power of two), L room for ids, C capacity of the caches, G steps that a record has room for.
+R rows (of a room: a power of two), L room for ids, C capacity of the caches, G steps of a notebook, V vocabulary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.compiling import compiled
 from headway.generate import chain
-from headway.generate.stream_step import Group, Record, Sheet, advance, foretell, write
+from headway.generate.stream_step import Group, Notebook, Record, Sheet, advance, foretell, note
 from headway.models.protocols import LanguageModel
 from headway.nn import tap
 
@@ -71,8 +71,7 @@ class PlainStepper:
 class Captured:
     """The graph of one step over a room's sheet, and what the steps have said."""
 
-    records: Tensor  # (G, R, ·)
-    turn: Tensor  # the place of the next among them
+    notebook: Notebook
     graph: Any = None
     logits_RV: Tensor | None = None  # of the newest step, where the graph ends with them
 
@@ -142,12 +141,12 @@ class GraphStepper:
         room = self._room(sheet)
         sheet = room.take_in(sheet)
         captured = self._captured(room, groups, top)
-        captured.turn.zero_()
+        captured.notebook.turns_R.zero_()
         for _ in range(count):
             captured.graph.replay()
             if captured.logits_RV is not None:
-                self._write(room.sheet, groups, captured.logits_RV, top, captured)
-        return sheet, Record(captured.records[:count].clone())
+                note(room.sheet, groups, captured.logits_RV, captured.notebook)
+        return sheet, Record(captured.notebook.packed_GRS[:count].clone())
 
     def _room(self, sheet: Sheet) -> Room:
         rows, width = (_power_of_two(size) for size in sheet.ids_RL.shape)
@@ -167,16 +166,12 @@ class GraphStepper:
 
     def _capture(self, sheet: Sheet, groups: Sequence[Group] | None, top: int) -> Captured:
         rows, device = len(sheet.lengths_R), sheet.lengths_R.device
-        said = 2 + 2 * min(top, self.model.vocabulary)
-        captured = Captured(
-            torch.zeros(self.at_once, rows, said, dtype=torch.float64, device=device),
-            torch.zeros(1, dtype=torch.long, device=device),
-        )
+        captured = Captured(Notebook.blank(self.at_once, rows, min(top, self.model.vocabulary), device))
 
         def step() -> None:
             logits_RV = self._read(sheet)
             if groups is not None:
-                self._write(sheet, groups, logits_RV, top, captured)
+                note(sheet, groups, logits_RV, captured.notebook)
             else:
                 captured.logits_RV = logits_RV
 
@@ -204,15 +199,6 @@ class GraphStepper:
         logits_RV = self.foretell(self.model, sheet, 0, sheet.ids_RL.shape[1])
         state.settle(homes)
         return logits_RV
-
-    def _write(self, sheet: Sheet, groups: Sequence[Group], logits_RV: Tensor, top: int, captured: Captured) -> None:
-        home_R, width = sheet.lengths_R, sheet.ids_RL.shape[1]
-        record = write(sheet, groups, logits_RV, longest=width, top=top)
-        # A row that is done goes along until the host has read so; it stays inside its room.
-        home_R.copy_(sheet.lengths_R.clamp(max=width - 1))
-        sheet.lengths_R = home_R
-        captured.records.index_copy_(0, captured.turn, record.packed[None])
-        captured.turn.add_(1)
 
 
 def _newest(kept: OrderedDict[Key, Kept], key: Key, most: int) -> Kept:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn import feed_forward, position, residual
+from headway.nn.gelu import gelu
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,10 @@ class Gelu:
 
     @property
     def function(self) -> feed_forward.Activation:
-        return partial(F.gelu, approximate=self.approximate)
+        if self.approximate != "none":
+            return partial(F.gelu, approximate=self.approximate)
+        # With a dropout behind it: a compiler makes one pass of the two, which it cannot of a kernel of ours.
+        return F.gelu if self.dropout else gelu
 
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
         return feed_forward.MLP(width, inner, self.function, self.dropout, bias)

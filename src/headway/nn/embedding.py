@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn import tap
+from headway.nn import step_kernels, tap
 from headway.nn.dropout import Dropout, WordDropout
-from headway.nn.position import Position
+from headway.nn.position import Learned, Position
 from headway.nn.product import product
 
 
@@ -33,11 +33,29 @@ class TokenEmbedding(nn.Module):
         self.words, self.dropout = WordDropout(word_dropout, table.num_embeddings), Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
+        if isinstance(start, Tensor) and self._is_step(ids_BT):
+            table_VD, positions_PD = self.table.weight, _rows(self.position)
+            return step_kernels.embed(ids_BT[:, 0], start, table_VD, positions_PD, self.scale)[:, None]
+        return self.readable(ids_BT, start)
+
+    def _is_step(self, ids_BT: Tensor) -> bool:
+        """One token, nobody who looks or learns, positions that the kernel knows."""
+        known = type(self.position) is Learned or type(self.position).add is Position.add
+        if not (known and step_kernels.takes(self.table.weight, _rows(self.position))):
+            return False
+        return ids_BT.shape[1] == 1 and not (torch.is_grad_enabled() or self.training or tap.recording())
+
+    def readable(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
         tokens_BTD = self.words(self.table(ids_BT) * self.scale, ids_BT)
         x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
         if tap.recording():
             _tapped(self, tokens_BTD, self.position, start, x_BTD)
         return x_BTD
+
+
+def _rows(position: Position) -> Tensor | None:
+    """The learned table whose rows it adds."""
+    return position.table.weight if isinstance(position, Learned) else None
 
 
 class TypedEmbedding(nn.Module):

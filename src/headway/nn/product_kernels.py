@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from headway.jit import (
     available,
+    bring_near,
+    bytes_ahead,
     constexpr,
     jit,
     let_next_begin,
@@ -28,6 +30,7 @@ from headway.jit import (
     triton,
     wait_for_last,
 )
+from headway.nn.gelu import gelu
 
 # More rows fill tensor cores: torch's own product is then the faster one.
 MOST_ROWS = 16
@@ -51,7 +54,7 @@ def kind(activation: Activation | None) -> str | None:
         return "none"
     if isinstance(activation, partial) and activation.func is F.gelu and not activation.args:
         return {"none": "gelu", "tanh": "tanh"}.get(activation.keywords.get("approximate", "none"))
-    return {F.relu: "relu", F.gelu: "gelu"}.get(activation)
+    return {F.relu: "relu", F.gelu: "gelu", gelu: "gelu"}.get(activation)
 
 
 def takes(x_RD: Tensor, weight_ND: Tensor, activation: Activation | None = None) -> bool:
@@ -79,12 +82,14 @@ def _activated(y: tensor, KIND: constexpr) -> tensor:
 
 @jit
 def _one_row(
-    x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, epsilon: tensor,
-    N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
-    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr, OVERLAP: constexpr
+    x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, ahead: tensor,
+    epsilon: tensor, N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
+    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr, OVERLAP: constexpr,
+    AHEAD: constexpr, THREADS: constexpr
 ) -> None:  # fmt: skip
     """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end. Weights are asked
-    for one tile ahead, the first before the row itself is there."""
+    for one tile ahead, the first before the row itself is there; and so are the first `AHEAD` bytes of the weights that
+    a later kernel reads."""
     if OVERLAP:
         let_next_begin()
     n_N = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -92,6 +97,8 @@ def _one_row(
     rows_N1 = w + n_N.to(tl.int64)[:, None] * D
     first_K = tl.arange(0, COLUMNS)
     w_NK = tl.load(rows_N1 + first_K[None, :], mask=inside_N1 & (first_K < D)[None, :], other=0.0)
+    if AHEAD:
+        bring_near(ahead, tl.program_id(0), tl.num_programs(0), AHEAD, THREADS)
     if OVERLAP:
         wait_for_last()
     if NORM:
@@ -175,7 +182,7 @@ def tiles(outputs: int, width: int) -> Tiles:
 @torch.library.custom_op("headway::product", mutates_args=())
 def _product(
     x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None, gain_D: Tensor | None, shift_D: Tensor | None,
-    residual_RN: Tensor | None, epsilon: float, activation: str,
+    residual_RN: Tensor | None, ahead: Tensor | None, epsilon: float, activation: str,
 ) -> Tensor:  # fmt: skip
     needs_triton("product", "readable_product of headway.nn.product")
     rows, width = x_RD.shape
@@ -196,8 +203,9 @@ def _product(
         if rows == 1:
             some, columns, warps = tiles(outputs, width)
             _one_row[(triton.cdiv(outputs, some),)](
-                x_RD, weight_ND, *places, y_RN, epsilon, **settings, OUTPUTS=some, COLUMNS=columns,
-                WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
+                x_RD, weight_ND, *places, y_RN, weight_ND if ahead is None else ahead, epsilon, **settings,
+                OUTPUTS=some, COLUMNS=columns, WIDTH=triton.next_power_of_2(width), num_warps=warps,
+                AHEAD=bytes_ahead(x_RD, ahead), THREADS=32 * warps, **overlapped(x_RD),
             )  # fmt: skip
         else:
             some = 16 if outputs <= 4096 else 32
@@ -211,16 +219,18 @@ def _product(
 @_product.register_fake
 def _(
     x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None, gain_D: Tensor | None, shift_D: Tensor | None,
-    residual_RN: Tensor | None, epsilon: float, activation: str,
+    residual_RN: Tensor | None, ahead: Tensor | None, epsilon: float, activation: str,
 ) -> Tensor:  # fmt: skip
     return x_RD.new_empty(len(x_RD), len(weight_ND))
 
 
 def product(
-    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None, activation: Activation | None, residual_RN: Tensor | None
-) -> Tensor:
-    """f(norm(x)Wᵀ + b) + residual, for what `takes` accepts. It has no backward."""
+    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None, activation: Activation | None,
+    residual_RN: Tensor | None, ahead: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """f(norm(x)Wᵀ + b) + residual, for what `takes` accepts; meanwhile the cache is asked for the weights `ahead`. It
+    has no backward."""
     name = kind(activation)
     assert name is not None
     gain_D, shift_D, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    return _product(x_RD, layer.weight, layer.bias, gain_D, shift_D, residual_RN, epsilon, name)
+    return _product(x_RD, layer.weight, layer.bias, gain_D, shift_D, residual_RN, ahead, epsilon, name)

@@ -17,6 +17,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from headway.nn import step_kernels
+
 
 @dataclass
 class Memory:
@@ -96,10 +98,10 @@ class Clock:
         return self.longest if self.even else self.lengths_R
 
     def advance(self, steps: int) -> None:
-        self.lengths_R = self.lengths_R + steps
         if self.steady:
-            self.lengths_R = self.lengths_R.clamp(max=self.longest)
+            step_kernels.advance(self.lengths_R, steps, self.longest)
         else:
+            self.lengths_R = self.lengths_R + steps
             self.longest += steps
 
     def reorder(self, rows_R: Tensor) -> None:
@@ -296,9 +298,8 @@ class StreamState:
 
     def settle(self, homes: list[Tensor]) -> None:
         """Bring what has replaced them back to `homes`."""
-        (lengths_R,) = homes
-        lengths_R.copy_(self.clock.lengths_R)
-        self.clock.lengths_R = lengths_R
+        (home_R,) = homes
+        self.clock.lengths_R = home_R.copy_(self.clock.lengths_R)  # nothing to do where it has never left
 
     def fork(self) -> StreamState:
         """A copy whose steps leave this state alone."""

@@ -1,6 +1,7 @@
 """The loss and its gradient by the logits as one Triton kernel each: a row is read once and written once.
 
-N tokens, V vocabulary, B logits of a row at a time. A program has one row (or the two rows of a pair).
+N tokens, V vocabulary, B logits of a row at a time, as L lanes of E each where a lane sums up its own.
+A program has one row (or the two rows of a pair).
 The readable twins are `smoothed_cross_entropy` and `readable_paired_cross_entropy` in `headway.train.loss`.
 """
 
@@ -19,10 +20,13 @@ __all__ = ["available", "cross_entropy_rows", "paired_rows"]
 # So many logits (of one row or of a pair) stay in registers; more are read a second time, out of the cache.
 LONGEST_HELD = 2**14
 
+# Longer rows are walked so many at a time: 16 bytes of bfloat16 for each thread, read and written at once.
+STEP, STEP_WARPS = 2048, 8
+
 
 # In the kernels V is a constant of the compilation: Triton then knows how rows are aligned (only a multiple of 16 is
 # found out for a variable) and reads 16 bytes at once. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and
-# differences of two masked lanes are no NaN.
+# differences of two masked lanes are no NaN. A running maximum starts from there too, whatever the logits are.
 
 
 @jit
@@ -45,8 +49,11 @@ def _target(at_B: tensor, label: tensor, smoothing: tensor, V: constexpr) -> ten
 
 @jit
 def _entropy(nll: tensor, lse: tensor, total: tensor, smoothing: tensor, V: constexpr) -> tensor:
-    """−(1−ε) log p(y) − ε/V Σ_v log p(v), where the last sum is Σ logits − V·logsumexp."""
-    return (1.0 - smoothing) * nll + smoothing * (lse - total / V)
+    """−(1−ε) log p(y) − ε/V Σ_v log p(v), where the last sum is Σ logits − V·logsumexp.
+
+    Without smoothing a logit of −∞, whose word is never the label, is no loss: 0 · ∞ is not asked for.
+    """
+    return (1.0 - smoothing) * nll + tl.where(smoothing > 0.0, smoothing * (lse - total / V), 0.0)
 
 
 @jit
@@ -82,35 +89,98 @@ def _entropy_held(
 
 
 @jit
-def _entropy_looped(
-    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
-    smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr
-) -> None:  # fmt: skip
-    """One row, B logits at a time: logsumexp first, then the gradient.
+def _bits(nats: tensor) -> tensor:
+    """x·log₂e: the hardware has 2ˣ, and this product melts into the subtraction that follows."""
+    return nats * 1.4426950408889634
+
+
+@jit
+def _places(start: tensor, V: constexpr, L: constexpr, E: constexpr) -> tensor:
+    """The places of L·E logits from `start` on: a lane's own are neighbours, which it reads at once.
+
+    Where rows begin at odd places no two can be read at once; there, what the lanes read together are neighbours.
+    """
+    lanes_L1, own_1E = tl.arange(0, L)[:, None], tl.arange(0, E)[None, :]
+    return start + (lanes_L1 * E + own_1E if V % 2 == 0 else lanes_L1 + own_1E * L)
+
+
+@jit
+def _joined(z_LE: tensor, high_L: tensor, sum_L: tensor) -> tensor:
+    """The maximum of a lane's logits so far and E more, in bits, and Σ 2^(z − maximum): 1 + 1/E powers a logit."""
+    new_L = tl.maximum(high_L, _bits(tl.max(z_LE, 1)))
+    return new_L, sum_L * tl.exp2(high_L - new_L) + tl.sum(tl.exp2(_bits(z_LE) - new_L[:, None]), 1)
+
+
+@jit
+def _logsumexp(row: tensor, V: constexpr, L: constexpr, E: constexpr, SMOOTH: constexpr) -> tensor:
+    """logsumexp of a row, in bits, and where `SMOOTH` the sum of its logits.
 
     Each lane has a running maximum and sums of its own: the warps meet once a row, not at every step.
     """
+    WHOLE: constexpr = V // (L * E) * (L * E)
+    high_L = tl.full([L], -1.0e30, tl.float32)
+    sum_L, total_L = tl.zeros([L], tl.float32), tl.zeros([L], tl.float32)
+    for start in range(0, WHOLE, L * E):
+        z_LE = tl.load(row + _places(start, V, L, E)).to(tl.float32)
+        high_L, sum_L = _joined(z_LE, high_L, sum_L)
+        if SMOOTH:
+            total_L += tl.sum(z_LE, 1)
+    if WHOLE < V:
+        at_LE = _places(WHOLE, V, L, E)
+        # −∞, not −10³⁰: a lane that has seen nothing yet would raise 2 to the rounding error of 10³⁰.
+        z_LE = tl.load(row + at_LE, mask=at_LE < V, other=-float("inf")).to(tl.float32)
+        high_L, sum_L = _joined(z_LE, high_L, sum_L)
+        if SMOOTH:
+            total_L += tl.sum(tl.where(at_LE < V, z_LE, 0.0), 1)
+    high = tl.max(high_L, 0)
+    return high + tl.log2(tl.sum(sum_L * tl.exp2(high_L - high), 0)), tl.sum(total_L, 0)
+
+
+@jit
+def _zero_row(grad_row: tensor, V: constexpr, L: constexpr, E: constexpr) -> None:
+    for start in range(0, V, L * E):
+        at_LE = _places(start, V, L, E)
+        tl.store(grad_row + at_LE, tl.zeros([L, E], tl.float32), mask=at_LE < V)
+
+
+@jit
+def _entropy_looped(
+    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
+    smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr, SMOOTH: constexpr
+) -> None:  # fmt: skip
+    """One row, B logits at a time: logsumexp first, then the gradient, from the end, which the cache still has.
+
+    A logit should cost less than its way through memory. So whole steps have no mask, no step looks for the label
+    (its gradient is put right at the end), and no one takes off an ε/V that is 0.
+    """
     n = tl.program_id(0).to(tl.int64)
-    row, label = logits + n * V, tl.load(labels + n)
-    kept = label != ignore
-    high_B = tl.full([B], -1.0e30, tl.float32)
-    sum_B, total_B = tl.zeros([B], tl.float32), tl.zeros([B], tl.float32)
-    for start in range(0, V, B):
-        at_B = start + tl.arange(0, B)
-        z_B = _read(row, at_B, (at_B < V) & kept)
-        old_B, new_B = _shares(z_B, high_B, at_B < V)
-        sum_B = sum_B * old_B + new_B
-        high_B = tl.maximum(z_B, high_B)
-        total_B += tl.where(at_B < V, z_B, 0.0)
-    high = tl.max(high_B, 0)
-    lse = high + tl.log(tl.sum(sum_B * tl.exp(high_B - high), 0))
-    nll = lse - _label_logit(row, label, V)
-    tl.store(losses + n, tl.where(kept, _entropy(nll, lse, tl.sum(total_B, 0), smoothing, V), 0.0))
-    tl.store(nlls + n, tl.where(kept, nll, 0.0))
-    for start in range(0, V, B):
-        at_B = start + tl.arange(0, B)
-        grad_B = tl.exp(_read(row, at_B, (at_B < V) & kept) - lse) - _target(at_B, label, smoothing, V)
-        tl.store(grads + n * V + at_B, tl.where(kept, grad_B, 0.0), mask=at_B < V)
+    row, grad_row, label = logits + n * V, grads + n * V, tl.load(labels + n)
+    E: constexpr = 128 // logits.dtype.element_ty.primitive_bitwidth  # 16 bytes, the most a thread reads at once
+    L: constexpr = B // E
+    WHOLE: constexpr = V // B * B
+    if label == ignore:
+        tl.store(losses + n, 0.0)
+        tl.store(nlls + n, 0.0)
+        _zero_row(grad_row, V, L, E)
+    else:
+        lse_bits, total = _logsumexp(row, V, L, E, SMOOTH)
+        label_logit = _label_logit(row, label, V)
+        lse = lse_bits * 0.6931471805599453
+        nll = lse - label_logit
+        tl.store(losses + n, _entropy(nll, lse, total, smoothing, V))
+        tl.store(nlls + n, nll)
+        spread = smoothing / V if SMOOTH else 0.0
+        if WHOLE < V:
+            at_LE = _places(WHOLE, V, L, E)
+            z_LE = tl.load(row + at_LE, mask=at_LE < V).to(tl.float32)
+            tl.store(grad_row + at_LE, tl.exp2(_bits(z_LE) - lse_bits) - spread, mask=at_LE < V)
+        for done in range(0, WHOLE, B):
+            at_LE = _places(WHOLE - B - done, V, L, E)
+            z_LE = tl.load(row + at_LE).to(tl.float32)
+            tl.store(grad_row + at_LE, tl.exp2(_bits(z_LE) - lse_bits) - spread)
+        tl.debug_barrier()  # another thread has written the label's place
+        grad = tl.exp2(_bits(label_logit) - lse_bits) - (1.0 - smoothing) - spread
+        tl.store(grad_row + label, grad, mask=(label >= 0) & (label < V))
 
 
 @jit
@@ -216,19 +286,21 @@ def _outputs(logits: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device), loss_N, nll_N
 
 
-def _launch(held: Any, looped: Any, logits: Tensor, labels_N: Tensor, *numbers: float) -> tuple[Tensor, Tensor, Tensor]:
+def _launch(
+    held: Any, looped: Any, logits: Tensor, labels_N: Tensor, *numbers: float, **looped_knows: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     needs_triton("loss", "the functions of headway.train.loss")
     grad, loss_N, nll_N = _outputs(logits, labels_N)
     if len(labels_N) == 0:
         return grad, loss_N, nll_N
     V, rows = logits.shape[-1], logits.dim() - 1
-    kernel, block, warps = looped, 4096 // rows, 16 // rows
+    kernel, known, warps = looped, {"B": STEP, **looped_knows}, STEP_WARPS
     if rows * V <= LONGEST_HELD:
-        kernel, block = held, triton.next_power_of_2(V)
-        warps = max(4, rows * block // 1024)
+        kernel, known = held, {"B": triton.next_power_of_2(V)}
+        warps = max(4, rows * known["B"] // 1024)
     with torch.cuda.device_of(logits):
         kernel[(len(labels_N),)](
-            logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, B=block, num_warps=warps
+            logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, **known, num_warps=warps
         )
     return grad, loss_N, nll_N
 
@@ -250,7 +322,8 @@ def cross_entropy_rows(
     All three are zero in rows whose label is `ignore`. It has no backward of its own: the gradient is a result.
     """
     _check(logits_NV, labels_N, (len(labels_N),))
-    return _launch(_entropy_held, _entropy_looped, logits_NV, labels_N, float(smoothing), ignore)
+    numbers = float(smoothing), ignore
+    return _launch(_entropy_held, _entropy_looped, logits_NV, labels_N, *numbers, SMOOTH=smoothing > 0)
 
 
 @cross_entropy_rows.register_fake

@@ -62,7 +62,7 @@ class _Pieces(torch.autograd.Function):
         learning = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
         loss, nll = (torch.zeros((), dtype=wide, device=hidden_ND.device) for _ in range(2))
-        grads = (torch.empty_like(hidden_ND), torch.zeros_like(weight_VD, dtype=wide)) if learning else None
+        grads = (torch.empty_like(hidden_ND), _total(weight_VD, wide, len(hidden_ND))) if learning else None
         piece = _piece_by_kernel if kernels.available(hidden_ND) and learning else _piece
         for at in range(0, len(hidden_ND), rows):
             cut = slice(at, at + rows)
@@ -101,7 +101,7 @@ def _piece(
         p_NV.scatter_add_(1, y_N1, torch.full_like(y_N1, smoothing - 1, dtype=p_NV.dtype))
         h_kept_ND = h_ND * kept_N1
         grad_ND = p_NV @ weight_VD
-        _add_product(grads[1], p_NV, h_kept_ND)
+        _add_product(grads[1], p_NV, h_kept_ND, first=cut.start == 0)
         if mean_D is not None:
             grad_ND = grad_ND - smoothing * mean_D.to(h_ND.dtype)
             grads[1].sub_((smoothing / len(weight_VD)) * h_kept_ND.sum(0, dtype=wide))
@@ -117,20 +117,31 @@ def _piece_by_kernel(
     assert grads is not None
     grad_NV, loss_N, nll_N = kernels.cross_entropy_rows(hidden_ND[cut] @ weight_VD.T, labels_N, smoothing, ignore)
     grads[0][cut] = grad_NV @ weight_VD
-    _add_product(grads[1], grad_NV, hidden_ND[cut])
+    _add_product(grads[1], grad_NV, hidden_ND[cut], first=cut.start == 0)
     return loss_N.sum(), nll_N.sum()
 
 
-def _add_product(total_VD: Tensor, grad_NV: Tensor, h_ND: Tensor) -> None:
-    """total += gradᵀ h, added in the total's own precision."""
+def _total(weight_VD: Tensor, wide: torch.dtype, rows: int) -> Tensor:
+    """Where the weights' gradient is added up. The first piece writes it; zeros are for when there is none."""
+    return (torch.empty_like if rows else torch.zeros_like)(weight_VD, dtype=wide)
+
+
+def _add_product(total_VD: Tensor, grad_NV: Tensor, h_ND: Tensor, first: bool) -> None:
+    """total += gradᵀ h, or total = gradᵀ h for the first piece, added in the total's own precision."""
     if total_VD.dtype == h_ND.dtype:
-        total_VD.addmm_(grad_NV.T, h_ND)
+        total_VD.addmm_(grad_NV.T, h_ND, beta=0 if first else 1)
+    elif total_VD.is_cuda:
+        # In the product's own accumulator: nothing narrow is written and read back.
+        torch.addmm(total_VD, grad_NV.T, h_ND, out_dtype=total_VD.dtype, beta=0 if first else 1, out=total_VD)
     else:
-        total_VD.add_(grad_NV.T @ h_ND)  # widened as it is added, not before
+        # Widened as it is added, not before.
+        (total_VD.copy_ if first else total_VD.add_)(grad_NV.T @ h_ND)
 
 
 def _scaled(grads: Gradients, scale: Tensor) -> Gradients:
-    return grads[0] * scale.to(grads[0].dtype), grads[1] * scale.to(grads[1].dtype)
+    # One launch for both; a product with a number that is on the GPU itself would go an element at a time.
+    grad_hidden, grad_weight = torch._foreach_mul(grads, scale.to(grads[0].dtype))
+    return grad_hidden, grad_weight
 
 
 def readable_paired_cross_entropy(
@@ -169,14 +180,14 @@ class _PairedPieces(torch.autograd.Function):
         wide = torch.promote_types(hidden_2ND.dtype, torch.float32)
         loss, nll = (torch.zeros((), dtype=wide, device=hidden_2ND.device) for _ in range(2))
         grad_hidden = torch.empty_like(hidden_2ND)
-        grad_weight = torch.zeros_like(weight_VD, dtype=wide)
+        grad_weight = _total(weight_VD, wide, len(labels_N))
         both_2ND, grads_2ND = hidden_2ND.unflatten(0, (2, -1)), grad_hidden.view(2, -1, hidden_2ND.shape[1])
         by_rows = kernels.paired_rows if kernels.available(hidden_2ND) else _paired_rows
         for at in range(0, len(labels_N), rows):
             h_2ND = both_2ND[:, at : at + rows]
             grad_2NV, loss_N, nll_N = by_rows(h_2ND @ weight_VD.T, labels_N[at : at + rows], smoothing, ignore, weight)
             grads_2ND[:, at : at + rows] = grad_2NV @ weight_VD
-            _add_product(grad_weight, grad_2NV.flatten(0, 1), h_2ND.flatten(0, 1))
+            _add_product(grad_weight, grad_2NV.flatten(0, 1), h_2ND.flatten(0, 1), first=at == 0)
             loss, nll = loss + loss_N.sum(), nll + nll_N.sum()
         ctx.save_for_backward(grad_hidden, grad_weight.to(weight_VD.dtype))
         ctx.mark_non_differentiable(nll)

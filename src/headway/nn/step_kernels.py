@@ -1,0 +1,107 @@
+"""What stands around the blocks of a step, as one Triton kernel each: the tokens' vectors before, the clock behind.
+
+A step of few rows is a chain of short kernels: here it is the launches that count, not what is computed. The readable
+twins are `TokenEmbedding.readable` in `headway.nn.embedding`, and `readable_advance`.
+
+R rows, D width (some columns of it inside a kernel).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headway.jit import (
+    available,
+    constexpr,
+    jit,
+    let_next_begin,
+    needs_triton,
+    overlapped,
+    tensor,
+    tl,
+    triton,
+    wait_for_last,
+)
+
+COLUMNS = 1024  # of a row that a program embeds
+ROWS = 128  # whose lengths a program counts on
+
+
+@jit
+def _embed(
+    ids: tensor, places: tensor, table: tensor, positions: tensor, x: tensor, scale: tensor,
+    D: constexpr, PLACED: constexpr, SOME: constexpr, OVERLAP: constexpr
+) -> None:  # fmt: skip
+    """Some columns of one row. The scaled vector is rounded before the position comes to it, as in the twin."""
+    if OVERLAP:
+        let_next_begin()
+        wait_for_last()
+    r = tl.program_id(0).to(tl.int64)
+    d_D = tl.program_id(1) * SOME + tl.arange(0, SOME)
+    x_D = tl.load(table + tl.load(ids + r) * D + d_D, mask=d_D < D, other=0.0)
+    x_D = (x_D.to(tl.float32) * scale).to(x_D.dtype)
+    if PLACED:
+        place_D = tl.load(positions + tl.load(places + r) * D + d_D, mask=d_D < D, other=0.0)
+        x_D = x_D.to(tl.float32) + place_D.to(tl.float32)
+    tl.store(x + r * D + d_D, x_D, mask=d_D < D)
+
+
+def takes(table_VD: Tensor, positions_PD: Tensor | None) -> bool:
+    """Whether `embed` is made for these."""
+    # A compiler fuses by itself.
+    if not available(table_VD) or torch.compiler.is_compiling() or not table_VD.is_contiguous():
+        return False
+    return positions_PD is None or (positions_PD.dtype == table_VD.dtype and positions_PD.is_contiguous())
+
+
+def embed(
+    ids_R: Tensor, places_R: Tensor, table_VD: Tensor, positions_PD: Tensor | None, scale: float
+) -> Tensor:  # fmt: skip
+    """scale · E[ids] + P[places], for what `takes` accepts. It has no backward."""
+    needs_triton("embedding", "TokenEmbedding.readable of headway.nn.embedding")
+    rows, width = len(ids_R), table_VD.shape[1]
+    x_RD = table_VD.new_empty(rows, width)
+    if rows:
+        some = min(COLUMNS, triton.next_power_of_2(width))
+        with torch.cuda.device_of(table_VD):
+            _embed[(rows, triton.cdiv(width, some))](
+                ids_R.contiguous(), places_R.contiguous(), table_VD, table_VD if positions_PD is None else positions_PD,
+                x_RD, float(scale), D=width, PLACED=positions_PD is not None, SOME=some, num_warps=4,
+                **overlapped(table_VD),
+            )  # fmt: skip
+    return x_RD
+
+
+@jit
+def _advance(
+    lengths: tensor, steps: tensor, longest: tensor, R: tensor, SOME: constexpr, OVERLAP: constexpr
+) -> None:  # fmt: skip
+    if OVERLAP:
+        let_next_begin()
+        wait_for_last()
+    r_R = tl.program_id(0) * SOME + tl.arange(0, SOME)
+    length_R = tl.load(lengths + r_R, mask=r_R < R, other=0)
+    tl.store(lengths + r_R, tl.minimum(length_R + steps, longest), mask=r_R < R)
+
+
+def advance(lengths_R: Tensor, steps: int, longest: int) -> None:
+    """lengths + steps, at most `longest`, written where they were read. `attend_step` reads them before it waits for
+    the kernels before it: in a graph that has it, lengths may be advanced once, behind the last layer."""
+    if triton is None or not lengths_R.is_cuda or torch.compiler.is_compiling():
+        readable_advance(lengths_R, steps, longest)
+    else:
+        launch_advance(lengths_R, steps, longest)
+
+
+def readable_advance(lengths_R: Tensor, steps: int, longest: int) -> None:
+    lengths_R.add_(steps).clamp_(max=longest)
+
+
+def launch_advance(lengths_R: Tensor, steps: int, longest: int) -> None:
+    rows = len(lengths_R)
+    if rows:
+        with torch.cuda.device_of(lengths_R):
+            _advance[(triton.cdiv(rows, ROWS),)](
+                lengths_R, steps, longest, rows, SOME=ROWS, num_warps=1, **overlapped(lengths_R)
+            )
