@@ -141,8 +141,8 @@ def main() -> None:
         for width, length in dict.fromkeys(shapes)
         for who in (["nanoGPT"] if module else []) + ["headway"]
     ]
-    draw(rows, case, (Path(options.out) if options.out else RESULTS) / f"growth-{device}.svg")
     write(f"growth-{device}", device, rows, options.out, case=case)
+    draw(rows, case, (Path(options.out) if options.out else RESULTS) / f"growth-{device}.svg")
 
 
 if __name__ == "__main__":

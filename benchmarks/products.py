@@ -24,10 +24,15 @@ from headway.jit import overlapped
 from headway.nn import product_kernels
 
 BYTES = 2**28  # of different weights: several times the cache
-SHAPES = [
-    (2304, 768), (768, 768), (3072, 768), (768, 3072), (50_304, 768),
-    (4800, 1600), (1600, 1600), (6400, 1600), (1600, 6400), (50_304, 1600),
-]  # fmt: skip
+# What stands around each product of a block, and of the head.
+NORMED: dict[str, Any] = {"KIND": 0, "NORM": True, "SHIFT": True, "BIAS": True, "RESIDUAL": False}
+ADDED: dict[str, Any] = {"KIND": 0, "NORM": False, "SHIFT": False, "BIAS": True, "RESIDUAL": True}
+BARE: dict[str, Any] = {"KIND": 0, "NORM": False, "SHIFT": False, "BIAS": False, "RESIDUAL": False}
+SHAPES: dict[tuple[int, int], dict[str, Any]] = {
+    (2304, 768): NORMED, (768, 768): ADDED, (3072, 768): NORMED | {"KIND": 3}, (768, 3072): ADDED,
+    (50_304, 768): BARE, (4800, 1600): NORMED, (1600, 1600): ADDED, (6400, 1600): NORMED | {"KIND": 3},
+    (1600, 6400): ADDED, (50_304, 1600): BARE,
+}  # fmt: skip
 OUTPUTS, COLUMNS, WARPS = (1, 2, 4, 8), (512, 1024, 2048, 4096), (1, 2, 4)
 TILES = (1024, 8192)  # weights asked for at a time: at least, at most
 
@@ -50,9 +55,8 @@ def by_kernel(
     def work() -> None:
         for w in weights:
             product_kernels._one_row[(-(-rows // outputs),)](
-                x, w, w, x, x, w, y, w, 1e-5, N=rows, D=width, KIND=0, NORM=True, SHIFT=True, BIAS=False,
-                RESIDUAL=False, OUTPUTS=outputs, COLUMNS=columns, WIDTH=1 << (width - 1).bit_length(), num_warps=warps,
-                AHEAD=0, THREADS=32 * warps, **overlapped(x),
+                x, w, w, x, x, w, y, w, 1e-5, N=rows, D=width, **SHAPES[rows, width], OUTPUTS=outputs, COLUMNS=columns,
+                WIDTH=1 << (width - 1).bit_length(), AHEAD=0, THREADS=32 * warps, num_warps=warps, **overlapped(x),
             )  # fmt: skip
 
     return work
@@ -65,6 +69,8 @@ def main() -> None:
     if options.device != "cuda":
         raise SystemExit("these are kernels of a GPU: --device cuda")
     best = {}
+    if options.shape and tuple(options.shape) not in SHAPES:
+        raise SystemExit(f"the shapes are {', '.join(map(str, SHAPES))}")
     for rows, width in [tuple(options.shape)] if options.shape else SHAPES:
         count = max(2, BYTES // (2 * rows * width))
         weights = [torch.randn(rows, width, device="cuda", dtype=torch.bfloat16) for _ in range(count)]

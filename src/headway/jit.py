@@ -27,6 +27,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+NEAR = 2**22  # bytes that a kernel asks for ahead: more would push out of the cache what is read before
+
+
 def available(tensor: Tensor) -> bool:
     """Whether the kernels can take this tensor: on a GPU, at most 32 bits wide, Triton installed."""
     return triton is not None and tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16, torch.float32)
@@ -42,9 +45,9 @@ def overlapped(tensor: Tensor) -> dict[str, bool]:
 
 
 def bytes_ahead(tensor: Tensor, ahead: Tensor | None) -> int:
-    """How much of `ahead` a kernel on `tensor` should `bring_near`: all, where the machine can."""
+    """How much of `ahead` a kernel on `tensor` should `bring_near`, where the machine can."""
     able = ahead is not None and ahead.is_contiguous() and overlapped(tensor)["OVERLAP"]
-    return ahead.nbytes if ahead is not None and able else 0
+    return min(ahead.nbytes, NEAR) if ahead is not None and able else 0
 
 
 def jit(function: Any) -> Any:

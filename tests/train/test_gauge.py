@@ -37,6 +37,13 @@ def test_operations_are_those_of_a_count_by_hand() -> None:
     assert twice == pytest.approx(2 * counted, rel=0.01)
 
 
+@pytest.mark.gpu
+def test_products_with_a_wider_result_are_counted_too() -> None:
+    torch.manual_seed(0)
+    objective = CrossEntropy().build(Transformer(CONFIG, 500, 500).to("cuda", torch.bfloat16))
+    assert operations_per_token(objective, batch(), torch.device("cuda")) == pytest.approx(by_hand(16), rel=0.06)
+
+
 def test_counting_changes_nothing() -> None:
     torch.manual_seed(0)
     model = Transformer(CONFIG, 500, 500)

@@ -21,7 +21,7 @@ INTERPRETED = kernels.triton is not None and os.environ.get("TRITON_INTERPRET") 
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
 on_each_device = pytest.mark.parametrize("device", DEVICES)
 held_and_looped = pytest.mark.parametrize("longest_held", [kernels.LONGEST_HELD, 0])
-WHOLE = 2 * kernels.STEP  # a row of whole steps; one that is longer by little has a rest
+WHOLE = 2 * kernels.STEPS[1][0]  # a row of whole steps; one that is longer by little has a rest
 
 
 def batch(V, scale, dtype, device, ignore=0, N=6):
@@ -95,7 +95,7 @@ def test_rows_that_are_not_contiguous_are_read_right(device):
 
 @on_each_device
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("V", [kernels.STEP // 2, WHOLE, WHOLE + 900])
+@pytest.mark.parametrize("V", [kernels.STEPS[1][0] // 2, WHOLE, WHOLE + 900])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_looped_row_has_its_label_anywhere(dtype, V, smoothing, device, monkeypatch):
     """The first and the last word, and those on both sides of a step's and of a lane's end."""
@@ -131,12 +131,12 @@ def test_words_at_minus_infinity_are_no_words(dtype, longest_held, device, monke
     V = WHOLE + 900
     logits_2NV, labels_N = batch(V, 8, dtype, device)
     words = torch.arange(V, device=device)
-    left = (words >= kernels.STEP + 5) & (words < WHOLE)
+    left = (words >= kernels.STEPS[1][0] + 5) & (words < WHOLE)
     logits_NV = logits_2NV[0].masked_fill(~left, -torch.inf)
-    labels_N = torch.where(labels_N == 0, 0, kernels.STEP + 5 + labels_N % (WHOLE - kernels.STEP - 5))
+    labels_N = torch.where(labels_N == 0, 0, kernels.STEPS[1][0] + 5 + labels_N % (WHOLE - kernels.STEPS[1][0] - 5))
     grad_NV, loss_N, nll_N = cross_entropy_rows(logits_NV, labels_N, 0.0, 0)
     assert not grad_NV[:, ~left].any()
-    shorter_N = torch.where(labels_N == 0, -1, labels_N - kernels.STEP - 5)
+    shorter_N = torch.where(labels_N == 0, -1, labels_N - kernels.STEPS[1][0] - 5)
     expected = twin(logits_NV[:, left], shorter_N, -1, smoothed_cross_entropy, 0.0, -1)
     assert_near((grad_NV[:, left], loss_N, nll_N), expected, labels_N == 0, dtype)
 

@@ -87,20 +87,32 @@ def _one_row(
     RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr, OVERLAP: constexpr,
     AHEAD: constexpr, THREADS: constexpr
 ) -> None:  # fmt: skip
-    """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end. Weights are asked
-    for one tile ahead, the first before the row itself is there; and so are the first `AHEAD` bytes of the weights that
-    a later kernel reads."""
+    """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end.
+
+    Whatever is no result of the kernels before is asked for before these are waited for: bias, gain and shift, the
+    first tile of W (the others one tile ahead), and `AHEAD` bytes of weights that a later kernel reads.
+    """
     if OVERLAP:
         let_next_begin()
     n_N = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
     inside_N1 = (n_N < N)[:, None]
     rows_N1 = w + n_N.to(tl.int64)[:, None] * D
-    first_K = tl.arange(0, COLUMNS)
-    w_NK = tl.load(rows_N1 + first_K[None, :], mask=inside_N1 & (first_K < D)[None, :], other=0.0)
+    lane_K = tl.arange(0, COLUMNS)
+    k_K = lane_K
+    w_NK = tl.load(rows_N1 + k_K[None, :], mask=inside_N1 & (k_K < D)[None, :], other=0.0)
+    if NORM:
+        gain_K = tl.load(gain + k_K, mask=k_K < D, other=0.0)
+        if SHIFT:
+            shift_K = tl.load(shift + k_K, mask=k_K < D, other=0.0)
+    if BIAS:
+        bias_N = tl.load(bias + n_N, mask=n_N < N, other=0.0)
     if AHEAD:
         bring_near(ahead, tl.program_id(0), tl.num_programs(0), AHEAD, THREADS)
     if OVERLAP:
         wait_for_last()
+    x_K = tl.load(x + k_K, mask=k_K < D, other=0.0)
+    if RESIDUAL:
+        residual_N = tl.load(residual + n_N, mask=n_N < N, other=0.0)
     if NORM:
         d_D = tl.arange(0, WIDTH)
         x_D = tl.load(x + d_D, mask=d_D < D, other=0.0).to(tl.float32)
@@ -108,23 +120,25 @@ def _one_row(
         apart_D = tl.where(d_D < D, x_D - mean, 0.0)
         scale = 1.0 / tl.sqrt(tl.sum(apart_D * apart_D, 0) / D + epsilon)
     sum_NK = tl.zeros([OUTPUTS, COLUMNS], tl.float32)
-    for first in range(0, D, COLUMNS):
-        k_K = first + first_K
-        ahead_K = k_K + COLUMNS
-        ahead_NK = tl.load(rows_N1 + ahead_K[None, :], mask=inside_N1 & (ahead_K < D)[None, :], other=0.0)
-        x_K = tl.load(x + k_K, mask=k_K < D, other=0.0).to(tl.float32)
+    for following in range(COLUMNS, D + COLUMNS, COLUMNS):
+        k_K = following + lane_K
+        ahead_NK = tl.load(rows_N1 + k_K[None, :], mask=inside_N1 & (k_K < D)[None, :], other=0.0)
+        value_K = x_K.to(tl.float32)
+        x_K = tl.load(x + k_K, mask=k_K < D, other=0.0)
         if NORM:
-            x_K = (x_K - mean) * scale * tl.load(gain + k_K, mask=k_K < D, other=0.0).to(tl.float32)
+            value_K = (value_K - mean) * scale * gain_K.to(tl.float32)
+            gain_K = tl.load(gain + k_K, mask=k_K < D, other=0.0)
             if SHIFT:
-                x_K += tl.load(shift + k_K, mask=k_K < D, other=0.0).to(tl.float32)
-        sum_NK += w_NK.to(tl.float32) * x_K[None, :]
+                value_K += shift_K.to(tl.float32)
+                shift_K = tl.load(shift + k_K, mask=k_K < D, other=0.0)
+        sum_NK += w_NK.to(tl.float32) * value_K[None, :]
         w_NK = ahead_NK
     y_N = tl.sum(sum_NK, 1)
     if BIAS:
-        y_N += tl.load(bias + n_N, mask=n_N < N, other=0.0).to(tl.float32)
+        y_N += bias_N.to(tl.float32)
     y_N = _activated(y_N, KIND)
     if RESIDUAL:
-        y_N += tl.load(residual + n_N, mask=n_N < N, other=0.0).to(tl.float32)
+        y_N += residual_N.to(tl.float32)
     tl.store(y + n_N, y_N, mask=n_N < N)
 
 

@@ -43,11 +43,13 @@ def operations_per_token(objective: nn.Module, batch: Batch, device: torch.devic
 
 
 def _uncounted() -> dict[Any, Any]:
-    """Products that torch's counter does not know: a product in place, attention on a CPU, recurrent layers."""
+    """Products that torch's counter does not know: a product in place or with a wider result, attention on a CPU,
+    recurrent layers."""
     from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
     aten = torch.ops.aten
     return {
+        aten.addmm: lambda total, a, b, *_, **__: 2 * a[0] * a[1] * b[1],
         aten.addmm_: lambda total, a, b, **_: 2 * a[0] * a[1] * b[1],
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
         aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda grad, q, k, v, *_, **__: (

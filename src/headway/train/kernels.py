@@ -21,7 +21,9 @@ __all__ = ["available", "cross_entropy_rows", "paired_rows"]
 LONGEST_HELD = 2**14
 
 # Longer rows are walked so many at a time: 16 bytes of bfloat16 for each thread, read and written at once.
-STEP, STEP_WARPS = 2048, 8
+# Logits of a row, or of each row of a pair, that a program reads at a time, and its warps. Few rows at once stay in the
+# cache until they are read again: 0.82 ms for 16,384 rows of 50,304 where 2,048 and 8 take 1.09, and a copy 0.77.
+STEPS = {1: (8192, 32), 2: (2048, 8)}
 
 
 # In the kernels V is a constant of the compilation: Triton then knows how rows are aligned (only a multiple of 16 is
@@ -121,7 +123,8 @@ def _logsumexp(row: tensor, V: constexpr, L: constexpr, E: constexpr, SMOOTH: co
     high_L = tl.full([L], -1.0e30, tl.float32)
     sum_L, total_L = tl.zeros([L], tl.float32), tl.zeros([L], tl.float32)
     for start in range(0, WHOLE, L * E):
-        z_LE = tl.load(row + _places(start, V, L, E)).to(tl.float32)
+        # To be kept: it is read again for the gradient.
+        z_LE = tl.load(row + _places(start, V, L, E), eviction_policy="evict_last").to(tl.float32)
         high_L, sum_L = _joined(z_LE, high_L, sum_L)
         if SMOOTH:
             total_L += tl.sum(z_LE, 1)
@@ -176,8 +179,8 @@ def _entropy_looped(
             tl.store(grad_row + at_LE, tl.exp2(_bits(z_LE) - lse_bits) - spread, mask=at_LE < V)
         for done in range(0, WHOLE, B):
             at_LE = _places(WHOLE - B - done, V, L, E)
-            z_LE = tl.load(row + at_LE).to(tl.float32)
-            tl.store(grad_row + at_LE, tl.exp2(_bits(z_LE) - lse_bits) - spread)
+            z_LE = tl.load(row + at_LE, eviction_policy="evict_first").to(tl.float32)
+            tl.store(grad_row + at_LE, tl.exp2(_bits(z_LE) - lse_bits) - spread, cache_modifier=".cs")
         tl.debug_barrier()  # another thread has written the label's place
         grad = tl.exp2(_bits(label_logit) - lse_bits) - (1.0 - smoothing) - spread
         tl.store(grad_row + label, grad, mask=(label >= 0) & (label < V))
@@ -294,7 +297,8 @@ def _launch(
     if len(labels_N) == 0:
         return grad, loss_N, nll_N
     V, rows = logits.shape[-1], logits.dim() - 1
-    kernel, known, warps = looped, {"B": STEP, **looped_knows}, STEP_WARPS
+    step, warps = STEPS[rows]
+    kernel, known = looped, {"B": step, **looped_knows}
     if rows * V <= LONGEST_HELD:
         kernel, known = held, {"B": triton.next_power_of_2(V)}
         warps = max(4, rows * known["B"] // 1024)
