@@ -55,8 +55,8 @@ def by_kernel(
     def work() -> None:
         for w in weights:
             product_kernels._one_row[(-(-rows // outputs),)](
-                x, w, w, x, x, w, y, w, 1e-5, N=rows, D=width, **SHAPES[rows, width], OUTPUTS=outputs, COLUMNS=columns,
-                WIDTH=1 << (width - 1).bit_length(), AHEAD=0, THREADS=32 * warps, num_warps=warps, **overlapped(x),
+                x, w, w, x, x, w, y, 1e-5, N=rows, D=width, **SHAPES[rows, width], OUTPUTS=outputs, COLUMNS=columns,
+                WIDTH=1 << (width - 1).bit_length(), num_warps=warps, **overlapped(x),
             )  # fmt: skip
 
     return work

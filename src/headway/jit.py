@@ -22,12 +22,9 @@ except ImportError:  # no wheel for this machine: `available` says no and the re
     triton = tl = constexpr = tensor = let_next_begin = wait_for_last = None
 
 __all__ = [
-    "available", "bring_near", "bytes_ahead", "constexpr", "jit", "let_next_begin", "needs_triton", "overlapped",
-    "tensor", "tl", "triton", "wait_for_last",
+    "available", "constexpr", "jit", "let_next_begin", "needs_triton", "overlapped", "tensor", "tl", "triton",
+    "wait_for_last",
 ]  # fmt: skip
-
-
-NEAR = 2**22  # bytes that a kernel asks for ahead: more would push out of the cache what is read before
 
 
 def available(tensor: Tensor) -> bool:
@@ -44,30 +41,8 @@ def overlapped(tensor: Tensor) -> dict[str, bool]:
     return {"OVERLAP": True, "launch_pdl": True}
 
 
-def bytes_ahead(tensor: Tensor, ahead: Tensor | None) -> int:
-    """How much of `ahead` a kernel on `tensor` should `bring_near`, where the machine can."""
-    able = ahead is not None and ahead.is_contiguous() and overlapped(tensor)["OVERLAP"]
-    return min(ahead.nbytes, NEAR) if ahead is not None and able else 0
-
-
 def jit(function: Any) -> Any:
     return function if triton is None else triton.jit(function)
-
-
-@jit
-def bring_near(place: tensor, program: tensor, programs: tensor, BYTES: constexpr, LANES: constexpr) -> None:
-    """Ask for one program's share of so many bytes, 512 at a time, and wait for nothing: they lie in the cache when
-    somebody reads them. For Hopper and later; `LANES` is the number of the program's threads."""
-    share = tl.cdiv(tl.cdiv(BYTES, 512), programs)
-    for first in range(0, share, LANES):
-        at_L = first + tl.arange(0, LANES)
-        byte_L = (program * share + at_L).to(tl.int64) * 512
-        wanted_L = (at_L < share) & (byte_L + 512 <= BYTES)
-        tl.inline_asm_elementwise(
-            "{ .reg .pred wanted; setp.ne.s32 wanted, $2, 0;"
-            " @wanted cp.async.bulk.prefetch.L2.global [$1], 512; mov.u32 $0, 0; }",
-            "=r,l,r", [place.to(tl.int64) + byte_L, wanted_L.to(tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
-        )  # fmt: skip
 
 
 def needs_triton(kernels: str, instead: str) -> None:

@@ -9,12 +9,12 @@ from torch import nn
 
 from headway.nn import one_token, tap
 from headway.nn.attention import SelfAttention, dot
-from headway.nn.block import Block, Stack
+from headway.nn.block import Block
 from headway.nn.feed_forward import MLP, GatedMLP
 from headway.nn.mask import Causal, Scene
 from headway.nn.position import Learned, LinearBias, Position, Rotary
 from headway.nn.residual import post_norm, pre_norm
-from headway.nn.state import NoCache, StreamState, fresh_caches
+from headway.nn.state import StreamState, fresh_caches
 
 CPU, WIDTH = torch.device("cpu"), 24
 
@@ -37,7 +37,7 @@ def norm():
 
 def walk(block, x_RTD, position=None, pad=False, steady=False):
     """The first three tokens at once, then one by one, as a model does it."""
-    rows, stack = len(x_RTD), Stack(1, lambda: block, nn.Identity())
+    rows = len(x_RTD)
     state = StreamState(*fresh_caches(1, rows, CPU, room=x_RTD.shape[1]))
     found = []
     for first, last in [(0, 3), *((t, t + 1) for t in range(3, x_RTD.shape[1]))]:
@@ -45,7 +45,7 @@ def walk(block, x_RTD, position=None, pad=False, steady=False):
         scene = Scene(last - first, clock.longest + last - first, CPU, clock.start)
         view = Causal().view(scene).placed(position or Position())
         x = torch.cat([x_RTD, x_RTD[:1]]) if steady and first else x_RTD  # a row that only fills the room
-        found.append(stack.walk(x[:, first:last], [(view, state.caches[0])])[:rows])
+        found.append(block(x[:, first:last], view, state.caches[0])[:rows])
         clock.advance(last - first)
         if first == 0 and pad:
             state.trim(torch.tensor([3, 1, 2]))
@@ -93,28 +93,22 @@ def test_other_scores_and_widths_of_heads_are_the_blocks_too(attention, monkeypa
     torch.testing.assert_close(found, walk(block, x_RTD), rtol=0, atol=1e-12)
 
 
-def taken(block, x_RTD):
-    given = [(Causal().view(Scene(1, 1, CPU)), fresh_caches(1, len(x_RTD), CPU, room=4)[0][0])]
-    return one_token.takes([block], x_RTD, given)
-
-
 def test_it_is_taken_for_one_token_when_nobody_looks_or_learns():
     block, x_RTD = block_of(), torch.randn(2, 1, WIDTH, dtype=torch.float64)
-    assert not taken(block, x_RTD)  # a gradient may be asked for
+    assert not one_token.takes(block, x_RTD)  # a gradient may be asked for
     with torch.no_grad():
-        assert taken(block, x_RTD)
-        assert not one_token.takes([block], x_RTD, [(None, NoCache())])
-        assert not taken(block, x_RTD.expand(-1, 2, -1))
+        assert one_token.takes(block, x_RTD)
+        assert not one_token.takes(block, x_RTD.expand(-1, 2, -1))
         with tap.record(block):
-            assert not taken(block, x_RTD)
-        assert not taken(block.train(), x_RTD)
+            assert not one_token.takes(block, x_RTD)
+        assert not one_token.takes(block.train(), x_RTD)
 
 
 @torch.no_grad()
 def test_blocks_of_other_parts_are_left_alone():
     x_RTD = torch.randn(2, 1, WIDTH, dtype=torch.float64)
-    assert not taken(block_of(around=post_norm), x_RTD)
-    assert not taken(block_of(feed_forward=GatedMLP(WIDTH, 40)), x_RTD)
+    assert not one_token.takes(block_of(around=post_norm), x_RTD)
+    assert not one_token.takes(block_of(feed_forward=GatedMLP(WIDTH, 40)), x_RTD)
     changed = block_of()
     changed.attention.qkv = nn.Sequential(changed.attention.qkv)
-    assert not taken(changed, x_RTD)
+    assert not one_token.takes(changed, x_RTD)

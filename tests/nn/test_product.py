@@ -108,7 +108,7 @@ def test_rows_that_do_not_lie_side_by_side_are_read_right(device):
 @on_each_device
 def test_the_operator_keeps_the_rules_of_torch_library(device):
     x_RD, layer, norm, residual_RN = parts(1, 40, 70, torch.float32, device)
-    arguments = (x_RD, layer.weight, layer.bias, norm.weight, norm.bias, residual_RN, layer.weight, 1e-5, "gelu")
+    arguments = (x_RD, layer.weight, layer.bias, norm.weight, norm.bias, residual_RN, 1e-5, "gelu")
     arguments = [part.detach() if isinstance(part, torch.Tensor) else part for part in arguments]
     torch.library.opcheck(product_kernels._product, arguments, test_utils=("test_schema", "test_faketensor"))
 

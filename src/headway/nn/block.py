@@ -15,7 +15,7 @@ from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
 from headway.nn.mask import View
 from headway.nn.residual import Bare, Residual
-from headway.nn.state import Cache, Memory
+from headway.nn.state import Cache, FixedCache, Memory
 
 
 class Block(nn.Module):
@@ -32,6 +32,8 @@ class Block(nn.Module):
         self.around_attention, self.around_feed_forward = residual(), residual()
 
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | Total | None = None) -> Tensor:
+        if isinstance(cache, FixedCache) and one_token.takes(self, x_BTD):
+            return one_token.step(self, x_BTD, view, cache)
         x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
@@ -74,8 +76,6 @@ class Stack(nn.Module):
         blocks = self.layers if order is None else [self.layers[at] for at in order]
         if tap.recording():
             return self._seen(x_BTD, list(zip(blocks, given, strict=True)))
-        if all(type(block) is Block for block in blocks) and one_token.takes(blocks, x_BTD, given):
-            return self.final(one_token.walk(blocks, x_BTD, given))
         for block, told in zip(blocks, given, strict=True):
             x_BTD = block(x_BTD, *told)
         return self.final(x_BTD)

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from headway.jit import (
     available,
-    bring_near,
-    bytes_ahead,
     constexpr,
     jit,
     let_next_begin,
@@ -130,16 +128,15 @@ def _some_queries(
 
 @jit
 def _step(
-    qkv: tensor, cache: tensor, mixed: tensor, lengths: tensor, ahead: tensor, scale: tensor, last: tensor,
+    qkv: tensor, cache: tensor, mixed: tensor, lengths: tensor, scale: tensor, last: tensor,
     cache_v: tensor, cache_c: tensor, cache_b: tensor, cache_h: tensor,
-    H: constexpr, K: constexpr, KEYS: constexpr, WIDTH: constexpr, OVERLAP: constexpr, AHEAD: constexpr,
-    THREADS: constexpr
+    H: constexpr, K: constexpr, KEYS: constexpr, WIDTH: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
     """The newest token of one row, one head: its key and value join the cache, its query looks at all of them.
 
     The new key is looked at from registers: no program has to wait for another's write. Lanes as in `_one_query`.
     Earlier keys and values, and how many there are, were written in earlier steps: they are asked for one tile ahead,
-    the first before the new token is there. So are the first `AHEAD` bytes of the weights that a later kernel reads.
+    the first before the new token is there.
     """
     if OVERLAP:
         let_next_begin()
@@ -152,9 +149,6 @@ def _step(
     keys_SK = keys[None, :] + first_S[:, None].to(tl.int64) * cache_c
     k_SK = tl.load(keys_SK, mask=inside_SK, other=0.0)
     v_SK = tl.load(keys_SK + cache_v, mask=inside_SK, other=0.0)
-    if AHEAD:
-        program, programs = tl.program_id(0) * H + h, tl.num_programs(0) * H
-        bring_near(ahead, program, programs, AHEAD, THREADS)
     if OVERLAP:
         wait_for_last()
     mine = qkv + b * (3 * H * K) + h * K + k_K
@@ -188,11 +182,11 @@ def _step(
 
 
 @torch.library.custom_op("headway::attend_step", mutates_args=("kv_2CBHK",))
-def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor, ahead: Tensor | None = None) -> Tensor:
+def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
     """softmax(QKᵀ/√K)V for one new token of each row, for what `takes_step` accepts: the heads side by side.
 
     Row b has lengths_B[b] keys and values in the cache; the new ones are written behind them (at the last place where
-    a row is full). `ahead`: weights that will be read soon: the cache is asked for them meanwhile. It has no backward.
+    a row is full). It has no backward.
     """
     needs_triton("attention", "attend of headway.nn.attention")
     _, capacity, rows, heads, head_width = kv_2CBHK.shape
@@ -204,16 +198,15 @@ def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor, ahead: Tens
     cache_v, cache_c, cache_b, cache_h, _ = kv_2CBHK.stride()
     with torch.cuda.device_of(qkv_BD):
         _step[(rows, heads)](
-            qkv_BD.contiguous(), kv_2CBHK, mixed_BD, lengths_B.contiguous(), kv_2CBHK if ahead is None else ahead,
-            1.0 / math.sqrt(head_width), capacity - 1, cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width,
-            KEYS=tile // width, WIDTH=width, num_warps=warps, AHEAD=bytes_ahead(qkv_BD, ahead), THREADS=32 * warps,
-            **overlapped(qkv_BD),
+            qkv_BD.contiguous(), kv_2CBHK, mixed_BD, lengths_B.contiguous(), 1.0 / math.sqrt(head_width), capacity - 1,
+            cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width, KEYS=tile // width, WIDTH=width,
+            num_warps=warps, **overlapped(qkv_BD),
         )  # fmt: skip
     return mixed_BD
 
 
 @attend_step.register_fake
-def _(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor, ahead: Tensor | None = None) -> Tensor:
+def _(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
     _, _, rows, heads, head_width = kv_2CBHK.shape
     return qkv_BD.new_empty(rows, heads * head_width)
 

@@ -2,15 +2,13 @@
 
 A step of few rows reads every weight for a handful of products: what it costs beside that is calls. Here a block is
 five kernels on a GPU (`product`, `attend_step`), and on a CPU 27 operations, views counted, where its readable twin has
-41 and a dozen modules to go through. Each kernel asks the cache for the weights of the next but one: memory has work
-while kernels begin, end and wait for each other.
+41 and a dozen modules to go through.
 
 R rows, T tokens (one), C capacity, H heads, D width, K head width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,18 +28,16 @@ if TYPE_CHECKING:
     from headway.nn.block import Block
 
 
-def takes(blocks: Iterable[Any], x_RTD: Tensor, given: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether `walk` does what these blocks do here: one token, nobody who looks or learns, parts that it knows."""
-    if x_RTD.shape[1] != 1 or torch.is_grad_enabled() or tap.recording():
-        return False
-    return all(isinstance(told[-1], FixedCache) for told in given) and all(map(_known, blocks))
+def takes(block: Block, x_RTD: Tensor) -> bool:
+    """Whether `step` does what this block does here: one token, nobody who looks or learns, parts that it knows."""
+    watched = torch.is_grad_enabled() or block.training or tap.recording()
+    return x_RTD.shape[1] == 1 and not watched and _known(block)
 
 
 def _known(block: Block) -> bool:
     attention, feed_forward = block.attention, block.feed_forward
     return (
-        not block.training
-        and type(attention) is SelfAttention
+        type(attention) is SelfAttention
         and type(feed_forward) is MLP
         and type(attention.qkv) is type(attention.output) is nn.Linear
         and type(feed_forward.expand) is type(feed_forward.contract) is nn.Linear
@@ -58,37 +54,26 @@ def _pre_norm(residual: nn.Module) -> bool:
     )
 
 
-def walk(blocks: Iterable[Any], x_RTD: Tensor, given: Sequence[tuple[Any, ...]]) -> Tensor:
-    """One block after the other, for what `takes` accepts."""
-    x_RD = x_RTD.squeeze(1)
-    first = [block.attention.qkv.weight for block in blocks]
-    for block, (view, cache), ahead in zip(blocks, given, [*first[1:], None], strict=True):
-        x_RD = step(block, x_RD, view, cache, ahead)
-    return x_RD.unsqueeze(1)
-
-
-def step(block: Block, x_RD: Tensor, view: View, cache: FixedCache, ahead: Tensor | None) -> Tensor:
-    """x + mix(norm(x))Wᴼ, then x + f(norm(x)W₁)W₂; `ahead` are the weights that the next block begins with."""
+def step(block: Block, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
+    """x + mix(norm(x))Wᴼ, then x + f(norm(x)W₁)W₂, for what `takes` accepts."""
     attention: Any = block.attention
     feed_forward: Any = block.feed_forward
     norms: Any = block.around_attention.before, block.around_feed_forward.before
-    expand, contract = feed_forward.expand, feed_forward.contract
-    qkv_RD = product(x_RD, attention.qkv, norms[0], ahead=attention.output.weight)
-    mixed_RD = _mixed(attention, qkv_RD, view, cache, expand.weight)
-    x_RD = product(mixed_RD, attention.output, residual_RN=x_RD, ahead=contract.weight)
-    inner_RF = product(x_RD, expand, norms[1], feed_forward.activation, ahead=ahead)
-    return product(inner_RF, contract, residual_RN=x_RD)
+    x_RD = x_RTD.squeeze(1)
+    qkv_RD = product(x_RD, attention.qkv, norms[0])
+    x_RD = product(_mixed(attention, qkv_RD, view, cache), attention.output, residual_RN=x_RD)
+    inner_RF = product(x_RD, feed_forward.expand, norms[1], feed_forward.activation)
+    return product(inner_RF, feed_forward.contract, residual_RN=x_RD).unsqueeze(1)
 
 
-def _mixed(attention: SelfAttention, qkv_RD: Tensor, view: View, cache: FixedCache, ahead: Tensor) -> Tensor:
+def _mixed(attention: SelfAttention, qkv_RD: Tensor, view: View, cache: FixedCache) -> Tensor:
     """`SelfAttention.mixed`, without its detours where rows are equally long or a kernel does it all."""
     heads, started = attention.heads, cache.kv_2CRHK is not None
     if started and heads == attention.shared and attention.score is scaled_dot and _only_adds(view.position):
         assert cache.kv_2CRHK is not None
         if kernels.takes_step(qkv_RD, cache.kv_2CRHK):
             cache.used_after(1)
-            alone = len(qkv_RD) == 1  # several rows keep memory busy by themselves
-            return kernels.attend_step(qkv_RD, cache.kv_2CRHK, cache.clock.lengths_R, ahead if alone else None)
+            return kernels.attend_step(qkv_RD, cache.kv_2CRHK, cache.clock.lengths_R)
         if cache.clock.even:
             qkv_R3HK = qkv_RD.view(len(qkv_RD), 3, heads, -1)
             k_RHSK, v_RHSK = cache.append_one(qkv_R3HK[:, 1:])

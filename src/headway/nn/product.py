@@ -19,12 +19,10 @@ def product(
     norm: nn.LayerNorm | None = None,
     activation: Activation | None = None,
     residual_RN: Tensor | None = None,
-    ahead: Tensor | None = None,
 ) -> Tensor:
-    """f(norm(x)Wᵀ + b) + residual, each of norm, f and residual where it is given. `ahead`: weights that will be read
-    soon, which a kernel may ask for meanwhile."""
+    """f(norm(x)Wᵀ + b) + residual, each of norm, f and residual where it is given."""
     if product_kernels.takes(x_RD, layer.weight, activation):
-        return product_kernels.product(x_RD, layer, norm, activation, residual_RN, ahead)
+        return product_kernels.product(x_RD, layer, norm, activation, residual_RN)
     return readable_product(x_RD, layer, norm, activation, residual_RN)
 
 

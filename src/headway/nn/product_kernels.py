@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 from headway.jit import (
     available,
-    bring_near,
-    bytes_ahead,
     constexpr,
     jit,
     let_next_begin,
@@ -39,9 +37,9 @@ WIDEST = 8192  # a row whose mean and variance a program finds by itself
 Tiles = tuple[int, int, int]  # outputs of a program, columns of W that it asks for at a time, warps
 # By outputs and width, for the products of GPT's sizes: the fastest on an H200 (benchmarks/products.py).
 MEASURED: dict[tuple[int, int], Tiles] = {
-    (2304, 768): (4, 1024, 4), (768, 768): (8, 512, 4), (3072, 768): (8, 1024, 4), (768, 3072): (2, 4096, 4),
-    (50304, 768): (4, 1024, 2), (4800, 1600): (4, 2048, 4), (1600, 1600): (4, 2048, 4), (6400, 1600): (4, 1024, 4),
-    (1600, 6400): (8, 1024, 4), (50304, 1600): (4, 2048, 4),
+    (2304, 768): (2, 1024, 1), (768, 768): (2, 1024, 1), (3072, 768): (2, 1024, 1), (768, 3072): (2, 4096, 4),
+    (50304, 768): (4, 512, 2), (4800, 1600): (8, 512, 2), (1600, 1600): (2, 2048, 4), (6400, 1600): (4, 1024, 4),
+    (1600, 6400): (2, 2048, 4), (50304, 1600): (2, 1024, 4),
 }  # fmt: skip
 
 Activation = Callable[[Tensor], Tensor]
@@ -82,15 +80,14 @@ def _activated(y: tensor, KIND: constexpr) -> tensor:
 
 @jit
 def _one_row(
-    x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, ahead: tensor,
-    epsilon: tensor, N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
-    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr, OVERLAP: constexpr,
-    AHEAD: constexpr, THREADS: constexpr
+    x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, epsilon: tensor,
+    N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
+    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
     """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end.
 
-    Whatever is no result of the kernels before is asked for before these are waited for: bias, gain and shift, the
-    first tile of W (the others one tile ahead), and `AHEAD` bytes of weights that a later kernel reads.
+    Whatever is no result of the kernels before is asked for before these are waited for: bias, gain and shift, and the
+    first tile of W; the others are asked for one tile ahead.
     """
     if OVERLAP:
         let_next_begin()
@@ -106,8 +103,6 @@ def _one_row(
             shift_K = tl.load(shift + k_K, mask=k_K < D, other=0.0)
     if BIAS:
         bias_N = tl.load(bias + n_N, mask=n_N < N, other=0.0)
-    if AHEAD:
-        bring_near(ahead, tl.program_id(0), tl.num_programs(0), AHEAD, THREADS)
     if OVERLAP:
         wait_for_last()
     x_K = tl.load(x + k_K, mask=k_K < D, other=0.0)
@@ -196,7 +191,7 @@ def tiles(outputs: int, width: int) -> Tiles:
 @torch.library.custom_op("headway::product", mutates_args=())
 def _product(
     x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None, gain_D: Tensor | None, shift_D: Tensor | None,
-    residual_RN: Tensor | None, ahead: Tensor | None, epsilon: float, activation: str,
+    residual_RN: Tensor | None, epsilon: float, activation: str,
 ) -> Tensor:  # fmt: skip
     needs_triton("product", "readable_product of headway.nn.product")
     rows, width = x_RD.shape
@@ -217,9 +212,8 @@ def _product(
         if rows == 1:
             some, columns, warps = tiles(outputs, width)
             _one_row[(triton.cdiv(outputs, some),)](
-                x_RD, weight_ND, *places, y_RN, weight_ND if ahead is None else ahead, epsilon, **settings,
-                OUTPUTS=some, COLUMNS=columns, WIDTH=triton.next_power_of_2(width), num_warps=warps,
-                AHEAD=bytes_ahead(x_RD, ahead), THREADS=32 * warps, **overlapped(x_RD),
+                x_RD, weight_ND, *places, y_RN, epsilon, **settings, OUTPUTS=some, COLUMNS=columns,
+                WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
             )  # fmt: skip
         else:
             some = 16 if outputs <= 4096 else 32
@@ -233,18 +227,16 @@ def _product(
 @_product.register_fake
 def _(
     x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None, gain_D: Tensor | None, shift_D: Tensor | None,
-    residual_RN: Tensor | None, ahead: Tensor | None, epsilon: float, activation: str,
+    residual_RN: Tensor | None, epsilon: float, activation: str,
 ) -> Tensor:  # fmt: skip
     return x_RD.new_empty(len(x_RD), len(weight_ND))
 
 
 def product(
-    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None, activation: Activation | None,
-    residual_RN: Tensor | None, ahead: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """f(norm(x)Wᵀ + b) + residual, for what `takes` accepts; meanwhile the cache is asked for the weights `ahead`. It
-    has no backward."""
+    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None, activation: Activation | None, residual_RN: Tensor | None
+) -> Tensor:
+    """f(norm(x)Wᵀ + b) + residual, for what `takes` accepts. It has no backward."""
     name = kind(activation)
     assert name is not None
     gain_D, shift_D, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    return _product(x_RD, layer.weight, layer.bias, gain_D, shift_D, residual_RN, ahead, epsilon, name)
+    return _product(x_RD, layer.weight, layer.bias, gain_D, shift_D, residual_RN, epsilon, name)
