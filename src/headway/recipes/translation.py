@@ -120,11 +120,13 @@ TRANSLATION = (
         lambda: caption_run("multi30k-en-de-cased", multi30k("en", "de", tokenised=False), "13a"),
     ),
     Recipe(
-        "tatoeba-en-fr", "short sentences, English to French", "",
+        "tatoeba-en-fr", "short sentences, English to French",
+        "BLEU 48.0 on held-out sentences (13a); one H200 beside three other runs, 213 s of training",
         lambda: sentences_run("tatoeba-en-fr", tatoeba("fra-eng.zip", "fr")),
     ),
     Recipe(
-        "tatoeba-en-de", "short sentences, English to German", "",
+        "tatoeba-en-de", "short sentences, English to German",
+        "BLEU 45.7 on held-out sentences (13a); one H200 beside two other runs, 151 s of training",
         lambda: sentences_run("tatoeba-en-de", tatoeba("deu-eng.zip", "de")),
     ),
 )  # fmt: skip
