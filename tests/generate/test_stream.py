@@ -199,7 +199,7 @@ def test_alternatives_are_the_likeliest_tokens_best_first():
         values = [value for _, value in top]
         assert sorted(i for i, _ in top) == list(range(V)) and values == sorted(values, reverse=True)
         assert sum(map(math.exp, values)) == pytest.approx(1) and top[0] == (token, logp)  # greedy
-    assert all(len(top) == 4 for top in some.top) and all(top == [] for top in none.top)
+    assert all(len(top) == 4 for top in some.top) and all(top == () for top in none.top)
 
 
 def test_log_probabilities_are_the_models_own_before_the_chain():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -149,7 +150,7 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
             print(json.dumps(record, ensure_ascii=False))
 
 
-def _named(generator: Generator, alternatives: list[tuple[int, float]]) -> list[dict[str, Any]]:
+def _named(generator: Generator, alternatives: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
     pieces = generator.tokenizer.pieces([i for i, _ in alternatives])
     return [
         {"piece": piece, "id": i, "log_probability": logp}

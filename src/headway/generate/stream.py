@@ -12,7 +12,7 @@ import operator
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,9 @@ from headway.text.tokenizer import END
 
 UNBOUNDED = 1 << 62  # the context of a model that reads any number of tokens
 
-Top = list[tuple[int, float]]
+# A tuple: the empty one is a single object, where a list for every token would have Python's collector look through all
+# that there is (0.1 s and more with a large library loaded).
+Top = tuple[tuple[int, float], ...]
 # A stop; `max_new` tokens; no position is left in the context; or the chain left no token (or logits are NaN).
 Ended = Literal["stop", "length", "context", "nothing"]
 
@@ -94,8 +96,7 @@ class Written:
         return sum(self.logps) / len(self.logps) if self.logps else -float("inf")
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """What a step gave a row. `id` is None where it ended without one: at a stop, or with nothing."""
 
     key: int
@@ -123,21 +124,20 @@ class Row:
 
     def take(self, token: int, logp: float, top: Top, context: int) -> Token:
         prompt = self.prompt
-        stopped = token in prompt.stops
         if token < 0:
             self.ended = "nothing"
             return Token(self.key, self.sample, None, self.written())
         self.logps.append(logp)
         self.top.append(top[: prompt.top])
-        if stopped:
+        if token in prompt.stops:
             self.ended = "stop"
-        else:
-            self.ids.append(token)
-            if len(self.ids) == prompt.max_new:
-                self.ended = "length"
-            elif self.length > context and not prompt.window:
-                self.ended = "context"
-        return Token(self.key, self.sample, None if stopped else token, self.written() if self.ended else None)
+            return Token(self.key, self.sample, None, self.written())
+        self.ids.append(token)
+        if len(self.ids) == prompt.max_new:
+            self.ended = "length"
+        elif self.length > context and not prompt.window:
+            self.ended = "context"
+        return Token(self.key, self.sample, token, self.written() if self.ended else None)
 
     def written(self) -> Written:
         assert self.ended is not None

@@ -24,7 +24,7 @@ from headway.models.protocols import LanguageModel, Stream
 # A chain, and the rows that it is for: None for all.
 Group = tuple[Sequence[Link], Tensor | None]
 # A token, its log-probability, and the likeliest tokens with theirs.
-Said = tuple[int, float, list[tuple[int, float]]]
+Said = tuple[int, float, tuple[tuple[int, float], ...]]
 
 
 @dataclass
@@ -139,8 +139,10 @@ class Notebook:
 
 
 def _said(token: float, logp: float, *top: float) -> Said:
+    if not top:  # mostly, and this is called for every token
+        return int(token), logp, ()
     ids, values = top[: len(top) // 2], top[len(top) // 2 :]
-    return int(token), logp, [(int(i), value) for i, value in zip(ids, values, strict=True)]
+    return int(token), logp, tuple((int(i), value) for i, value in zip(ids, values, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,11 +88,13 @@ RECURRENT = (
     Recipe("lstm", "a recurrent language model of your own text: --data FILE", "", own_text),
     Recipe(
         "ptb-lstm-medium", "Penn Treebank, Zaremba's LSTM of 2 × 650",
-        "test perplexity 82.3 (published: 82.7), validation 85.9; one H200 beside three other runs, 325 s", treebank_medium,
+        "test perplexity 82.3 (published: 82.7), validation 85.9; one H200 beside three other runs, 325 s",
+        treebank_medium,
     ),
     Recipe(
         "ptb-lstm-tied", "the same with one table for embedding and head",
-        "test perplexity 75.3, validation 78.7; one H200 beside three other runs, 402 s", treebank_tied,
+        "test perplexity 75.3, validation 78.7; one H200 beside three other runs, 402 s",
+        treebank_tied,
     ),
     Recipe("ptb-awd-lstm", "Penn Treebank, AWD-LSTM", "", treebank_awd),
 )  # fmt: skip
