@@ -55,6 +55,12 @@ def config_of(size: str) -> GPTConfig:
     return replace(SIZES[size], feed_forward=parts.Gelu(approximate="tanh"))
 
 
+def model_of(size: str, dtype: str, device: str) -> GPT:
+    torch.manual_seed(0)
+    with torch.device(device):  # where drawing 1.5 billion numbers takes no minute
+        return GPT(config_of(size), VOCABULARY).to(DTYPES[dtype]).eval()
+
+
 def twin(model: GPT) -> Any:
     """Hugging Face's GPT-2 with this model's weights; its layers are transposed."""
     import transformers
@@ -181,9 +187,7 @@ def bandwidth(device: str) -> float:
 def measured(
     size: str, rows: int, dtype: str, speeds: list[str], new: int, device: str, rate: float, repeats: int, static: bool
 ) -> list[dict[str, Any]]:
-    torch.manual_seed(0)
-    with torch.device(device):  # where drawing 1.5 billion numbers takes no minute
-        model = GPT(config_of(size), VOCABULARY).to(DTYPES[dtype]).eval()
+    model = model_of(size, dtype, device)
     texts = prompts(rows)
     works: dict[str, Callable[[], Any]] = {"transformers": hugging_face(twin(model), texts, new)}
     if static and size not in LARGE:
@@ -215,8 +219,7 @@ def measured(
 
 
 def profile(size: str, rows: int, dtype: str, new: int, device: str, speed: str) -> None:
-    torch.manual_seed(0)
-    work = headway(GPT(config_of(size), VOCABULARY).to(device, DTYPES[dtype]).eval(), prompts(rows), new, speed)
+    work = headway(model_of(size, dtype, device), prompts(rows), new, speed)
     work(), work()
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if device == "cuda":

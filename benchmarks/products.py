@@ -25,12 +25,13 @@ from headway.nn import product_kernels
 
 BYTES = 2**28  # of different weights: several times the cache
 # What stands around each product of a block, and of the head.
-NORMED: dict[str, Any] = {"KIND": 0, "NORM": True, "SHIFT": True, "BIAS": True, "RESIDUAL": False}
-ADDED: dict[str, Any] = {"KIND": 0, "NORM": False, "SHIFT": False, "BIAS": True, "RESIDUAL": True}
-BARE: dict[str, Any] = {"KIND": 0, "NORM": False, "SHIFT": False, "BIAS": False, "RESIDUAL": False}
+PLAIN, TANH = ({"KIND": product_kernels.ACTIVATIONS[name]} for name in ("none", "tanh"))
+NORMED: dict[str, Any] = {**PLAIN, "NORM": True, "SHIFT": True, "BIAS": True, "RESIDUAL": False}
+ADDED: dict[str, Any] = {**PLAIN, "NORM": False, "SHIFT": False, "BIAS": True, "RESIDUAL": True}
+BARE: dict[str, Any] = {**PLAIN, "NORM": False, "SHIFT": False, "BIAS": False, "RESIDUAL": False}
 SHAPES: dict[tuple[int, int], dict[str, Any]] = {
-    (2304, 768): NORMED, (768, 768): ADDED, (3072, 768): NORMED | {"KIND": 3}, (768, 3072): ADDED,
-    (50_304, 768): BARE, (4800, 1600): NORMED, (1600, 1600): ADDED, (6400, 1600): NORMED | {"KIND": 3},
+    (2304, 768): NORMED, (768, 768): ADDED, (3072, 768): NORMED | TANH, (768, 3072): ADDED,
+    (50_304, 768): BARE, (4800, 1600): NORMED, (1600, 1600): ADDED, (6400, 1600): NORMED | TANH,
     (1600, 6400): ADDED, (50_304, 1600): BARE,
 }  # fmt: skip
 OUTPUTS, COLUMNS, WARPS = (1, 2, 4, 8), (512, 1024, 2048, 4096), (1, 2, 4)
@@ -68,9 +69,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.device != "cuda":
         raise SystemExit("these are kernels of a GPU: --device cuda")
-    best = {}
     if options.shape and tuple(options.shape) not in SHAPES:
         raise SystemExit(f"the shapes are {', '.join(map(str, SHAPES))}")
+    best = {}
     for rows, width in [tuple(options.shape)] if options.shape else SHAPES:
         count = max(2, BYTES // (2 * rows * width))
         weights = [torch.randn(rows, width, device="cuda", dtype=torch.bfloat16) for _ in range(count)]

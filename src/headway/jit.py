@@ -22,8 +22,8 @@ except ImportError:  # no wheel for this machine: `available` says no and the re
     triton = tl = constexpr = tensor = let_next_begin = wait_for_last = None
 
 __all__ = [
-    "available", "constexpr", "jit", "let_next_begin", "needs_triton", "overlapped", "tensor", "tl", "triton",
-    "wait_for_last",
+    "available", "constexpr", "jit", "let_next_begin", "needs_triton", "overlapped", "take_turn", "tensor", "tl",
+    "triton", "wait_for_last",
 ]  # fmt: skip
 
 
@@ -43,6 +43,14 @@ def overlapped(tensor: Tensor) -> dict[str, bool]:
 
 def jit(function: Any) -> Any:
     return function if triton is None else triton.jit(function)
+
+
+@jit
+def take_turn(OVERLAP: constexpr) -> None:
+    """For a kernel that has nothing to do before the last one has ended, but may be launched by then."""
+    if OVERLAP:
+        let_next_begin()
+        wait_for_last()
 
 
 def needs_triton(kernels: str, instead: str) -> None:

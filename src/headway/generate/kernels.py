@@ -16,13 +16,12 @@ from headway.generate import noise
 from headway.jit import (
     constexpr,
     jit,
-    let_next_begin,
     needs_triton,
     overlapped,
+    take_turn,
     tensor,
     tl,
     triton,
-    wait_for_last,
 )
 
 BLOCK = 64  # logits
@@ -43,9 +42,7 @@ def _summarise(
     as in the loss kernels. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and differences of two masked
     lanes are no NaN.
     """
-    if OVERLAP:
-        let_next_begin()
-        wait_for_last()
+    take_turn(OVERLAP)
     r, p = tl.program_id(0).to(tl.int64), tl.program_id(1)
     row, top = logits + r * stride, maxima + r * ((V + B - 1) // B)
     high_G, sum_G = tl.full([G], -1.0e30, tl.float32), tl.zeros([G], tl.float32)
@@ -81,9 +78,7 @@ def _pick(
 
     What has been taken of a block needs no list: it is all that comes before the newest in this order.
     """
-    if OVERLAP:
-        let_next_begin()
-        wait_for_last()
+    take_turn(OVERLAP)
     r = tl.program_id(0).to(tl.int64)
     row, total, n_N = logits + r * stride, _total(sums, r, P), tl.arange(0, N)
     tl.store(ends + r, tl.load(row + end).to(tl.float32) - total)
@@ -144,9 +139,7 @@ def _uniforms(
     streams: tensor, steps: tensor, values: tensor, R: tensor,
     GOLDEN: constexpr, FIRST: constexpr, SECOND: constexpr, SOME: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    if OVERLAP:
-        let_next_begin()
-        wait_for_last()
+    take_turn(OVERLAP)
     r_R = tl.program_id(0) * SOME + tl.arange(0, SOME)
     stream_R = tl.load(streams + r_R, mask=r_R < R, other=0).to(tl.uint64)
     step_R = tl.load(steps + r_R, mask=r_R < R, other=0).to(tl.uint64)
@@ -176,9 +169,7 @@ def _note(
     A: constexpr, TOP: constexpr, LANES: constexpr, CHOSEN: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
     """One row, by one warp: nobody else reads what it counts on."""
-    if OVERLAP:
-        let_next_begin()
-        wait_for_last()
+    take_turn(OVERLAP)
     r = tl.program_id(0).to(tl.int64)
     best, logp = tl.load(ids + r * A), tl.load(values + r * A)
     if CHOSEN:

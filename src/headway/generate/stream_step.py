@@ -162,7 +162,7 @@ class Chosen:
         else:
             tokens_R = self.tokens_R
             # log p(v) = z(v) − z(best) + log p(best)
-            apart_R2 = _wide(self.logits_RV).gather(1, torch.stack([tokens_R.clamp(min=0), best_R], 1))
+            apart_R2 = _wide(self.logits_RV.gather(1, torch.stack([tokens_R.clamp(min=0), best_R], 1)))
             logps_R = apart_R2[:, 0] - apart_R2[:, 1] + logps_R
         return tokens_R, Record.of(tokens_R, logps_R, (self.ids_RA, self.logps_RA) if top else None)
 

@@ -15,13 +15,12 @@ from headway.jit import (
     available,
     constexpr,
     jit,
-    let_next_begin,
     needs_triton,
     overlapped,
+    take_turn,
     tensor,
     tl,
     triton,
-    wait_for_last,
 )
 
 COLUMNS = 1024  # of a row that a program embeds
@@ -34,9 +33,7 @@ def _embed(
     D: constexpr, PLACED: constexpr, SOME: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
     """Some columns of one row. The scaled vector is rounded before the position comes to it, as in the twin."""
-    if OVERLAP:
-        let_next_begin()
-        wait_for_last()
+    take_turn(OVERLAP)
     r = tl.program_id(0).to(tl.int64)
     d_D = tl.program_id(1) * SOME + tl.arange(0, SOME)
     x_D = tl.load(table + tl.load(ids + r) * D + d_D, mask=d_D < D, other=0.0)
@@ -77,9 +74,7 @@ def embed(
 def _advance(
     lengths: tensor, steps: tensor, longest: tensor, R: tensor, SOME: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    if OVERLAP:
-        let_next_begin()
-        wait_for_last()
+    take_turn(OVERLAP)
     r_R = tl.program_id(0) * SOME + tl.arange(0, SOME)
     length_R = tl.load(lengths + r_R, mask=r_R < R, other=0)
     tl.store(lengths + r_R, tl.minimum(length_R + steps, longest), mask=r_R < R)

@@ -20,9 +20,9 @@ __all__ = ["available", "cross_entropy_rows", "paired_rows"]
 # So many logits (of one row or of a pair) stay in registers; more are read a second time, out of the cache.
 LONGEST_HELD = 2**14
 
-# Longer rows are walked so many at a time: 16 bytes of bfloat16 for each thread, read and written at once.
-# Logits of a row, or of each row of a pair, that a program reads at a time, and its warps. Few rows at once stay in the
-# cache until they are read again: 0.82 ms for 16,384 rows of 50,304 where 2,048 and 8 take 1.09, and a copy 0.77.
+# Of longer ones, a single row and a pair: logits of a row that a program walks at a time, and its warps. Each thread
+# then has 16 bytes of bfloat16, read and written at once. The more warps a row has, the fewer rows are under way: they
+# stay in the cache until they are read again. 16,384 rows of 50,304 take 0.82 ms; with 2,048 and 8 1.09, a copy 0.77.
 STEPS = {1: (8192, 32), 2: (2048, 8)}
 
 
