@@ -164,7 +164,7 @@ class Training:
         assert facts is not None
         self.masters.go_on({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
-        if not self._out_of_patience():  # it may have been given more
+        if not (self._out_of_patience() or self._out_of_time()):  # it may have been given more
             self.progress.stopped = None
         self.health.go_on(facts["health"])
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
@@ -215,7 +215,7 @@ class Training:
         self.saved = progress.step
 
     def fit(self, batches: Iterator[Batch]) -> Progress:
-        """Train to the run's last step or until patience ends; `batches` start at the step after the last."""
+        """Train to the run's last step, or until patience or time ends; `batches` start at the step after the last."""
         self.objective.train()
         engine, progress = self.run.engine, self.progress
         self.meter.started = self._since = time.perf_counter()
@@ -257,6 +257,10 @@ class Training:
         self.meter.add(sums, batch.tokens)
         self.health.add(step, batch.examples, sums["bad"])
         progress.tokens += batch.tokens
+        if step % engine.log == 0 and not last:
+            self._clocked()
+            if self._out_of_time():
+                progress.stopped, last = f"{engine.seconds:g} s are over", True
         if step % engine.log == 0 or last:
             self._report(rate)
         if step % engine.snapshot == 0 or last:
@@ -347,6 +351,10 @@ class Training:
     def _out_of_patience(self) -> bool:
         patience = self.run.validation.patience
         return bool(patience) and self.progress.since_best >= patience
+
+    def _out_of_time(self) -> bool:
+        limit = self.run.engine.seconds
+        return bool(limit) and self.ranks.any(self.progress.seconds >= limit)
 
     def _checkpoint(self, must: bool) -> None:
         """What is due, unless the last is still being written or the run is not well."""

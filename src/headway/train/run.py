@@ -120,6 +120,8 @@ class Engine:
     """How a run is carried out.
 
     batch: tokens of a global batch on its longer side, padding counted; `accumulate` cuts it into that many pieces.
+    seconds: the run ends after so many of training and validation, wherever it then is; looked at with every line of
+    the log (0: never).
     average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0 or 1: no mean).
     speed: `plain` launches kernels one by one; `graphs` captures the step for each shape of batch as a CUDA graph
     (no compile time: best for small models); `compile` captures what torch.compile made of it (a minute or more
@@ -138,6 +140,7 @@ class Engine:
     """
 
     steps: int = 10_000
+    seconds: float = 0.0
     batch: int = 4096
     accumulate: int = 1
     clip: float = 0.0
@@ -171,9 +174,9 @@ COUNTS = {
 
 # What may change between a checkpoint and going on from it.
 FREE = (
-    "schedule", "validation", "search", "engine.steps", "engine.accumulate", "engine.clip", "engine.device",
-    "engine.speed", "engine.average", "engine.snapshot", "engine.checkpoint", "engine.keep", "engine.keep_every",
-    "engine.skips", "engine.astray", "engine.parallel", "engine.recompute", "engine.deterministic",
+    "schedule", "validation", "search", "engine.steps", "engine.seconds", "engine.accumulate", "engine.clip",
+    "engine.device", "engine.speed", "engine.average", "engine.snapshot", "engine.checkpoint", "engine.keep",
+    "engine.keep_every", "engine.skips", "engine.astray", "engine.parallel", "engine.recompute", "engine.deterministic",
     "engine.workers", "engine.log", "engine.tensorboard",
 )  # fmt: skip
 
@@ -224,6 +227,8 @@ class Run:
             value = getattr(self.model, name, 0.0)
             if isinstance(value, float) and not 0 <= value < 1:
                 raise InputError(f"model.{name} must be at least 0 and below 1, not {value}")
+        if not self.engine.seconds >= 0:
+            raise InputError(f"engine.seconds must be 0 (no limit) or more, not {self.engine.seconds}")
         check_tokenizer(self.validation.tokenize)
         width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
         if width % heads:

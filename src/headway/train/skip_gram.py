@@ -151,6 +151,7 @@ class SkipGramJob:
         self.run, self.log, self.model, self.corpus, self.checkpoints = run, log, model, corpus, checkpoints
         self.device, self.stop = model.around_VD.device, Stop(log.say)
         self.step, self.saved, self.seconds, self.said = 0, 0, 0.0, ""
+        self.over = False  # its seconds
         config = model.config
         counts_V = torch.from_numpy(count_words(corpus.train, model.vocabulary))
         if not counts_V.sum():
@@ -195,7 +196,7 @@ class SkipGramJob:
         batches = prefetch(makers, self._sent, engine.workers)
         self._since, self._read = time.perf_counter(), (time.perf_counter(), self.step)
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
-            while self.step < engine.steps:
+            while self.step < engine.steps and not self.over:
                 self._advance(next(batches))
                 show(self.step, self.said)
                 if self.stop.asked:
@@ -212,8 +213,10 @@ class SkipGramJob:
         rate = self.run.schedule.rate(self.step + 1, engine.steps)
         tiles = tiles.map(lambda tensor: tensor.to(self.device, non_blocking=True))
         self.step += 1
-        last = self.step == engine.steps
-        logged = self.step % engine.log == 0 or last
+        logged = self.step % engine.log == 0
+        self.over = logged and 0 < engine.seconds <= self._clocked()
+        last = self.step == engine.steps or self.over
+        logged = logged or last
         loss = self._loss(tiles) / max(tiles.pairs, 1) if logged else 0.0
         learn(self.model, tiles, rate, self.most_V)
         if logged:
