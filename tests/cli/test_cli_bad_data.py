@@ -91,6 +91,15 @@ def test_no_data_at_all(refuses: Refuses, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_to_be_judged_on_is_looked_at_before_anything_is_encoded(refuses: Refuses, tmp_path: Path) -> None:
+    files = [write(tmp_path, f"good.{side}", GOOD) for side in ("en", "fr")]
+    for part in ("--valid", "--test"):
+        more = ["--valid", *files] if part == "--test" else []
+        given = ("--data", *files, *more, part, tmp_path / "no.en", tmp_path / "no.fr")
+        line = refuses("train", "translate", *given, *SMALL, *DEVICE, "--out", tmp_path / "x")
+        assert "no file" in line and "no.en" in line
+
+
 def test_too_few_pairs_to_hold_some_out(refuses: Refuses, tmp_path: Path) -> None:
     for name, rows in (("few", GOOD[:5]), ("same", ["one and the same"] * 60)):
         files = [write(tmp_path, f"{name}.{side}", rows) for side in ("en", "fr")]
@@ -130,7 +139,7 @@ def test_training_leaves_out_what_is_too_long_and_names_it(headway: Headway, wor
 def test_translation_names_the_line_that_is_too_long(refuses: Refuses, world: World, tmp_path: Path) -> None:
     source = write(tmp_path, "a.en", [*GOOD[:6], LONG, GOOD[7]])
     line = refuses("translate", world.run, source, "--output", tmp_path / "a.fr", *DEVICE)
-    assert "line 7" in line and "63" in line
+    assert f"{source}, line 7 has" in line and "63" in line
     assert [path.name for path in tmp_path.iterdir()] == ["a.en"]
 
 

@@ -23,6 +23,12 @@ Refuses = Callable[..., str]
         (["--set", "engine.tensorboard=1"], ("engine.tensorboard", "true or false")),
         (["--set", "model.dropout=high"], ("model.dropout", "a number")),
         (["--set", "model.dropout=1.5"], ("model.dropout", "below 1")),
+        (["--set", "schedule.peak=-1"], ("schedule.peak", "above 0")),
+        (["--set", "objective.smoothing=2"], ("objective.smoothing", "below 1")),
+        (["--set", "schedule.warmup=-5"], ("schedule.warmup", "0 or more")),
+        (["--set", "optimiser.beta1=5"], ("optimiser.beta1", "below 1")),
+        (["--set", "engine.seconds=-1"], ("engine.seconds", "0 or more")),
+        (["--set", "data.hold_out=0"], ("data.hold_out", "at least 1")),
         (["--set", "model.position=rotray"], ("model.position", "rotray", "rotary")),
         (["--set", "engine.steps"], ("engine.steps", "key=value")),
         (["--set"], ("--set needs a value",)),
@@ -103,8 +109,14 @@ def test_a_run_file_that_is_no_run_is_named(
         (["--beam", "0"], ("beam", "at least 1")),
         (["--beam", "2", "--best", "3"], ("best", "beam")),
         (["--best", "0"], ("best",)),
-        (["--max-ratio", "-1"], ("negative",)),
-        (["--min-length", "-1"], ("negative",)),
+        (["--length-penalty", "nan"], ("length_penalty must be a finite number, not nan",)),
+        (["--length-penalty=-inf"], ("length_penalty must be a finite number, not -inf",)),
+        (["--max-ratio", "nan"], ("max_ratio must be a finite number, not nan",)),
+        (["--max-ratio", "inf"], ("max_ratio must be a finite number, not inf",)),
+        (["--max-ratio", "-1"], ("max_ratio must not be negative",)),
+        (["--max-extra", "-1"], ("max_extra must not be negative",)),
+        (["--min-length", "-1"], ("min_length must not be negative",)),
+        (["--max-ratio", "0", "--max-extra", "0"], ("max_ratio", "at least one token")),
         (["--batch", "0"], ("--batch",)),
         (["--device", "abacus"], ("abacus", "cpu")),
         (["--dtype", "float31"], ("float31", "float32")),
@@ -129,8 +141,28 @@ def test_evaluate_refuses_before_it_translates(refuses: Refuses, world: World, t
     assert "did you mean '13a'" in refuses(*given, "--tokenize", "13b")
     assert "too few" in refuses(*given, "--bootstrap", 3)
     assert "beam must be at least 1" in refuses(*given, "--beam", 0)
+    assert "length_penalty must be a finite number" in refuses(*given, "--length-penalty", "inf")
     assert "folder" in refuses("evaluate", world.run, *world.files("test"), *DEVICE, "--output", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_output_that_is_read_is_refused_and_stays_as_it_was(refuses: Refuses, world: World, tmp_path: Path) -> None:
+    """By whatever name: the file itself, a link to it, a way around."""
+    source, target = write(tmp_path, "a.en", ["the dog"]), write(tmp_path, "a.fr", ["le chien"])
+    (tmp_path / "link.fr").symlink_to(target)
+    around = tmp_path / ".." / tmp_path.name / "a.en"
+    before = listing(tmp_path)
+    for call in (
+        ["translate", world.run, source, *DEVICE, "--output", source],
+        ["translate", world.run, source, *DEVICE, "--output", around],
+        ["evaluate", world.run, source, target, *DEVICE, "--output", source],
+        ["evaluate", world.run, source, target, *DEVICE, "--output", tmp_path / "link.fr"],
+        ["evaluate", "--hypotheses", source, "--references", target, "--output", source],
+        ["evaluate", "--hypotheses", source, "--references", target, "--output", target],
+    ):
+        line = refuses(*call)
+        assert f"--output {call[-1]} is a file that is read here" in line and "choose another name" in line
+        assert listing(tmp_path) == before
 
 
 def test_evaluate_needs_a_model_with_data_or_two_files(refuses: Refuses, world: World) -> None:

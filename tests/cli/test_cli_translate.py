@@ -52,6 +52,12 @@ def test_standard_input_that_is_no_utf8_is_named_by_line(world: World) -> None:
     assert b"standard input, line 2" in answer.stderr and answer.stderr.count(b"\n") == 1
 
 
+def test_a_line_of_standard_input_that_is_too_long_is_named(world: World) -> None:
+    answer = process("translate", world.run, *DEVICE, input=b"the dog\n" + b"the dog " * 200)
+    assert answer.returncode == 2 and answer.stdout == b""
+    assert b"standard input, line 2 has" in answer.stderr and answer.stderr.count(b"\n") == 1
+
+
 def test_a_file_packed_or_not_gives_what_python_gives(
     headway: Headway, world: World, tmp_path: Path, sources: list[str], expected: list[str]
 ) -> None:

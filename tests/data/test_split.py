@@ -49,6 +49,11 @@ def test_too_few_pairs_are_refused(tmp_path):
         split(tmp_path, jsonl(tmp_path / "x.jsonl", [(str(n), str(n)) for n in range(9)]))
 
 
+def test_pairs_of_which_each_has_an_empty_side_are_told_so(tmp_path):
+    with pytest.raises(InputError, match="each of 60 pairs has an empty side: look into .*x.jsonl"):
+        split(tmp_path, jsonl(tmp_path / "x.jsonl", [(" ", str(n)) for n in range(60)]))
+
+
 def texts(part):
     found = [""]
     for piece in part.pieces(1 << 10):

@@ -211,6 +211,7 @@ def test_the_shortest_output_wins_over_the_longest_but_not_over_the_model():
     assert len(found.ids) == 9
     with pytest.raises(InputError, match="min_length is 65, this model writes at most 64"):
         run(model, [[5, END]], Search(min_length=65))
+    assert Search(max_ratio=1e308).longest(50, 64) == 64
 
 
 def test_a_model_that_has_diverged_gives_no_hypothesis():

@@ -311,7 +311,15 @@ def test_what_cannot_be_traced_is_one_clear_line(translator, tmp_path: Path):
     model = generator(GPT(GPTConfig(2, 12, heads=3, max_length=32), len(TOKENIZER)))
     counts = NGram.count(NGramConfig(2), 9, np.array([2, 5, 6, 7, 5, 6, 2]))
     nothing = "there is nothing to trace: give a text that is not empty"
+    many = "trace takes one text, not a list: write text, not \\[text\\]$"
     for work, said in {
+        lambda: translator.trace([TEXT]): many,
+        lambda: translator.trace(TEXT, ["Il conduit"]): many,
+        lambda: model.trace(["a cat"]): many,
+        lambda: encoder.trace(["a cat"]): many,
+        lambda: encoder.trace("a cat", ["a dog"]): many,
+        lambda: translator.trace(TEXT, ""): nothing,
+        lambda: translator.trace(TEXT, " "): nothing,
         lambda: translator.trace("  "): nothing,
         lambda: model.trace(""): nothing,
         lambda: encoder.trace(""): nothing,

@@ -17,13 +17,15 @@ def demo(
     device: str = DEVICE,
     threads: int = THREADS,
 ) -> None:
-    """The whole trip in a few minutes on a laptop, offline: train, translate, score, look inside."""
-    from headway.cli.place import claimed
+    """The whole trip in a few minutes on a laptop, offline: train, translate, score, look inside. What was stopped goes
+    on by the same command."""
+    from headway.cli.place import claimed, continued, is_unfinished_demo
     from headway.recipes.demo import run_demo
     from headway.train.log import Log
 
     use_threads(threads)
     place = Path(out)
-    with claimed(place, overwrite), closing(Log(place)) as log:
-        report = run_demo(place, log, device, steps)
+    resume = not overwrite and is_unfinished_demo(place)
+    with continued(place) if resume else claimed(place, overwrite), closing(Log(place)) as log:
+        report = run_demo(place, log, device, steps, resume)
     print(report)

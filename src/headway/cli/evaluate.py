@@ -15,6 +15,7 @@ from headway.cli.options import (
     LENGTH_PENALTY,
     THREADS,
     check_model,
+    check_output,
     search_settings,
     use_threads,
 )
@@ -60,6 +61,7 @@ def evaluate(
     check_bootstrap(bootstrap)
     if (hypotheses is None) != (references is None):
         raise InputError("--hypotheses and --references go together")
+    check_output(output, [*(data or []), hypotheses, references])
     settings = search_settings(beam=beam, length_penalty=length_penalty, batch=batch)
     if hypotheses is not None:
         if model is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import typer
@@ -21,6 +23,15 @@ def check_model(model: str, use: str) -> None:
     """A file where the model belongs: forgotten, or in another order than `use`."""
     if Path(model).is_file():
         raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
+
+
+def check_output(output: str | None, read: Iterable[str | None]) -> None:
+    """A file that is read would be lost; a device or a pipe may be both, and `-` is no file."""
+    for file in read:
+        if output is None or file is None or file == "-" or not (os.path.isfile(output) and os.path.isfile(file)):
+            continue
+        if os.path.samefile(output, file):
+            raise InputError(f"--output {output} is a file that is read here ({file}): choose another name")
 
 
 def check_engine(engine: str) -> bool:

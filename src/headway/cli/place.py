@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shlex
 import shutil
@@ -82,10 +83,10 @@ def claimed(place: Path, overwrite: bool) -> Iterator[None]:
     nothing behind; one that fails later is kept, under another name if an earlier run needs its own back.
     """
     if is_taken(place):
+        if not (place / "run.json").is_file():
+            raise InputError(f"{place} is there, and not the folder of a run: it is left alone, choose another --out")
         if not overwrite:
             raise InputError(f"{place} is there already: choose another --out, or pass --overwrite")
-        if not (place / "run.json").is_file():
-            raise InputError(f"{place} is not the folder of a run: it is left alone, choose another --out")
     name, place = place, place.resolve()  # a link to a bigger disk stays one
     made = list(takewhile(lambda folder: not folder.exists(), (place, *place.parents)))
     earlier = None
@@ -131,12 +132,25 @@ def _newest(place: Path) -> int | None:
     return max(sealed_steps(place / "checkpoints"), default=None)
 
 
+def _recipe(place: Path) -> str | None:
+    try:
+        return str(json.loads((place / "run.json").read_text(encoding="utf-8"))["recipe"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_unfinished_demo(place: Path) -> bool:
+    """Whether a demo was stopped here and can go on."""
+    return _recipe(place) == "demo" and not (place / "report.txt").is_file() and _newest(place) is not None
+
+
 def _advise(error: BaseException, place: Path, before: str = "") -> None:
     """Say how to go on: in the line of an error that a person can mend, else in one before it."""
     step = _newest(place)
     if step is None:
         return
-    again = f"headway train {shlex.quote(str(place))} --resume"
+    name = shlex.quote(str(place))
+    again = f"headway demo --out {name}" if _recipe(place) == "demo" else f"headway train {name} --resume"
     if type(error).__name__ == "Diverged":
         error.args = (f"{error}; {before}{again} --set schedule.peak=… goes on from it with another rate",)
     elif isinstance(error, InputError):

@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from headway.errors import InputError
 
 
+def name_of(file: str) -> str:
+    """How an error line calls it."""
+    return "standard input" if file == "-" else file
+
+
 def lines_of(file: str) -> Iterator[str]:
     """The lines of a file, `-` for standard input."""
     from headway.data.readers import lines
@@ -19,7 +24,7 @@ def lines_of(file: str) -> Iterator[str]:
         try:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
-            raise InputError(f"standard input, line {number} is not UTF-8 ({error.reason})") from None
+            raise InputError(f"{name_of(file)}, line {number} is not UTF-8 ({error.reason})") from None
 
 
 def texts_of(given: list[str], file: str | None) -> list[str]:

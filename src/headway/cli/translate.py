@@ -21,10 +21,11 @@ from headway.cli.options import (
     THREADS,
     check_engine,
     check_model,
+    check_output,
     search_settings,
     use_threads,
 )
-from headway.cli.texts import lines_of
+from headway.cli.texts import lines_of, name_of
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def translate(
 
     use_threads(threads)
     check_model(model, "headway translate MODEL FILE")
+    check_output(output, [file])
     if picture is not None and Path(picture).is_file():
         raise InputError(f"{picture} is a file: --picture takes a folder for the pictures")
     settings = search_settings(
@@ -77,7 +79,7 @@ def translate(
         if typed:
             print("headway: type a sentence a line; Ctrl-D ends", file=sys.stderr)
         for lines in _chunks(lines_of(file), one_by_one=typed):
-            found = _translated(translator, lines, number, attention=looked_at, batch=batch, **settings)
+            found = _translated(translator, lines, name_of(file), number, attention=looked_at, batch=batch, **settings)
             for line, translations in zip(lines, found, strict=True):
                 number += 1
                 print(_answer(line, translations, as_json, attention, best), file=out)
@@ -98,12 +100,13 @@ def _loaded(model: str, engine: str, device: str, dtype: str) -> Any:
     return load(model, device, dtype)
 
 
-def _translated(translator: Any, lines: list[str], before: int, **how: Any) -> list[list[Translation]]:
+def _translated(translator: Any, lines: list[str], name: str, before: int, **how: Any) -> list[list[Translation]]:
     ids = translator.encode(lines)
     for number, pieces in enumerate(ids, before + 1):
         if len(pieces) > translator.limit:
             raise InputError(
-                f"line {number} has {len(pieces)} pieces, this model takes at most {translator.limit}: split the line"
+                f"{name}, line {number} has {len(pieces)} pieces, this model takes at most {translator.limit}: "
+                "split the line"
             )
     return translator.translate_n(lines, **how)
 

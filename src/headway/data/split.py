@@ -38,11 +38,12 @@ def split_corpus(
     folder.mkdir(parents=True, exist_ok=True)
     paths = held_out(folder)
     streams = {part: tuple(path.open("w", encoding="utf-8", newline="\n") for path in paths[part]) for part in PARTS}
-    filled = set()
+    filled, blank = set(), True
     try:
         for pair in read_pairs(files, source, target):
             part = _part(pair[0], share)
             filled.add(part)
+            blank = blank and not all(text.strip() for text in pair)
             for stream, text in zip(streams[part], pair, strict=True):
                 # A JSON string may hold a line break, which would shift every pair after it.
                 stream.write(text.replace("\n", " ") + "\n")
@@ -50,6 +51,8 @@ def split_corpus(
         for pair_of_streams in streams.values():
             for stream in pair_of_streams:
                 stream.close()
+    if blank:
+        raise InputError(f"each of {count} pairs has an empty side: look into {', '.join(map(str, files))}")
     if filled != set(PARTS):
         raise InputError(f"{count} pairs are too few, or too much alike, to hold some out: give --valid and --test")
     return paths

@@ -156,9 +156,10 @@ def _write(
             if progress:
                 progress(sieve.read)
         if not source.sequences:
+            empty, too_long = sieve.skipped["empty"], sieve.skipped["too_long"]
             raise InputError(
-                f"none of {sieve.read} pairs is left: {sieve.skipped['empty']} have an empty side, "
-                f"{sieve.skipped['too_long']} are longer than {max_length} pieces; raise the length allowed"
+                f"none of {sieve.read} pairs is left: {empty} have an empty side, {too_long} are longer than "
+                f"{max_length} pieces; {'raise the length allowed' if too_long else 'look into the files'}"
             )
         sides = {"source": source.close(), "target": target.close()}
     return {

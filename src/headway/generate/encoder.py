@@ -21,7 +21,18 @@ from headway.device import choose, sent
 from headway.errors import InputError, TooLong
 from headway.folder import Card, Loaded, read_model
 from headway.generate.cores import on_every_core
-from headway.generate.tracing import More, called, checked, described, nexts, one_text, token_track, trace_of, trimmed
+from headway.generate.tracing import (
+    More,
+    called,
+    check_one,
+    checked,
+    described,
+    nexts,
+    one_text,
+    token_track,
+    trace_of,
+    trimmed,
+)
 from headway.models import FAMILIES
 from headway.models.bert import Bert, MaskedWords, TextLabels, TokenLabels, Vectors, WordsAndPair
 from headway.nn import tap
@@ -176,6 +187,8 @@ class Encoder:
         """What goes on inside while this text, or this pair of texts, is read; of a model that fills gaps with the
         `top` words for each place in `about["next"]`. `layers`, `heads`, `tensors` keep it small (see `headway.trace`).
         """
+        check_one(text)
+        check_one(pair)
         if not isinstance(text, str) or not text.strip() or (pair is not None and not pair.strip()):
             raise InputError("there is nothing to trace: give a text that is not empty")
         choice = checked(self.model, chosen(layers, heads, tensors))

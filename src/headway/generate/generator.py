@@ -18,7 +18,7 @@ from headway.generate.spelling import Spelling, continuation
 from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_stepper import stream_stepper_for
-from headway.generate.tracing import called, checked, described, nexts, one_text, token_track, trace_of
+from headway.generate.tracing import called, check_one, checked, described, nexts, one_text, token_track, trace_of
 from headway.models import FAMILIES
 from headway.models.language import NextTokenModel
 from headway.models.protocols import LanguageModel
@@ -175,6 +175,8 @@ class Generator:
     ) -> Trace:  # fmt: skip
         """What goes on inside while this text is read, with the `top` tokens that may come behind each of its own in
         `about["next"]`. `layers`, `heads` and `tensors` keep it small (see `headway.trace`)."""
+        if any(isinstance(part, str) for part in text or ()):  # a list of messages is one conversation
+            check_one(text)
         if not text or (isinstance(text, str) and not self.tokenizer.encode(text)):
             raise InputError("there is nothing to trace: give a text that is not empty")
         ids = self.ids(text)

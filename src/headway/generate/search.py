@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,14 +32,21 @@ class Search:
             raise InputError(f"beam must be at least 1, not {self.beam}")
         if not 1 <= self.best <= self.beam:
             raise InputError(f"best must lie between 1 and the beam ({self.beam}), not {self.best}")
-        if self.min_length < 0 or self.max_extra < 0 or self.max_ratio < 0 or self.max_ratio + self.max_extra == 0:
-            raise InputError("lengths must not be negative, and the longest output needs at least one token")
+        for name in ("length_penalty", "max_ratio"):
+            if not math.isfinite(getattr(self, name)):
+                raise InputError(f"{name} must be a finite number, not {getattr(self, name)}")
+        for name in ("min_length", "max_ratio", "max_extra"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must not be negative: {getattr(self, name)}")
+        if self.max_ratio + self.max_extra == 0:
+            raise InputError("max_ratio and max_extra are both 0: the longest output needs at least one token")
 
     def longest(self, source_length: int, limit: int) -> int:
         """The most tokens, without the end, that an output may have; `limit` is the model's own."""
         if self.min_length > limit:
             raise InputError(f"min_length is {self.min_length}, this model writes at most {limit} tokens")
-        return max(1, self.min_length, min(limit, int(self.max_ratio * source_length) + self.max_extra))
+        scaled = int(min(limit, self.max_ratio * source_length))  # a huge ratio: the product may be infinite
+        return max(1, self.min_length, min(limit, scaled + self.max_extra))
 
 
 @dataclass(frozen=True)

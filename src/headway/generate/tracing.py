@@ -59,6 +59,12 @@ def described(model: nn.Module, name: str = "") -> dict[str, Any]:
     return {"family": family, "model": name, "size": size, "computed": precision, "heads": None}
 
 
+def check_one(text: Any) -> None:
+    """A list is for those that answer many: translate, generate, embed, …"""
+    if isinstance(text, list | tuple):
+        raise InputError("trace takes one text, not a list: write text, not [text]")
+
+
 def checked(model: nn.Module, choice: Choice) -> Choice:
     """The choice, or a line that says what of it the model does not have."""
     size = described(model)["size"]

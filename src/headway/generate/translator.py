@@ -19,7 +19,18 @@ from headway.generate.history import Branches
 from headway.generate.offline import search_all
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import More, called, checked, described, labels, nexts, token_track, trace_of, two_texts
+from headway.generate.tracing import (
+    More,
+    called,
+    check_one,
+    checked,
+    described,
+    labels,
+    nexts,
+    token_track,
+    trace_of,
+    two_texts,
+)
 from headway.models import FAMILIES
 from headway.models.protocols import Seq2Seq
 from headway.nn import tap
@@ -154,8 +165,10 @@ class Translator(TextTranslator):
         `layers`, `heads` and `tensors` keep it small (see `headway.trace`); `top`: how many of what may come next are
         told at each place. Other keywords change the search.
         """
+        check_one(text)
+        check_one(target)
         source = self.encode([text])[0] if isinstance(text, str) else []
-        if not source:
+        if not source or (target is not None and not target.strip()):
             raise InputError("there is nothing to trace: give a text that is not empty")
         choice = checked(self.model, chosen(layers, heads, tensors))
         self._check_lengths([source])

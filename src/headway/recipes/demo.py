@@ -27,8 +27,8 @@ SHOWN = (
 )
 
 
-def run_demo(out: Path, log: Log, device: str, steps: int | None = None) -> str:
-    """Train and judge; returns the report that is printed and kept as `report.txt`."""
+def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume: bool = False) -> str:
+    """Train, or go on with it, and judge; returns the report that is printed and kept as `report.txt`."""
     train, valid, test = splits()
     run = demo_run()
     engine = replace(run.engine, device=device, steps=run.engine.steps if steps is None else steps)
@@ -41,7 +41,7 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None) -> str:
     )
     run = replace(run, engine=engine, data=data)
     started = time.perf_counter()
-    outcome = train_translator(run, out, log)
+    outcome = train_translator(run, out, log, resume=resume)
     seconds = time.perf_counter() - started
     translator = load(out / "model", device)
     report = "\n\n".join(

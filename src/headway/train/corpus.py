@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.catalog import cache_folder, find
+from headway.data.readers import read_pairs
 from headway.data.split import held_out, split_corpus
 from headway.data.store import PairStore, prepare, train_tokenizers
 from headway.errors import InputError
@@ -61,6 +63,9 @@ def open_corpus(
     """
     data = run.pairs
     files = locate(data, download, log)
+    for part in ("valid", "test"):  # a fault there is told now, not when all that is to be learned has been encoded
+        if files[part]:
+            deque(read_pairs(files[part], data.source, data.target), maxlen=0)
     if not files["valid"]:
         if split:
             split_corpus(files["train"], out / "data", data.hold_out, data.source, data.target)

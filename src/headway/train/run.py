@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -36,6 +38,10 @@ class ParallelText:
     target: str = "target"
     hold_out: int = 1000
     text: TextOptions = field(default_factory=TextOptions)
+
+    def __post_init__(self) -> None:
+        if self.hold_out < 1:
+            raise InputError(f"data.hold_out must be at least 1, not {self.hold_out}")
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,21 @@ COUNTS = {
 }
 
 
+# What numbers may be, where a run has them: NaN is none of these.
+RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
+    "above 0": (lambda value: 0 < value < math.inf, ("schedule.peak", "schedule.factor", "optimiser.epsilon")),
+    "0 or more": (
+        lambda value: 0 <= value < math.inf,
+        ("schedule.warmup", "schedule.floor", "schedule.hold", "optimiser.decay", "objective.weight",
+         "objective.activation", "objective.change", "engine.clip", "engine.seconds"),
+    ),
+    "at least 0 and below 1": (
+        lambda value: 0 <= value < 1,
+        ("objective.smoothing", "optimiser.beta1", "optimiser.beta2", "model.dropout", "model.attention_dropout"),
+    ),
+}  # fmt: skip
+
+
 # What may change between a checkpoint and going on from it.
 FREE = (
     "schedule", "validation", "search", "engine.steps", "engine.seconds", "engine.accumulate", "engine.clip",
@@ -223,12 +244,12 @@ class Run:
                 value = getattr(getattr(self, part), name, 1)
                 if value < 1:
                     raise InputError(f"{part}.{name} must be at least 1, not {value}")
-        for name in ("dropout", "attention_dropout"):
-            value = getattr(self.model, name, 0.0)
-            if isinstance(value, float) and not 0 <= value < 1:
-                raise InputError(f"model.{name} must be at least 0 and below 1, not {value}")
-        if not self.engine.seconds >= 0:
-            raise InputError(f"engine.seconds must be 0 (no limit) or more, not {self.engine.seconds}")
+        for said, (allowed, keys) in RANGES.items():
+            for key in keys:
+                part, name = key.split(".")
+                value = getattr(getattr(self, part), name, None)
+                if isinstance(value, int | float) and not allowed(value):
+                    raise InputError(f"{key} must be {said}, not {value}")
         check_tokenizer(self.validation.tokenize)
         width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
         if width % heads:
