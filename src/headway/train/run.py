@@ -180,10 +180,10 @@ COUNTS = {
 
 # What numbers may be, where a run has them: NaN is none of these.
 RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
-    "above 0": (lambda value: 0 < value < math.inf, ("schedule.peak", "schedule.factor", "optimiser.epsilon")),
+    "above 0": (lambda value: 0 < value < math.inf, ("schedule.factor", "optimiser.epsilon")),
     "0 or more": (
         lambda value: 0 <= value < math.inf,
-        ("schedule.warmup", "schedule.floor", "schedule.hold", "optimiser.decay", "objective.weight",
+        ("schedule.peak", "schedule.warmup", "schedule.floor", "schedule.hold", "optimiser.decay", "objective.weight",
          "objective.activation", "objective.change", "engine.clip", "engine.seconds"),
     ),
     "at least 0 and below 1": (
