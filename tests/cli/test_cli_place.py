@@ -44,6 +44,28 @@ def test_overwrite_never_takes_a_folder_that_is_no_run(
         assert listing(tmp_path) == before
 
 
+def test_a_demo_that_was_stopped_goes_on_by_its_own_command(
+    headway: Headway, refuses: Refuses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, resumed = tmp_path / "demo", []
+
+    def run_demo(out: Path, log: object, device: str, steps: int | None, resume: bool) -> str:
+        resumed.append(resume)
+        (out / "run.json").write_text('{"recipe": "demo"}', encoding="utf-8")
+        (out / "checkpoints" / f"step-{len(resumed)}").mkdir(parents=True)
+        if len(resumed) < 3:
+            raise KeyboardInterrupt
+        (out / "report.txt").write_text("done", encoding="utf-8")
+        return "done"
+
+    monkeypatch.setattr("headway.recipes.demo.run_demo", run_demo)
+    for _ in range(2):
+        assert f"headway demo --out {place} goes on" in headway("demo", "--out", place).err
+    assert headway("demo", "--out", place).out == "done\n"
+    assert resumed == [False, True, True]
+    assert "--overwrite" in refuses("demo", "--out", place)
+
+
 def test_overwrite_replaces_a_run_and_leaves_nothing_of_it(headway: Headway, world: World, earlier: Path) -> None:
     write(earlier, "old-note", [])
     assert headway(*world.train(earlier, *SHORT, "--overwrite")).code == 0

@@ -150,9 +150,10 @@ def _advise(error: BaseException, place: Path, before: str = "") -> None:
     if step is None:
         return
     name = shlex.quote(str(place))
-    again = f"headway demo --out {name}" if _recipe(place) == "demo" else f"headway train {name} --resume"
+    resumed = f"headway train {name} --resume"
+    again = f"headway demo --out {name}" if _recipe(place) == "demo" else resumed
     if type(error).__name__ == "Diverged":
-        error.args = (f"{error}; {before}{again} --set schedule.peak=… goes on from it with another rate",)
+        error.args = (f"{error}; {before}{resumed} --set schedule.peak=… goes on from it with another rate",)
     elif isinstance(error, InputError):
         error.args = (f"{error}; {before}{again} goes on from step {step:,}",)
     elif is_full(error):
