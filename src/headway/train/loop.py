@@ -21,6 +21,7 @@ from headway.train.health import Diverged, Health
 from headway.train.log import Log
 from headway.train.objective import CarriedObjective, carried
 from headway.train.optimiser import Masters
+from headway.train.pace import Pace
 from headway.train.parallel.ranks import ALONE, Ranks
 from headway.train.random_states import process_seed, put_states, take_states
 from headway.train.run import Run
@@ -149,6 +150,7 @@ class Training:
         self.validate, self.checkpoints, self.snapshots, self.log = validate, checkpoints, snapshots, log
         self.ranks, self.identity, self.stop = ranks, identity or {}, Stop(log.say)
         self.progress, self.meter = Progress(), Meter(ranks)
+        self.pace = Pace(run.engine.steps, run.engine.seconds, ranks)
         self.health, self.shown = Health(run.engine.skips, run.engine.astray, run.schedule.warmup, guess), shown
         checkpoints.before = snapshots.flush  # one that refers to a snapshot which is not on the disk is not whole
         self.gauge, self.said, self.judgement, self.started = gauge, "", "", False
@@ -164,7 +166,7 @@ class Training:
         assert facts is not None
         self.masters.go_on({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
-        if not (self._out_of_patience() or self._out_of_time()):  # it may have been given more
+        if not (self._out_of_patience() or self.pace.over(self.progress.seconds)):  # it may have been given more
             self.progress.stopped = None
         self.health.go_on(facts["health"])
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
@@ -251,15 +253,15 @@ class Training:
         step, last = progress.step, progress.step == engine.steps
         if self.gauge:
             self.gauge.see(batch)
-        rate = self.run.schedule.rate(step, engine.steps)
+        rate = self.run.schedule.rate(step, self.pace.steps)
         self.masters.set_rate(rate)
         sums = self.step_once(batch, engine.accumulate)
         self.meter.add(sums, batch.tokens)
         self.health.add(step, batch.examples, sums["bad"])
         progress.tokens += batch.tokens
         if step % engine.log == 0 and not last:
-            self._clocked()
-            if self._out_of_time():
+            self.pace.look(step, self._clocked().seconds)
+            if self.pace.over(progress.seconds):
                 progress.stopped, last = f"{engine.seconds:g} s are over", True
         if step % engine.log == 0 or last:
             self._report(rate)
@@ -351,10 +353,6 @@ class Training:
     def _out_of_patience(self) -> bool:
         patience = self.run.validation.patience
         return bool(patience) and self.progress.since_best >= patience
-
-    def _out_of_time(self) -> bool:
-        limit = self.run.engine.seconds
-        return bool(limit) and self.ranks.any(self.progress.seconds >= limit)
 
     def _checkpoint(self, must: bool) -> None:
         """What is due, unless the last is still being written or the run is not well."""

@@ -1,0 +1,48 @@
+"""A run that is given time: the schedule comes down in it, whatever a step takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.train.pace import Pace
+from headway.train.schedule import Cosine
+
+SCHEDULE = Cosine(peak=1.0, warmup=10, floor=0.1)
+
+
+def rates(pace: Pace, each: list[float], set_up: float = 0.0, log: int = 5) -> list[float]:
+    """The rate of every step, where step n takes each[n − 1] seconds, until the time is over."""
+    found, clock = [], set_up
+    for step, seconds in enumerate(each, 1):
+        found.append(SCHEDULE.rate(step, pace.steps))
+        clock += seconds
+        if step % log == 0:
+            pace.look(step, clock)
+            if pace.over(clock):
+                break
+    return found
+
+
+def test_the_rate_comes_down_by_the_time_that_is_given() -> None:
+    found = rates(Pace(10_000, seconds=100.0), [0.5] * 10_000, set_up=20.0)
+    assert len(found) == 160  # (100 − 20) / 0.5
+    even = [SCHEDULE.rate(step, 160) for step in range(1, 161)]
+    assert found[10:] == pytest.approx(even[10:], abs=0.02)  # known from the second look on
+    assert found[-1] == pytest.approx(0.1, abs=1e-3)
+
+
+def test_steps_that_get_slower_are_followed() -> None:
+    found = rates(Pace(10_000, seconds=100.0), [0.5] * 100 + [1.0] * 10_000)
+    assert len(found) == 150 and found[-1] == pytest.approx(0.1, abs=0.01)
+    assert all(later <= sooner + 1e-9 for sooner, later in zip(found[10:], found[11:], strict=False))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e6])
+def test_with_time_enough_it_is_the_schedule_of_all_steps(seconds: float) -> None:
+    assert rates(Pace(60, seconds), [0.5] * 60) == [SCHEDULE.rate(step, 60) for step in range(1, 61)]
+
+
+def test_behind_the_end_nothing_is_foreseen() -> None:
+    pace = Pace(100, seconds=10.0)
+    pace.look(5, 4.0), pace.look(10, 12.0)
+    assert pace.steps == 10 and pace.over(12.0) and not pace.over(9.9)
