@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.nn import tap
+from headway.nn import recurrent, tap
 from headway.nn.dropout import Dropout, LockedDropout, WordDropout
 from headway.nn.recurrent import GRUCell, LSTMCell, RecurrentLayer, RecurrentStack, RNNCell
 from headway.nn.recurrent_state import RecurrentState
@@ -60,6 +60,36 @@ def test_a_stack_gives_torchs_values_gradients_and_carried_state(kind, readable)
     its = torch.autograd.grad((expected**2).sum(), [x, oracle.weight_hh_l0, oracle.weight_hh_l1])
     for a, b in zip(mine, its, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@each_cell
+@pytest.mark.parametrize("lengths", [None, [2, 6, 4]])
+def test_units_that_only_fill_up_change_nothing(kind, lengths, monkeypatch):
+    stack, _ = pair(kind)
+    x = torch.randn(3, 6, 5, dtype=torch.float64, requires_grad=True)
+    lengths = None if lengths is None else torch.tensor(lengths)
+    first = RecurrentState([tuple(torch.randn(3, 7).double() for _ in parts) for parts in stack.start(3, x).layers])
+    found = []
+    for multiple in (1, 8):
+        monkeypatch.setattr(recurrent, "alignment", lambda x, multiple=multiple: multiple)
+        y, state = stack(x, first, lengths)
+        grads = torch.autograd.grad((y**2).sum() + sum(part.sum() for part in state.parts()), [x, *stack.parameters()])
+        found.append([y, *state.parts(), *grads])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, one)
+
+
+@pytest.mark.gpu
+@each_cell
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 2e-3), (torch.bfloat16, 3e-2)])
+def test_on_a_gpu_widths_that_are_no_multiple_give_the_same(kind, dtype, within):
+    stack, oracle = pair(kind, inputs=13, width=75)
+    x = torch.randn(3, 6, 13, dtype=torch.float64)
+    expected, _ = oracle(x)
+    fast = stack.to("cuda", dtype)
+    y, _ = fast(x.to("cuda", dtype), fast.start(3, x.to("cuda", dtype)))
+    assert y.shape == expected.shape
+    torch.testing.assert_close(y.cpu().double(), expected, rtol=0, atol=within)
 
 
 @each_cell

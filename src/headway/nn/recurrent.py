@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -24,6 +25,8 @@ from headway.nn.recurrent_state import LayerState, RecurrentState
 
 # cuDNN wants its weights in one piece of memory and copies them there at each call: far less work than a layer's steps.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+
+ALIGNED = 16  # bytes: cuDNN gives rows that are no multiple of that to kernels which take up to four times as long
 
 Gates = dict[str, Tensor]
 Anew = tuple[Tensor, LayerState]  # (B, T), true where a row begins again, and the state that it begins from
@@ -135,9 +138,37 @@ def _call(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """One layer, one direction, no dropout of the kernel's own."""
     learning = torch.is_grad_enabled()  # cuDNN keeps what a gradient needs only where it is told to
+    width = weights[1].shape[1]
+    x, first, weights = _filled_up(x, first, weights, alignment(x))
     if sizes is not None:
-        return kernel(x, sizes, first, weights, True, 1, 0.0, learning, False)
-    return kernel(x, first, weights, True, 1, 0.0, learning, False, True)
+        found = kernel(x, sizes, first, weights, True, 1, 0.0, learning, False)
+    else:
+        found = kernel(x, first, weights, True, 1, 0.0, learning, False, True)
+    return tuple(part[..., :width] for part in found)
+
+
+def alignment(x: Tensor) -> int:
+    """What the number of a row's elements should be a multiple of."""
+    return ALIGNED // x.element_size() if x.is_cuda else 1
+
+
+def _filled_up(
+    x: Tensor, first: Tensor | list[Tensor], weights: list[Tensor], multiple: int
+) -> tuple[Tensor, Tensor | list[Tensor], list[Tensor]]:  # fmt: skip
+    """The same layer with as many inputs and units more as bring their numbers to a multiple. They are always 0: a unit
+    without weights that starts there stays there, in each of the cells."""
+    w_GD, u_GH, *biases = weights
+    width = u_GH.shape[1]
+    inputs, units = -x.shape[-1] % multiple, -width % multiple
+    if not inputs and not units:
+        return x, first, weights
+    states = [F.pad(part_1BH, (0, units)) for part_1BH in ([first] if isinstance(first, Tensor) else first)]
+    matrices = [
+        F.pad(matrix.unflatten(0, (-1, width)), (0, columns, 0, units)).flatten(0, 1)
+        for matrix, columns in ((w_GD, inputs), (u_GH, units))
+    ]
+    vectors = [F.pad(bias_G.unflatten(0, (-1, width)), (0, units)).flatten() for bias_G in biases]
+    return F.pad(x, (0, inputs)), states[0] if isinstance(first, Tensor) else states, matrices + vectors
 
 
 class RecurrentLayer(nn.Module):
