@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headway.errors import InputError, nearest
 
 T = TypeVar("T")
+NUMBER = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # as people write it: .5, 10_000
 Change = tuple[list[str], Any, str]  # where, what, and the key as it was written
 
 
@@ -56,6 +58,8 @@ def _scalar(kind: Any, data: Any, key: str) -> Any:
         return data
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
+    if kind is int and isinstance(data, float) and data.is_integer():
+        return int(data)  # 1e4
     if kind is type(None) and data is None:
         return None
     if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
@@ -149,6 +153,8 @@ def _leaf(kind: Any, item: Any, key: str) -> Any:
         item = json.dumps(item)
     if get_origin(kind) is tuple and isinstance(item, str):
         item = item.split(",")
+    if kind is not str and isinstance(item, str) and NUMBER.fullmatch(item):
+        item = float(item)
     return from_plain(kind, item, key)
 
 
