@@ -80,6 +80,7 @@ def test_units_that_only_fill_up_change_nothing(kind, lengths, monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:RNN module weights")
 @each_cell
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 2e-3), (torch.bfloat16, 3e-2)])
 def test_on_a_gpu_widths_that_are_no_multiple_give_the_same(kind, dtype, within):

@@ -9,13 +9,13 @@ from headway.recipes.counting import treebank
 from headway.recipes.recipe import Recipe
 from headway.text.tokenizer import TextOptions
 from headway.train.objective import Carried
-from headway.train.optimiser import AdamW, AveragedSgd, Sgd
+from headway.train.optimiser import AdamW, Sgd
 from headway.train.run import Engine, PlainText, Run, Validation
 from headway.train.schedule import Cosine, Staircase
 
 WINDOW = 35
 EPOCH = 1327  # steps in which 20 rows of such windows have read the treebank
-AWD_EPOCH = 663  # of 20 rows of 70
+AWD_EPOCH = 166  # of 80 rows of 70
 
 
 def treebank_medium() -> Run:
@@ -51,22 +51,25 @@ def treebank_tied() -> Run:
 
 
 def treebank_awd() -> Run:
-    """Merity et al. 2018: every kind of dropout, AR and TAR, and descent whose weights are averaged once it stalls."""
+    """Merity et al. 2018: every kind of dropout, AR and TAR. Four times their rows, which a GPU hardly notices, and
+    AdamW: in as many seconds it came to a test perplexity of 62.0 where their averaged descent came to 69.6."""
     run = treebank_medium()
     return replace(
         run,
         recipe="ptb-awd-lstm",
         data=replace(treebank(), order="stream", jitter=0.25),
-        model=SIZES["awd"],
-        # TAR's 1 of the paper stands before the output's dropout of 0.4, ours behind it.
+        # More dropout than theirs (0.4, 0.25, 0.4): Adam overfits sooner.
+        model=replace(SIZES["awd"], dropout=Locked(inputs=0.5, between=0.3, outputs=0.5)),
+        # TAR's 1 of the paper stands before the output's dropout, ours behind it.
         objective=Carried(activation=2.0, change=0.6),
-        optimiser=AveragedSgd(decay=1.2e-6, wait=5),
-        schedule=Staircase(peak=30.0, hold=1, every=1, factor=1.0),
-        validation=Validation(every=AWD_EPOCH, score_every=AWD_EPOCH),
-        engine=replace(
-            run.engine, steps=120 * AWD_EPOCH, batch=20 * 70, clip=0.25, snapshot=AWD_EPOCH, checkpoint=AWD_EPOCH
+        optimiser=AdamW(beta2=0.99, epsilon=1e-8, decay=0.1),
+        schedule=Cosine(peak=4e-3, warmup=1000),
+        validation=Validation(every=10 * AWD_EPOCH, score_every=10 * AWD_EPOCH),
+        engine=Engine(
+            steps=27_500, batch=80 * 70, clip=0.25, average=0, snapshot=10 * AWD_EPOCH, checkpoint=10 * AWD_EPOCH,
+            log=200,
         ),
-    )
+    )  # fmt: skip
 
 
 def own_text() -> Run:
@@ -96,5 +99,9 @@ RECURRENT = (
         "test perplexity 75.3, validation 78.7; one H200 beside three other runs, 402 s",
         treebank_tied,
     ),
-    Recipe("ptb-awd-lstm", "Penn Treebank, AWD-LSTM", "", treebank_awd),
+    Recipe(
+        "ptb-awd-lstm", "Penn Treebank, AWD-LSTM's model by AdamW",
+        "test perplexity 60.8, validation 63.3; one H200 beside another run, 292 s",
+        treebank_awd,
+    ),
 )  # fmt: skip
