@@ -115,7 +115,8 @@ class Log:
 
     @contextmanager
     def bar(self, what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
-        """A progress bar on a terminal; otherwise a plain line now and then. Call it with done= and text=."""
+        """A progress bar on a terminal; otherwise a plain line now and then. Call it with what is done, a text and, where
+        it has changed, the total."""
         if self.console.is_terminal and not self.console.quiet:
             columns = (
                 TextColumn("{task.description}"),
@@ -128,24 +129,27 @@ class Log:
             with Progress(*columns, console=self.console, transient=True) as progress:
                 task = progress.add_task(what, total=total, text="")
 
-                def update(done: int, text: str = "") -> None:
-                    progress.update(task, completed=done, text=text)
+                def update(done: int, text: str = "", of: int | None = None) -> None:
+                    progress.update(task, completed=done, total=of, text=text)  # None leaves it
 
                 yield update
         else:
             yield self._plain_lines(what, total, unit)
 
     def _plain_lines(self, what: str, total: int | None, unit: str) -> Callable[..., None]:
-        started = self._last_line = time.perf_counter()
+        self._last_line = time.perf_counter()
+        began: tuple[int, float] | None = None  # a run that goes on has not done all of it just now
 
-        def update(done: int, text: str = "") -> None:
-            now = time.perf_counter()
+        def update(done: int, text: str = "", of: int | None = None) -> None:
+            nonlocal began
+            now, whole = time.perf_counter(), of or total
+            began = began or (done, now)
             if now - self._last_line < 5:
                 return
             self._last_line = now
-            spent = now - started
-            left = f", {(total - done) * spent / done:.0f} s left" if total and done else ""
-            self.say(f"{what} {done:,}{f' of {total:,}' if total else ''}{unit}{f' {text}' if text else ''}{left}")
+            since, spent = done - began[0], now - began[1]
+            left = f", {(whole - done) * spent / since:.0f} s left" if whole and since else ""
+            self.say(f"{what} {done:,}{f' of {whole:,}' if whole else ''}{unit}{f' {text}' if text else ''}{left}")
 
         return update
 

@@ -226,7 +226,7 @@ class Training:
                 before = time.perf_counter()
                 self.advance(next(batches))
                 self._warmed_up(time.perf_counter() - before)
-                show(progress.step, self.said)
+                show(progress.step, self.said, self.pace.steps)
                 if self._stop_now():
                     self._interrupt()
             self.checkpoints.writer.wait()
