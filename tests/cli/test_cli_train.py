@@ -71,9 +71,20 @@ def test_a_dry_run_prints_the_run_as_json_first_and_writes_nothing(
     run, end = json.JSONDecoder().raw_decode(answer.out)
     assert run["model"]["width"] == 32 and run["data"]["train"] == [str(path) for path in world.files("train")]
     assert "parameters: " in answer.out[end:] and "s a step" in answer.out[end:]
+    assert "data: at hand" in answer.out[end:]
     assert list(tmp_path.iterdir()) == []
     again = headway("train", write(tmp_path, "run.json", [json.dumps(run)]), "--dry-run")
     assert json.JSONDecoder().raw_decode(again.out)[0] == run
+
+
+def test_a_dry_run_looks_for_the_data(headway: Headway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    own = headway("train", "markov", "--data", tmp_path / "no.txt", "--dry-run")
+    assert own.code == 2 and own.out == "" and "no.txt" in own.err
+    known = headway("train", "names-markov", "--dry-run")
+    assert known.code == 0 and "data: no file names/names.txt" in known.out and "--download" in known.out
+    assert "data: none yet" in headway("train", "markov", "--dry-run").out
 
 
 def test_the_run_file_of_a_run_gives_the_same_weights_bit_for_bit(

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from headway.data.batches import PairBatch
-from headway.data.labelled import LabelBatch
+from headway.data.catalog import find_all
+from headway.data.labelled import ARCHIVE, LabelBatch
+from headway.data.readers import must_be_there
 from headway.data.streams import StreamBatch
 from headway.device import choose
+from headway.errors import InputError
 from headway.evaluate.memory import training_bytes
 from headway.folder import find_model, read_card
 from headway.models import FAMILIES
 from headway.plain import to_plain
+from headway.train.corpus import is_own
 from headway.train.kinds import cost_in_words, learns_in_steps
 from headway.train.optimiser import Masters
 from headway.train.pretrained import starts_from_vectors
@@ -27,9 +32,10 @@ LENGTH = 24  # of the sentences that the estimate is made with
 
 def describe(run: Run) -> str:
     """The resolved run as JSON, then parameters, memory and an estimate of the time from a few real steps."""
+    data = _data_in_words(run)
     if not learns_in_steps(run):
         plain = json.dumps(to_plain(run), indent=1, ensure_ascii=False)
-        return f"{plain}\n\n{cost_in_words(run)}"
+        return f"{plain}\n\n{data}\n{cost_in_words(run)}"
     device, dtype = choose(run.engine.device, run.engine.dtype)
     sizes = _vocabularies(run)
     model: Any = FAMILIES[run.model.name].model(run.model, *sizes).to(device, dtype)
@@ -37,16 +43,36 @@ def describe(run: Run) -> str:
     wide = torch.empty((), dtype=dtype).element_size()
     held = training_bytes(count, wide)
     seconds = _seconds_per_step(run, model, device, min(sizes))
+    ends = f", or till {run.engine.seconds:g} s are over" if run.engine.seconds else ""
     return "\n".join(
         [
             json.dumps(to_plain(run), indent=1, ensure_ascii=False),
             "",
+            data,
             f"parameters: {count:,} (with a vocabulary of {sizes[-1]:,})",
             f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it",
             f"time on {device}: about {seconds:.3f} s a step, {run.engine.steps * seconds / 60:,.1f} minutes "
-            f"for {run.engine.steps:,} steps, validation beside it (measured on a few steps of random text)",
+            f"for {run.engine.steps:,} steps{ends}, validation beside it (measured on a few steps of random text)",
         ]
     )
+
+
+def _data_in_words(run: Run) -> str:
+    """Whether what it learns from is at hand. A file of one's own that is not there is an error, as in training."""
+    files: dict[str, None] = {}  # each once, in order
+    for name in (*run.data.train, *run.data.valid, *run.data.test):
+        archive, inside, _ = name.partition(ARCHIVE)
+        files[archive + inside.rstrip("/")] = None
+    for file in files:
+        if is_own(file):
+            if not Path(file).is_dir():
+                must_be_there(Path(file))
+            continue
+        try:
+            find_all(file)
+        except InputError as error:
+            return f"data: {error}"
+    return f"data: at hand ({', '.join(files)})" if files else "data: none yet, pass --data"
 
 
 def _vocabularies(run: Run) -> tuple[int, ...]:

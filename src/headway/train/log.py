@@ -115,8 +115,8 @@ class Log:
 
     @contextmanager
     def bar(self, what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
-        """A progress bar on a terminal; otherwise a plain line now and then. Call it with what is done, a text and, where
-        it has changed, the total."""
+        """A progress bar on a terminal; otherwise a plain line now and then. Call it with what is done, a text and,
+        where it has changed, the total."""
         if self.console.is_terminal and not self.console.quiet:
             columns = (
                 TextColumn("{task.description}"),
