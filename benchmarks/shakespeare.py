@@ -1,9 +1,9 @@
 """Shakespeare letter by letter on CPU cores: headway's recipe beside nanoGPT's model and settings, same wall time.
 
 nanoGPT trains with its settings for a laptop (2,000 steps of 12 windows of 64 characters, 4 layers of width 128); that
-takes some time. headway's recipe `shakespeare-char-cpu` then gets as many steps as fit into the same time (measured on
-some steps before). Both are judged by the loss on the whole held-out text in windows of 64 side by side. nanoGPT's
-`model.py` is read from .peers/nanogpt_model.py.
+takes some time. headway's recipe `shakespeare-char-cpu` is then given the same time, and its rate comes down in it (its
+seconds count the last judgement too). Both are judged by the loss on the whole held-out text in windows of 64 side by
+side. nanoGPT's `model.py` is read from .peers/nanogpt_model.py.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/shakespeare.py
 """
@@ -79,23 +79,23 @@ def nanogpt(steps: int) -> tuple[float, float]:
     return seconds, total / count
 
 
-def headway(steps: int) -> tuple[float, float]:
+def headway(limit: float) -> tuple[int, float, float]:
+    """Steps, seconds and loss of the recipe with so much time."""
     run = RECIPES["shakespeare-char-cpu"].make()
     never = replace(run.validation, every=10**9, score_every=10**9)
-    run = replace(run, validation=never, engine=replace(run.engine, steps=steps, device="cpu", checkpoint=10**9))
+    engine = replace(run.engine, steps=10**6, seconds=limit, log=10, device="cpu", snapshot=10**9, checkpoint=10**9)
+    run = replace(run, validation=never, engine=engine)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         scores = train_language_model(run, place, Log(place, quiet=True)).scores
-    return scores["training seconds"], scores["validation loss"]
+    return scores["steps"], scores["training seconds"], scores["validation loss"]
 
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
     peer_seconds, peer_loss = nanogpt(STEPS)
     print(f"nanoGPT: {STEPS} steps in {peer_seconds:.0f} s, loss {peer_loss:.4f}", flush=True)
-    trial, _ = headway(200)
-    steps = int(200 / trial * peer_seconds)
-    seconds, loss = headway(steps)
+    steps, seconds, loss = headway(peer_seconds)
     rows = [
         {
             "who": "nanoGPT's CPU settings",
