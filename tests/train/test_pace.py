@@ -42,6 +42,17 @@ def test_with_time_enough_it_is_the_schedule_of_all_steps(seconds: float) -> Non
     assert rates(Pace(60, seconds), [0.5] * 60) == [SCHEDULE.rate(step, 60) for step in range(1, 61)]
 
 
+def test_a_run_that_goes_on_does_not_go_back_to_the_peak() -> None:
+    pace = Pace(10_000, seconds=100.0)
+    pace.go_on(180, 90.0)
+    assert pace.steps == 200
+    pace.look(190, 95.0)
+    assert pace.steps == 200
+    more = Pace(10_000, seconds=190.0)  # it was given more
+    more.go_on(180, 90.0)
+    assert more.steps == 380
+
+
 def test_behind_the_end_nothing_is_foreseen() -> None:
     pace = Pace(100, seconds=10.0)
     pace.look(5, 4.0), pace.look(10, 12.0)

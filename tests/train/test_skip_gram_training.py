@@ -217,6 +217,13 @@ def train(folder: Path, name: str, *settings: str, resume: bool = False) -> Path
     return out
 
 
+def test_a_run_that_is_given_time_ends_with_its_rate_down(apart: Path) -> None:
+    sentences(apart)
+    out = train(apart, "timed", "engine.steps=1000000", "engine.seconds=1", "engine.log=5")
+    rates = [row["rate"] for row in map(json.loads, (out / "log.jsonl").open(encoding="utf-8")) if "rate" in row]
+    assert rates[-1] < 0.1 * max(rates)
+
+
 def test_words_of_one_class_come_out_as_neighbours(apart: Path) -> None:
     sentences(apart)
     run = train(apart, "run", "engine.steps=150")

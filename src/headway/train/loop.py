@@ -166,6 +166,7 @@ class Training:
         assert facts is not None
         self.masters.go_on({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
+        self.pace.go_on(self.progress.step, self.progress.seconds)
         if not (self._out_of_patience() or self.pace.over(self.progress.seconds)):  # it may have been given more
             self.progress.stopped = None
         self.health.go_on(facts["health"])

@@ -20,6 +20,12 @@ class Pace:
     def over(self, seconds: float) -> bool:
         return bool(self.seconds) and self.ranks.any(seconds >= self.seconds)
 
+    def go_on(self, step: int, seconds: float) -> None:
+        """Be where a run was: as fast as it has been on the whole."""
+        if step:
+            self._first = 0, 0.0
+            self.look(step, seconds)
+
     def look(self, step: int, seconds: float) -> None:
         """Foresee the last step from the time that those since the first look took."""
         if not self.seconds:

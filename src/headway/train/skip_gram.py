@@ -33,6 +33,7 @@ from headway.train.health import Diverged
 from headway.train.job import Outcome, make_deterministic
 from headway.train.log import Log
 from headway.train.loop import Interrupted, prefetch
+from headway.train.pace import Pace
 from headway.train.parallel.ranks import expected
 from headway.train.pretrained import earlier_model, fill_from_vectors
 from headway.train.run import Run, write_run
@@ -151,7 +152,7 @@ class SkipGramJob:
         self.run, self.log, self.model, self.corpus, self.checkpoints = run, log, model, corpus, checkpoints
         self.device, self.stop = model.around_VD.device, Stop(log.say)
         self.step, self.saved, self.seconds, self.said = 0, 0, 0.0, ""
-        self.over = False  # its seconds
+        self.pace, self.over = Pace(run.engine.steps, run.engine.seconds), False
         config = model.config
         counts_V = torch.from_numpy(count_words(corpus.train, model.vocabulary))
         if not counts_V.sum():
@@ -188,6 +189,7 @@ class SkipGramJob:
                 self.model.get_parameter(name).copy_(tensor)
         self.step = self.saved = checkpoint.step
         self.seconds = facts["trained"]
+        self.pace.go_on(self.step, self.seconds)
         self.log.cut_back(facts["log"], facts["seconds"], checkpoint.step)
 
     def fit(self) -> None:
@@ -198,7 +200,7 @@ class SkipGramJob:
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
             while self.step < engine.steps and not self.over:
                 self._advance(next(batches))
-                show(self.step, self.said)
+                show(self.step, self.said, self.pace.steps)
                 if self.stop.asked:
                     self._save()
                     self.checkpoints.writer.wait()
@@ -210,11 +212,13 @@ class SkipGramJob:
     def _advance(self, tiles: Tiles) -> None:
         """One step, and whatever is due after it."""
         engine, judged = self.run.engine, self.run.validation
-        rate = self.run.schedule.rate(self.step + 1, engine.steps)
+        rate = self.run.schedule.rate(self.step + 1, self.pace.steps)
         tiles = tiles.map(lambda tensor: tensor.to(self.device, non_blocking=True))
         self.step += 1
         logged = self.step % engine.log == 0
-        self.over = logged and 0 < engine.seconds <= self._clocked()
+        if logged:
+            self.pace.look(self.step, self._clocked())
+            self.over = self.pace.over(self.seconds)
         last = self.step == engine.steps or self.over
         logged = logged or last
         loss = self._loss(tiles) / max(tiles.pairs, 1) if logged else 0.0
