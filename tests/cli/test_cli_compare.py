@@ -97,6 +97,17 @@ def test_a_run_within_its_budget_keeps_the_shares_of_its_steps() -> None:
     assert run.schedule.warmup == run.validation.every == run.engine.checkpoint == run.engine.steps // 10
 
 
+@pytest.mark.parametrize("name", ["ptb-lstm-medium", "ptb-lstm-tied", "ptb-gpt"])
+def test_stairs_and_averages_are_those_of_the_whole_run(name: str) -> None:
+    recipe = RECIPES[name].make()
+    run = within(recipe, 1_000_000)
+    share = run.engine.steps / recipe.engine.steps
+    if recipe.engine.average > 1:
+        assert run.engine.snapshot == pytest.approx(recipe.engine.snapshot * share, abs=0.5)
+    end = [of.schedule.rate(of.engine.steps, of.engine.steps) / of.schedule.peak for of in (recipe, run)]
+    assert end[1] == pytest.approx(end[0], rel=0.35)  # it comes down as far, give or take a stair
+
+
 def test_spread_is_mean_and_deviation() -> None:
     assert spread([80.0, 84.0]) == "82.0 ± 2.8"
     assert spread([80.25]) == "80.2" and spread([]) == "–"

@@ -18,7 +18,7 @@ from running import World, before_each_step, call
 from torch import nn
 
 from headway.train.health import Diverged, Health
-from headway.train.loop import Meter
+from headway.train.meter import Meter
 from headway.train.objective import CrossEntropyObjective
 from headway.train.optimiser import Adam, AdamW, Masters
 from headway.train.sealed import verify

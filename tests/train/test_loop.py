@@ -187,12 +187,12 @@ def test_patience_stops_after_so_many_scores_without_a_better_one(tmp_path: Path
     assert kept(tmp_path) == {"step-8", "step-12", "step-15"}
 
 
-def test_time_ends_a_run_at_the_next_line_of_the_log_as_if_it_were_the_last_step(tmp_path: Path) -> None:
+def test_time_ends_a_run_as_if_that_were_the_last_step(tmp_path: Path) -> None:
     progress, snapshots, _ = trained(tmp_path, [5.0, 6.0, 7.0], steps=90, snapshot=40, log=6, seconds=1e-9)
-    assert progress.step == 6 and progress.stopped == "1e-09 s are over"
-    assert (progress.best, progress.best_step) == (6.0, 6)  # scored, though no score was due
-    assert kept(tmp_path) == {"step-6"}
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-6"]
+    assert progress.step == 1 and progress.stopped == "1e-09 s are over"
+    assert (progress.best, progress.best_step) == (5.0, 1)  # scored, though no score was due
+    assert kept(tmp_path) == {"step-1"}
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-1"]
 
 
 def test_a_limit_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:

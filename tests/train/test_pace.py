@@ -16,10 +16,8 @@ def rates(pace: Pace, each: list[float], set_up: float = 0.0, log: int = 5) -> l
     for step, seconds in enumerate(each, 1):
         found.append(SCHEDULE.rate(step, pace.steps))
         clock += seconds
-        if step % log == 0:
-            pace.look(step, clock)
-            if pace.over(clock):
-                break
+        if (step % log == 0 or pace.due(step)) and pace.look(step, clock):
+            break
     return found
 
 
@@ -27,8 +25,14 @@ def test_the_rate_comes_down_by_the_time_that_is_given() -> None:
     found = rates(Pace(10_000, seconds=100.0), [0.5] * 10_000, set_up=20.0)
     assert len(found) == 160  # (100 − 20) / 0.5
     even = [SCHEDULE.rate(step, 160) for step in range(1, 161)]
-    assert found[10:] == pytest.approx(even[10:], abs=0.02)  # known from the second look on
+    assert found[2:] == pytest.approx(even[2:], abs=0.02)  # known from the second look on
     assert found[-1] == pytest.approx(0.1, abs=1e-3)
+
+
+@pytest.mark.parametrize("limit", [9.0, 60.0, 120.0])
+def test_a_run_shorter_than_its_warm_up_and_the_lines_of_its_log_comes_down_too(limit: float) -> None:
+    found = rates(Pace(5000, limit), [1.5] * 5000, log=500)
+    assert len(found) == limit / 1.5 and found[-1] < 0.35 and max(found) > 0.7
 
 
 def test_steps_that_get_slower_are_followed() -> None:
@@ -42,18 +46,18 @@ def test_with_time_enough_it_is_the_schedule_of_all_steps(seconds: float) -> Non
     assert rates(Pace(60, seconds), [0.5] * 60) == [SCHEDULE.rate(step, 60) for step in range(1, 61)]
 
 
-def test_a_run_that_goes_on_does_not_go_back_to_the_peak() -> None:
+def test_a_run_that_goes_on_foresees_what_it_foresaw() -> None:
     pace = Pace(10_000, seconds=100.0)
-    pace.go_on(180, 90.0)
-    assert pace.steps == 200
-    pace.look(190, 95.0)
-    assert pace.steps == 200
-    more = Pace(10_000, seconds=190.0)  # it was given more
-    more.go_on(180, 90.0)
-    assert more.steps == 380
+    assert not pace.look(1, 60.0) and not pace.look(180, 77.9)  # most of it was setting up
+    again = Pace(10_000, seconds=100.0)
+    assert not again.go_on(pace.first, 180, 77.9)
+    assert again.steps == pace.steps == 401
+    more = Pace(10_000, seconds=200.0)  # it was given more
+    assert not more.go_on(pace.first, 180, 77.9)
+    assert more.steps == 1401
 
 
 def test_behind_the_end_nothing_is_foreseen() -> None:
     pace = Pace(100, seconds=10.0)
-    pace.look(5, 4.0), pace.look(10, 12.0)
-    assert pace.steps == 10 and pace.over(12.0) and not pace.over(9.9)
+    assert not pace.look(5, 4.0) and pace.look(10, 12.0)
+    assert pace.steps == 10

@@ -16,6 +16,7 @@ from headway.models.language import NextTokenModel
 from headway.train.history import read_history
 from headway.train.kinds import learns_in_steps
 from headway.train.run import PlainText, Run
+from headway.train.schedule import Staircase
 
 JUDGED = 10  # times in a run
 PROBED = 20  # steps that a budget in seconds is measured with
@@ -63,16 +64,21 @@ def tokens_a_step(run: Run) -> int:
 
 
 def within(run: Run, tokens: int) -> Run:
-    """The run with as many steps as the budget allows; what happens every so many steps keeps its share of them."""
+    """The run with as many steps as the budget allows. It is judged ten times; stairs of the rate and the snapshots that
+    are averaged keep their share of it, and a warm-up takes a tenth at most."""
     if not learns_in_steps(run):
         return run
     steps = max(1, round(tokens / tokens_a_step(run)))
     often = max(1, steps // JUDGED)
     schedule: Any = run.schedule
-    if hasattr(schedule, "warmup"):
-        schedule = replace(schedule, warmup=min(schedule.warmup, often))
+    if isinstance(schedule, Staircase):
+        hold, every = (max(1, round(value * steps / run.engine.steps)) for value in (schedule.hold, schedule.every))
+        schedule = replace(schedule, hold=hold, every=every)
+    schedule = replace(schedule, warmup=min(schedule.warmup, often))
+    averaged = max(1, round(run.engine.snapshot * steps / run.engine.steps))
     engine = replace(
-        run.engine, steps=steps, log=max(1, min(run.engine.log, often)), snapshot=often, checkpoint=often
+        run.engine, steps=steps, log=max(1, min(run.engine.log, often)), checkpoint=often,
+        snapshot=averaged if run.engine.average > 1 else often,
     )  # fmt: skip
     validation = replace(run.validation, every=often, score_every=often)
     return replace(run, schedule=schedule, engine=engine, validation=validation)

@@ -222,8 +222,9 @@ class Job:
     def valid_batches(self) -> Iterable[Any]:
         raise NotImplementedError
 
-    def score(self) -> float:
-        """Of the weights as they are, on the validation data; higher is better."""
+    def score(self, losses: dict[str, float] | None = None) -> float:
+        """Of the weights as they are, on the validation data; higher is better. `losses` are `valid_losses` of them,
+        where these were made already."""
         raise NotImplementedError
 
     def shown(self, example: int) -> str:
@@ -292,7 +293,7 @@ class Job:
         values = self.valid_losses()
         if not with_score:
             return None, values
-        score = self.score()
+        score = self.score(values)
         return score, values | {self.figure.lower(): self.said(score)}
 
     @torch.no_grad()

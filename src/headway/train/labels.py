@@ -183,7 +183,7 @@ class LabelJob(Job):
     def valid_losses(self) -> dict[str, float]:
         return {"loss": super().valid_losses()["loss"]}
 
-    def score(self) -> float:
+    def score(self, losses: dict[str, float] | None = None) -> float:
         return self.judge(self.valid).by(self.figure)  # type: ignore[arg-type]
 
     def shown(self, example: int) -> str:

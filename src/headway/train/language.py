@@ -88,8 +88,8 @@ class LanguageJob(Job):
         found = score_store(self.plain_model, self.corpus.valid, None, streams=self.rows)
         return {"loss": found.per_token, "perplexity": found.perplexity}
 
-    def score(self) -> float:
-        return -self.valid_losses()["loss"]
+    def score(self, losses: dict[str, float] | None = None) -> float:
+        return -(losses or self.valid_losses())["loss"]
 
     def said(self, score: float) -> float:
         return -score

@@ -1,4 +1,5 @@
-"""The training loop: the only one. It knows objectives, batches and steps, and nothing of any family."""
+"""The training loop of all that learns by gradients of a loss. It knows objectives, batches and steps, and nothing of
+any family. (Word vectors, whose step is written out by hand, have one of their own.)"""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words
 from headway.train.health import Diverged, Health
 from headway.train.log import Log
+from headway.train.meter import Meter
 from headway.train.objective import CarriedObjective, carried
 from headway.train.optimiser import Masters
 from headway.train.pace import Pace
@@ -47,55 +49,6 @@ class Progress:
     seconds: float = 0.0  # of training and validation
     stopped: str | None = None
     scores: list[float] = field(default_factory=list)
-
-
-ALIKE = ("steps", "norm")  # the same in every process; the other terms are sums of their shares
-
-
-class Meter:
-    """Sums that stay on the device until somebody reads them. Steps that were skipped count nowhere."""
-
-    def __init__(self, ranks: Ranks = ALONE) -> None:
-        self.ranks = ranks
-        self.reset()
-
-    def reset(self) -> None:
-        self.names: list[str] = []
-        self.sums: dict[str, Tensor] = {}  # `terms`, in the order of the names, and `tokens`
-        self.started, self.tokens = time.perf_counter(), 0
-
-    def add(self, sums: Sums, tokens: int) -> None:
-        # Few and small operations: a captured step of a small model takes less time than launching twenty.
-        bad = sums["bad"]
-        terms = torch.stack([bad + 1, *(value.detach() for name, value in sums.items() if name != "bad")])
-        terms = torch.where(bad > 0, torch.zeros_like(terms), terms)
-        counted = (1 - bad) * tokens
-        if self.sums:
-            torch._foreach_add_([self.sums["terms"], self.sums["tokens"]], [terms, counted])
-        else:
-            self.sums = {"terms": terms, "tokens": counted}
-        self.names = ["steps", *(name for name in sums if name != "bad")]
-        self.tokens += tokens
-
-    def go_on(self, names: list[str], parts: list[dict[str, Tensor]], device: torch.device) -> None:
-        """Take over what every process had added. Of another number of processes the first takes all shares."""
-        mine = parts[0] if len(parts) != self.ranks.count else parts[self.ranks.rank]
-        self.names, self.sums = names, {name: tensor.to(device) for name, tensor in mine.items()}
-        if len(parts) != self.ranks.count and self.sums:
-            every = torch.stack([part["terms"] for part in parts]).sum(0).to(device)
-            alike = torch.tensor([name in ALIKE for name in names], device=device)
-            shares = every if self.ranks.first else torch.zeros_like(every)
-            self.sums["terms"] = torch.where(alike, self.sums["terms"], shares)
-
-    def read(self) -> dict[str, float]:
-        """Means over what was added since the last reading: terms per token, the gradient's norm per step."""
-        mine = dict(zip(self.names, self.sums["terms"].tolist(), strict=True))
-        every = dict(zip(self.names, self.ranks.total(self.sums["terms"]).tolist(), strict=True))
-        tokens, rate = float(self.sums["tokens"]), self.tokens / (time.perf_counter() - self.started)
-        self.reset()
-        steps, norm = mine["steps"] or float("nan"), mine["norm"]
-        per_token = {n: value / (tokens or float("nan")) for n, value in every.items() if n not in ALIKE}
-        return per_token | {"gradient": norm / steps, "tokens_per_second": rate}
 
 
 def prefetch(
@@ -166,8 +119,8 @@ class Training:
         assert facts is not None
         self.masters.go_on({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
-        self.pace.go_on(self.progress.step, self.progress.seconds)
-        if not (self._out_of_patience() or self.pace.over(self.progress.seconds)):  # it may have been given more
+        over = self.pace.go_on(facts.get("pace"), self.progress.step, self.progress.seconds)
+        if not (self._out_of_patience() or over):  # it may have been given more
             self.progress.stopped = None
         self.health.go_on(facts["health"])
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
@@ -201,6 +154,7 @@ class Training:
             "health": self.health.facts(),
             "meter": self.meter.names,
             "meter_tokens": self.meter.tokens,
+            "pace": self.pace.first,
             "random": facts_of_chance,
             "snapshots": self.snapshots.regular,
             "best_snapshot": self.snapshots.best,
@@ -260,11 +214,10 @@ class Training:
         self.meter.add(sums, batch.tokens)
         self.health.add(step, batch.examples, sums["bad"])
         progress.tokens += batch.tokens
-        if step % engine.log == 0 and not last:
-            self.pace.look(step, self._clocked().seconds)
-            if self.pace.over(progress.seconds):
-                progress.stopped, last = f"{engine.seconds:g} s are over", True
-        if step % engine.log == 0 or last:
+        logged = step % engine.log == 0
+        if (logged or self.pace.due(step)) and not last and self._out_of_time():
+            progress.stopped, last = f"{engine.seconds:g} s are over", True
+        if logged or last:
             self._report(rate)
         if step % engine.snapshot == 0 or last:
             self._snapshot(self.snapshots.save)
@@ -354,6 +307,11 @@ class Training:
     def _out_of_patience(self) -> bool:
         patience = self.run.validation.patience
         return bool(patience) and self.progress.since_best >= patience
+
+    def _out_of_time(self) -> bool:
+        if self.run.engine.seconds and self.masters.device.type == "cuda":
+            torch.cuda.synchronize(self.masters.device)  # a step is over when it is done, not when it was launched
+        return self.pace.look(self.progress.step, self._clocked().seconds)
 
     def _checkpoint(self, must: bool) -> None:
         """What is due, unless the last is still being written or the run is not well."""

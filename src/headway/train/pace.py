@@ -15,25 +15,26 @@ class Pace:
         """`seconds`: 0 for as many as it takes."""
         self.most, self.seconds, self.ranks = steps, seconds, ranks
         self.steps = steps
-        self._first: tuple[int, float] | None = None
+        self.first: tuple[int, float] | None = None  # step and seconds of the first look
 
-    def over(self, seconds: float) -> bool:
-        return bool(self.seconds) and self.ranks.any(seconds >= self.seconds)
+    def due(self, step: int) -> bool:
+        """Whether to look: at first often, since a run may be short, later wherever its end should be."""
+        return bool(self.seconds) and (step & (step - 1) == 0 or step >= self.steps)
 
-    def go_on(self, step: int, seconds: float) -> None:
-        """Be where a run was: as fast as it has been on the whole."""
-        if step:
-            self._first = 0, 0.0
-            self.look(step, seconds)
-
-    def look(self, step: int, seconds: float) -> None:
-        """Foresee the last step from the time that those since the first look took."""
+    def look(self, step: int, seconds: float) -> bool:
+        """Foresee the last step from the time that those since the first look took; whether all of it is over."""
         if not self.seconds:
-            return
-        if self._first is None:
-            self._first = step, seconds
-            return
-        first, began = self._first
-        left = (self.seconds - seconds) * (step - first) / max(seconds - began, 1e-9)
-        # All processes have one rate: the first one's.
-        self.steps = self.ranks.tell(min(self.most, step + max(0, round(left))))
+            return False
+        if self.first is None:
+            self.first = step, seconds
+        first, began = self.first
+        if step > first:
+            left = (self.seconds - seconds) * (step - first) / max(seconds - began, 1e-9)
+            # All processes have one rate: the first one's.
+            self.steps = self.ranks.tell(min(self.most, step + max(0, round(left))))
+        return self.ranks.any(seconds >= self.seconds)
+
+    def go_on(self, first: tuple[int, float] | None, step: int, seconds: float) -> bool:
+        """Be where a run was; whether it has no time left."""
+        self.first = first
+        return self.look(step, seconds)

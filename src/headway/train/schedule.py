@@ -1,4 +1,8 @@
-"""Learning rates: a linear warm-up, then one of several ways down, or none. Steps count from 1."""
+"""Learning rates: a linear warm-up, then one of several ways down, or none. Steps count from 1.
+
+`Linear` and `Cosine` come down by the run's last step, and leave at least half of the steps for that; the others do not
+ask how many there are.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +34,10 @@ class Linear:
     floor: float = 0.0
 
     def rate(self, step: int, steps: int) -> float:
-        if step < self.warmup:
-            return self.peak * step / self.warmup
-        left = max(0.0, (steps - step) / max(steps - self.warmup, 1))
+        warmup = min(self.warmup, steps // 2)
+        if step < warmup:
+            return self.peak * step / warmup
+        left = max(0.0, (steps - step) / max(steps - warmup, 1))
         return self.peak * (self.floor + (1 - self.floor) * left)
 
 
@@ -46,9 +51,10 @@ class Cosine:
     floor: float = 0.0
 
     def rate(self, step: int, steps: int) -> float:
-        if step < self.warmup:
-            return self.peak * step / self.warmup
-        done = min(1.0, (step - self.warmup) / max(steps - self.warmup, 1))
+        warmup = min(self.warmup, steps // 2)
+        if step < warmup:
+            return self.peak * step / warmup
+        done = min(1.0, (step - warmup) / max(steps - warmup, 1))
         return self.peak * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done)))
 
 

@@ -189,7 +189,7 @@ class SkipGramJob:
                 self.model.get_parameter(name).copy_(tensor)
         self.step = self.saved = checkpoint.step
         self.seconds = facts["trained"]
-        self.pace.go_on(self.step, self.seconds)
+        self.pace.go_on(facts.get("pace"), self.step, self.seconds)
         self.log.cut_back(facts["log"], facts["seconds"], checkpoint.step)
 
     def fit(self) -> None:
@@ -216,9 +216,8 @@ class SkipGramJob:
         tiles = tiles.map(lambda tensor: tensor.to(self.device, non_blocking=True))
         self.step += 1
         logged = self.step % engine.log == 0
-        if logged:
-            self.pace.look(self.step, self._clocked())
-            self.over = self.pace.over(self.seconds)
+        if logged or self.pace.due(self.step):
+            self.over = self.pace.look(self.step - 1, self._clocked())  # this one is yet to be made
         last = self.step == engine.steps or self.over
         logged = logged or last
         loss = self._loss(tiles) / max(tiles.pairs, 1) if logged else 0.0
@@ -274,8 +273,8 @@ class SkipGramJob:
             self.log.say(f"no checkpoint at step {self.step:,}: no room left on the disk; training goes on")
             return
         facts = {
-            "trained": self._clocked(), "log": position, "seconds": self.log.seconds, "data": self.corpus.names(),
-            "run": to_plain(self.run),
+            "trained": self._clocked(), "pace": self.pace.first, "log": position, "seconds": self.log.seconds,
+            "data": self.corpus.names(), "run": to_plain(self.run),
         }  # fmt: skip
         self.checkpoints.save(self.step, {"weights": dict(self.model.named_parameters())}, {}, facts)
         self.saved = self.step

@@ -88,7 +88,7 @@ class TranslationJob(Job):
     def shown(self, example: int) -> str:
         return self.tokenizers[0].decode(self.corpus.train.source(example).tolist())
 
-    def score(self) -> float:
+    def score(self, losses: dict[str, float] | None = None) -> float:
         return self.bleu(*self.valid_texts)
 
     def test_scores(self) -> dict[str, Any]:
