@@ -59,6 +59,7 @@ class Outer:
 
     word: str = "a"
     names: tuple[str, ...] = ()
+    parts: tuple[float, ...] = ()
     maybe: int | None = None
     mode: Literal["slow", "fast"] = "slow"
     share: float = 0.5
@@ -93,6 +94,8 @@ class Outer:
         ("high=+10_000", Outer(high=10_000)),
         ("high=1e4", Outer(high=10_000)),
         ("word=.5", Outer(word=".5")),
+        ("inner.size=9_007_199_254_740_993", Outer(inner=Inner(2**53 + 1))),
+        ("parts=.7, 3", Outer(parts=(0.7, 3.0))),
         ("on=true", Outer(on=True)),
         ("on=True", Outer(on=True)),
         ("inner.size=4", Outer(inner=Inner(4))),
@@ -129,6 +132,7 @@ def test_settings_are_applied_in_order_and_judged_together() -> None:
         ("maybe=much", ("maybe", "whole number")),
         ("share=1__0", ("share", "a number")),
         ("share=nan", ("share", "a number")),
+        ("parts=1,x", ("parts", "a number", "x")),
         ("high=1e400", ("high", "whole number")),
         ("inner.size=1.5", ("inner.size", "whole number", "1.5")),
         ("inner.size=true", ("inner.size", "whole number")),

@@ -152,9 +152,9 @@ def _leaf(kind: Any, item: Any, key: str) -> Any:
     if kind is str and not isinstance(item, str):
         item = json.dumps(item)
     if get_origin(kind) is tuple and isinstance(item, str):
-        item = item.split(",")
+        item = [_leaf(get_args(kind)[0], part.strip(), key) for part in item.split(",")]
     if kind is not str and isinstance(item, str) and NUMBER.fullmatch(item):
-        item = float(item)
+        item = float(item) if any(mark in item for mark in ".eE") else int(item)
     return from_plain(kind, item, key)
 
 

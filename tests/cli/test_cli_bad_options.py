@@ -28,6 +28,12 @@ Refuses = Callable[..., str]
         (["--set", "schedule.warmup=-5"], ("schedule.warmup", "0 or more")),
         (["--set", "optimiser.beta1=5"], ("optimiser.beta1", "below 1")),
         (["--set", "engine.seconds=-1"], ("engine.seconds", "0 or more")),
+        (["--set", "engine.average=-3"], ("engine.average", "0 or more")),
+        (["--set", "validation.patience=-1"], ("validation.patience", "0 or more")),
+        (["--set", "schedule=staircase", "schedule.every=-5"], ("schedule.every", "at least 1")),
+        (["--set", "schedule=cosine", "schedule.floor=7"], ("schedule.floor", "between 0 and 1")),
+        (["--set", "model.position=relative", "model.position.buckets=1"], ("model.position.buckets", "at least 4")),
+        (["--set", "model.position=relative", "model.position.farthest=16"], ("model.position.farthest", "above 16")),
         (["--set", "data.hold_out=0"], ("data.hold_out", "at least 1")),
         (["--set", "model.position=rotray"], ("model.position", "rotray", "rotary")),
         (["--set", "engine.steps"], ("engine.steps", "key=value")),
@@ -57,6 +63,22 @@ def test_train_refuses(
     line = refuses("train", "translate", *world.data, "--out", tmp_path / "runs" / "x", *device, *given)
     assert all(word in line for word in words), line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["model.word_dropout=1.5"], ("model.word_dropout", "below 1")),
+        (["model.inner=-5"], ("model.inner", "0 or more")),
+        (["model.shared_heads=5"], ("model.heads 4", "model.shared_heads 5")),
+        (["model.position=rotary", "model.width=12"], ("rotary", "3 wide")),
+    ],
+)
+def test_train_gpt_refuses(refuses: Refuses, tmp_path: Path, options: list[str], words: tuple[str, ...]) -> None:
+    text = write(tmp_path, "text.txt", ["one line of text, and another"] * 200)
+    settings = ["model.heads=4", "model.width=16", "model.max_length=8", "engine.steps=2", *options]
+    line = refuses("train", "gpt", "--data", text, "--out", tmp_path / "x", *DEVICE, "--set", *settings)
+    assert all(word in line for word in words), line
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest(refuses: Refuses) -> None:

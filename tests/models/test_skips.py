@@ -139,6 +139,12 @@ def test_scores_are_learned_where_a_far_word_decides() -> None:
     assert pairs.votes([1, 3, 5, 4, 6], mask).argmax() == 7 and pairs.votes([2, 3, 5, 4, 6], mask).argmax() == 8
 
 
+def test_one_word_has_no_votes() -> None:
+    pairs = SkipPairs.count([0, 1, 2, 1, 2, 0], 3, boundary=0)
+    assert pairs.votes([1]).tolist() == [0.0] * 3
+    assert as_attention([1], torch.ones(3, 3)).values_11SV.shape == (1, 1, 0, 3)
+
+
 def test_a_text_without_pairs() -> None:
     with pytest.raises(InputError, match="three words"):
         SkipPairs.count([0, 1, 0, 2, 0], 3, boundary=0)

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.errors import InputError
 from headway.nn import feed_forward, position, residual
 from headway.nn.gelu import gelu
 
@@ -59,6 +60,14 @@ class RelativeBias:
     name: ClassVar[str] = "relative"
     buckets: int = 32
     farthest: int = 128
+
+    def __post_init__(self) -> None:
+        if self.buckets < 4:
+            raise InputError(f"model.position.buckets must be at least 4, not {self.buckets}")
+        if self.farthest <= self.buckets // 2:
+            raise InputError(
+                f"model.position.farthest must be above {self.buckets // 2}, half of the buckets, not {self.farthest}"
+            )
 
     def build(self, room: Room) -> position.Position:
         return position.RelativeBias(room.heads, self.buckets, self.farthest, room.both_ways)

@@ -85,9 +85,10 @@ class SkipPairs:
         """What the words of a beginning vote for, each pair with the most recent one; a word that stands there twice
         votes twice."""
         *earlier, current = ids
-        votes_SV = self.transitions(current)[torch.tensor(earlier)]
+        earlier_S = torch.tensor(earlier, dtype=torch.long)
+        votes_SV = self.transitions(current)[earlier_S]
         if mask_VV is not None:
-            votes_SV = votes_SV * mask_VV[current, torch.tensor(earlier)][:, None]
+            votes_SV = votes_SV * mask_VV[current, earlier_S][:, None]
         return votes_SV.sum(0)
 
 
@@ -143,7 +144,7 @@ def as_attention(ids: Sequence[int], mask_VV: Tensor) -> AsAttention:
     one-hots of the earlier words. softmax then shares the weight evenly among those that count: the context.
     """
     *earlier, current = ids
-    one_hot_SV = F.one_hot(torch.tensor(earlier), len(mask_VV)).double()
+    one_hot_SV = F.one_hot(torch.tensor(earlier, dtype=torch.long), len(mask_VV)).double()
     scores_VV = torch.where(mask_VV > 0, 0.0, HIDDEN).double()
     query_TV = F.one_hot(torch.tensor([current]), len(mask_VV)).double()
     return AsAttention(*(part[None, None] for part in (query_TV, one_hot_SV @ scores_VV.mT, one_hot_SV)))

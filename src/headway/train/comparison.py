@@ -64,8 +64,8 @@ def tokens_a_step(run: Run) -> int:
 
 
 def within(run: Run, tokens: int) -> Run:
-    """The run with as many steps as the budget allows. It is judged ten times; stairs of the rate and the snapshots that
-    are averaged keep their share of it, and a warm-up takes a tenth at most."""
+    """The run with as many steps as the budget allows. It is judged ten times; stairs of the rate and the snapshots
+    that are averaged keep their share of it, and a warm-up takes a tenth at most."""
     if not learns_in_steps(run):
         return run
     steps = max(1, round(tokens / tokens_a_step(run)))

@@ -63,15 +63,15 @@ def _data_in_words(run: Run) -> str:
     for name in (*run.data.train, *run.data.valid, *run.data.test):
         archive, inside, _ = name.partition(ARCHIVE)
         files[archive + inside.rstrip("/")] = None
-    for file in files:
-        if is_own(file):
-            if not Path(file).is_dir():
-                must_be_there(Path(file))
-            continue
-        try:
-            find_all(file)
-        except InputError as error:
-            return f"data: {error}"
+    for file in filter(is_own, files):
+        if not Path(file).is_dir():
+            must_be_there(Path(file))
+    try:
+        for file in files:
+            if not is_own(file):
+                find_all(file)
+    except InputError as error:
+        return f"data: {error}"
     return f"data: at hand ({', '.join(files)})" if files else "data: none yet, pass --data"
 
 

@@ -109,9 +109,11 @@ class LanguageJob(Job):
 
 
 def in_words(part: str, found: Perplexity) -> dict[str, float]:
-    """Figures of a card: by token, by word, by character."""
-    return {
+    """Figures of a card: by token, by character and, where there are words, by word."""
+    figures = {
         f"{part} perplexity": round(found.perplexity, 4),
         f"{part} bits per character": round(found.bits_per_character, 4),
-        f"{part} perplexity per word": round(found.word_perplexity, 2),
     }
+    if found.words:
+        figures[f"{part} perplexity per word"] = round(found.word_perplexity, 2)
+    return figures

@@ -15,6 +15,7 @@ from headway.evaluate.bleu import check_tokenizer
 from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig
 from headway.models.bert import BertConfig, TextLabels
+from headway.models.parts import Rotary
 from headway.plain import differences, from_plain, to_plain
 from headway.text.tokenizer import TextOptions
 from headway.train.objective import Carried, CrossEntropy, Labels, Objective
@@ -174,6 +175,7 @@ class Engine:
 COUNTS = {
     "engine": ("steps", "batch", "log", "accumulate", "snapshot", "checkpoint", "keep", "workers"),
     "validation": ("every", "score_every"),
+    "schedule": ("every",),
     "model": ("encoder_layers", "decoder_layers", "layers", "width", "heads", "max_length", "order"),
 }
 
@@ -183,12 +185,16 @@ RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
     "above 0": (lambda value: 0 < value < math.inf, ("schedule.factor", "optimiser.epsilon")),
     "0 or more": (
         lambda value: 0 <= value < math.inf,
-        ("schedule.peak", "schedule.warmup", "schedule.floor", "schedule.hold", "optimiser.decay", "objective.weight",
-         "objective.activation", "objective.change", "engine.clip", "engine.seconds"),
+        ("schedule.peak", "schedule.warmup", "schedule.hold", "optimiser.decay", "optimiser.wait", "objective.weight",
+         "objective.activation", "objective.change", "engine.clip", "engine.seconds", "engine.average", "engine.skips",
+         "engine.astray", "engine.keep_every", "validation.patience", "model.inner", "model.shared_heads",
+         "model.embedding", "model.spread", "model.cell_spread"),
     ),
+    "between 0 and 1": (lambda value: 0 <= value <= 1, ("schedule.floor",)),
     "at least 0 and below 1": (
         lambda value: 0 <= value < 1,
-        ("objective.smoothing", "optimiser.beta1", "optimiser.beta2", "model.dropout", "model.attention_dropout"),
+        ("objective.smoothing", "optimiser.beta1", "optimiser.beta2", "model.dropout", "model.attention_dropout",
+         "model.word_dropout"),
     ),
 }  # fmt: skip
 
@@ -254,6 +260,10 @@ class Run:
         width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
         if width % heads:
             raise InputError(f"model.width {width} is not a multiple of model.heads {heads}")
+        if heads % (shared := getattr(self.model, "shared_heads", 0) or heads):
+            raise InputError(f"model.heads {heads} is not a multiple of model.shared_heads {shared}")
+        if isinstance(getattr(self.model, "position", None), Rotary) and width // heads % 2:
+            raise InputError(f"model.position=rotary turns pairs of numbers: a head cannot be {width // heads} wide")
         if (getattr(self.data, "order", "") == "stream") != isinstance(self.objective, Carried):
             raise InputError("a state is carried along contiguous streams: data.order=stream and objective=carried go "
                              "together")  # fmt: skip
