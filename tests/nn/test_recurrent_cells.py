@@ -109,6 +109,7 @@ def test_padded_rows_leave_the_state_behind_their_own_last_step(kind, readable):
         if length:
             alone, expected = oracle(x[row : row + 1, :length], expected)
             torch.testing.assert_close(y[row, :length], alone[0])
+        assert not y[row, length:].any()
         for mine, its in zip(tensors(_row(torch_state(state), row)), tensors(expected), strict=True):
             torch.testing.assert_close(mine, its)
 

@@ -15,11 +15,11 @@ from torch import Tensor
 from headway.models import FAMILIES, parts
 from headway.models.gpt import GPTConfig
 from headway.models.transformer import TransformerConfig
+from headway.nn.block import INTO_SUM
 from headway.nn.position import sinusoid
 
 Weights = dict[str, Tensor]
-# Names whose first axis is the stream between the layers, and those whose second is.
-WRITES = ("attention.output.weight", "cross.output.weight", "contract.weight")
+# Names whose second axis is the stream between the layers; those whose first is are in `INTO_SUM`.
 READS = ("table.weight", "qkv.weight", "cross.query.weight", "key_value.weight", "expand.weight", "head.weight")
 
 
@@ -35,7 +35,7 @@ def halved(config: TransformerConfig, weights: Weights) -> tuple[TransformerConf
     def moved(name: str, weight: Tensor) -> Tensor:
         if name.endswith(READS):
             return weight.index_select(1, columns_D)
-        if name.endswith(WRITES) or (weight.dim() == 1 and not _is_inside(name)):
+        if name.endswith(INTO_SUM) or (weight.dim() == 1 and not _is_inside(name)):
             return weight.index_select(0, columns_D)
         return weight
 

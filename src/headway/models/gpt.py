@@ -14,12 +14,11 @@ from torch import nn
 from headway.models import parts
 from headway.models.decoder_only import DecoderOnly
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Block, Stack
-from headway.nn.embedding import Head, TokenEmbedding, token_table
+from headway.nn.block import INTO_SUM, Block, Stack
+from headway.nn.embedding import Head, TokenEmbedding, padded, token_table
 from headway.nn.state import StreamState, fresh_caches
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
-PADDED = 64  # the head's rows are a multiple of this, for the hardware; the last ones are no tokens
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class GPT(DecoderOnly):
         self.config, self.vocabulary, self.context = config, vocabulary, config.max_length
         if config.width % config.heads:
             raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
-        rows = -(-vocabulary // PADDED) * PADDED
+        rows = padded(vocabulary)
         table = token_table(rows, config.width, STD)
         position = config.position.build(parts.Room(config.width, config.heads, config.max_length))
         self.embed = TokenEmbedding(table, position, config.dropout, 1.0, config.word_dropout)
@@ -85,7 +84,7 @@ class GPT(DecoderOnly):
         depth = (2 * self.config.layers) ** -0.5
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:
-                into_sum = name.endswith(("attention.output.weight", "contract.weight"))
+                into_sum = name.endswith(INTO_SUM)
                 nn.init.normal_(weight, std=STD * (depth if into_sum else 1.0))
 
     def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:

@@ -19,10 +19,8 @@ from headway.errors import InputError
 from headway.models.language import NextTokenModel
 from headway.nn import recurrent, tap
 from headway.nn.dropout import Dropout, LockedDropout, WordDropout
-from headway.nn.embedding import Head
+from headway.nn.embedding import Head, padded
 from headway.nn.recurrent_state import RecurrentState
-
-PADDED = 64  # the head's rows are a multiple of this, for the hardware; the last ones are no tokens
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,8 @@ class Stepwise(_Shares):
 
 @dataclass(frozen=True)
 class Locked(_Shares):
-    """One mask for all steps of a window (Gal and Ghahramani 2016), with AWD-LSTM's shares for the Penn Treebank.
+    """One mask for all steps of a window (Gal and Ghahramani 2016), with the shares that AWD-LSTM's code was published
+    with for the Penn Treebank.
 
     weights: of the matrices from state to state. words: of the vocabulary, wherever they stand.
     """
@@ -144,7 +143,7 @@ class Recurrent(NextTokenModel):
     def __init__(self, config: RecurrentConfig, vocabulary: int) -> None:
         super().__init__()
         self.config, self.vocabulary, self.context = config, vocabulary, None
-        rows = -(-vocabulary // PADDED) * PADDED
+        rows = padded(vocabulary)
         narrow = config.embedding or config.width
         widths = [narrow, *[config.width] * (config.layers - 1), narrow if config.tied else config.width]
         self.table = nn.Embedding(rows, narrow)

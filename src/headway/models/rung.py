@@ -20,7 +20,7 @@ from headway.models import parts
 from headway.models.decoder_only import DecoderOnly
 from headway.nn import bag, feed_forward, residual
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Block, Stack
+from headway.nn.block import INTO_SUM, Block, Stack
 from headway.nn.embedding import AppendOne, Head, JoinedHead, TokenEmbedding, token_table
 from headway.nn.state import StreamState, fresh_caches
 
@@ -147,7 +147,7 @@ class Rung(DecoderOnly):
         for block in self.decoder.layers:
             if isinstance(block.around_attention, residual.Residual):
                 for name, weight in block.named_parameters():
-                    if name.endswith(("attention.output.weight", "contract.weight")):
+                    if name.endswith(INTO_SUM):
                         weight.data.mul_(SOFT)
 
     def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState | bag.BagState:

@@ -17,6 +17,9 @@ from headway.nn.mask import View
 from headway.nn.residual import Bare, Residual
 from headway.nn.state import Cache, FixedCache, Memory
 
+# Weights of a block that write into the residual sum, by the ends of their names.
+INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight")
+
 
 class Block(nn.Module):
     """Self-attention, then the feed-forward network: a layer of an encoder, or of a decoder without a source.

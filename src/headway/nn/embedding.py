@@ -14,6 +14,11 @@ from headway.nn.position import Learned, Position
 from headway.nn.product import product
 
 
+def padded(vocabulary: int) -> int:
+    """Rows of a table for so many tokens: a multiple of 64, for the hardware. The last ones are no tokens."""
+    return -(-vocabulary // 64) * 64
+
+
 def token_table(vocabulary: int, width: int, std: float | None = None) -> nn.Embedding:
     table = nn.Embedding(vocabulary, width)
     nn.init.normal_(table.weight, std=std or width**-0.5)

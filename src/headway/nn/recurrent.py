@@ -162,13 +162,17 @@ def _filled_up(
     inputs, units = -x.shape[-1] % multiple, -width % multiple
     if not inputs and not units:
         return x, first, weights
-    states = [F.pad(part_1BH, (0, units)) for part_1BH in ([first] if isinstance(first, Tensor) else first)]
+    states: Tensor | list[Tensor]
+    if isinstance(first, Tensor):
+        states = F.pad(first, (0, units))
+    else:
+        states = [F.pad(part_1BH, (0, units)) for part_1BH in first]
     matrices = [
         F.pad(matrix.unflatten(0, (-1, width)), (0, columns, 0, units)).flatten(0, 1)
         for matrix, columns in ((w_GD, inputs), (u_GH, units))
     ]
     vectors = [F.pad(bias_G.unflatten(0, (-1, width)), (0, units)).flatten() for bias_G in biases]
-    return F.pad(x, (0, inputs)), states[0] if isinstance(first, Tensor) else states, matrices + vectors
+    return F.pad(x, (0, inputs)), states, matrices + vectors
 
 
 class RecurrentLayer(nn.Module):
@@ -184,10 +188,10 @@ class RecurrentLayer(nn.Module):
     def forward(
         self, x_BTD: Tensor, state: LayerState, lengths_B: Tensor | None = None, anew: Anew | None = None
     ) -> tuple[Tensor, LayerState]:
-        """The outputs and the state behind each row's last step (`lengths_B`: rows are padded on the right). `anew`
-        says where a row begins again, and from which state."""
+        """The outputs and the state behind each row's last step (`lengths_B`: rows are padded on the right; outputs are
+        0 there). `anew` says where a row begins again, and from which state."""
         u_GH = self.cell.from_state.weight
-        if self.training and self.weight_dropout:
+        if self.training and self.weight_dropout:  # no module: torch's counters cannot look at one whose input is a leaf
             u_GH = dropout(u_GH, self.weight_dropout)
         if tap.recording() or anew is not None:
             return self._readable(x_BTD, state, u_GH, lengths_B, anew)
@@ -207,7 +211,8 @@ class RecurrentLayer(nn.Module):
         y_BTH, _ = pad_packed_sequence(
             PackedSequence(y, packed.batch_sizes, order, back), batch_first=True, total_length=x_BTD.shape[1]
         )
-        return y_BTH, _where(lengths_B > 0, tuple(part[back] for part in new), state)
+        there_B = lengths_B > 0
+        return y_BTH * there_B[:, None, None], _where(there_B, tuple(part[back] for part in new), state)
 
     def _readable(
         self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor | None, anew: Anew | None
@@ -227,7 +232,10 @@ class RecurrentLayer(nn.Module):
         for name, values in seen.items():
             if tap.wants(self, name):
                 tap.save(self, name, torch.stack(values, 1), ("row", "target", "unit"))
-        return torch.stack([hidden_BH for hidden_BH, *_ in steps], 1), state
+        y_BTH = torch.stack([hidden_BH for hidden_BH, *_ in steps], 1)
+        if lengths_B is not None:
+            y_BTH = y_BTH * (torch.arange(y_BTH.shape[1], device=y_BTH.device) < lengths_B[:, None])[..., None]
+        return y_BTH, state
 
 
 def _where(chosen_B: Tensor, yes: LayerState, no: LayerState) -> LayerState:

@@ -58,7 +58,7 @@ def treebank_awd() -> Run:
         run,
         recipe="ptb-awd-lstm",
         data=replace(treebank(), order="stream", jitter=0.25),
-        # More dropout than theirs (0.4, 0.25, 0.4): Adam overfits sooner.
+        # More dropout than their code was published with (0.4, 0.25, 0.4): Adam overfits sooner.
         model=replace(SIZES["awd"], dropout=Locked(inputs=0.5, between=0.3, outputs=0.5)),
         # TAR's 1 of the paper stands before the output's dropout, ours behind it.
         objective=Carried(activation=2.0, change=0.6),

@@ -127,8 +127,8 @@ class Engine:
     """How a run is carried out.
 
     batch: tokens of a global batch on its longer side, padding counted; `accumulate` cuts it into that many pieces.
-    seconds: the run ends after so many of training and validation, wherever it then is, and the schedule comes down by
-    then; looked at with every line of the log (0: never).
+    seconds: the run ends after so many of training and validation, wherever it then is; schedules that come down by the
+    last step come down by then (0: never).
     average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0 or 1: no mean).
     speed: `plain` launches kernels one by one; `graphs` captures the step for each shape of batch as a CUDA graph
     (no compile time: best for small models); `compile` captures what torch.compile made of it (a minute or more
