@@ -191,7 +191,7 @@ class RecurrentLayer(nn.Module):
         """The outputs and the state behind each row's last step (`lengths_B`: rows are padded on the right; outputs are
         0 there). `anew` says where a row begins again, and from which state."""
         u_GH = self.cell.from_state.weight
-        if self.training and self.weight_dropout:  # no module: torch's counters cannot look at one whose input is a leaf
+        if self.training and self.weight_dropout:  # no module: counters of operations fail at a leaf
             u_GH = dropout(u_GH, self.weight_dropout)
         if tap.recording() or anew is not None:
             return self._readable(x_BTD, state, u_GH, lengths_B, anew)
