@@ -140,6 +140,20 @@ def test_counts_of_the_header_are_those_of_the_file(tmp_path: Path) -> None:
     assert "-99\t<s>\t" in text and "</s>\t" not in text and "<pad>" not in text
 
 
+def test_words_of_whole_documents_come_back_with_their_line_ends(tmp_path: Path) -> None:
+    text = "one two\nthree  four\n\n\tfive one\n" * 20
+    options = TextOptions(kind="word", size=100, min_count=1, exact=True)
+    tokenizer = Tokenizer.train([text], options)
+    model = NGram.count(NGramConfig(3), len(tokenizer), np.array([END, *tokenizer.encode(text), END]))
+    card = Card("ngram", model.config, (len(tokenizer),), options)
+    write_model(tmp_path / "mine", weights_of(model), card, (tokenizer, tokenizer))
+    export_arpa(tmp_path / "mine", tmp_path / "x.arpa")
+    import_arpa(tmp_path / "x.arpa", tmp_path / "back")
+    back = read_model(tmp_path / "back")
+    assert back.source_tokenizer.decode(back.source_tokenizer.encode(text)) == text
+    assert score(tmp_path / "back", text) == score(tmp_path / "mine", text)
+
+
 def test_letters_need_a_model_like_theirs(tmp_path: Path) -> None:
     mine = folder(tmp_path / "mine", kind="char", order=4)
     export_arpa(mine, tmp_path / "x.arpa")

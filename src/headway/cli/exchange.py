@@ -37,8 +37,8 @@ def _arpa(model: str, file: str, dtype: str) -> str:
     from headway.hub.arpa import export_arpa
 
     _check_ending(file)
-    export_arpa(model, file)
-    return ""
+    kind = export_arpa(model, file)
+    return "" if kind == "word" else f"; to read it back: headway import {file} FOLDER --like {model}"
 
 
 def _hf(model: str, folder: str, dtype: str) -> str:

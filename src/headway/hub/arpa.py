@@ -32,20 +32,22 @@ from headway.folder import Card, find_model, read_model, weights_of, write_model
 from headway.models.counts import Ints
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import Floats, Given
-from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
+from headway.text.tokenizer import END, PAD, SPACE_MARK, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
 
 NOTHING = -99.0  # log₁₀ of 0
 DIGITS = 9  # that tell every float32 apart
 COUNT = re.compile(r"ngram +(\d+) *= *(\d+)")
 SECTION = re.compile(r"\\(\d+)-grams:")
+SPELLED_SPACE = re.compile(rf"(?:{SPACE_MARK}|\\[nrt]|\\x[0-9a-f]{{2}})+")
 OPENING, CLOSING = SPECIALS[START], SPECIALS[END]
 
 
 # Out.
 
 
-def export_arpa(folder: str | Path, path: str | Path) -> None:
-    """Write the model of a folder as an ARPA file (.gz: packed); it appears when it is whole."""
+def export_arpa(folder: str | Path, path: str | Path) -> str:
+    """Write the model of a folder as an ARPA file (.gz: packed); it appears when it is whole. Returns the kind of its
+    vocabulary: words, or something that only the model itself can cut a text into."""
     found, path = read_model(folder), Path(path)
     if not isinstance(found.model, NGram):
         raise InputError(f"{folder} is a model of the family '{found.card.family}': only n-grams have an ARPA file")
@@ -58,6 +60,7 @@ def export_arpa(folder: str | Path, path: str | Path) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    return found.card.text.kind
 
 
 def _opened(path: Path, packed: bool) -> IO[str]:
@@ -275,13 +278,32 @@ def _check_twice(reader: Reader, section: Section, keys_N: Ints) -> None:
         raise reader.wrong(f"the n-gram '{text}' stands here a second time", section.lines[n])
 
 
+def _has_line_ends(words: Sequence[str]) -> bool:
+    """Whether these are words of whole documents (`TextOptions.exact`), whose white space `spelled` has written out; of
+    letters and pieces the same may be true, but only their own model knows how a text is cut into them."""
+    spaces = [word for word in words if SPELLED_SPACE.fullmatch(word)]
+    others = [word for word in words if not SPELLED_SPACE.fullmatch(word)]
+    pieces = any(word.startswith(SPACE_MARK) for word in others) or all(len(word) == 1 for word in others)
+    return any("\\n" in word for word in spaces) and not pieces
+
+
+def _unspelled(word: str) -> str:
+    if not SPELLED_SPACE.fullmatch(word):
+        return word
+    return word.replace(SPACE_MARK, " ").encode("ascii").decode("unicode_escape")
+
+
 def import_arpa(path: str | Path, folder: str | Path, like: str | Path | None = None) -> None:
     """Make a model folder of an ARPA file. Its words are those between spaces; where it was written of another
     vocabulary (letters, pieces), the model `like` it brings that."""
     other = read_model(find_model(like)) if like is not None else None
     model, words = read_arpa(path, spelled(other.source_tokenizer) if other else ())
-    text = TextOptions(kind="word", size=max(len(words), 5), nfc=False, min_count=1, lines=True)
-    tokenizer = Tokenizer.of_words(words[len(SPECIALS) :], text)
+    known = words[len(SPECIALS) :]
+    exact = _has_line_ends(known)
+    if exact:
+        known = [_unspelled(word) for word in known]
+    text = TextOptions("word", max(len(words), 5), nfc=False, min_count=1, exact=exact, lines=not exact)
+    tokenizer = Tokenizer.of_words(known, text)
     if other:
         text, tokenizer = other.card.text, other.source_tokenizer
     card = Card("ngram", model.config, (model.vocabulary,), text)
