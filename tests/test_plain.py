@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -11,7 +12,7 @@ import pytest
 
 from headway.errors import InputError
 from headway.models import parts
-from headway.plain import change, differences, from_plain, to_plain
+from headway.plain import change, differences, from_plain, json_line, to_plain
 from headway.recipes import RECIPES
 from headway.train.optimiser import AdamW
 from headway.train.run import Run, read_run, write_run
@@ -171,6 +172,11 @@ def test_wrong_json_names_the_key(data: object, words: tuple[str, ...]) -> None:
 def test_a_missing_key_is_named() -> None:
     with pytest.raises(InputError, match="'recipe' is missing"):
         from_plain(Run, {})
+
+
+def test_a_line_of_json_has_no_number_that_json_has_not() -> None:
+    line = json_line({"a": math.inf, "b": [1.5, math.nan, ("ä", -math.inf)], "c": 2})
+    assert json.loads(line) == {"a": None, "b": [1.5, None, ["ä", None]], "c": 2} and "ä" in line
 
 
 def test_dictionaries_of_values() -> None:

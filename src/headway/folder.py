@@ -27,7 +27,7 @@ from headway.errors import InputError, is_full, nearest
 from headway.formats import FORMATS, Format
 from headway.models import FAMILIES
 from headway.models.blank import blank
-from headway.plain import from_plain, to_plain
+from headway.plain import finite, from_plain, to_plain
 from headway.text.codec import Codec
 from headway.text.foreign import ForeignTokenizer
 from headway.text.symbols import Symbols
@@ -88,7 +88,7 @@ def write_card(place: Path, card: Card, tokenizers: tuple[Codec, Codec]) -> None
         tokenizers[0].save(place / "source.tokenizer.json")
         tokenizers[1].save(place / "target.tokenizer.json")
     facts = {"format": FORMAT} | to_plain(card)
-    card_json = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    card_json = json.dumps(finite(facts), indent=1, ensure_ascii=False) + "\n"
     (place / "headway.json").write_text(card_json, encoding="utf-8")
 
 

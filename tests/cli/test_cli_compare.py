@@ -136,6 +136,16 @@ def test_a_bad_budget_is_one_line(headway: Headway, text: Path, tmp_path: Path, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_mistyped_file_leaves_nothing_behind_and_a_wrong_setting_names_its_recipe(
+    headway: Headway, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    answer = headway(*compare(tmp_path / "no.txt", out))
+    assert answer.code == 2 and "no.txt" in answer.err and not out.exists()
+    answer = headway("compare", "markov", "lstm", "--data", text, "--out", out, "--set", "model.width=32")
+    assert answer.code == 2 and answer.err.startswith("headway: markov: unknown key 'model.width'")
+
+
 def test_what_cannot_be_compared_is_refused(headway: Headway, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     apart = headway("compare", "multi30k-en-de", "shakespeare-char", "--out", out)

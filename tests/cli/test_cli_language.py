@@ -114,6 +114,18 @@ def test_an_empty_prompt_begins_a_text_and_a_window_goes_on(headway: Headway, ru
     assert farther.code == 0 and farther.err == "" and farther.out.startswith(far.out.rstrip("\n"))
 
 
+def test_room_is_spoken_of_only_where_it_ran_out(headway: Headway, run: Path) -> None:
+    full = headway("generate", run, "--prompt", "the", "--tokens", 500, "--temperature", 0, *DEVICE)
+    assert full.code == 0 and "is full; --window goes on" in full.err
+    stopped = headway("generate", run, "--prompt", "the", "--tokens", 500, "--choice", "x", *DEVICE)
+    assert stopped.code == 0 and stopped.err == ""
+
+
+@pytest.mark.parametrize("option", [["--prompt", "a"], ["--json"], ["--samples", "2"], ["--best-of", "2"]])
+def test_a_conversation_refuses_what_it_would_leave_out(refuses: Refuses, run: Path, option: list[str]) -> None:
+    assert option[0] in refuses("generate", run, "-i", *option)
+
+
 def test_a_recipe_for_text_takes_no_pairs(refuses: Refuses, text: Path, tmp_path: Path) -> None:
     assert "--source" in refuses(*train(text, tmp_path / "x", "--source", "en"))
     assert "family" in refuses(*train(text, tmp_path / "x", "--set", "model=transformer"))

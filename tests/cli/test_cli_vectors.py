@@ -84,6 +84,14 @@ def test_vectors_are_written_as_the_model_has_them(headway: Headway, run: Path, 
     assert asked[0] == asked[1]
 
 
+def test_a_file_that_is_there_is_not_written_over(
+    headway: Headway, refuses: Refuses, run: Path, tmp_path: Path
+) -> None:
+    out = write(tmp_path, "keep.txt", ["mine"])
+    assert "there already" in refuses("vectors", run, "--out", out) and out.read_text() == "mine\n"
+    assert headway("vectors", run, "--out", out, "--overwrite").code == 0 and out.read_text() != "mine\n"
+
+
 def test_a_language_model_starts_from_a_file(headway: Headway, text: Path, tmp_path: Path) -> None:
     """Rows of known words are the file's, in lower case where it has no other; the model's own come back out."""
     vectors = WordVectors(["the", "cat", "zebra"], np.arange(48, dtype=np.float32).reshape(3, 16) / 48)

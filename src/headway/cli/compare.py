@@ -44,6 +44,7 @@ def compare(
 
     What was stopped goes on when the same line is given again; more recipes or seeds join what is there.
     """
+    from headway.train.at_hand import look_for_known, look_for_own
     from headway.train.comparison import as_markdown, as_text, table
 
     budget = _budget(tokens, seconds)
@@ -58,6 +59,10 @@ def compare(
         if not (place / PLAN).is_file():
             raise InputError(f"{place} is not the folder of a comparison: it is left alone, choose another --out")
         shutil.rmtree(place)
+    for run in runs.values():
+        look_for_own(run)
+        if not download:
+            look_for_known(run)
     runs = _planned(runs, budget, place, download)
     entries = [_trained(name, run, seeds, place, download) for name, run in runs.items()]
     rows = table(entries)
@@ -103,7 +108,10 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
         label = Path(name).resolve().parent.name if Path(name).is_file() else name
         if label in found:
             raise InputError(f"two of the runs are called {label}: rename the folder of one")
-        found[label] = resolve(name, dict(files), None, None, settings)
+        try:
+            found[label] = resolve(name, dict(files), None, None, settings)
+        except InputError as error:
+            raise InputError(f"{label}: {error}") from None
     return on_one_text(found, own=bool(files["train"]))
 
 

@@ -20,6 +20,7 @@ from headway.cli.options import (
     use_threads,
 )
 from headway.errors import InputError
+from headway.plain import json_line
 
 if TYPE_CHECKING:
     from headway.evaluate.bleu import Scores
@@ -111,7 +112,7 @@ def _label_scores(model: str, data: list[str], stride: int | None, device: str, 
         raise InputError("--stride is for language models")
     found = score_labels(load(model, device, dtype), read_labelled(data)).to_dict()
     if as_json:
-        return json.dumps(found)
+        return json_line(found)
     names = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
     rows = [f"{shown:<22}  {found[name]:.4f}" for name, shown in names.items()]
     return "\n".join([*rows, f"{found['texts']:,} texts"])
@@ -159,7 +160,7 @@ def _perplexity(model: str, data: list[str], stride: int | None, device: str, dt
     network: Any = generator.model
     found = score_store(network, store, network.context, stride)
     if as_json:
-        return json.dumps(found.values())
+        return json_line(found.values())
     how = f"windows of {found.window} moved on by {found.stride}" if found.window else "read from front to back"
     unknown = f"; {found.unknown:,} tokens are unknown to the model, so the text is not all foretold"
     return "\n".join(

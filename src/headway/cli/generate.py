@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headway.cli.options import DEVICE, DTYPE, ENGINE, THREADS, check_engine, check_model, use_threads
+from headway.cli.texts import lines_of
 from headway.errors import InputError
+from headway.plain import json_line
 
 if TYPE_CHECKING:
     from headway.generate.generator import Generator, Passage
@@ -68,6 +69,10 @@ def generate(
         return
     if system and not chat:
         raise InputError("--system needs --chat: without a conversation there is nobody to tell")
+    if interactive:
+        for option, value in {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of}.items():
+            if value:
+                raise InputError(f"--interactive asks for one prompt after the other: leave --{option} out")
     generator = load(model, device, dtype)
     if interactive:
         _talk(generator, wishes, chat, system)
@@ -76,7 +81,7 @@ def generate(
         raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
     if top and not as_json:
         raise InputError("--top needs --json: there is no place for alternatives in plain text")
-    prompts = prompt or [line.rstrip("\n") for line in sys.stdin]
+    prompts = prompt or list(lines_of("-"))
     if not prompts:
         raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
     asked: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
@@ -112,7 +117,7 @@ def _write_fast(
     for option, value in refused.items():
         if value:
             raise InputError(f"--engine ctranslate2 has no --{option}: leave it out, or leave --engine out")
-    prompts = prompt or [line.rstrip("\n") for line in sys.stdin]
+    prompts = prompt or list(lines_of("-"))
     if not prompts:
         raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
     generator = load_generator(model, device, dtype, wishes.pop("seed"))
@@ -125,15 +130,16 @@ def _stream(generator: Generator, prompt: Any, wishes: dict[str, Any]) -> str:
     """The continuation; a text stands before its own, the question before an answer does not."""
     pieces = generator.stream(prompt, **wishes)  # what is wrong is told before anything is written
     print(prompt if isinstance(prompt, str) else "", end="", flush=True)
-    written = ""
-    for piece in pieces:
+    written, ended = "", ""
+    while not ended:
+        try:
+            piece = next(pieces)
+        except StopIteration as end:
+            piece, ended = "\n", end.value
         print(piece, end="", flush=True)
-        written += piece
-    print()
-    read = len(generator.ids(prompt))
-    if read + wishes["max_new"] > generator.context and not wishes["window"]:
-        room = generator.context - read
-        print(f"headway: the model's context has room for {room} tokens more; --window goes on", file=sys.stderr)
+        written += "" if ended else piece
+    if ended == "context":
+        print(f"headway: the model's context of {generator.context} tokens is full; --window goes on", file=sys.stderr)
     return written
 
 
@@ -147,7 +153,7 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
             }  # fmt: skip
             if any(written.top):
                 record["alternatives"] = [_named(generator, alternatives) for alternatives in written.top]
-            print(json.dumps(record, ensure_ascii=False))
+            print(json_line(record))
 
 
 def _named(generator: Generator, alternatives: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from headway.cli.options import DEVICE, DTYPE, THREADS, check_model, use_threads
+from headway.cli.texts import lines_of
 from headway.errors import InputError
+from headway.plain import json_line
 
 if TYPE_CHECKING:
     from headway.evaluate.scoring import Choice, ScoredText
@@ -44,7 +44,7 @@ def score(
     if not choice and (template or examples):
         raise InputError("--template and --examples are for --choice: pass the answers to choose from")
     task = _task(template, examples)
-    texts = text or [line.rstrip("\n") for line in sys.stdin]
+    texts = text or list(lines_of("-"))
     if not texts:
         raise InputError("no text: pass --text TEXT, or a text a line on standard input")
     generator = load(model, device, dtype)
@@ -80,7 +80,7 @@ def _as_json(scored: ScoredText) -> str:
         "text": scored.text, "log_probability": scored.total, "tokens": len(scored.logps),
         "perplexity": scored.perplexity, "pieces": scored.pieces, "log_probabilities": scored.logps,
     }  # fmt: skip
-    return json.dumps(record, ensure_ascii=False)
+    return json_line(record)
 
 
 def _answer_json(asked: str, ranked: list[Choice], named: dict[str, str]) -> str:
@@ -88,7 +88,7 @@ def _answer_json(asked: str, ranked: list[Choice], named: dict[str, str]) -> str
         {"answer": named[one.text], "log_probability": one.logp, "tokens": one.tokens, "share": one.share}
         for one in ranked
     ]
-    return json.dumps({"text": asked, "answer": named[ranked[0].text], "choices": choices}, ensure_ascii=False)
+    return json_line({"text": asked, "answer": named[ranked[0].text], "choices": choices})
 
 
 def _answer_line(asked: str, ranked: list[Choice], named: dict[str, str]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from headway.cli.neighbours import SIDE
+from headway.errors import InputError
 
 
 def vectors(
@@ -15,12 +18,15 @@ def vectors(
         ..., metavar="FILE", help="word2vec's forms: .txt or .vec (text), .bin (binary), or .gz of these."
     ),
     side: str = SIDE,
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the file if it is there."),
 ) -> None:
     """Write a model's embedding as a file of word vectors."""
     from headway.explore.words import open_words
     from headway.text.vectors import check_name, write_vectors
 
     check_name(out)
+    if Path(out).exists() and not overwrite:
+        raise InputError(f"{out} is there already: choose another name, or pass --overwrite")
     found = open_words(table, side).vectors
     write_vectors(out, found)
     print(f"{len(found):,} vectors of width {found.width}: {out}")

@@ -199,4 +199,4 @@ def _no_text(path: Path, raw: bytes, at: int, line: int, column: int) -> InputEr
     byte = f"byte {raw[at]:#04x} at {column + 1}"
     if b"\0" in raw:
         return InputError(f"{where}: a binary file, not text ({byte}): {ACCEPTED}")
-    return InputError(f"{where}: not UTF-8 ({byte}); convert it first, for example with iconv -t utf-8")
+    return InputError(f"{where}: not UTF-8 ({byte}); convert it first, for example with iconv -f latin1 -t utf-8")

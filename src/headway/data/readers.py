@@ -188,7 +188,7 @@ def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{name}, line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start + 1}); "
-                "convert it first, for example with iconv -t utf-8"
+                "convert it first, for example with iconv -f latin1 -t utf-8"
             ) from error
     if number == 0:
         raise InputError(f"file {name} is empty")

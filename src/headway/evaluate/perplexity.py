@@ -200,4 +200,4 @@ def _device(model: Any) -> torch.device:
 
 
 def _exp(value: float) -> float:
-    return math.exp(min(value, LARGEST))
+    return math.exp(value) if value <= LARGEST else math.inf

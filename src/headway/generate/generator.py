@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Generator as Yields
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from headway.text.codec import Codec
 from headway.traces import Trace
 
 Asked = str | Sequence[Message]  # a text to go on from, or a conversation to answer
+Pieces = Yields[str, None, Ended]
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,9 @@ class Generator:
             for prompt, samples in zip(asked, found, strict=True)
         ]
 
-    def stream(self, prompt: Asked, **settings: Any) -> Iterator[str]:
-        """The continuation of one prompt in pieces as they come. They join to what `generate` gives."""
+    def stream(self, prompt: Asked, **settings: Any) -> Pieces:
+        """The continuation of one prompt in pieces as they come. They join to what `generate` gives; the iterator's own
+        value (of `yield from`, or of StopIteration) says why it ended."""
         wishes, sampling = self._settings(settings)
         if wishes.samples != 1:
             raise InputError(f"a stream is one text, not {wishes.samples}: leave samples at 1, or use generate_n")
@@ -144,18 +147,21 @@ class Generator:
         asked.check("the prompt", self.model.vocabulary, self.context)
         return self._pieces(asked, wishes)
 
-    def _pieces(self, asked: Prompt, wishes: Wishes) -> Iterator[str]:
+    def _pieces(self, asked: Prompt, wishes: Wishes) -> Pieces:
         engine = StreamEngine(self.model, context=self.context, device=self.device, stepper=self.stepper)
         engine.admit([(0, asked)])
         spelling = Spelling(self.tokenizer, asked.ids, wishes.stop)
-        while len(engine):
+        written = None
+        while written is None:
             (token,) = engine.step()
+            written = token.written
             if token.id is not None and (piece := spelling.add(token.id)):
                 yield piece
             if spelling.stopped:
-                return
+                return "stop"
         if piece := spelling.end():
             yield piece
+        return written.ended
 
     def _settings(self, given: dict[str, Any]) -> tuple[Wishes, Sampling]:
         names = [f.name for f in fields(Wishes)]

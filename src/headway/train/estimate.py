@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from headway.data.batches import PairBatch
-from headway.data.catalog import find_all
-from headway.data.labelled import ARCHIVE, LabelBatch
-from headway.data.readers import must_be_there
+from headway.data.labelled import LabelBatch
 from headway.data.streams import StreamBatch
 from headway.device import choose
 from headway.errors import InputError
@@ -20,7 +17,7 @@ from headway.evaluate.memory import training_bytes
 from headway.folder import find_model, read_card
 from headway.models import FAMILIES
 from headway.plain import to_plain
-from headway.train.corpus import is_own
+from headway.train.at_hand import files_of, look_for_known, look_for_own
 from headway.train.kinds import cost_in_words, learns_in_steps
 from headway.train.optimiser import Masters
 from headway.train.pretrained import starts_from_vectors
@@ -28,6 +25,7 @@ from headway.train.run import LabelledText, ParallelText, Run
 from headway.train.step import TrainStep
 
 LENGTH = 24  # of the sentences that the estimate is made with
+CHARACTERS = 128  # that a text may have, for one that is read letter by letter
 
 
 def describe(run: Run) -> str:
@@ -59,27 +57,21 @@ def describe(run: Run) -> str:
 
 def _data_in_words(run: Run) -> str:
     """Whether what it learns from is at hand. A file of one's own that is not there is an error, as in training."""
-    files: dict[str, None] = {}  # each once, in order
-    for name in (*run.data.train, *run.data.valid, *run.data.test):
-        archive, inside, _ = name.partition(ARCHIVE)
-        files[archive + inside.rstrip("/")] = None
-    for file in filter(is_own, files):
-        if not Path(file).is_dir():
-            must_be_there(Path(file))
+    look_for_own(run)
     try:
-        for file in files:
-            if not is_own(file):
-                find_all(file)
+        look_for_known(run)
     except InputError as error:
         return f"data: {error}"
-    return f"data: at hand ({', '.join(files)})" if files else "data: none yet, pass --data"
+    return f"data: at hand ({', '.join(files)})" if (files := files_of(run)) else "data: none yet, pass --data"
 
 
 def _vocabularies(run: Run) -> tuple[int, ...]:
     """Those of the model that it starts from, or as large as they may become."""
     if run.init and not starts_from_vectors(run):
         return read_card(find_model(run.init)).vocabularies
-    return (run.data.text.size,) * FAMILIES[run.model.name].vocabularies
+    text = run.data.text
+    size = min(text.size, CHARACTERS) if text.kind == "char" else text.size
+    return (size,) * FAMILIES[run.model.name].vocabularies
 
 
 def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int, repeats: int = 3) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headway.errors import InputError, is_full
+from headway.plain import json_line
 
 
 class Log:
@@ -85,7 +85,7 @@ class Log:
             return
         self._open()
         record = {"event": kind, "step": step, "seconds": round(self.seconds, 3)} | values
-        self._waiting += (json.dumps(record, ensure_ascii=False) + "\n").encode()
+        self._waiting += (json_line(record) + "\n").encode()
         self._write()
         if self._board is not None and step is not None:
             self._draw(kind, step, values)

@@ -190,11 +190,12 @@ RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
          "engine.astray", "engine.keep_every", "validation.patience", "model.inner", "model.shared_heads",
          "model.embedding", "model.spread", "model.cell_spread"),
     ),
+    "0 or more and below 2**63": (lambda value: 0 <= value < 2**63, ("engine.seed",)),
     "between 0 and 1": (lambda value: 0 <= value <= 1, ("schedule.floor",)),
     "at least 0 and below 1": (
         lambda value: 0 <= value < 1,
         ("objective.smoothing", "optimiser.beta1", "optimiser.beta2", "model.dropout", "model.attention_dropout",
-         "model.word_dropout"),
+         "model.word_dropout", "model.feed_forward.dropout"),
     ),
 }  # fmt: skip
 
@@ -252,10 +253,11 @@ class Run:
                     raise InputError(f"{part}.{name} must be at least 1, not {value}")
         for said, (allowed, keys) in RANGES.items():
             for key in keys:
-                part, name = key.split(".")
-                value = getattr(getattr(self, part), name, None)
-                if isinstance(value, int | float) and not allowed(value):
-                    raise InputError(f"{key} must be {said}, not {value}")
+                found: object = self
+                for name in key.split("."):
+                    found = getattr(found, name, None)
+                if isinstance(found, int | float) and not allowed(found):
+                    raise InputError(f"{key} must be {said}, not {found}")
         check_tokenizer(self.validation.tokenize)
         width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
         if width % heads:
