@@ -134,6 +134,8 @@ def _state(status: Status) -> str:
 def _steps(status: Status) -> str:
     if status.steps is None:
         return "–" if status.step is None else f"{status.step:,}"
+    if status.state == "finished" and not status.step:
+        return "–"  # it was counted, not learned step by step
     return f"{status.step or 0:,} of {status.steps:,}"
 
 
