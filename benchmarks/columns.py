@@ -43,6 +43,16 @@ SCORES: list[Column] = [
     ("date", "date", str),
     ("note", "note", str),
 ]
+LANGUAGE: list[Column] = [
+    ("recipe", "recipe", code),
+    ("figure", "figure", str),
+    ("value", "", number),
+    ("validation", "validation", number),
+    ("published", "published", str),
+    ("parameters", "weights", count),
+    ("seconds", "training, s", count),
+    ("note", "note", str),
+]
 TRAINING: list[Column] = [
     ("who", "training", str),
     ("target_tokens_per_second", "target tokens/s", count),

@@ -31,6 +31,7 @@ from columns import (
     FINETUNING,
     GPT,
     LADDER,
+    LANGUAGE,
     LAYERS,
     LOADING,
     LOOKING,
@@ -216,6 +217,7 @@ def deck_d(results: Path, name: str) -> list[str]:
 
 TABLES: dict[str, Callable[[Path], list[str]]] = {
     "scores": scores,
+    "language": lambda results: one(results, "language-cuda", LANGUAGE),
     "training": lambda results: speed(results, "training", TRAINING),
     "beam": lambda results: speed(results, "beam", BEAM),
     "decoding": lambda results: speed(results, "decoding", DECODING),
@@ -248,7 +250,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "votes": lambda results: deck_d(results, "votes"),
 }
 
-FRONT = ["scores", "training", "beam"]  # of a page that names none
+FRONT = ["scores", "language", "training", "gpt", "beam"]  # of a page that names none
 
 
 def rewritten(page: str, results: Path = RESULTS) -> str:
