@@ -126,6 +126,16 @@ def test_a_conversation_refuses_what_it_would_leave_out(refuses: Refuses, run: P
     assert option[0] in refuses("generate", run, "-i", *option)
 
 
+def test_texts_of_several_prompts_stand_apart(headway: Headway, run: Path) -> None:
+    answer = headway("generate", run, "--prompt", "The", "A", "--choice", "x", *DEVICE)
+    assert answer.out == "Thex\n---\nAx\n"
+
+
+def test_a_model_of_another_family_is_named(refuses: Refuses, run: Path, text: Path, tmp_path: Path) -> None:
+    line = refuses("train", "translate", "--data", text, text, "--init", run, "--out", tmp_path / "x", *DEVICE)
+    assert "the family 'gpt'" in line and "'transformer'" in line
+
+
 def test_a_recipe_for_text_takes_no_pairs(refuses: Refuses, text: Path, tmp_path: Path) -> None:
     assert "--source" in refuses(*train(text, tmp_path / "x", "--source", "en"))
     assert "family" in refuses(*train(text, tmp_path / "x", "--set", "model=transformer"))

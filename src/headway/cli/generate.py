@@ -99,7 +99,9 @@ def generate(
             ]
             print(f"\n{BETWEEN}\n".join(texts))
     else:
-        for one in asked:
+        for number, one in enumerate(asked):
+            if number:
+                print(BETWEEN)
             _stream(generator, one, wishes)
 
 
@@ -123,7 +125,7 @@ def _write_fast(
     generator = load_generator(model, device, dtype, wishes.pop("seed"))
     found = generator.generate(prompts, samples=samples, **wishes)
     texts = [prompt + text for prompt, some in zip(prompts, found, strict=True) for text in some]
-    print((f"\n{BETWEEN}\n" if samples > 1 else "\n").join(texts))
+    print(f"\n{BETWEEN}\n".join(texts))
 
 
 def _stream(generator: Generator, prompt: Any, wishes: dict[str, Any]) -> str:

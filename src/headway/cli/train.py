@@ -161,49 +161,74 @@ def resolve(
     settings: list[str],
 ) -> Run:
     """The run that the command line describes."""
-    from headway.folder import find_model, read_card
-    from headway.models import bert, gpt, recurrent, transformer
     from headway.plain import change
-    from headway.recipes import RECIPES
-    from headway.train.run import read_run
 
-    if recipe in RECIPES:
-        run = RECIPES[recipe].make()
-    elif Path(recipe).is_file():
-        run = read_run(Path(recipe))
-    elif (again := Path(recipe) / "run.json").is_file():
-        raise InputError(
-            f"{recipe} is an earlier run: --resume goes on with it, headway train {again} does it again, "
-            "--init takes its weights"
-        )
-    else:
-        raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
+    run = _named(recipe)
     if size is not None:
         if init is not None and not Path(init).is_file():
             raise InputError("--init brings a model with its own size: leave --size out")
-        families: dict[str, Any] = {
-            "bert": bert.SIZES, "gpt": gpt.SIZES, "recurrent": recurrent.SIZES, "transformer": transformer.SIZES
-        }  # fmt: skip
-        sizes = families.get(run.model.name, {})
-        if size not in sizes:
-            raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
-        kept = {"task": run.model.task} if isinstance(run.model, bert.BertConfig) else {}
-        run = replace(run, model=replace(sizes[size], **kept))
+        run = _sized(run, size)
     given = {key: value for key, value in data.items() if value}
     if strange := sorted(given.keys() - {f.name for f in fields(run.data)}):
         raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")
     if init is not None and Path(init).is_file():  # word vectors
         run = replace(run, init=init)
     elif init is not None:
-        card = read_card(find_model(init))
-        given = ({"source": card.source, "target": card.target} if hasattr(run.data, "source") else {}) | given
-        model = card.config
-        if isinstance(run.model, bert.BertConfig):  # for another task than it was made for
-            if not isinstance(model, bert.BertConfig):
-                raise InputError(f"{init} is no encoder ({card.family}): '{run.recipe}' goes on from one")
-            model = replace(model, task=run.model.task)
-        run = replace(run, init=init, model=model, data=replace(run.data, text=card.text))
+        run = _begun_with(run, init)
     run = replace(run, data=replace(run.data, **given))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")
     return change(run, settings)
+
+
+def _named(recipe: str) -> Run:
+    from headway.recipes import RECIPES
+    from headway.train.run import read_run
+
+    if recipe in RECIPES:
+        return RECIPES[recipe].make()
+    if Path(recipe).is_file():
+        return read_run(Path(recipe))
+    if (again := Path(recipe) / "run.json").is_file():
+        raise InputError(
+            f"{recipe} is an earlier run: --resume goes on with it, headway train {again} does it again, "
+            "--init takes its weights"
+        )
+    raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
+
+
+def _sized(run: Run, size: str) -> Run:
+    from headway.models import bert, gpt, recurrent, transformer
+
+    families: dict[str, Any] = {
+        "bert": bert.SIZES, "gpt": gpt.SIZES, "recurrent": recurrent.SIZES, "transformer": transformer.SIZES
+    }  # fmt: skip
+    sizes = families.get(run.model.name, {})
+    if size not in sizes:
+        raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
+    kept = {"task": run.model.task} if isinstance(run.model, bert.BertConfig) else {}
+    return replace(run, model=replace(sizes[size], **kept))
+
+
+def _begun_with(run: Run, init: str) -> Run:
+    """The run with another model's weights, shape, vocabulary and, of a translator, languages."""
+    from headway.folder import find_model, read_card
+    from headway.models.bert import BertConfig
+    from headway.train.run import ParallelText
+
+    card = read_card(find_model(init))
+    model, data = card.config, replace(run.data, text=card.text)
+    if isinstance(data, ParallelText):
+        data = replace(data, source=card.source, target=card.target)
+    if isinstance(run.model, BertConfig):  # for another task than it was made for
+        if not isinstance(model, BertConfig):
+            raise InputError(f"{init} is no encoder ({card.family}): '{run.recipe}' goes on from one")
+        model = replace(model, task=run.model.task)
+    try:
+        return replace(run, init=init, model=model, data=data)
+    except InputError as error:
+        if model.name == run.model.name:
+            raise
+        raise InputError(
+            f"{init} is a model of the family '{model.name}', '{run.recipe}' is for '{run.model.name}': {error}"
+        ) from None
