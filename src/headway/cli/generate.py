@@ -137,7 +137,7 @@ def _stream(generator: Generator, prompt: Any, wishes: dict[str, Any]) -> str:
         try:
             piece = next(pieces)
         except StopIteration as end:
-            piece, ended = "\n", end.value
+            piece, ended = "\n", end.value or "stop"
         print(piece, end="", flush=True)
         written += "" if ended else piece
     if ended == "context":

@@ -26,7 +26,7 @@ from headway.nn.recurrent_state import LayerState, RecurrentState
 # cuDNN wants its weights in one piece of memory and copies them there at each call: far less work than a layer's steps.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
-ALIGNED = 16  # bytes: cuDNN gives rows that are no multiple of that to kernels which take up to four times as long
+ALIGNED = 16  # bytes: cuDNN gives rows that are no multiple of that to slower kernels (in tf32 1.6 times the time)
 
 Gates = dict[str, Tensor]
 Anew = tuple[Tensor, LayerState]  # (B, T), true where a row begins again, and the state that it begins from
