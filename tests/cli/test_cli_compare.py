@@ -142,6 +142,9 @@ def test_a_mistyped_file_leaves_nothing_behind_and_a_wrong_setting_names_its_rec
     out = tmp_path / "out"
     answer = headway(*compare(tmp_path / "no.txt", out))
     assert answer.code == 2 and "no.txt" in answer.err and not out.exists()
+    assert headway(*compare(text, out, "--tokens", "2k")).code == 0
+    kept = models(out)
+    assert headway(*compare(tmp_path / "no.txt", out, "--overwrite")).code == 2 and models(out) == kept
     answer = headway("compare", "markov", "lstm", "--data", text, "--out", out, "--set", "model.width=32")
     assert answer.code == 2 and answer.err.startswith("headway: markov: unknown key 'model.width'")
 
@@ -172,4 +175,4 @@ def test_a_chain_that_gives_a_word_no_chance_is_drawn_too(headway: Headway, text
     chain = ["--set", "model.smoothing=maximum-likelihood", "data.text.kind=word"]
     answer = headway("compare", "markov", "--data", text, "--out", out, *DEVICE, *chain)
     assert answer.code == 0 and " inf " in answer.out, answer
-    assert (out / "comparison.png").is_file()
+    assert (out / "comparison.png").is_file() and "Infinity" not in (out / "results.json").read_text()

@@ -44,6 +44,7 @@ def compare(
 
     What was stopped goes on when the same line is given again; more recipes or seeds join what is there.
     """
+    from headway.plain import finite
     from headway.train.at_hand import look_for_known, look_for_own
     from headway.train.comparison import as_markdown, as_text, table
 
@@ -55,18 +56,18 @@ def compare(
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
     runs = _runs(names, files, [*engine, *settings])
     place = Path(out or f"runs/compare-{'-'.join(names[:3])}{'-…' if len(names) > 3 else ''}")
-    if overwrite and place.exists():
-        if not (place / PLAN).is_file():
-            raise InputError(f"{place} is not the folder of a comparison: it is left alone, choose another --out")
-        shutil.rmtree(place)
     for run in runs.values():
         look_for_own(run)
         if not download:
             look_for_known(run)
+    if overwrite and place.exists():
+        if not (place / PLAN).is_file():
+            raise InputError(f"{place} is not the folder of a comparison: it is left alone, choose another --out")
+        shutil.rmtree(place)
     runs = _planned(runs, budget, place, download)
     entries = [_trained(name, run, seeds, place, download) for name, run in runs.items()]
     rows = table(entries)
-    results = {"budget": budget, "runs": [entry.to_plain() for entry in entries]}
+    results = finite({"budget": budget, "runs": [entry.to_plain() for entry in entries]})
     (place / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (place / "table.md").write_text(as_markdown(rows), encoding="utf-8")
     (place / "table.txt").write_text(as_text(rows) + "\n", encoding="utf-8")

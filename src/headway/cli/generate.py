@@ -64,26 +64,27 @@ def generate(
         "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
     }  # fmt: skip
     if check_engine(engine):
-        refused = {"interactive": interactive, "chat": chat, "best-of": best_of, "json": as_json, "top": top}
+        refused: dict[str, Any] = {
+            "interactive": interactive,
+            "chat": chat,
+            "best-of": best_of,
+            "json": as_json,
+            "top": top,
+        }
         _write_fast(model, prompt, samples, device, dtype, refused, wishes)
         return
     if system and not chat:
         raise InputError("--system needs --chat: without a conversation there is nobody to tell")
     if interactive:
-        for option, value in {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of}.items():
-            if value:
-                raise InputError(f"--interactive asks for one prompt after the other: leave --{option} out")
-    generator = load(model, device, dtype)
-    if interactive:
-        _talk(generator, wishes, chat, system)
+        refused = {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
+        _refuse(refused, "--interactive asks for one prompt after the other: leave --{} out")
+        _talk(load(model, device, dtype), wishes, chat, system)
         return
     if best_of and samples > 1:
         raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
     if top and not as_json:
         raise InputError("--top needs --json: there is no place for alternatives in plain text")
-    prompts = prompt or list(lines_of("-"))
-    if not prompts:
-        raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
+    generator, prompts = load(model, device, dtype), _prompts(prompt)
     asked: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
     if as_json or samples > 1 or best_of:
         found = generator.generate_n(asked, samples=best_of or samples, top=top, **wishes)
@@ -92,17 +93,26 @@ def generate(
         if as_json:
             _print_json(generator, prompts, found)
         else:
-            texts = [
-                ("" if chat else prompt) + passage.text
-                for prompt, passages in zip(prompts, found, strict=True)
-                for passage in passages
-            ]
-            print(f"\n{BETWEEN}\n".join(texts))
+            _print([""] * len(prompts) if chat else prompts, [[passage.text for passage in some] for some in found])
     else:
         for number, one in enumerate(asked):
             if number:
                 print(BETWEEN)
             _stream(generator, one, wishes)
+
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    """What was asked for and cannot be is named in the line."""
+    for option, value in options.items():
+        if value:
+            raise InputError(why.format(option))
+
+
+def _prompts(given: list[str]) -> list[str]:
+    prompts = given or list(lines_of("-"))
+    if not prompts:
+        raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
+    return prompts
 
 
 def _write_fast(
@@ -116,16 +126,15 @@ def _write_fast(
 ) -> None:
     from headway.hub.ctranslate2_engine import load_generator
 
-    for option, value in refused.items():
-        if value:
-            raise InputError(f"--engine ctranslate2 has no --{option}: leave it out, or leave --engine out")
-    prompts = prompt or list(lines_of("-"))
-    if not prompts:
-        raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
+    _refuse(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
+    prompts = _prompts(prompt)
     generator = load_generator(model, device, dtype, wishes.pop("seed"))
-    found = generator.generate(prompts, samples=samples, **wishes)
-    texts = [prompt + text for prompt, some in zip(prompts, found, strict=True) for text in some]
-    print(f"\n{BETWEEN}\n".join(texts))
+    _print(prompts, generator.generate(prompts, samples=samples, **wishes))
+
+
+def _print(before: list[str], found: list[list[str]]) -> None:
+    """Each text behind what stands before it."""
+    print(f"\n{BETWEEN}\n".join(prompt + text for prompt, some in zip(before, found, strict=True) for text in some))
 
 
 def _stream(generator: Generator, prompt: Any, wishes: dict[str, Any]) -> str:

@@ -40,6 +40,12 @@ def read_labelled(files: Sequence[str | Path]) -> list[Labelled]:
     return [found for file in files for found in _read(str(file))]
 
 
+def in_archive(name: str) -> tuple[str, str]:
+    """The file that a name stands for and, where that is an archive, the member of it."""
+    archive, inside, member = name.partition(ARCHIVE)
+    return archive + inside.rstrip("/"), member
+
+
 def _read(file: str) -> Iterator[Labelled]:
     rows = _member(*file.split(ARCHIVE, 1)) if ARCHIVE in file else lines(file)
     suffix = bare_suffix(Path(file))

@@ -54,10 +54,7 @@ class Sampling:
     def _wrongs(self) -> list[str]:
         """A line for each setting that cannot be. A number that is none (NaN) fails every comparison."""
         checks = [
-            (
-                0 <= self.temperature < math.inf,
-                f"temperature must be 0 (greedy) or more, not {self.temperature}",
-            ),
+            (0 <= self.temperature < math.inf, f"temperature must be 0 (greedy) or more, not {self.temperature}"),
             (self.top_k >= 0, f"top_k must be 1 or more, or 0 for off, not {self.top_k}"),
             (
                 0 < self.top_p <= 1,

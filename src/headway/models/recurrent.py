@@ -9,6 +9,7 @@ B batch, T length, D width, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal, NamedTuple
 
@@ -125,7 +126,7 @@ class RecurrentConfig:
 
     def __post_init__(self) -> None:
         for name in ("embedding", "spread", "cell_spread"):
-            if getattr(self, name) < 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"model.{name} must be at least 0, not {getattr(self, name)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.data.catalog import find_all
-from headway.data.labelled import ARCHIVE
+from headway.data.labelled import in_archive
 from headway.data.readers import must_be_there
 from headway.errors import InputError
 from headway.train.corpus import is_own
@@ -14,11 +14,8 @@ from headway.train.run import Run
 
 def files_of(run: Run) -> list[str]:
     """What it learns from and is judged by, each once; of an archive's members the archive."""
-    files: dict[str, None] = {}
-    for name in (*run.data.train, *run.data.valid, *run.data.test):
-        archive, inside, _ = name.partition(ARCHIVE)
-        files[archive + inside.rstrip("/")] = None
-    return list(files)
+    names = (*run.data.train, *run.data.valid, *run.data.test)
+    return list(dict.fromkeys(in_archive(name)[0] for name in names))
 
 
 def look_for_own(run: Run) -> None:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from headway.data.catalog import find
 from headway.data.labelled import (
-    ARCHIVE,
     LabelBatch,
     LabelBatches,
     Labelled,
     LabelStore,
     hold_out_labelled,
+    in_archive,
     labels_in,
     read_labelled,
 )
@@ -139,10 +139,9 @@ def _parts(data: LabelledText, desk: Desk) -> dict[str, list[Labelled]]:
 
 def _found(name: str, desk: Desk) -> str:
     """A path as it is, a known name below the data folder; a member of an archive stays behind it."""
-    archive, inside, member = name.partition(ARCHIVE)
-    file = archive + inside.rstrip("/")
+    file, member = in_archive(name)
     place = file if is_own(file) else str(find(file, download=desk.download))
-    return f"{place}/{member}" if inside else place
+    return f"{place}/{member}" if member else place
 
 
 def _vocabulary(data: LabelledText, texts: Sequence[Labelled], desk: Desk) -> Tokenizer:

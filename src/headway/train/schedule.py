@@ -24,6 +24,14 @@ class InverseRoot:
         return self.peak * min(step / warmup, math.sqrt(warmup / step))
 
 
+def _progress(step: int, steps: int, warmup: int) -> tuple[float, float]:
+    """The shares of the way up and of the way down that lie behind a step; at most half of a run goes up."""
+    warmup = min(warmup, steps // 2)
+    if step < warmup:
+        return step / warmup, 0.0
+    return 1.0, min(1.0, (step - warmup) / max(steps - warmup, 1))
+
+
 @dataclass(frozen=True)
 class Linear:
     """Up to the peak, then straight down to `floor` · peak at the last step."""
@@ -34,11 +42,8 @@ class Linear:
     floor: float = 0.0
 
     def rate(self, step: int, steps: int) -> float:
-        warmup = min(self.warmup, steps // 2)
-        if step < warmup:
-            return self.peak * step / warmup
-        left = max(0.0, (steps - step) / max(steps - warmup, 1))
-        return self.peak * (self.floor + (1 - self.floor) * left)
+        up, down = _progress(step, steps, self.warmup)
+        return self.peak * up * (self.floor + (1 - self.floor) * (1 - down))
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,8 @@ class Cosine:
     floor: float = 0.0
 
     def rate(self, step: int, steps: int) -> float:
-        warmup = min(self.warmup, steps // 2)
-        if step < warmup:
-            return self.peak * step / warmup
-        done = min(1.0, (step - warmup) / max(steps - warmup, 1))
-        return self.peak * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done)))
+        up, down = _progress(step, steps, self.warmup)
+        return self.peak * up * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * down)))
 
 
 @dataclass(frozen=True)
