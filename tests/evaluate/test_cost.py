@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.cost import Sketch
 from headway.evaluate.memory import activation_bytes, state_bytes
 from headway.evaluate.operations import Work, count, counts, rule_of
 from headway.evaluate.shapes import ENCODERS
 from headway.models import FAMILIES, gpt, neural_ngram, parts, recurrent, rung, transformer
-from headway.models.encoder_decoder import Source
 from headway.models.ngram import NGram, NGramConfig
 from headway.nn.attention import Additive, Multiplicative, SelfAttention
 from headway.nn.mask import SEE_ALL
@@ -206,7 +206,7 @@ def test_the_state_is_as_large_as_a_real_one() -> None:
         of = sketch(family, config)
         model: Any = of.build()
         ids = torch.full((2, 6), 3)
-        state = model.start(Source(ids) if family == "transformer" else None, 2, ids.device)
+        state = model.start(TextInputs(ids) if family == "transformer" else None, 2, ids.device)
         _, state = model.read(ids, state)
         cost = of.cost(6, batch=2)
         assert cost.state == state_bytes(state)

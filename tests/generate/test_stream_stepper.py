@@ -8,18 +8,19 @@ import torch
 from test_stream import CONTEXT, CPU, SETTINGS, V, equal, many, mixed, model_of, run
 from torch import nn
 
+from headway.fast import attention as nn_kernels
+from headway.fast import product as product_kernels
+from headway.fast import step as step_kernels
+from headway.fast.jit import triton
 from headway.generate import stream_step
 from headway.generate.sampling import Sampling
 from headway.generate.stream import Prompt, StreamEngine
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_step import foretell
 from headway.generate.stream_stepper import GraphStepper, PlainStepper, stream_stepper_for
-from headway.jit import triton
 from headway.models import parts
 from headway.models.protocols import Embedded
 from headway.models.steps import StepModel
-from headway.nn import kernels as nn_kernels
-from headway.nn import product_kernels, step_kernels
 from headway.text.tokenizer import END
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"

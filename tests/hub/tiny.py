@@ -17,10 +17,10 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from headway.batch import TextInputs
 from headway.hub.families import foreign_of
 from headway.hub.names import from_hf
 from headway.models import FAMILIES
-from headway.models.encoder_decoder import Source
 
 transformers.utils.logging.set_verbosity_error()
 VOCABULARY = 101
@@ -119,7 +119,7 @@ def _cached_decoder(model: Any, ids_BT: Tensor) -> Tensor:
 def _cached_encoder_decoder(model: Any, ids_BT: Tensor) -> Tensor:
     spans = [slice(0, 5), *(slice(t, t + 1) for t in range(5, ids_BT.shape[1]))]
     with torch.inference_mode():
-        state = model.start(Source(ids_BT), len(ids_BT), ids_BT.device, room=ids_BT.shape[1] + 3)
+        state = model.start(TextInputs(ids_BT), len(ids_BT), ids_BT.device, room=ids_BT.shape[1] + 3)
         return torch.cat([model.logits(ids_BT.flip(1)[:, span], state)[0] for span in spans], 1)
 
 

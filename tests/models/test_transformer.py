@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from headway.batch import TextInputs
 from headway.models import parts
-from headway.models.encoder_decoder import Source
 from headway.models.transformer import SIZES, Transformer, TransformerConfig
 from headway.nn import tap
 
@@ -44,7 +44,7 @@ def twin(model: Transformer) -> nn.Transformer:
 
 
 def begun(model, source, lengths=None, room=None):
-    return model.start(Source(source, lengths), len(source), source.device, room)
+    return model.start(TextInputs(source, lengths), len(source), source.device, room)
 
 
 def copy_self(mine, theirs):

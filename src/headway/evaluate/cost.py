@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.memory import activation_bytes, state_bytes, training_bytes, weight_bytes
 from headway.evaluate.operations import Call, Count, count, last_words, shapes_only
 from headway.models import FAMILIES
-from headway.models.encoder_decoder import Source
 from headway.models.ngram import NGram
 from headway.models.skip_gram import SkipGramConfig
 
@@ -157,7 +157,7 @@ def _state_after(model: Any, batch: int, lengths: tuple[int, ...]) -> int:
     *sources, ids_BT = (torch.zeros(batch, length, dtype=torch.long) for length in lengths)
     if not hasattr(model, "hidden"):
         return 0
-    source = Source(sources[0]) if sources else None
+    source = TextInputs(sources[0]) if sources else None
     state = model.start(source, batch, ids_BT.device)
     if ids_BT.shape[1]:
         _, state = model.read(ids_BT, state)

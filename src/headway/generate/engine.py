@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway.batch import TextInputs
 from headway.device import sent
 from headway.generate.beam import Board
 from headway.generate.history import Branches, History
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper
-from headway.models.encoder_decoder import Source
 from headway.models.protocols import Steps
 from headway.text.symbols import Symbols
 
@@ -127,13 +127,13 @@ class SearchEngine:
         self.history.place(np.concatenate([np.arange(old), np.full(len(everyone), -1)]))
         self.flights = self.flights.join(new)
 
-    def _source(self, requests: list[Request]) -> Source:
+    def _source(self, requests: list[Request]) -> TextInputs:
         lengths = np.array([len(request.source) for request in requests])
         ids = np.full((len(requests), lengths.max()), self.symbols.end)
         ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([request.source for request in requests])
         even = bool((lengths == lengths.max()).all())
         lengths_N = None if even else torch.from_numpy(lengths).to(self.device)
-        return Source(torch.from_numpy(ids).to(self.device), lengths_N)
+        return TextInputs(torch.from_numpy(ids).to(self.device), lengths_N)
 
     def fits(self, request: Request) -> bool:
         """Whether the running caches have room for this source from now on."""

@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.generate import kernels, noise
+from headway.fast import sampling as kernels
+from headway.fast.jit import available
+from headway.generate import noise
 from headway.generate.chain import Greedy, Link, Past, apply
 from headway.generate.top_k import top_k
-from headway.jit import available
 from headway.models.protocols import Steps
 
 # A chain, and the rows that it is for: None for all.

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import torch
 
+from headway.batch import TextInputs
 from headway.device import choose
 from headway.errors import InputError, TooLong
 from headway.folder import Card, Loaded, read_model
@@ -32,7 +33,6 @@ from headway.generate.tracing import (
     two_texts,
 )
 from headway.models import FAMILIES
-from headway.models.encoder_decoder import Source
 from headway.nn import tap
 from headway.nn.tap import Choice, chosen
 from headway.plain import from_plain, to_plain
@@ -201,7 +201,7 @@ class Translator(TextTranslator):
         """One teacher-forced pass over a hypothesis with the taps open."""
         framed, read = self.framed(source), [self.symbols.start, *target]
         with tap.record(self.model, choice) as recorder:
-            inputs = Source(torch.tensor([framed], device=self.device))
+            inputs = TextInputs(torch.tensor([framed], device=self.device))
             state = self.model.start(inputs, 1, self.device)
             ids_RT = torch.tensor([read], device=self.device)
             # Attention alone needs no logits.

@@ -19,13 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.folder import Loaded, read_model, replace_folder
 from headway.hub.extras import wanted
 from headway.hub.hf_export import held
 from headway.hub.hf_folder import CONFIG
 from headway.hub.tokenizer_export import write_tokenizer
-from headway.models.encoder_decoder import EncoderDecoder, Source
+from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.language import NextTokenModel
 from headway.nn.state import Clock, DecoderState, GrowingCache, Memory, StreamState
 
@@ -41,7 +42,7 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        return self.model.encode(Source(ids_BS, mask_BS.sum(1))).x_BTD
+        return self.model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
 
 
 class Decoder(nn.Module):
@@ -153,7 +154,7 @@ def _of_translator(model: Any) -> dict[str, Graph]:
     ids_BS, ids_BT = torch.full((2, 5), 3), torch.full((2, 4), 3)
     mask_BS = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
-        source_BSD = model.encode(Source(ids_BS, mask_BS.sum(1))).x_BTD
+        source_BSD = model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
         _, *rest = Decoder(model)(ids_BT, source_BSD, mask_BS)
     past, of_source = rest[: 2 * len(layers)], rest[2 * len(layers) :]
     mine, theirs = (

@@ -5,24 +5,18 @@ B sources, R rows (hypotheses), S source length, T target length, D width, V voc
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from headway.batch import TextInputs
 from headway.models.protocols import Embedded, Encoded
 from headway.models.steps import StepModel
 from headway.nn.block import Stack
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene
 from headway.nn.state import DecoderState, fresh_caches
-
-
-class Source(NamedTuple):
-    """Sources, padded on the right; without lengths none is padded."""
-
-    ids_BT: Tensor
-    lengths_B: Tensor | None = None
 
 
 class EncoderDecoder(StepModel):
@@ -88,5 +82,5 @@ class EncoderDecoder(StepModel):
 
     def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Logits of every target position at once, each from the true target before it."""
-        source = Source(source_BS, lengths_B)
+        source = TextInputs(source_BS, lengths_B)
         return self.logits(target_BT, self.start(source, len(source_BS), source_BS.device))[0]

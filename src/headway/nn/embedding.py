@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn import step_kernels, tap
+from headway.fast import step as step_kernels
+from headway.nn import tap
 from headway.nn.dropout import Dropout, WordDropout
 from headway.nn.position import Learned, Position
 from headway.nn.product import product
