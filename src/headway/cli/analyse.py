@@ -36,8 +36,9 @@ def analyse(
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
     from headway.explore.canvas import check_path
-    from headway.generate.loading import Translator, load
+    from headway.generate.translator import Translator
     from headway.plain import change
+    from headway.tasks.loading import load
 
     if listed:
         print("\n".join(_list(ANALYSES)))

@@ -30,8 +30,8 @@ def classify(
 ) -> None:
     """The label of each text with its probability, order and empty lines kept; of a model that labels words,
     word/label for each word."""
-    from headway.generate.encoder import load
     from headway.models.bert import TokenLabels
+    from headway.tasks.loading import load
 
     use_threads(threads)
     check_model(model, "headway classify MODEL FILE")

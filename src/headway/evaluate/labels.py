@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from headway.data.labelled import Labelled
 from headway.errors import InputError, nearest
 from headway.generate.encoder import Encoder
-from headway.models.bert import TextLabels
 
 Judge = Literal["accuracy", "f1", "matthews"]
 
@@ -62,7 +61,7 @@ def score_labels(encoder: Encoder, texts: Sequence[Labelled]) -> LabelScores:
     A label is written as the model calls it, or as its number from 0 on.
     """
     found = encoder.classify([text.text for text in texts], truncate=True)
-    labels = encoder.task.labels if isinstance(encoder.task, TextLabels) else ()
+    labels = encoder.head.labels
     number_of = {str(number): number for number in range(len(labels))} | {name: i for i, name in enumerate(labels)}
     for number, text in enumerate(texts, 1):
         if text.label not in number_of:

@@ -49,7 +49,7 @@ def open_words(place: str | Path, side: str | None = None) -> WordTable:
     tables = list(token_tables(found.model).values())
     if not tables:
         raise InputError(f"{place} is a model of the family '{found.card.family}', which has no word vectors")
-    if side is not None and len(found.card.vocabularies) == 1:
+    if side is not None and len(found.card.sizes) == 1:
         raise InputError(f"{place} has one vocabulary: leave --side out")
     if side is not None and side not in SIDES:
         raise InputError(f"--side is '{side}': write source or target")
