@@ -35,7 +35,7 @@ def analyse(
     """What a model's heads and layers do: a table, and a picture of it."""
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
-    from headway.explore.canvas import check_path
+    from headway.explore.plots import check_path
     from headway.generate.loading import Translator, load
     from headway.plain import change
 

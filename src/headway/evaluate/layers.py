@@ -154,8 +154,8 @@ def _measure(kind: Kind, length: int, width: int, window: int) -> LayerCost:
     assert path is not None
     return LayerCost(
         kind.name, length, width, window, kind.order, _order(length, width, window)[kind.order],
-        one.total("flops") // 2, sum(weight.numel() for weight in layer.parameters()), kind.steps, one.total("steps"), kind.path, path,
-        len(stack.calls),
+        one.total("flops") // 2, sum(weight.numel() for weight in layer.parameters()),
+        kind.steps, one.total("steps"), kind.path, path, len(stack.calls),
     )  # fmt: skip
 
 

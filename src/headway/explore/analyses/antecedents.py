@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from headway.errors import InputError
 from headway.evaluate.alignment import Link
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
 from headway.explore.analyses.heads import attention_sites, by_head
 from headway.explore.analyses.texts import read_texts
+from headway.explore.plots import HeatMap, heat_maps
 from headway.generate.attention import merge_words
 from headway.text.words import Split, word_spans
 from headway.traces import Trace
@@ -165,8 +165,8 @@ def draw(table: Table, path: Path) -> Path:
         heads = [row[1:] for row in table.rows if row[0] == "head" and row[1] == site]
         values_LH, layers = by_head(Table(table.columns[1:], heads), "right", site)
         best = np.unravel_index(int(values_LH.argmax()), values_LH.shape)
-        grids.append(Grid(site, values_LH, high=1.0, layers=layers, best=(int(best[0]), int(best[1]))))
-    return grids_picture([grids], path, title="How often a head looks from a pronoun to its antecedent")
+        grids.append(HeatMap(site, values_LH, high=1.0, rows=layers, best=(int(best[0]), int(best[1]))))
+    return heat_maps([grids], path, heading="How often a head looks from a pronoun to its antecedent")
 
 
 ANTECEDENTS = Analysis(

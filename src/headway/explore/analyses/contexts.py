@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +20,18 @@ from numpy.typing import NDArray
 
 from headway.data.readers import lines
 from headway.errors import InputError
+from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.contexts_picture import contexts_picture
 from headway.explore.analyses.places import Span, owners
+from headway.explore.plots import COLOURS, DASHES, HAIRLINE, INK, QUIET, write
 from headway.generate.translator import Translator
 from headway.traces import LAYERED, Trace
 
 Array = NDArray[Any]
 MARKED = re.compile(r"\*(\w[^*]*)\*")
 AROUND = 18  # letters of a sentence that a label shows on each side of the word
+PANELS, PANEL, BETWEEN, PLOT, ABOVE = 4, 2.3, 0.18, 1.7, 0.55  # scatter plots of the picture, and inches
+CURVES = {"within": ("one sense", INK), "across": ("different senses", INK), "any two": ("any two tokens", QUIET)}
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,46 @@ def _label(one: Occurrence) -> str:
     return ("…" if start else "") + one.text[start:end].strip() + ("…" if end < len(one.text) else "")
 
 
+def draw(table: Table, path: Path) -> Path:
+    """The occurrences in the plane at the first layer, the last and some between, a colour a sense; and how alike they
+    are at every layer."""
+    path = plots.check_path(path)
+    points_LN2, senses = np.array(table.more["points"]), table.more["senses"]
+    colour_of = {sense: COLOURS[at % len(COLOURS)] for at, sense in enumerate(dict.fromkeys(senses))}
+    layers = table.column("layer")
+    shown = sorted({round(at) for at in np.linspace(0, len(layers) - 1, PANELS)})
+    width = len(shown) * (PANEL + BETWEEN) - BETWEEN
+    figure = plots.new_figure(width, PANEL + ABOVE + PLOT)
+    for column, at in enumerate(shown):
+        axes = plots.panel(figure, column * (PANEL + BETWEEN), PLOT + ABOVE, PANEL, PANEL)
+        axes.scatter(
+            points_LN2[at, :, 0],
+            points_LN2[at, :, 1],
+            s=26,
+            c=[colour_of[sense] for sense in senses],
+            alpha=0.8,
+            linewidths=0,
+        )
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set(color=HAIRLINE, linewidth=0.8)
+        axes.margins(0.12)
+        write(axes, 0, 1.02, "input" if layers[at] < 0 else f"layer {layers[at]}", 9, QUIET, transform=axes.transAxes)
+    dots = [{"color": colour, "marker": "o", "linestyle": "none", "markersize": 5} for colour in colour_of.values()]
+    names = [sense or "all" for sense in colour_of]
+    plots.legend(figure, names, dots, 9, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=len(names), handletextpad=0)
+    curves = {column: [*zip(layers, table.column(column), strict=True)] for column in CURVES}
+    curves = {column: points for column, points in curves.items() if any(y is not None for _, y in points)}
+    axes = plots.panel(figure, 0.35, 0, width - 1.6, PLOT)
+    styles = [{"color": CURVES[column][1], "linestyle": DASHES[[*CURVES].index(column)]} for column in curves]
+    plots.lines(axes, curves, {-1: "input"}, styles)
+    plots.quiet(axes, "y", below="layer")
+    axes.set_ylim(min(0.0, axes.get_ylim()[0]), 1.02)
+    plots.name_ends(axes, [CURVES[column][0] for column in curves], PLOT)
+    write(axes, 0, 1.04, "mean cosine", 9, QUIET, transform=axes.transAxes)
+    return plots.save(figure, path)
+
+
 CONTEXTS = Analysis(
     "contexts", "one word in many sentences: how alike its vectors are by layer, within and across its senses",
-    "marked", ("hidden",), contexts, contexts_picture, Options,
+    "marked", ("hidden",), contexts, draw, Options,
 )  # fmt: skip

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.texts import read_texts
+from headway.explore.plots import HeatMap, heat_maps
 from headway.traces import Trace, Track
 
 Array = NDArray[Any]
@@ -114,17 +114,17 @@ def heads(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
 def draw(table: Table, path: Path) -> Path:
     """A grid a measure, site after site; shares are all on one scale, and what nobody looks at is left out."""
     shares = [cell for name in SHARES for cell in table.column(name) if cell is not None]
-    rows: list[list[Grid]] = []
+    rows: list[list[HeatMap]] = []
     for site in dict.fromkeys(table.column("site")):
-        grids: list[Grid] = []
+        grids: list[HeatMap] = []
         for name in MEASURES:
             values_LH, numbers = by_head(table, name, site)
             if np.nan_to_num(values_LH).max() > 0:
                 high = max(shares) if name in SHARES else None
-                grids.append(Grid(f"{site}: {name}" if not grids else name, values_LH, high=high, layers=numbers))
+                grids.append(HeatMap(f"{site}: {name}" if not grids else name, values_LH, high=high, rows=numbers))
         beside = -(-len(grids) // -(-len(grids) // BESIDE))  # rows of about the same length
         rows += [grids[at : at + beside] for at in range(0, len(grids), beside)]
-    return grids_picture(rows, path, title="Where the heads look")
+    return heat_maps(rows, path, heading="Where the heads look")
 
 
 def by_head(table: Table, name: str, site: str) -> tuple[Array, tuple[int, ...]]:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.heads import by_head
 from headway.explore.analyses.silence import attending, silenced
 from headway.explore.analyses.texts import read_texts
+from headway.explore.plots import HeatMap, heat_maps
 from headway.generate.encoder import Encoder
 from headway.generate.translator import Translator
 from headway.traces import Trace
@@ -128,8 +128,8 @@ def draw(table: Table, path: Path) -> Path:
     for site in dict.fromkeys(table.column("site")):
         values_LH, layers = by_head(table, "change", site)
         best = np.unravel_index(np.nanargmax(values_LH), values_LH.shape)
-        grids.append(Grid(site, 1000 * values_LH, layers=layers, best=(int(best[0]), int(best[1]))))
-    return grids_picture([grids], path, title="What silencing a head costs, nats in 1,000 tokens")
+        grids.append(HeatMap(site, 1000 * values_LH, rows=layers, best=(int(best[0]), int(best[1]))))
+    return heat_maps([grids], path, heading="What silencing a head costs, nats in 1,000 tokens")
 
 
 IMPORTANCE = Analysis(

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.heads import attention_sites, by_head
+from headway.explore.plots import HeatMap, heat_maps
 from headway.generate.generator import Generator
 from headway.generate.tracing import trace
 
@@ -110,8 +110,8 @@ def draw(table: Table, path: Path) -> Path:
     grids = []
     for name, title in (("previous", "previous token"), ("induction", "induction")):
         values_LH, layers = by_head(table, name, table.column("site")[0])
-        grids.append(Grid(title, values_LH, high=1.0, layers=layers))
-    return grids_picture([grids], path, title="Random tokens read twice over")
+        grids.append(HeatMap(title, values_LH, high=1.0, rows=layers))
+    return heat_maps([grids], path, heading="Random tokens read twice over")
 
 
 INDUCTION = Analysis(

@@ -16,16 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import InputError
+from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Text, Traced
-from headway.explore.analyses.lens_picture import lens_picture
 from headway.explore.analyses.silence import ended, last_stack
 from headway.explore.analyses.texts import read_texts
+from headway.explore.plots import DARK, INK, QUIET, write
 from headway.generate.encoder import Encoder
 from headway.generate.translator import Translator
 from headway.traces import Trace
 
 Array = NDArray[Any]
 SHOWN = 16  # places of the first text that the picture has
+CELL, TALL, BELOW, LONGEST = 0.74, 0.27, 0.42, 9  # inches of the picture, and letters that fit a cell
 
 
 def by_layer(traced: Traced, text: Text, trace: Trace) -> list[Trace]:
@@ -98,7 +100,26 @@ def _shown(traces: list[Trace], places: list[int], logp_LT: Array) -> dict[str, 
 
 
 def draw(table: Table, path: Path) -> Path:
-    return lens_picture(table.more["places"], table.more["said"], table.more["p"], path)
+    """Places from left to right, layers from the input at the bottom upward, in each cell the layer's own answer."""
+    path = plots.check_path(path)
+    # From the last layer down.
+    answers, p_LT = table.more["said"][::-1], np.array(table.more["p"], dtype=np.float64)[::-1]
+    layers, length = p_LT.shape
+    figure = plots.new_figure(length * CELL, layers * TALL + BELOW)
+    axes = plots.panel(figure, 0, BELOW, length * CELL, layers * TALL)
+    plots.heat(axes, p_LT, high=1.0, line=0.8)
+    centred = {"ha": "center", "va": "center_baseline"}
+    for (row, t), p in np.ndenumerate(p_LT):
+        colour = "white" if p > DARK else INK if answers[row][t] == answers[0][t] else QUIET
+        write(axes, t + 0.5, row + 0.5, plots.cut(answers[row][t], LONGEST), 7.5, colour, **centred)
+    for t, word in enumerate(table.more["places"]):
+        write(axes, t + 0.5, layers + 0.75, plots.cut(word, LONGEST), 8.5, **centred)
+    names = [*(f"layer {layer}" for layer in reversed(range(layers - 1))), "input"]
+    for y, name in [*((row + 0.5, name) for row, name in enumerate(names)), (layers + 0.75, "reads")]:
+        write(axes, -0.1, y, name, 8, QUIET, ha="right", va="center_baseline")
+    title = "What each layer would answer; the darker, the more probable the last layer's answer is there"
+    write(axes, 0, -0.35, title, 9, va="bottom")
+    return plots.save(figure, path)
 
 
 LENS = Analysis("lens", "what the model would answer if it stopped at each layer", "lines", ("hidden",), lens, draw)

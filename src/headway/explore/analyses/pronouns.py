@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from headway.data.gap import Named, Pronoun, read_gap
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Text, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.halves import halves, told
 from headway.explore.analyses.heads import attention_sites, by_head
 from headway.explore.analyses.places import Span, own_attention
+from headway.explore.plots import HeatMap, heat_maps
 from headway.generate.attention import merge_words
 from headway.generate.translator import Translator
 from headway.traces import Trace
@@ -166,8 +166,8 @@ def draw(table: Table, path: Path) -> Path:
         values_LH, layers = by_head(table, name, site)
         layer, head = table.more["best"]
         title = f"{title} (0.5 to {values_LH.max():.2f})"  # from a coin to the darkest
-        grids.append(Grid(title, values_LH, low=0.5, layers=layers, best=(layers.index(layer), head)))
-    return grids_picture([grids], path, title="Whom a pronoun looks at")
+        grids.append(HeatMap(title, values_LH, low=0.5, rows=layers, best=(layers.index(layer), head)))
+    return heat_maps([grids], path, heading="Whom a pronoun looks at")
 
 
 PRONOUNS = Analysis(

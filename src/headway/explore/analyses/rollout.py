@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
-from headway.explore.analyses.charts import layers_picture
 from headway.explore.analyses.heads import attention_sites, entropy
 from headway.explore.analyses.texts import read_texts
 from headway.explore.picture import alignment_picture
+from headway.explore.plots import lines_picture
 from headway.traces import Trace, Track
 
 Array = NDArray[Any]
@@ -162,15 +162,13 @@ def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Tabl
 
 
 def draw_reach(table: Table, path: Path) -> Path:
-    curves, layers = {}, {}
-    for stack in dict.fromkeys(table.column("stack")):
-        rows = [row for row in table.rows if row[0] == stack]
-        for column in table.columns[2:]:
-            name = f"{stack}, {column}"
-            curves[name] = [row[table.columns.index(column)] for row in rows]
-            layers[name] = [row[1] for row in rows]
+    curves = {
+        f"{stack}, {column}": [(row[1], row[at]) for row in table.rows if row[0] == stack]
+        for stack in dict.fromkeys(table.column("stack"))
+        for at, column in enumerate(table.columns[2:], 2)
+    }
     value = f"tokens within which a place has {table.more['share']:.0%} of its attention"
-    return layers_picture(curves, path, layers=layers, title="How far a place sees", value=value)  # type: ignore[arg-type]
+    return lines_picture(curves, path, heading="How far a place sees", value=value)  # type: ignore[arg-type]
 
 
 ROLLOUT = Analysis(
