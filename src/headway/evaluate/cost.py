@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.flops import Call, Count, ShapesOnly, count
 from headway.evaluate.memory import activation_bytes, state_bytes, training_bytes, weight_bytes
@@ -140,10 +141,10 @@ class Sketch:
         if not FAMILIES[self.family].steps:
             return 0
         *sources, ids_BT = (torch.zeros(batch, length, dtype=torch.long) for length in lengths)
-        state = model.encode(*sources) if sources else model.start(batch, ids_BT.device)
+        state = model.start(TextInputs(*sources) if sources else None, batch, ids_BT.device)
         if ids_BT.shape[1]:
             with ShapesOnly():
-                _, state = model.hidden(ids_BT, state)
+                _, state = model.read(ids_BT, state)
         return state_bytes(state)
 
 

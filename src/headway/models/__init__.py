@@ -16,6 +16,7 @@ from headway.models.ngram import NGram, NGramConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
 from headway.models.rung import Rung, RungConfig
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
+from headway.models.steps import StepModel
 from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
 
@@ -28,24 +29,28 @@ def blank_ids(config: Any, batch: int, *lengths: int) -> tuple[Tensor, ...]:
 class Family(NamedTuple):
     """A model is built of its config and its vocabularies' sizes: source and target, or the one of a text.
 
-    `use` is what one does with its folder. `steps`: it reads token after token and passes a state on. `example`: the
-    inputs of a forward pass, for a config, a batch size and a length for each vocabulary."""
+    `use` is what one does with its folder. `example`: the inputs of a forward pass, for a config, a batch size and a
+    length for each vocabulary."""
 
     config: Any
     model: Any
     vocabularies: int = 1
     use: str = "headway generate FOLDER --prompt 'Once upon a time'"
-    steps: bool = True
     example: Callable[..., tuple[Tensor, ...]] = blank_ids
 
     @property
     def has_source(self) -> bool:
         return self.vocabularies == 2
 
+    @property
+    def steps(self) -> bool:
+        """Whether it reads token after token and passes a state on."""
+        return issubclass(self.model, StepModel)
+
 
 FAMILIES = {
     "transformer": Family(TransformerConfig, Transformer, 2, "headway translate FOLDER < text"),
-    "bert": Family(BertConfig, Bert, 1, "headway embed, fill or classify FOLDER --text TEXT, by its task", steps=False),
+    "bert": Family(BertConfig, Bert, use="headway embed, fill or classify FOLDER --text TEXT, by its task"),
     "gpt": Family(GPTConfig, GPT),
     "llama": Family(LlamaConfig, Llama),
     "neural-ngram": Family(NeuralNGramConfig, NeuralNGram),
@@ -53,9 +58,7 @@ FAMILIES = {
     "recurrent": Family(RecurrentConfig, Recurrent),
     "rung": Family(RungConfig, Rung),
     "t5": Family(T5Config, T5, 2, "headway translate FOLDER < text"),
-    "skip-gram": Family(
-        SkipGramConfig, SkipGram, use="headway neighbours FOLDER WORD", steps=False, example=blank_pairs
-    ),
+    "skip-gram": Family(SkipGramConfig, SkipGram, use="headway neighbours FOLDER WORD", example=blank_pairs),
 }
 
 ModelConfig = (
