@@ -36,7 +36,7 @@ def analyse(
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
     from headway.explore.plots import check_path
-    from headway.generate.loading import Translator, load
+    from headway.generate.loading import load
     from headway.plain import change
 
     if listed:
@@ -54,7 +54,7 @@ def analyse(
         raise InputError(f"--what {what} has no picture: leave --out away")
     use_threads(threads)
     loaded = load(model, device, dtype)
-    if one.takes == "pairs" and not isinstance(loaded, Translator):
+    if one.takes == "pairs" and loaded.takes != "target":
         raise InputError(f"--what {what} is for translators: {model} is none")
     traced = Traced(loaded, one.tensors, long="skip" if long == "skip" else "error", lines=lines)
     table = one.run(traced, data or [], options)

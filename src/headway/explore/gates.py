@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.explore import plots
 from headway.explore.plots import QUIET, write
-from headway.models.recurrent import Recurrent
 from headway.nn import tap
+from headway.traces import LAYERED
 
 Floats = NDArray[np.float64]
 
@@ -25,20 +25,23 @@ CELL, HEIGHT, GAP, ABOVE = 0.13, 1.5, 0.28, 0.5  # inches
 MOST_WORDS = 160
 
 
-def gates_of(model: Recurrent, ids_T: Tensor, layer: int = -1) -> dict[str, Floats]:
-    """What a layer's gates, hidden vector and cell were while it read one text: (T, U) by name, from the readable
-    twin of its kernels."""
-    layers = len(model.stack.layers)
-    if not -layers <= layer < layers:
-        raise InputError(f"there is no layer {layer}: this model has {layers}, counted from 0")
+def gates_of(model: nn.Module, ids_T: Tensor, layer: int = -1) -> dict[str, Floats]:
+    """What a recurrent layer's gates, hidden vector and cell were while it read one text: (T, U) by name, from the
+    readable version of its kernels."""
     training = model.training
     model.eval()
     with torch.no_grad(), tap.record(model) as seen:
         model(ids_T[None])
     model.train(training)
-    prefix = f"stack.{layer % layers}."
-    found = {name.removeprefix(prefix): tensor for name, tensor in seen.tensors.items() if name.startswith(prefix)}
-    return {name: tensor[0].double().cpu().numpy() for name, tensor in found.items()}
+    layered = {name: hit for name in seen.tensors if (hit := LAYERED.match(name))}
+    layers = len({hit[2] for hit in layered.values()})
+    if not -layers <= layer < layers:
+        raise InputError(f"there is no layer {layer}: this model has {layers}, counted from 0")
+    return {
+        hit[3]: seen.tensors[name][0].double().cpu().numpy()
+        for name, hit in layered.items()
+        if int(hit[2]) == layer % layers
+    }
 
 
 def gates_picture(

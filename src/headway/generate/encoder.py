@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -69,6 +69,7 @@ class Encoder:
     """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
 
     name = ""
+    takes: ClassVar = "pair"  # besides a text: a second one, read as one with the first
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         assert isinstance(loaded.model, Bert)
@@ -76,6 +77,16 @@ class Encoder:
         self.card: Card = loaded.card
         self.tokenizer, self.device = loaded.source_tokenizer, device
         self.task = self.model.config.task
+
+    @property
+    def tokenizers(self) -> tuple[Any, Any]:
+        """Of what is read, and of what is written."""
+        return self.tokenizer, self.tokenizer
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of texts or of tokens, by their numbers; none where the model gives no labels."""
+        return self.task.labels if isinstance(self.task, TextLabels | TokenLabels) else ()
 
     @property
     def limit(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Generator as Yields
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -77,6 +77,7 @@ class Generator:
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
     name = ""
+    takes: ClassVar = "one"  # a text, and no second one
 
     def __init__(
         self, model: Steps, tokenizer: Codec, *, context: int, device: torch.device,
@@ -88,6 +89,16 @@ class Generator:
         self.model, self.tokenizer, self.context, self.device = model, tokenizer, context, device
         self.opening, self.sampling = tuple(opening), sampling or Sampling()
         self.stepper = stream_stepper_for(model, device)  # what it captures serves later calls
+
+    @property
+    def tokenizers(self) -> tuple[Codec, Codec]:
+        """Of what is read, and of what is written."""
+        return self.tokenizer, self.tokenizer
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a text; None: any number."""
+        return None if self.context == UNBOUNDED else self.context
 
     def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, **settings: Any) -> list[str]:
         """A continuation of each prompt, in order; of `best_of` samples the one of greatest mean log-probability.

@@ -23,8 +23,8 @@ from headway.errors import InputError
 from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
 from headway.explore.analyses.places import Span, owners
+from headway.explore.analyses.smoothing import Alike
 from headway.explore.plots import COLOURS, DASHES, HAIRLINE, INK, QUIET, write
-from headway.generate.translator import Translator
 from headway.traces import LAYERED, Trace
 
 Array = NDArray[Any]
@@ -82,9 +82,8 @@ def vectors(trace: Trace, at: Occurrence) -> tuple[list[int], Array, Array] | No
     stack = next(hit[1] for name in names if (hit := LAYERED.match(name)))
     inputs = [trace[name] for name in names if name.startswith("embed")]
     hidden_LTD = np.stack([*inputs, *trace.stacked(stack, "hidden")])
-    own = [t for t in range(len(track)) if t not in track.specials]
     numbers = [*[-1] * len(inputs), *trace.layers(stack, "hidden")]
-    return numbers, hidden_LTD[:, [t for t, one in enumerate(found) if one == 0]].mean(1), hidden_LTD[:, own]
+    return numbers, hidden_LTD[:, [t for t, one in enumerate(found) if one == 0]].mean(1), hidden_LTD[:, track.ordinary]
 
 
 def similarities(vectors_ND: Array, senses: Sequence[str]) -> tuple[float | None, float | None, float | None]:
@@ -105,12 +104,12 @@ def _mean(some: Any) -> float | None:
     return float(np.mean(some)) if len(some) else None
 
 
-def any_two(pieces: Sequence[Array]) -> float:
-    """Mean cosine of pieces of different texts: (|Σs|² − Σ|s|²)/(n² − Σn²), s the sum of a text's unit vectors."""
-    sums = np.array([(one / np.linalg.norm(one, axis=-1, keepdims=True)).sum(0) for one in pieces], dtype=np.float64)
-    counts = np.array([len(one) for one in pieces])
-    total = (sums.sum(0) ** 2).sum() - (sums**2).sum()
-    return float(total / (counts.sum() ** 2 - (counts**2).sum()))
+def any_two(texts: Sequence[Array]) -> float:
+    """Mean cosine between tokens of different texts."""
+    alike = Alike()
+    for vectors_TD in texts:
+        alike.add(vectors_TD)
+    return float(alike.means()[1] or 0.0)
 
 
 def plane(vectors_ND: Array) -> Array:
@@ -126,23 +125,22 @@ def plane(vectors_ND: Array) -> Array:
 def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
     if len(files) != 1:
         raise InputError(f"{len(files)} files: give one, a text with the word in each line")
-    read: dict[str, Occurrence] = {}
-    twice = isinstance(traced.loaded, Translator)
     layers: list[int] = []
-    kept, words, pieces = [], [], []
-    for text, trace in traced.over(_texts(files[0], options.word, read, twice)):
-        found = vectors(trace, read[text.where])
+    kept, words, tokens = [], [], []
+    texts = (Text(one.where, one.text, item=one) for one in occurrences(files[0], options.word))
+    for text, trace in traced.over(texts, copied=True):
+        found = vectors(trace, text.item)
         if found is not None:
-            kept.append(read[text.where])
             layers = found[0]
+            kept.append(text.item)
             words.append(found[1])
-            pieces.append(found[2])
+            tokens.append(found[2])
     if len(kept) < 2:
         raise InputError(f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
     senses = [one.sense for one in kept]
     words_LND = np.stack(words, 1)
     rows: list[tuple[Cell, ...]] = [
-        (layer, *similarities(vectors_ND, senses), any_two([one_LTD[at] for one_LTD in pieces]))
+        (layer, *similarities(vectors_ND, senses), any_two([one_LTD[at] for one_LTD in tokens]))
         for at, (layer, vectors_ND) in enumerate(zip(layers, words_LND, strict=True))
     ]
     notes = [
@@ -157,12 +155,6 @@ def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
         "points": [plane(vectors_ND).round(4).tolist() for vectors_ND in words_LND],
     }  # fmt: skip
     return Table(("layer", "within", "across", "nearest", "any two"), rows, tuple(notes), more)
-
-
-def _texts(file: str, word: str, read: dict[str, Occurrence], twice: bool) -> Iterator[Text]:
-    for one in occurrences(file, word):
-        read[one.where] = one
-        yield Text(one.where, one.text, one.text if twice else None)
 
 
 def _label(one: Occurrence) -> str:

@@ -10,7 +10,7 @@ L layers, H heads, W words.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 from headway.data.conllu import Sentence, read_conllu
 from headway.errors import InputError
 from headway.explore import plots
-from headway.explore.analyses.analysis import Analysis, Table, Text, Traced
-from headway.explore.analyses.halves import halves, told
+from headway.explore.analyses.analysis import Analysis, Table, Traced
+from headway.explore.analyses.halves import chosen_on, halves
 from headway.explore.analyses.heads import attention_sites
 from headway.explore.analyses.places import own_attention
 from headway.explore.plots import ACCENT, HAIRLINE, QUIET, Bar, write
 from headway.generate.attention import merge_words
-from headway.generate.translator import Translator
 from headway.traces import Trace
 
 UP, DOWN = "dependent → head", "head → dependent"
@@ -94,13 +93,11 @@ def chosen(first: Tally, second: Tally) -> tuple[int, int, float, int, float]:
 
 def relations(traced: Traced, files: Sequence[str], options: Options) -> Table:
     tallies: tuple[Tallies, Tallies] = (defaultdict(Tally), defaultdict(Tally))
-    found: dict[str, tuple[bool, Sentence]] = {}
     sentences = unknown = 0
     layers: list[int] = []
-    # A translator that is given a target does not search for one; its encoder never sees it.
-    texts = _texts(files, found, twice=isinstance(traced.loaded, Translator))
-    for text, trace in traced.over(texts):
-        measured, sentence = found.pop(text.where)
+    # A model that is given a target does not search for one; its encoder never sees it.
+    for text, trace in traced.over(halves(files, read_conllu, "sentence"), copied=True):
+        measured, sentence = text.item
         stack, site = attention_sites(trace)[0]
         layers = layers or trace.layers(stack, f"{site}.weights")
         sentences += 1
@@ -112,15 +109,8 @@ def relations(traced: Traced, files: Sequence[str], options: Options) -> Table:
             "--set least=1"
         )
     columns = ("relation", "looks", "pairs", "layer", "head", "accuracy", "offset", "by offset")
-    notes = (f"{sentences:,} sentences; heads and offsets {told(files, 'sentence')}", *_notes(tallies, unknown))
+    notes = (f"{sentences:,} sentences; heads and offsets {chosen_on(files, 'sentence')}", *_notes(tallies, unknown))
     return Table(columns, rows, notes, {"looks": _better_ways(tallies[0], {(row[0], row[1]) for row in rows})})
-
-
-def _texts(files: Sequence[str], found: dict[str, tuple[bool, Sentence]], twice: bool) -> Iterator[Text]:
-    """Each sentence as a text, and in `found`, by where it stands, its half and its tree."""
-    for (where, measured), sentence in halves(files, read_conllu, "sentence"):
-        found[where] = measured, sentence
-        yield Text(where, sentence.text, sentence.text if twice else None)
 
 
 def _rows(tallies: tuple[Tallies, Tallies], layers: list[int], least: int) -> list[tuple[Any, ...]]:

@@ -73,10 +73,7 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
             place = layer_of(name)
             if place is not None:
                 track = trace.tracks[trace.axes[name][0]]
-                rows = [t for t in range(len(track)) if t not in track.specials]
-                sums.setdefault(place, Alike()).add(trace[name][rows])
-    if not texts:
-        raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
+                sums.setdefault(place, Alike()).add(trace[name][track.ordinary])
     if not sums:
         raise InputError("this model gives no hidden states by layer: there is nothing to compare")
     means = {place: alike.means() for place, alike in sums.items()}
