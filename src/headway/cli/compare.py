@@ -181,6 +181,6 @@ def _carried_out(run: Run, folder: Path, download: bool) -> None:
 
 
 def _draw(entries: list[Entry], path: Path) -> None:
-    from headway.explore.compared import comparison_picture
+    from headway.explore.curves import comparison_picture
 
     comparison_picture(entries, path)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -67,12 +67,23 @@ class Encoder:
     """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
 
     name = ""
+    takes: ClassVar = "pair"  # besides a text: a second one, read as one with the first
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         self.model: Any = loaded.model.to(device, dtype).eval()
         self.card: Card = loaded.card
         self.tokenizer, self.device = loaded.source_tokenizer, device
         self.head = self.card.head
+
+    @property
+    def tokenizers(self) -> tuple[Any, Any]:
+        """Of what is read, and of what is written."""
+        return self.tokenizer, self.tokenizer
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of texts or of tokens, by their numbers; none where the model gives no labels."""
+        return getattr(self.head, "labels", ())
 
     @property
     def limit(self) -> int:

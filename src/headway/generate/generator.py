@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Generator as Yields
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -74,6 +74,7 @@ class Generator:
 
     name = ""
     card: Card
+    takes: ClassVar = "one"  # a text, and no second one
 
     def __init__(
         self, model: Steps, tokenizer: Codec, *, context: int, device: torch.device,
@@ -98,6 +99,15 @@ class Generator:
         generator = cls(model, tokenizer, context=model.context or UNBOUNDED, device=device, opening=opening)
         generator.card = loaded.card
         return generator
+    @property
+    def tokenizers(self) -> tuple[Codec, Codec]:
+        """Of what is read, and of what is written."""
+        return self.tokenizer, self.tokenizer
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a text; None: any number."""
+        return None if self.context == UNBOUNDED else self.context
 
     def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, **settings: Any) -> list[str]:
         """A continuation of each prompt, in order; of `best_of` samples the one of greatest mean log-probability.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 
@@ -62,6 +62,11 @@ class TextTranslator:
     def attention(self, source: list[int], target: list[int]) -> Attention:
         """What a hypothesis looked at."""
         raise NotImplementedError
+
+    @property
+    def tokenizers(self) -> tuple[Codec, Codec]:
+        """Of what is read, and of what is written."""
+        return self.source_tokenizer, self.target_tokenizer
 
     @property
     def limit(self) -> int:
@@ -132,6 +137,7 @@ class Translator(TextTranslator):
     """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
 
     name = ""
+    takes: ClassVar = "target"  # besides a text: its translation, which the model otherwise writes itself
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(loaded.card, loaded.source_tokenizer, loaded.target_tokenizer)

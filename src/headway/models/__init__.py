@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Union
+
+import torch
+from torch import Tensor
 
 from headway.models import bert, gpt, recurrent, transformer
 from headway.models.bert import Bert, BertConfig
@@ -14,9 +17,15 @@ from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
 from headway.models.rung import Rung, RungConfig
-from headway.models.skip_gram import SkipGram, SkipGramConfig
+from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
+from headway.models.steps import StepModel
 from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
+
+
+def blank_ids(config: Any, batch: int, *lengths: int) -> tuple[Tensor, ...]:
+    """Rows of ids for each length."""
+    return tuple(torch.zeros(batch, length, dtype=torch.long) for length in lengths)
 
 
 class Family(NamedTuple):
@@ -25,15 +34,26 @@ class Family(NamedTuple):
     task: what a checkpoint of it is for, where nothing else says so; an encoder's head does. sizes: configs by name.
     role: how it is called: `steps` (language models and sequence-to-sequence models), `encodes`, `scores` (counted
     models), `vectors`. learns: how its weights are found: by `gradients`, by `counting`, or by `rows` of its tables.
+    example: the inputs of a forward pass, for a config, a batch size and a length for each vocabulary.
     """
 
     config: Any
     model: Any
     task: str = "language"
     takes: tuple[str, ...] = ("text",)
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}  # noqa: RUF012
     role: str = "steps"
     learns: str = "gradients"
+    example: Callable[..., tuple[Any, ...]] = blank_ids
+
+    @property
+    def has_source(self) -> bool:
+        return "source" in self.takes
+
+    @property
+    def steps(self) -> bool:
+        """Whether it reads token after token and passes a state on."""
+        return self.role == "steps"
 
 
 PAIR = ("source", "target")
@@ -47,7 +67,9 @@ FAMILIES = {
     "recurrent": Family(RecurrentConfig, Recurrent, sizes=recurrent.SIZES),
     "rung": Family(RungConfig, Rung),
     "t5": Family(T5Config, T5, "translation", PAIR),
-    "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows"),
+    "skip-gram": Family(
+        SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs
+    ),
 }
 
 ModelConfig: Any = Union[tuple(family.config for family in FAMILIES.values())]  # noqa: UP007
