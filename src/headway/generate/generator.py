@@ -99,6 +99,7 @@ class Generator:
         generator = cls(model, tokenizer, context=model.context or UNBOUNDED, device=device, opening=opening)
         generator.card = loaded.card
         return generator
+
     @property
     def tokenizers(self) -> tuple[Codec, Codec]:
         """Of what is read, and of what is written."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Union
 import torch
 from torch import Tensor
 
+from headway.batch import TextInputs
 from headway.models import bert, gpt, recurrent, transformer
 from headway.models.bert import Bert, BertConfig
 from headway.models.gpt import GPT, GPTConfig
@@ -18,7 +19,6 @@ from headway.models.ngram import NGram, NGramConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
 from headway.models.rung import Rung, RungConfig
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
-from headway.models.steps import StepModel
 from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
 
@@ -26,6 +26,11 @@ from headway.models.transformer import Transformer, TransformerConfig
 def blank_ids(config: Any, batch: int, *lengths: int) -> tuple[Tensor, ...]:
     """Rows of ids for each length."""
     return tuple(torch.zeros(batch, length, dtype=torch.long) for length in lengths)
+
+
+def blank_texts(config: Any, batch: int, length: int) -> tuple[TextInputs]:
+    """Texts that an encoder reads whole."""
+    return (TextInputs(*blank_ids(config, batch, length)),)
 
 
 class Family(NamedTuple):
@@ -41,7 +46,7 @@ class Family(NamedTuple):
     model: Any
     task: str = "language"
     takes: tuple[str, ...] = ("text",)
-    sizes: dict[str, Any] = {}  # noqa: RUF012
+    sizes: dict[str, Any] = {}
     role: str = "steps"
     learns: str = "gradients"
     example: Callable[..., tuple[Any, ...]] = blank_ids
@@ -59,7 +64,7 @@ class Family(NamedTuple):
 PAIR = ("source", "target")
 FAMILIES = {
     "transformer": Family(TransformerConfig, Transformer, "translation", PAIR, transformer.SIZES),
-    "bert": Family(BertConfig, Bert, "embedding", sizes=bert.SIZES, role="encodes"),
+    "bert": Family(BertConfig, Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
     "gpt": Family(GPTConfig, GPT, sizes=gpt.SIZES),
     "llama": Family(LlamaConfig, Llama),
     "neural-ngram": Family(NeuralNGramConfig, NeuralNGram),
@@ -67,9 +72,7 @@ FAMILIES = {
     "recurrent": Family(RecurrentConfig, Recurrent, sizes=recurrent.SIZES),
     "rung": Family(RungConfig, Rung),
     "t5": Family(T5Config, T5, "translation", PAIR),
-    "skip-gram": Family(
-        SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs
-    ),
+    "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
 }
 
 ModelConfig: Any = Union[tuple(family.config for family in FAMILIES.values())]  # noqa: UP007

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -29,11 +29,11 @@ from headway.evaluate.labels import LabelScores, score_labels
 from headway.folder import text_card, with_tokenizers
 from headway.generate.encoder import Encoder
 from headway.plain import to_plain
-from headway.tasks.encoding import ENCODER_VERBS
+from headway.tasks.encoding import ENCODER_VERBS, answered, pair_of
 from headway.tasks.files import is_own, vocabulary
 from headway.tasks.objective import Labels
 from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import Figure, Report, RunContext, Task, entropy, refuse
+from headway.tasks.task import Figure, Prediction, Report, RunContext, Task, entropy, refuse
 from headway.text.framing import frame
 from headway.text.tokenizer import TextOptions
 
@@ -184,6 +184,17 @@ class Classification(Task):
     @classmethod
     def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
         return Encoder(loaded, device, dtype)
+
+    @classmethod
+    def answer(cls, model: Encoder, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse(options, ("pairs", "all", "truncate"), "a model that labels texts")
+        given = [pair_of(value, number) for number, value in enumerate(values, 1)] if "pairs" in options else values
+        found = answered(given, lambda texts: model.classify(texts, truncate="truncate" in options))
+        for value, guesses in zip(values, found, strict=True):
+            shown = guesses if "all" in options else guesses[:1]
+            line = "\t".join(f"{guess.text}\t{guess.probability:.4f}" for guess in shown)
+            labels = [[guess.text, round(guess.probability, 6)] for guess in guesses]
+            yield Prediction(line, {"text": value, "labels": labels})
 
     @classmethod
     def evaluate(cls, model: Encoder, files: Sequence[str], options: dict[str, Any]) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -29,7 +29,7 @@ from headway.plain import to_plain
 from headway.tasks.files import NAMED, is_own, vocabularies
 from headway.tasks.objective import Carried, Counting, CrossEntropy, NextToken
 from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import Report, RunContext, Task, entropy, refuse
+from headway.tasks.task import Prediction, Report, RunContext, Task, entropy, refuse
 from headway.text.tokenizer import END, TextOptions
 
 
@@ -290,6 +290,15 @@ class Language(Task):
     @classmethod
     def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
         return Generator.of(loaded, device, dtype)
+
+    @classmethod
+    def answer(cls, model: Generator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        """A continuation of each text."""
+        refuse(options, ("max_new_tokens", "seed"), "a language model")
+        names = {"max_new_tokens": "max_new", "seed": "seed"}
+        settings = {names[name]: value for name, value in options.items()}
+        for prompt, text in zip(values, model.generate(values, **settings), strict=True):
+            yield Prediction(" ".join((prompt + text).split()), {"text": prompt, "continuation": text})
 
     @classmethod
     def evaluate(cls, model: Generator, files: Sequence[str], options: dict[str, Any]) -> Report:
