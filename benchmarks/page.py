@@ -18,9 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from browsing import Visit, browsing
-from made_pages import made_trace, written
-
 from headway.explore.payload import payload, strongest
+from made_pages import made_trace, written
 
 HOVER = """async c => {
     const r = c.getBoundingClientRect(), times = []
