@@ -10,7 +10,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import torch
 
-BEFORE = pytest.StashKey[dict[str, object]]()
 # name: (read, write). A result of one test must not depend on which tests ran before it in the same process.
 SWITCHES = {
     "oneDNN": (lambda: torch.backends.mkldnn.enabled, lambda on: setattr(torch.backends.mkldnn, "enabled", on)),
@@ -20,28 +19,23 @@ SWITCHES = {
     "float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
 }
+AT_START = {name: read() for name, (read, _) in SWITCHES.items()}
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Remember torch's global state before a test and its fixtures are set up."""
-    item.stash[BEFORE] = {name: read() for name, (read, _) in SWITCHES.items()}
-    return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_teardown() -> Iterator[None]:
     """A test that leaves torch's global state changed fails, and the state is restored for the next one."""
-    result = yield
-    changed = []
-    for name, before in item.stash[BEFORE].items():
-        read, write = SWITCHES[name]
-        if (after := read()) != before:
-            changed.append(f"{name} ({before} before, {after} after)")
-            write(before)
-    if changed:
-        pytest.fail(f"this test left torch's global state changed: {', '.join(changed)}", pytrace=False)
-    return result
+    try:
+        return (yield)
+    finally:
+        changed = []
+        for name, before in AT_START.items():
+            read, write = SWITCHES[name]
+            if (after := read()) != before:
+                changed.append(f"{name} ({before} before, {after} after)")
+                write(before)
+        if changed:
+            pytest.fail(f"this test left torch's global state changed: {', '.join(changed)}", pytrace=False)
 
 
 @pytest.fixture
