@@ -1,6 +1,6 @@
 """The strawberry pairs by rung: which models of the ladder see what an ending hangs on, near, far and by order alone.
 
-Every recipe of the ladder learns from sentences that `headway.recipes.strawberry` draws (a line a document), each at a
+Every recipe of the ladder learns from sentences that `strawberry.py` draws (a line a document), each at a
 small size and under one budget of tokens; then it says of each minimal pair which ending is the likelier. One half is
 what a model scores that does not see what matters.
 
@@ -10,6 +10,8 @@ what a model scores that does not see what matters.
 from __future__ import annotations
 
 from measure import arguments, write
+from minimal_pairs import score_pairs
+from strawberry import corpus, minimal_pairs
 
 # isort: split
 import statistics
@@ -18,12 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.evaluate.pairs import score_pairs
 from headway.folder import read_model
 from headway.models.neural_ngram import NeuralNGramConfig
 from headway.models.rung import RungConfig
 from headway.recipes import GROUPS, RECIPES
-from headway.recipes.strawberry import corpus, minimal_pairs
 from headway.text.tokenizer import TextOptions
 from headway.train.comparison import within
 from headway.train.kinds import trainer

@@ -2,7 +2,7 @@
 
 Each shape of GPT's is tried on as many different weights as no cache holds, captured as one graph and replayed; given
 are microseconds a product and the rate at which weights were read. The last line is what won, as
-`headway.nn.product_kernels.MEASURED` takes it.
+`headway.fast.product.MEASURED` takes it.
 
     PYTHONPATH=src python benchmarks/products.py --device cuda
     PYTHONPATH=src python benchmarks/products.py --device cuda --shape 2304 768    one shape only
@@ -20,8 +20,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from headway.jit import overlapped
-from headway.nn import product_kernels
+from headway.fast import product as product_kernels
+from headway.fast.jit import overlapped
 
 BYTES = 2**28  # of different weights: several times the cache
 # What stands around each product of a block, and of the head.

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from minimal_pairs import Pair, Preference, read_pairs, score_pairs
+from strawberry import KINDS, MEALS, SHARP, SWEET, WORK, corpus, minimal_pairs
 
 from headway.errors import InputError
-from headway.evaluate.pairs import Pair, Preference, read_pairs, score_pairs
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.models.rung import RUNGS, Rung
-from headway.recipes.strawberry import KINDS, MEALS, SHARP, SWEET, WORK, corpus, minimal_pairs
 from headway.text.tokenizer import END, PAD, TextOptions, Tokenizer
 
 LINES = corpus(3000)
@@ -86,7 +86,7 @@ def test_a_margin_is_the_difference_of_the_texts_log_probabilities(kind):
 def test_pairs_in_several_batches_are_the_same(words, monkeypatch):
     model = fresh("block", len(words)).double()
     whole = score_pairs(model, words, PAIRS["far"])
-    monkeypatch.setattr("headway.evaluate.pairs.TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr("minimal_pairs.TOKENS_AT_ONCE", 100)
     assert score_pairs(model, words, PAIRS["far"]).margins == pytest.approx(whole.margins, abs=1e-10)
 
 

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from headway.errors import InputError
-from headway.generate import kernels as search_kernels
+from headway.fast import attention as attention_kernels
+from headway.fast import sampling as search_kernels
+from headway.fast.jit import triton
 from headway.generate import top_k as top_k_module
 from headway.generate.beam import Board
 from headway.generate.engine import SearchEngine
@@ -17,9 +19,7 @@ from headway.generate.offline import search_all
 from headway.generate.search import Request, Search
 from headway.generate.stepper import Captured, GraphStepper, PlainStepper
 from headway.generate.top_k import top_k
-from headway.jit import triton
 from headway.models.transformer import Transformer, TransformerConfig
-from headway.nn import kernels as attention_kernels
 from headway.text.symbols import Symbols
 from headway.text.tokenizer import END, START
 

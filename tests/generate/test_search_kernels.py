@@ -6,11 +6,12 @@ import os
 import pytest
 import torch
 
-from headway.generate import kernels, noise
-from headway.generate.kernels import continuations
+from headway.fast import sampling as kernels
+from headway.fast.jit import triton
+from headway.fast.sampling import continuations
+from headway.generate import noise
 from headway.generate.stream_step import Chosen, Notebook, Sheet, readable_note
 from headway.generate.top_k import best_continuations, readable_continuations
-from headway.jit import triton
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]

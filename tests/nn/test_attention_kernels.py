@@ -5,10 +5,11 @@ import os
 import pytest
 import torch
 
-from headway.jit import triton
-from headway.nn import attention, kernels
+from headway.fast import attention as kernels
+from headway.fast.attention import attend_prefix, attend_step, takes, takes_step
+from headway.fast.jit import triton
+from headway.nn import attention
 from headway.nn.attention import attend, fused_attend
-from headway.nn.kernels import attend_prefix, attend_step, takes, takes_step
 from headway.nn.mask import Causal, Padding, Scene, View
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"

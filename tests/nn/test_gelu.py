@@ -12,11 +12,12 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headway.errors import InputError
-from headway.jit import triton
+from headway.fast import gelu as module
+from headway.fast.gelu import fused_gelu, fused_gelu_backward
+from headway.fast.jit import triton
 from headway.models import parts
-from headway.nn import gelu as module
-from headway.nn.gelu import fused_gelu, fused_gelu_backward, gelu
-from headway.nn.product_kernels import kind
+from headway.nn.gelu import gelu
+from headway.nn.product import activation_name
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
@@ -163,9 +164,9 @@ def test_without_triton_a_call_says_what_to_do():
 
 
 def test_a_model_has_the_kernel_where_no_dropout_stands_behind_it():
-    assert parts.Gelu().function is gelu and kind(gelu) == "gelu"
+    assert parts.Gelu().function is gelu and activation_name(gelu) == "gelu"
     assert parts.Gelu(dropout=0.1).function is F.gelu
-    assert kind(parts.Gelu(approximate="tanh").function) == "tanh"
+    assert activation_name(parts.Gelu(approximate="tanh").function) == "tanh"
 
 
 @pytest.mark.gpu

@@ -2,17 +2,18 @@
 
 import os
 from functools import partial
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.jit import triton
-from headway.nn import product_kernels
+from headway.fast import product as product_kernels
+from headway.fast.jit import triton
 from headway.nn.embedding import Head
 from headway.nn.layout import inputs_first
-from headway.nn.product import linear, product, readable_product
+from headway.nn.product import activation_name, linear, product, readable_product
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
@@ -85,7 +86,7 @@ def test_the_kernels_equal_their_readable_twin(rows, width, outputs, dtype, devi
         bias, shift = number != 1, number != 2
         x_RD, layer, norm, residual_RN = parts(rows, width, outputs, dtype, device, bias, shift)
         for given in ((norm, residual_RN), (norm, None), (None, residual_RN), (None, None)):
-            found = product_kernels.product(x_RD, layer, given[0], activation, given[1])
+            found = product_kernels.product(x_RD, layer, given[0], activation_name(activation), given[1])
             double = [None if part is None else part.double() for part in (x_RD, layer, *given)]
             exact = readable_product(double[0], double[1], double[2], activation, double[3])
             for part in (layer, norm):
@@ -99,10 +100,10 @@ def test_the_kernels_equal_their_readable_twin(rows, width, outputs, dtype, devi
 @torch.no_grad()
 def test_rows_that_do_not_lie_side_by_side_are_read_right(device):
     x_RD, layer, norm, _ = parts(3, 40, 70, torch.float32, device)
-    expected = product_kernels.product(x_RD, layer, norm, None, None)
+    expected = product_kernels.product(x_RD, layer, norm, "none", None)
     turned = x_RD.T.contiguous().T
-    assert torch.equal(product_kernels.product(turned, layer, norm, None, None), expected)
-    assert product_kernels.product(x_RD[:0], layer, norm, None, None).shape == (0, 70)
+    assert torch.equal(product_kernels.product(turned, layer, norm, "none", None), expected)
+    assert product_kernels.product(x_RD[:0], layer, norm, "none", None).shape == (0, 70)
 
 
 @on_each_device
@@ -114,19 +115,22 @@ def test_the_operator_keeps_the_rules_of_torch_library(device):
 
 
 def test_activations_are_known_by_what_they_do():
-    assert [product_kernels.kind(activation) for activation in ACTIVATIONS] == ["none", "relu", "gelu", "tanh"]
-    assert product_kernels.kind(torch.tanh) is None and product_kernels.kind(partial(F.silu)) is None
+    assert [activation_name(activation) for activation in ACTIVATIONS] == ["none", "relu", "gelu", "tanh"]
+    assert activation_name(torch.tanh) is None and activation_name(partial(F.silu)) is None
 
 
 def test_what_the_kernels_are_not_made_for_is_left_to_torch(monkeypatch):
     x_RD, layer, _, _ = parts(1, 40, 70, torch.float32)
     assert not product_kernels.takes(x_RD, layer.weight)  # on a CPU
     monkeypatch.setattr(product_kernels, "available", lambda tensor: tensor.dtype == torch.float32)
-    assert product_kernels.takes(x_RD, layer.weight, F.gelu)
+    assert product_kernels.takes(x_RD, layer.weight)
     assert not product_kernels.takes(x_RD.expand(17, -1), layer.weight)
     assert not product_kernels.takes(x_RD, layer.weight.T.contiguous().T)
     assert not product_kernels.takes(x_RD, layer.weight.half())
-    assert not product_kernels.takes(x_RD, layer.weight, torch.tanh)
+    refused = MagicMock()
+    monkeypatch.setattr(product_kernels, "product", refused)
+    product(x_RD, layer, activation=torch.tanh)
+    assert not refused.called
 
 
 @pytest.mark.gpu

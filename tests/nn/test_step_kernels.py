@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from headway.jit import triton
-from headway.nn import step_kernels, tap
+from headway.fast import step as step_kernels
+from headway.fast.jit import triton
+from headway.nn import tap
 from headway.nn.embedding import TokenEmbedding
 from headway.nn.position import Learned, Position, Rotary, Sinusoidal
 from headway.nn.state import Clock

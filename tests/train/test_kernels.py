@@ -7,8 +7,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headway.errors import InputError
-from headway.train import kernels
-from headway.train.kernels import available, cross_entropy_rows, paired_rows
+from headway.fast import cross_entropy as kernels
+from headway.fast.cross_entropy import available, cross_entropy_rows, paired_rows
 from headway.train.loss import (
     linear_cross_entropy,
     paired_cross_entropy,

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from headway.fast import sampling
+
 
 def _signed(bits: int) -> int:
     """64 bits as the int64 that holds them."""
     return bits - (1 << 64) if bits >> 63 else bits
 
 
-GOLDEN, FIRST, SECOND = map(_signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+GOLDEN, FIRST, SECOND = map(_signed, (sampling.GOLDEN, sampling.FIRST, sampling.SECOND))
 
 
 def mix(bits: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.generate import kernels
-from headway.jit import available
+from headway.fast import sampling as kernels
+from headway.fast.jit import available
 
 
 def best_continuations(logits_RV: Tensor, k: int, end: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headway.nn import kernels, tap
+from headway.fast import attention as kernels
+from headway.nn import tap
 from headway.nn.mask import View
 from headway.nn.state import Cache, Memory
 

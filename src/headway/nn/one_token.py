@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn import kernels, tap
+from headway.fast import attention as kernels
+from headway.nn import tap
 from headway.nn.attention import SelfAttention, scaled_dot
 from headway.nn.feed_forward import MLP
 from headway.nn.mask import View

@@ -5,12 +5,17 @@ R rows, D width, N outputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn import product_kernels
-from headway.nn.product_kernels import Activation
+from headway.fast import product as kernels
+from headway.nn.gelu import gelu
+
+Activation = Callable[[Tensor], Tensor]
 
 
 def product(
@@ -21,9 +26,19 @@ def product(
     residual_RN: Tensor | None = None,
 ) -> Tensor:
     """f(norm(x)Wᵀ + b) + residual, each of norm, f and residual where it is given."""
-    if product_kernels.takes(x_RD, layer.weight, activation):
-        return product_kernels.product(x_RD, layer, norm, activation, residual_RN)
+    name = activation_name(activation)
+    if name is not None and kernels.takes(x_RD, layer.weight):
+        return kernels.product(x_RD, layer, norm, name, residual_RN)
     return readable_product(x_RD, layer, norm, activation, residual_RN)
+
+
+def activation_name(activation: Activation | None) -> str | None:
+    """The name by which the kernel has this activation; None where it has none."""
+    if activation is None:
+        return "none"
+    if isinstance(activation, partial) and activation.func is F.gelu and not activation.args:
+        return {"none": "gelu", "tanh": "tanh"}.get(activation.keywords.get("approximate", "none"))
+    return {F.relu: "relu", F.gelu: "gelu", gelu: "gelu"}.get(activation)
 
 
 def readable_product(

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from headway.nn import step_kernels
+from headway.fast import step as step_kernels
 
 
 @dataclass

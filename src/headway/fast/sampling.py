@@ -12,8 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.generate import noise
-from headway.jit import (
+from headway.fast.jit import (
     constexpr,
     jit,
     needs_triton,
@@ -25,6 +24,7 @@ from headway.jit import (
 )
 
 BLOCK = 64  # logits
+GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of splitmix64
 # Blocks that a program reads at a time: as many as its warps can ask for at once.
 TOGETHER = 32
 PROGRAMS = 256  # that fill a GPU: fewer rows are read in several parts each
@@ -153,11 +153,10 @@ def uniforms(streams_R: Tensor, steps_R: Tensor) -> Tensor:
     rows = len(streams_R)
     values_R = torch.empty(rows, dtype=torch.float64, device=streams_R.device)
     if rows:
-        golden, first, second = (constant % 2**64 for constant in (noise.GOLDEN, noise.FIRST, noise.SECOND))
         with torch.cuda.device_of(streams_R):
             _uniforms[(triton.cdiv(rows, ROWS),)](
                 streams_R.contiguous(), steps_R.contiguous(), values_R, rows,
-                GOLDEN=golden, FIRST=first, SECOND=second, SOME=ROWS, num_warps=1, **overlapped(streams_R),
+                GOLDEN=GOLDEN, FIRST=FIRST, SECOND=SECOND, SOME=ROWS, num_warps=1, **overlapped(streams_R),
             )  # fmt: skip
     return values_R
 

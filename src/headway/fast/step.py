@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.jit import (
+from headway.fast.jit import (
     available,
     constexpr,
     jit,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
-from headway.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+from headway.fast.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
 
 __all__ = ["available", "cross_entropy_rows", "paired_rows"]
 

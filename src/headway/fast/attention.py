@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from headway.jit import (
+from headway.fast.jit import (
     available,
     constexpr,
     jit,

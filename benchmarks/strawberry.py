@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from minimal_pairs import Pair
+
 from headway.errors import InputError
-from headway.evaluate.pairs import Pair
 from headway.recipes.grammar import Dice
 
 WHO = ("she", "he", "my sister", "the boy", "our cook", "the old man", "her friend")

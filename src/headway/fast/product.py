@@ -9,14 +9,10 @@ R rows of x, D width, N outputs (a tile of them inside a kernel), K columns of W
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.jit import (
+from headway.fast.jit import (
     available,
     constexpr,
     jit,
@@ -28,7 +24,6 @@ from headway.jit import (
     triton,
     wait_for_last,
 )
-from headway.nn.gelu import gelu
 
 # More rows fill tensor cores: torch's own product is then the faster one.
 MOST_ROWS = 16
@@ -42,27 +37,17 @@ MEASURED: dict[tuple[int, int], Tiles] = {
     (1600, 6400): (2, 2048, 4), (50304, 1600): (2, 1024, 4),
 }  # fmt: skip
 
-Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "tanh": 3}
 
 
-def kind(activation: Activation | None) -> str | None:
-    """Its name among `ACTIVATIONS`; None where the kernels do not know it."""
-    if activation is None:
-        return "none"
-    if isinstance(activation, partial) and activation.func is F.gelu and not activation.args:
-        return {"none": "gelu", "tanh": "tanh"}.get(activation.keywords.get("approximate", "none"))
-    return {F.relu: "relu", F.gelu: "gelu", gelu: "gelu"}.get(activation)
-
-
-def takes(x_RD: Tensor, weight_ND: Tensor, activation: Activation | None = None) -> bool:
+def takes(x_RD: Tensor, weight_ND: Tensor) -> bool:
     """Whether `product` is made for these."""
     # A compiler fuses by itself, and better knows what stands around.
     if not available(x_RD) or torch.compiler.is_compiling():
         return False
     rows, width = x_RD.shape
     small = rows <= MOST_ROWS and width <= WIDEST and weight_ND.is_contiguous()
-    return small and x_RD.dtype == weight_ND.dtype and kind(activation) is not None
+    return small and x_RD.dtype == weight_ND.dtype
 
 
 @jit
@@ -233,10 +218,8 @@ def _(
 
 
 def product(
-    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None, activation: Activation | None, residual_RN: Tensor | None
+    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None, activation: str, residual_RN: Tensor | None
 ) -> Tensor:
-    """f(norm(x)Wᵀ + b) + residual, for what `takes` accepts. It has no backward."""
-    name = kind(activation)
-    assert name is not None
+    """f(norm(x)Wᵀ + b) + residual, for what `takes` accepts and f among `ACTIVATIONS`. It has no backward."""
     gain_D, shift_D, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    return _product(x_RD, layer.weight, layer.bias, gain_D, shift_D, residual_RN, epsilon, name)
+    return _product(x_RD, layer.weight, layer.bias, gain_D, shift_D, residual_RN, epsilon, activation)
