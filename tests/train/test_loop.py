@@ -113,7 +113,7 @@ def test_prefetch_stops_its_thread_when_nobody_reads_on() -> None:
     found = prefetch(itertools.repeat(lambda: uneven(1)), lambda batch: batch)
     next(found)
     found.close()  # type: ignore[attr-defined]
-    limit = time.monotonic() + 5
+    limit = time.monotonic() + 60
     while threading.active_count() > before and time.monotonic() < limit:
         time.sleep(0.02)
     assert threading.active_count() <= before
