@@ -9,7 +9,7 @@ R rows, T tokens (one), C capacity, H heads, D width, K head width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,17 +25,14 @@ from headway.nn.product import product
 from headway.nn.residual import Residual
 from headway.nn.state import FixedCache
 
-if TYPE_CHECKING:
-    from headway.nn.block import Block
 
-
-def takes(block: Block, x_RTD: Tensor) -> bool:
-    """Whether `step` does what this block does here: one token, nobody who looks or learns, parts that it knows."""
+def takes(block: Any, x_RTD: Tensor) -> bool:
+    """Whether `step` computes this `Block` here: one token, no trace and no gradient, parts that it has a path for."""
     watched = torch.is_grad_enabled() or block.training or tap.recording()
     return x_RTD.shape[1] == 1 and not watched and _known(block)
 
 
-def _known(block: Block) -> bool:
+def _known(block: Any) -> bool:
     attention, feed_forward = block.attention, block.feed_forward
     return (
         type(attention) is SelfAttention
@@ -55,7 +52,7 @@ def _pre_norm(residual: nn.Module) -> bool:
     )
 
 
-def step(block: Block, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
+def step(block: Any, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
     """x + mix(norm(x))Wᴼ, then x + f(norm(x)W₁)W₂, for what `takes` accepts."""
     attention: Any = block.attention
     feed_forward: Any = block.feed_forward

@@ -9,12 +9,13 @@ B batch, T target length, S source length, H heads, D width, K head width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from headway.nn.mask import Scene
+from headway.nn.scene import Scene
 
 
 class Position(nn.Module):
@@ -193,3 +194,51 @@ class RelativeBias(Position):
     def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
         far = distances(scene)
         return _per_head(self.table(self.bucket(far)), far).to(q_BHTK.dtype)
+
+
+class RelationBias(Position):
+    """b_h[r(i, j)]: a learned number for each head and value of a relation that the batch supplies, such as the
+    distance of two nodes in a graph (Ying et al. 2021, eq. 6). Values above the table share its last row."""
+
+    def __init__(self, heads: int, relation: str, values: int) -> None:
+        super().__init__()
+        self.relation = relation
+        self.table = nn.Embedding(values, heads)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
+        relation_BTS = scene.relation(self.relation).clamp(max=self.table.num_embeddings - 1)
+        return self.table(relation_BTS).movedim(-1, 1).to(q_BHTK.dtype)
+
+
+class FeatureBias(Position):
+    """w_h · f(i, j), of features that the batch supplies, such as those of an edge (Ying et al. 2021, eq. 7)."""
+
+    def __init__(self, heads: int, relation: str, features: int) -> None:
+        super().__init__()
+        self.relation, self.map = relation, nn.Linear(features, heads, bias=False)
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
+        return self.map(scene.relation(self.relation)).movedim(-1, 1).to(q_BHTK.dtype)
+
+
+class Together(Position):
+    """Several position parts: each adds and turns in its order, and their biases are summed."""
+
+    def __init__(self, *parts: Position) -> None:
+        super().__init__()
+        self.parts = cast(Sequence[Position], nn.ModuleList(parts))
+
+    def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
+        for part in self.parts:
+            x_BTD = part.add(x_BTD, start)
+        return x_BTD
+
+    def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
+        for part in self.parts:
+            q_BHTK, k_BHTK = part.rotate(q_BHTK, k_BHTK, start)
+        return q_BHTK, k_BHTK
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor | None:
+        given = [bias for part in self.parts if (bias := part.bias(q_BHTK, scene)) is not None]
+        return sum(given[1:], given[0]) if given else None
