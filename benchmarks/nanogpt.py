@@ -19,7 +19,7 @@ from fp8 import with_fp8
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headway.data.windows import WindowBatch
+from headway.batch import TokenBatch
 from headway.models.gpt import GPT, GPTConfig
 from headway.train.objective import NextToken
 from headway.train.optimiser import AdamW, Masters
@@ -102,7 +102,7 @@ def headway_step(model: GPT, device: str, how: str) -> Step:
     take: Any = (GraphStep if "graphs" in how else TrainStep)(objective, masters)
 
     def step(ids_BT: Tensor, labels_BT: Tensor) -> Tensor:
-        batch = WindowBatch(ids_BT, labels_BT, None, labels_BT.numel())
+        batch = TokenBatch(ids_BT, labels_BT)
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION) if "cudnn" in how else contextlib.nullcontext():
             return take(batch, 1)["loss"].clone() / batch.tokens
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from headway.data.batches import PairBatch
+from headway.batch import TextInputs, TokenBatch
 from headway.models.transformer import SIZES, Transformer
 from headway.recipes import RECIPES
 from headway.train.checkpoint import Checkpoints
@@ -86,7 +86,7 @@ def main() -> None:
     masters = Masters(model.named_parameters(), Adam())
     step: Any = GraphStep(compiled(objective), masters) if device == "cuda" else TrainStep(objective, masters)
     ids = [torch.randint(4, vocabulary, shape, device=device) for _ in range(3)]
-    batch = PairBatch(ids[0], None, ids[1], ids[2], ids[2].numel())
+    batch = TokenBatch(ids[1], ids[2], inputs=TextInputs(ids[0]))
     root = Path(tempfile.mkdtemp(dir=options.folder))
     said: list[str] = []
     try:

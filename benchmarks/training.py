@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.data.batches import PairBatch
+from headway.batch import TextInputs, TokenBatch
 from headway.models.transformer import SIZES, Transformer, TransformerConfig
 from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
@@ -95,7 +95,7 @@ def headway(
     if "compile" in how:
         objective = compiled(objective)
     source, target, labels = data
-    batch = PairBatch(source, None, target, labels, labels.numel())
+    batch = TokenBatch(target, labels, inputs=TextInputs(source))
     step: Any = (GraphStep if "graph" in how else TrainStep)(objective, masters)
     return lambda: step(batch, 1)
 

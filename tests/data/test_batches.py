@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from headway.batch import IGNORED
 from headway.data import batches
-from headway.data.batches import PairBatches, pad_rows, permutation, rung
+from headway.data.batches import pair_batches, permutation, rung
 from headway.data.store import prepare
-from headway.text.tokenizer import END, PAD, START, TextOptions, Tokenizer
+from headway.text.tokenizer import END, START, TextOptions, Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -28,36 +29,36 @@ def pairs(tmp_path_factory):
 
 def test_an_epoch_has_every_pair_once_and_batches_keep_the_budget(pairs):
     store, tokenizer, sides = pairs
-    batches = PairBatches(store, budget=512, seed=1)
+    batches = pair_batches(store, budget=512, seed=1)
     seen = []
     for batch in batches.epoch(0):
-        rows, width = batch.source_BS.shape[0], max(batch.source_BS.shape[1], batch.target_BT.shape[1])
+        rows, width = batch.inputs.ids_BT.shape[0], max(batch.inputs.ids_BT.shape[1], batch.ids_BT.shape[1])
         assert rows * width <= 512
-        assert batch.tokens == int((batch.labels_BT != PAD).sum())
+        assert batch.tokens == int((batch.labels_BT != IGNORED).sum())
         seen += batch.examples
         for row, example in enumerate(batch.examples):
-            n = len(batch.source_BS[row]) if batch.source_lengths_B is None else int(batch.source_lengths_B[row])
-            assert batch.source_BS[row, n - 1] == END
-            assert tokenizer.decode(batch.source_BS[row, :n].tolist()) == sides["x"][example]
-            labels = batch.labels_BT[row][batch.labels_BT[row] != PAD]
+            n = len(batch.inputs.ids_BT[row]) if batch.inputs.lengths_B is None else int(batch.inputs.lengths_B[row])
+            assert batch.inputs.ids_BT[row, n - 1] == END
+            assert tokenizer.decode(batch.inputs.ids_BT[row, :n].tolist()) == sides["x"][example]
+            labels = batch.labels_BT[row][batch.labels_BT[row] != IGNORED]
             assert tokenizer.decode(labels.tolist()) == sides["y"][example] and labels[-1] == END
-            assert batch.target_BT[row, 0] == START
-            assert torch.equal(batch.target_BT[row, 1 : len(labels)], labels[:-1])
+            assert batch.ids_BT[row, 0] == START
+            assert torch.equal(batch.ids_BT[row, 1 : len(labels)], labels[:-1])
     assert sorted(seen) == list(range(700))
 
 
 def test_any_step_can_be_had_without_the_ones_before(pairs):
-    batches = PairBatches(pairs[0], budget=512, seed=1)
+    batches = pair_batches(pairs[0], budget=512, seed=1)
     stream = batches.from_step(0)
     wanted = batches.per_epoch + 3
     for _ in range(wanted):
         next(stream)
-    assert next(stream).examples == PairBatches(pairs[0], budget=512, seed=1).batch(wanted).examples
+    assert next(stream).examples == pair_batches(pairs[0], budget=512, seed=1).batch(wanted).examples
 
 
 def test_seed_and_epoch_decide_the_order(pairs):
     def order(seed, epoch):
-        return [batch.examples for batch in PairBatches(pairs[0], 512, seed).epoch(epoch)]
+        return [batch.examples for batch in pair_batches(pairs[0], 512, seed).epoch(epoch)]
 
     assert order(1, 0) == order(1, 0)
     assert order(1, 0) != order(2, 0) and order(1, 0) != order(1, 1)
@@ -75,7 +76,7 @@ def test_no_two_shuffles_of_an_epoch_share_a_stream(pairs, monkeypatch):
         return permutation(count, *seed)
 
     monkeypatch.setattr(batches, "permutation", recorded)
-    found = PairBatches(pairs[0], budget=512, seed=1)
+    found = pair_batches(pairs[0], budget=512, seed=1)
     found.plan(0)
     assert len(asked) == len(found.buckets) + 1 == len(set(map(tuple, asked)))
 
@@ -117,8 +118,8 @@ def test_the_plan_is_that_of_a_plain_computation(monkeypatch, count, budget, lon
     monkeypatch.setattr(batches, "PIECE", piece)
     pairs = lengths_of(count, longest)
     for epoch in (0, 3):
-        plan = PairBatches(pairs, budget, seed=5).plan(epoch)
-        found = [(bucket.source_length, bucket.target_length, examples.tolist()) for bucket, examples in plan]
+        plan = pair_batches(pairs, budget, seed=5).plan(epoch)
+        found = [(*bucket.lengths, examples.tolist()) for bucket, examples in plan]
         assert found == plain_plan(pairs, budget, 5, epoch)
 
 
@@ -127,7 +128,7 @@ def test_planning_a_large_corpus_takes_few_bytes_a_pair():
     count = 300_000
     pairs = lengths_of(count, 80)
     tracemalloc.start()
-    found = PairBatches(pairs, budget=4096, seed=1)
+    found = pair_batches(pairs, budget=4096, seed=1)
     for epoch in range(2):
         found.plan(epoch)
     kept, peak = tracemalloc.get_traced_memory()
@@ -136,16 +137,16 @@ def test_planning_a_large_corpus_takes_few_bytes_a_pair():
 
 
 def test_shapes_are_few(pairs):
-    shapes = {(b.source_BS.shape[1], b.target_BT.shape[1]) for b in PairBatches(pairs[0], 512, 1).epoch()}
+    shapes = {(b.inputs.ids_BT.shape[1], b.ids_BT.shape[1]) for b in pair_batches(pairs[0], 512, 1).epoch()}
     assert len(shapes) <= 36 and all(rung(n) == n for shape in shapes for n in shape)
     assert [rung(n) for n in (1, 4, 5, 32, 33, 64, 65, 129)] == [4, 4, 8, 32, 40, 64, 80, 160]
 
 
 def test_split_deals_all_rows_and_padding_rows_count_nowhere(pairs):
-    batch = next(PairBatches(pairs[0], 512, 1).epoch())
+    batch = next(pair_batches(pairs[0], 512, 1).epoch())
     pieces = batch.split(3)
     assert sum(piece.tokens for piece in pieces) == batch.tokens
     assert torch.equal(torch.cat([piece.labels_BT for piece in pieces]), batch.labels_BT)
-    padded = pad_rows(batch, len(batch.source_BS) + 5)
-    assert padded.tokens == batch.tokens == int((padded.labels_BT != PAD).sum())
-    assert padded.source_lengths_B is not None and padded.source_lengths_B.min() >= 1
+    padded = batch.pad(len(batch) + 5)
+    assert padded.tokens == batch.tokens == int((padded.labels_BT != IGNORED).sum())
+    assert padded.inputs.lengths_B is not None and padded.inputs.lengths_B.min() >= 1

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headway.batch import IGNORED
 from headway.data.labelled import (
-    LabelBatches,
     Labelled,
     LabelStore,
     hold_out_labelled,
@@ -100,27 +100,27 @@ def test_every_text_comes_once_an_epoch_as_it_was() -> None:
         for length in random.integers(1, 40, 101)
     ]
     labels = random.integers(0, 3, 101).tolist()
-    batches = LabelBatches(LabelStore(framed, labels, pad=0), budget=128, seed=5)
+    batches = LabelStore(framed, labels, pad=0).batches(budget=128, seed=5)
     for epoch in (0, 1):
         seen = []
         for batch in batches.epoch(epoch):
-            assert batch.ids_BT.numel() <= 128 or len(batch.ids_BT) == 1
-            rows = zip(batch.examples, batch.ids_BT, batch.types_BT, batch.lengths_B, batch.labels_BT, strict=True)  # type: ignore[arg-type]
+            inputs = batch.inputs
+            assert inputs.ids_BT.numel() <= 128 or len(batch) == 1
+            rows = zip(batch.examples, inputs.ids_BT, inputs.types_BT, inputs.lengths_B, batch.labels_B, strict=True)  # type: ignore[arg-type]
             for example, ids_T, types_T, length, label in rows:
                 assert ids_T[:length].tolist() == framed[example].ids and not ids_T[length:].any()
                 assert types_T[:length].tolist() == framed[example].types
-                assert int(label) == labels[example] + 1
+                assert int(label) == labels[example]
                 seen.append(example)
         assert sorted(seen) == list(range(101))
-    first = [batches.batch(step).examples for step in range(batches.order.per_epoch)]
+    first = [batches.batch(step).examples for step in range(batches.per_epoch)]
     assert first == [batch.examples for batch in batches.epoch(0)] != [batch.examples for batch in batches.epoch(1)]
 
 
 def test_rows_that_fill_a_batch_up_count_nowhere() -> None:
     framed = [Framed([4, 5, 6]) for _ in range(5)]
-    batches = LabelBatches(LabelStore(framed, [0, 1, 0, 1, 1], pad=0), budget=32, seed=0)
-    batch = batches.batch(0)
-    full = batches.full(batch)
-    assert len(batch.ids_BT) == 5 and len(full.ids_BT) == 8 and full.tokens == batch.tokens == 5
-    assert full.labels_BT[5:].tolist() == [[0]] * 3 and full.rows(0, 6).tokens == 5
+    store = LabelStore(framed, [0, 1, 0, 1, 1], pad=0)
+    batch, full = (store.batches(budget=32, seed=0, full=full).batch(0) for full in (False, True))
+    assert len(batch) == 5 and len(full) == 8 and full.tokens == batch.tokens == 5
+    assert full.labels_B[5:].tolist() == [IGNORED] * 3 and full.rows(0, 6).tokens == 5
     assert [part.tokens for part in full.split(2)] == [4, 1]

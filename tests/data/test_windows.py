@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.windows import NOTHING, TokenArray, WindowBatches, evaluation_windows
+from headway.data.windows import IGNORED, TokenArray, WindowBatches, evaluation_windows
 from headway.errors import InputError
 from headway.text.tokenizer import END
 
@@ -140,9 +140,9 @@ def test_evaluation_asks_for_every_token_once_with_what_stands_before_it(tokens,
     with_end = [END, *ids.tolist()]
     place = 0
     for batch in evaluation_windows(TokenArray(ids), 16, stride, rows):
-        assert batch.tokens == int((batch.labels_BT != NOTHING).sum()) and len(batch.ids_BT) <= rows
+        assert batch.tokens == int((batch.labels_BT != IGNORED).sum()) and len(batch.ids_BT) <= rows
         for row, start in enumerate(batch.examples):
-            asked = (batch.labels_BT[row] != NOTHING).nonzero()[:, 0].tolist()
+            asked = (batch.labels_BT[row] != IGNORED).nonzero()[:, 0].tolist()
             assert asked == list(range(asked[0], asked[-1] + 1)), "the new ones, at the end"
             for t in asked:
                 place += 1

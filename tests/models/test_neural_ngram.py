@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from headway.data.windows import WindowBatch
+from headway.batch import TokenBatch
 from headway.errors import InputError
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.nn.recent import BLANK
@@ -122,13 +122,13 @@ def test_the_states_rows_are_kept_repeated_joined_and_forked():
 @each_form
 def test_the_objective_trains_every_weight_by_the_gradient_of_plain_cross_entropy(config):
     model, ids = made(config)
-    batch = WindowBatch(ids[:, :-1], ids[:, 1:], None, ids[:, 1:].numel())
-    loss, count, _ = NextToken().build(model)(batch)["loss"]
+    batch = TokenBatch(ids[:, :-1], ids[:, 1:])
+    loss, _ = NextToken().build(model)(batch)["loss"]
     expected = F.cross_entropy(model(ids[:, :-1])[0].flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
     torch.testing.assert_close(loss, expected)
     found = torch.autograd.grad(loss, list(model.parameters()))
     plain = torch.autograd.grad(expected, list(model.parameters()))
-    assert count == 30 and all(grad.abs().max() > 0 for grad in found)
+    assert batch.counts["loss"] == 30 and all(grad.abs().max() > 0 for grad in found)
     torch.testing.assert_close(found, plain)
 
 

@@ -18,7 +18,7 @@ from killing import TRANSLATE, Place, result
 from processes import events, start, together, torchrun, wait_for, workers
 from safetensors.torch import load_file
 
-from headway.data.batches import PairBatch
+from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.generate.translator import load
 from headway.text.tokenizer import PAD
 from headway.train import checkpoint
@@ -250,9 +250,9 @@ def test_a_part_that_cannot_be_written_leaves_no_checkpoint(
     verify(tmp_path / "step-6")
 
 
-def pairs(rows: int) -> PairBatch:
+def pairs(rows: int) -> TokenBatch:
     labels_BT = torch.arange(1, rows + 1)[:, None].expand(rows, 3) + PAD + 1
-    return PairBatch(labels_BT, None, labels_BT, labels_BT, 3 * rows, tuple(range(rows)))
+    return TokenBatch(labels_BT, labels_BT, inputs=TextInputs(labels_BT), examples=tuple(range(rows)))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 6, 7, 24])
@@ -266,4 +266,4 @@ def test_shares_are_the_batch_each_row_once_and_as_many_pieces_everywhere(rows: 
     assert sorted(number for piece in pieces for number in piece.examples) == list(batch.examples)
     empty = [piece for piece in pieces if not piece.tokens]
     assert len(empty) == max(parts * count - rows, 0)
-    assert all(len(piece.labels_BT) == 1 and (piece.labels_BT == PAD).all() for piece in empty)
+    assert all(len(piece.labels_BT) == 1 and (piece.labels_BT == IGNORED).all() for piece in empty)

@@ -5,7 +5,7 @@ import torch
 from fp8 import DIGITS, RANGE, Fp8Linear, product, readable_product, scaled, with_fp8
 from torch import nn
 
-from headway.data.windows import WindowBatch
+from headway.batch import TokenBatch
 from headway.models.gpt import GPT, GPTConfig
 from headway.train.objective import NextToken
 from headway.train.optimiser import AdamW, Masters
@@ -97,7 +97,7 @@ def losses(model, steps=60):
     for _ in range(steps):
         first = torch.randint(4, 50, (8, 1), generator=generator)
         ids = (first + 3 * torch.arange(17)) % 46 + 4
-        found.append(float(step(WindowBatch(ids[:, :-1], ids[:, 1:], None, 128))["loss"]) / 128)
+        found.append(float(step(TokenBatch(ids[:, :-1], ids[:, 1:]))["loss"]) / 128)
     return found
 
 
@@ -124,7 +124,7 @@ def test_a_compiled_step_in_8_bits_is_near_the_plain_one_on_a_gpu():
     plain, eight = model_of(64).cuda().bfloat16(), model_of(64).cuda().bfloat16()
     with_fp8(eight)
     ids = torch.randint(4, 50, (8, 17), device="cuda")
-    batch = WindowBatch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), None, 128)
+    batch = TokenBatch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
     for model in (plain, eight):
         compiled(NextToken().build(model))(batch)["loss"][0].backward()
     for (name, a), (_, b) in zip(eight.named_parameters(), plain.named_parameters(), strict=True):

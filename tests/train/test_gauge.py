@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headway.data.batches import PairBatch
+from headway.batch import TextInputs, TokenBatch
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.train.gauge import Gauge, measured_peak, operations_per_token, words
 from headway.train.objective import CrossEntropy, RDrop
@@ -14,9 +14,9 @@ CPU = torch.device("cpu")
 CONFIG = TransformerConfig(encoder_layers=2, decoder_layers=3, width=64, inner=128, heads=4, dropout=0.1)
 
 
-def batch(rows: int = 8, length: int = 16) -> PairBatch:
+def batch(rows: int = 8, length: int = 16) -> TokenBatch:
     ids = torch.randint(4, 500, (rows, length))
-    return PairBatch(ids, None, ids, ids, ids.numel())
+    return TokenBatch(ids, ids, inputs=TextInputs(ids))
 
 
 def by_hand(length: int) -> float:

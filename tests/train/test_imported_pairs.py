@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from foreign_world import write_translator
-from headway.data.batches import PAD, Frame, PairBatches
+from headway.data.batches import Frame, pair_batches
 from headway.data.store import prepare
 from headway.folder import read_model
 from headway.recipes.grammar import sample
+from headway.text.tokenizer import PAD
 from headway.train.objective import CrossEntropy, RDrop
 from headway.train.translation import framed
 
@@ -33,7 +34,7 @@ def test_the_loss_of_a_batch_is_that_of_transformers(
         file.write_text("\n".join(texts) + "\n", encoding="utf-8")
     store = prepare(files, tokenizer, tokenizer, tmp_path / "store", max_length=39)
     learned = objective.build(mine.model).train()
-    for batch in PairBatches(store, 256, 1, frame=framed(mine.card, tokenizer)).epoch():
+    for batch in pair_batches(store, 256, 1, frame=framed(mine.card, tokenizer)).epoch():
         chosen = [[texts[n] for n in batch.examples] for texts in (SOURCES, TARGETS)]
         sources, targets = (tokenizer.framed_batch(texts) for texts in chosen)
         longest = max(map(len, targets))
@@ -47,8 +48,8 @@ def test_the_loss_of_a_batch_is_that_of_transformers(
         for piece, split in ((batch, None), *((part, True) for part in batch.split(2))):
             nll = learned(piece)["nll"]
             if split is None:
-                torch.testing.assert_close(nll[0] / nll[1], expected, rtol=1e-5, atol=1e-6)
-            assert piece.tokens == int((piece.labels_BT != piece.nothing).sum())
+                torch.testing.assert_close(nll[0] / batch.counts["nll"], expected, rtol=1e-5, atol=1e-6)
+            assert piece.tokens == int((piece.labels_BT != -1).sum())
 
 
 def test_a_frame_stands_around_every_source_and_target(tmp_path: Path) -> None:
@@ -59,15 +60,15 @@ def test_a_frame_stands_around_every_source_and_target(tmp_path: Path) -> None:
     for name, texts in (("x", SOURCES), ("y", TARGETS)):
         (tmp_path / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
     store = prepare([tmp_path / "x", tmp_path / "y"], tokenizer, tokenizer, tmp_path / "store", max_length=39)
-    frame = Frame((91, 92), (93, 94), 95, 96, -1)
-    for batch in PairBatches(store, 256, 1, frame=frame).epoch():
-        whole = torch.full((len(batch.examples),), batch.source_BS.shape[1])
-        lengths = whole if batch.source_lengths_B is None else batch.source_lengths_B
+    frame = Frame((91, 92), (93, 94), 95, 96)
+    for batch in pair_batches(store, 256, 1, frame=frame).epoch():
+        whole = torch.full((len(batch.examples),), batch.inputs.ids_BT.shape[1])
+        lengths = whole if batch.inputs.lengths_B is None else batch.inputs.lengths_B
         for row, example in enumerate(batch.examples):
             source, target = tokenizer.encode(SOURCES[example]), tokenizer.encode(TARGETS[example])
             n = int(lengths[row])
-            assert batch.source_BS[row, :n].tolist() == [91, 92, *source, 93, 94]
-            assert (batch.source_BS[row, n:] == PAD).all()
+            assert batch.inputs.ids_BT[row, :n].tolist() == [91, 92, *source, 93, 94]
+            assert (batch.inputs.ids_BT[row, n:] == PAD).all()
             asked = batch.labels_BT[row] != -1
             assert batch.labels_BT[row][asked].tolist() == [*target, 96]
-            assert batch.target_BT[row][asked].tolist() == [95, *target]
+            assert batch.ids_BT[row][asked].tolist() == [95, *target]

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from encoder_folders import declare_pooling, write_encoder
+from headway.batch import TextInputs
 from headway.data.labelled import LabelBatch
 from headway.errors import InputError
 from headway.generate.encoder import load
@@ -132,8 +133,8 @@ def test_padding_and_rows_without_a_label_count_nothing() -> None:
     model = Bert(BertConfig(1, 16, 24, 2, max_length=12, dropout=0.0, attention_dropout=0.0, task=TextLabels()), 30)
     objective = Labels(smoothing=0.1).build(model.double())
     ids = torch.randint(4, 30, (3, 9))
-    lengths, labels = torch.tensor([9, 4, 1]), torch.tensor([[2], [1], [0]])
-    found = objective(LabelBatch(ids, lengths, None, labels, 2))
+    lengths, labels = torch.tensor([9, 4, 1]), torch.tensor([1, 0, -1])
+    found = objective(LabelBatch(TextInputs(ids, lengths), labels))
     alone = [model(ids[row : row + 1, : lengths[row]]) for row in (0, 1)]
     logits, true = torch.cat(alone), torch.tensor([1, 0])
     nll = F.cross_entropy(logits, true, reduction="sum")

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import PairBatch
+from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.recipes import RECIPES
 from headway.text.tokenizer import END, PAD, START
@@ -43,20 +43,20 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def uneven(rows: int, seed: int = 0) -> PairBatch:
+def uneven(rows: int, seed: int = 0) -> TokenBatch:
     """Rows of very different lengths: a mean of the pieces' means would not be the mean of the whole."""
     dice = torch.Generator().manual_seed(seed)
     source_lengths = torch.randint(1, 13, (rows,), generator=dice)
     target_lengths = torch.randint(1, 11, (rows,), generator=dice)
     source_lengths[0], target_lengths[0], target_lengths[-1] = 12, 10, 1
     source_BS = torch.full((rows, 13), PAD)
-    target_BT, labels_BT = torch.full((rows, 11), PAD), torch.full((rows, 11), PAD)
+    target_BT, labels_BT = torch.full((rows, 11), PAD), torch.full((rows, 11), IGNORED)
     for row, (s, t) in enumerate(zip(source_lengths.tolist(), target_lengths.tolist(), strict=True)):
         source_BS[row, : s + 1] = torch.cat([torch.randint(4, V, (s,), generator=dice), torch.tensor([END])])
         words = torch.randint(4, V, (t,), generator=dice)
         target_BT[row, : t + 1] = torch.cat([torch.tensor([START]), words])
         labels_BT[row, : t + 1] = torch.cat([words, torch.tensor([END])])
-    return PairBatch(source_BS, source_lengths + 1, target_BT, labels_BT, int((labels_BT != PAD).sum()))
+    return TokenBatch(target_BT, labels_BT, inputs=TextInputs(source_BS, source_lengths + 1))
 
 
 @pytest.mark.parametrize("parts", [2, 4, 7, 8, 50])
@@ -80,7 +80,7 @@ def test_pieces_give_the_gradient_of_the_whole_batch(parts: int) -> None:
 def test_prefetched_batches_come_in_order_made_by_other_threads(workers: int) -> None:
     makers = set()
 
-    def ready(batch: PairBatch) -> PairBatch:
+    def ready(batch: TokenBatch) -> TokenBatch:
         makers.add(threading.current_thread())
         return batch
 
@@ -92,18 +92,18 @@ def test_prefetched_batches_come_in_order_made_by_other_threads(workers: int) ->
 
 @pytest.mark.parametrize("where", ["made", "readied"])
 def test_prefetch_hands_on_errors_after_the_batches_before_them(where: str) -> None:
-    def made(rows: int) -> PairBatch:
+    def made(rows: int) -> TokenBatch:
         if where == "made" and rows == 3:
             raise OSError("the disk is gone")
         return uneven(rows)
 
-    def ready(batch: PairBatch) -> PairBatch:
-        if len(batch.source_BS) == 3:
+    def ready(batch: TokenBatch) -> TokenBatch:
+        if len(batch) == 3:
             raise OSError("the disk is gone")
         return batch
 
     found = prefetch((functools.partial(made, rows) for rows in (1, 2, 3)), ready)
-    assert [len(next(found).source_BS) for _ in range(2)] == [1, 2]
+    assert [len(next(found)) for _ in range(2)] == [1, 2]
     with pytest.raises(OSError, match="the disk is gone"):
         next(found)
 
@@ -142,11 +142,12 @@ def trained(folder: Path, scores: list[float], last: int = 2, **engine: Any) -> 
     masters = Masters(objective.model.named_parameters(), Adam())
     left = iter(scores)
 
-    def step_once(batch: PairBatch, parts: int) -> dict[str, Tensor]:
+    def step_once(batch: TokenBatch, parts: int) -> dict[str, Tensor]:
         assert objective.training
         with torch.no_grad():
             objective.model.weight += 1
         losses = {"loss": torch.tensor(2.0 * batch.tokens), "nll": torch.tensor(1.0)}
+        losses |= {f"count.{name}": torch.tensor(float(batch.tokens)) for name in ("loss", "nll")}
         return losses | {"norm": torch.tensor(3.0), "bad": torch.tensor(0.0)}
 
     def validate(with_score: bool) -> tuple[float | None, dict[str, float]]:
@@ -246,7 +247,7 @@ def test_compiled_objective_equals_plain_on_batches_of_several_shapes():
     fast = compiled(plain)
     for rows, source, target in ((4, 8, 12), (6, 12, 8), (5, 16, 20), (3, 9, 7)):
         ids = [torch.randint(4, 50, (rows, n)) for n in (source, target, target)]
-        batch = PairBatch(ids[0], torch.randint(1, source + 1, (rows,)), ids[1], ids[2], rows * target)
+        batch = TokenBatch(ids[1], ids[2], inputs=TextInputs(ids[0], torch.randint(1, source + 1, (rows,))))
         expected = torch.autograd.grad(plain(batch)["loss"][0], list(model.parameters()))
         found = torch.autograd.grad(fast(batch)["loss"][0], list(model.parameters()))
         for a, b in zip(expected, found, strict=True):

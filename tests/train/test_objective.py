@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from headway.data.batches import PairBatch
+from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.models.transformer import Transformer, TransformerConfig
-from headway.text.tokenizer import PAD
 from headway.train.loss import readable_paired_cross_entropy
 from headway.train.objective import CrossEntropy, RDrop
 
@@ -18,8 +17,8 @@ def made(dropout):
     torch.manual_seed(0)
     model = Transformer(dataclasses.replace(CONFIG, dropout=dropout), 30, 30).double()
     source, target, labels = (torch.randint(4, 30, (5, n)) for n in (7, 6, 6))
-    labels[1, 3:] = PAD
-    return model, PairBatch(source, torch.tensor([7, 2, 5, 7, 1]), target, labels, int((labels != PAD).sum()))
+    labels[1, 3:] = IGNORED
+    return model, TokenBatch(target, labels, inputs=TextInputs(source, torch.tensor([7, 2, 5, 7, 1])))
 
 
 def test_r_drop_without_dropout_is_cross_entropy():
@@ -27,7 +26,7 @@ def test_r_drop_without_dropout_is_cross_entropy():
     plain, twice = CrossEntropy(0.1).build(model).train()(batch), RDrop(0.1, 3.0).build(model).train()(batch)
     for name in ("loss", "nll"):
         torch.testing.assert_close(twice[name][0], plain[name][0])
-        assert twice[name][1:] == plain[name][1:] == (batch.tokens, float(name == "loss"))
+        assert twice[name][1] == plain[name][1] == float(name == "loss")
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -37,9 +36,9 @@ def test_r_drop_compares_two_passes_of_each_row_in_training_only(training):
     torch.manual_seed(1)
     loss, nll = (triple[0] for triple in objective(batch).values())
     torch.manual_seed(1)
-    twice = batch.map(lambda tensor: torch.cat([tensor, tensor]))
+    twice = TokenBatch.join([batch, batch])
     logits = model.head(objective.hidden(twice))
-    expected = readable_paired_cross_entropy(logits, batch.labels_BT.flatten(), 0.1, PAD, 3.0)
+    expected = readable_paired_cross_entropy(logits, batch.labels_BT.flatten(), 0.1, IGNORED, 3.0)
     torch.testing.assert_close((loss, nll), expected)
     halves = logits.chunk(2)
     assert torch.allclose(*halves) != training

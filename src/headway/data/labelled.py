@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.data.batches import Bucket, Examples, PairBatches, dealt
+from headway.batch import IGNORED, Batch, TextInputs, column
+from headway.data.batches import BucketedBatches
 from headway.data.readers import bare_suffix, decoded, lines, records, text_of
 from headway.errors import InputError
 from headway.text.framing import Framed, Text
@@ -122,42 +123,19 @@ def _place(text: Text) -> bytes:
 
 
 @dataclass(frozen=True)
-class LabelBatch:
-    """Framed texts, right-padded. `labels_BT`: one for each text, counted from 1; 0 is none."""
+class LabelBatch(Batch):
+    """Framed texts with a label each, counted from 0; IGNORED for an empty row."""
 
-    nothing: ClassVar[int] = 0
-    ids_BT: Tensor
-    lengths_B: Tensor
-    types_BT: Tensor | None
-    labels_BT: Tensor
-    tokens: int  # labels, which are what is learned
-    examples: tuple[int, ...] = ()
+    inputs: TextInputs
+    labels_B: Tensor = column(pad=IGNORED)
 
-    @property
-    def counts(self) -> dict[str, int]:
-        return {"loss": self.tokens, "nll": self.tokens}
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> LabelBatch:
-        return replace(
-            self,
-            ids_BT=change(self.ids_BT),
-            lengths_B=change(self.lengths_B),
-            types_BT=None if self.types_BT is None else change(self.types_BT),
-            labels_BT=change(self.labels_BT),
-        )
-
-    def rows(self, start: int, end: int) -> LabelBatch:
-        types = None if self.types_BT is None else self.types_BT[start:end]
-        labels = self.labels_BT[start:end]
-        count, examples = int((labels > 0).sum()), self.examples[start:end]
-        return LabelBatch(self.ids_BT[start:end], self.lengths_B[start:end], types, labels, count, examples)
-
-    def split(self, parts: int) -> list[LabelBatch]:
-        return [self.rows(start, end) for start, end in dealt(len(self.ids_BT), parts)]
+    def counted(self) -> dict[str, float]:
+        labels = int((self.labels_B != IGNORED).sum())
+        return {"loss": labels, "nll": labels}
 
 
 class LabelStore:
-    """Framed texts and their labels (from 0 on) in memory; it has the face of a corpus of pairs without targets."""
+    """Framed texts and their labels (counted from 0) in memory."""
 
     def __init__(self, framed: Sequence[Framed], labels: Sequence[int], pad: int) -> None:
         self.framed, self.pad = list(framed), pad
@@ -168,70 +146,24 @@ class LabelStore:
     def __len__(self) -> int:
         return len(self.framed)
 
-    @property
-    def source_lengths(self) -> NDArray[np.int32]:
-        return self.lengths - 1  # an end is counted there, which is in these already
-
-    @property
-    def target_lengths(self) -> NDArray[np.int32]:
-        return np.zeros(len(self), np.int32)
-
-    def rows(self, side: str, examples: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-        found = np.full((len(examples), width), self.pad, np.int64)
-        for row, example in enumerate(examples.tolist()):
-            found[row, : self.lengths[example]] = self.framed[example].ids
-        return found
-
-    def types(self, examples: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-        found = np.zeros((len(examples), width), np.int64)
-        for row, example in enumerate(examples.tolist()):
-            kinds = self.framed[example].types
-            if kinds is not None:
-                found[row, : len(kinds)] = kinds
-        return found
-
-
-class LabelBatches:
-    """Endless batches over a store, epoch after epoch, each in a new order; every batch has texts of like length."""
-
-    def __init__(self, store: LabelStore, budget: int, seed: int, shuffle: bool = True) -> None:
-        self.store = store
-        self.order = PairBatches(store, budget, seed, shuffle)
-
-    def batch(self, step: int) -> LabelBatch:
-        epoch, at = divmod(step, self.order.per_epoch)
-        return self._collated(*self.order.plan(epoch)[at])
-
-    def epoch(self, epoch: int = 0) -> Iterator[LabelBatch]:
-        return (self._collated(bucket, examples) for bucket, examples in self.order.plan(epoch))
-
-    def _collated(self, bucket: Bucket, examples: Examples) -> LabelBatch:
-        chosen, width = examples.astype(np.int64), bucket.source_length
-        types = torch.from_numpy(self.store.types(chosen, width)) if self.store.paired else None
-        return LabelBatch(
-            torch.from_numpy(self.store.rows("source", chosen, width)),
-            torch.from_numpy(self.store.lengths[chosen].astype(np.int64)),
-            types,
-            torch.from_numpy(self.store.labels[chosen] + 1)[:, None],
-            len(chosen),
-            tuple(chosen.tolist()),
+    def collate(self, examples: NDArray[np.int64], lengths: tuple[int, ...]) -> LabelBatch:
+        ids = [self.framed[example].ids for example in examples.tolist()]
+        types = [self.framed[example].types or [] for example in examples.tolist()]
+        inputs = TextInputs(
+            padded(ids, lengths[0], self.pad),
+            torch.from_numpy(self.lengths[examples].astype(np.int64)),
+            padded(types, lengths[0], 0) if self.paired else None,
         )
+        return LabelBatch(inputs, torch.from_numpy(self.labels[examples]), examples=tuple(examples.tolist()))
 
-    def full(self, batch: LabelBatch) -> LabelBatch:
-        """The same with empty rows behind, so that its shape is one of few; they count nowhere."""
-        width = batch.ids_BT.shape[1]
-        wanted = next(bucket.rows for bucket in self.order.buckets if bucket.source_length == width)
-        missing = wanted - len(batch.ids_BT)
-        if missing <= 0:
-            return batch
+    def batches(self, budget: int, seed: int, shuffle: bool = True, full: bool = False) -> BucketedBatches[LabelBatch]:
+        """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length."""
+        return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full)
 
-        def extend(tensor: Tensor, value: int) -> Tensor:
-            return torch.cat([tensor, tensor.new_full((missing, *tensor.shape[1:]), value)])
 
-        return replace(
-            batch,
-            ids_BT=extend(batch.ids_BT, self.store.pad),
-            lengths_B=extend(batch.lengths_B, 1),
-            types_BT=None if batch.types_BT is None else extend(batch.types_BT, 0),
-            labels_BT=extend(batch.labels_BT, 0),
-        )
+def padded(rows: Sequence[Sequence[int]], width: int, pad: int) -> Tensor:
+    """Lists of ids as one matrix, filled up on the right."""
+    found = np.full((len(rows), width), pad, np.int64)
+    for row, ids in zip(found, rows, strict=True):
+        row[: len(ids)] = ids
+    return torch.from_numpy(found)

@@ -1,58 +1,49 @@
 """Contiguous streams: what a model that carries its state from batch to batch is trained on.
 
 A corpus is cut into B rows of equal length, and each step reads the next T tokens of every row, so that row b of a step
-goes on where row b of the step before has ended. Which tokens a step gets is a function of (corpus, seed, step) alone.
+continues row b of the step before. Which tokens a step gets is a function of (corpus, seed, step) alone.
 
 B rows, T length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from headway.batch import TokenBatch
 from headway.data.batches import Ints, raw_words
-from headway.data.windows import Tokens, WindowBatch
+from headway.data.windows import Tokens
 from headway.errors import InputError
 
-# Streams of chance, apart from each other and from those of the windows.
+# Seeds of random streams, apart from each other and from those of the windows.
 TURN, CUTS = 20, 21
 PLACES = 5  # where a cut may fall when it is moved: few lengths, so that captured and compiled steps are used again
 
 
 @dataclass(frozen=True)
-class StreamBatch(WindowBatch):
-    """The next columns of some rows, from row `first_row` of the stream on. `fresh` (a single truth value) says that
-    they begin an epoch: what was carried belongs to another place of the text.
+class StreamBatch(TokenBatch):
+    """The next columns of some rows, from row `first_row` of the stream on. `fresh` (a single truth value): they begin
+    an epoch, so the carried state belongs to another part of the text.
 
-    share: of a window of the usual length. The mean loss counts by it, so that every token has the same weight.
+    share: of a window of the usual length. The mean loss is taken over a window of that length, so that every token has
+    the same weight and a short window moves the weights less.
     """
 
     fresh: Tensor | None = None
     first_row: int = 0
     share: float = 1.0
 
-    @property
-    def counts(self) -> dict[str, float]:  # type: ignore[override]
-        """As much as a window of the usual length has: a short one moves the weights by less."""
-        usual = self.tokens / self.share
-        return dict.fromkeys(("loss", "nll", "activation", "change"), usual)
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> StreamBatch:
-        moved = super().map(change)
-        assert isinstance(moved, StreamBatch)
-        return replace(moved, fresh=None if self.fresh is None else change(self.fresh))
+    def counted(self) -> dict[str, float]:
+        usual = self.labels_BT.numel() / self.share
+        return dict.fromkeys(("loss", "nll", "activation", "change"), usual) | {"tokens": self.labels_BT.numel()}
 
     def rows(self, start: int, end: int) -> StreamBatch:
-        labels = self.labels_BT[start:end]
-        return replace(
-            self, ids_BT=self.ids_BT[start:end], labels_BT=labels, tokens=labels.numel(),
-            examples=self.examples[start:end], first_row=self.first_row + start,
-        )  # fmt: skip
+        return replace(super().rows(start, end), first_row=self.first_row + start)
 
 
 class StreamBatches:
@@ -93,8 +84,8 @@ class StreamBatches:
         window_BT = torch.from_numpy(np.stack([self._around(place, end - start + 1) for place in starts]))
         ids_BT, labels_BT = window_BT[:, :-1].contiguous(), window_BT[:, 1:].contiguous()
         return StreamBatch(
-            ids_BT, labels_BT, None, ids_BT.numel(), tuple(starts),
-            fresh=torch.tensor(number == 0), share=(end - start) / self.length,
+            ids_BT, labels_BT, examples=tuple(starts), fresh=torch.tensor(number == 0),
+            share=(end - start) / self.length,
         )  # fmt: skip
 
     def where(self, example: int) -> tuple[int, int]:

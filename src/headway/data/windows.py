@@ -1,6 +1,6 @@
 """Windows over packed documents: what a language model is trained on and measured with.
 
-The ids of all documents stand in one row, END after each; a window is T + 1 of them, T to read and T to foretell. Which
+The ids of all documents stand in one row, END after each; a window is T + 1 of them, T to read and T to predict. Which
 ones a step gets is a function of (corpora, seed, step) alone, so the batch of any step can be had without the ones
 before it, on every machine.
 
@@ -9,24 +9,22 @@ B rows, T length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from headway.data.batches import Ints, dealt, permutation, raw_words
+from headway.batch import IGNORED, TokenBatch
+from headway.data.batches import Ints, permutation, raw_words
 from headway.errors import InputError
 from headway.text.tokenizer import END, PAD
 
-# Streams of chance, apart from each other.
+# Seeds of random streams, apart from each other.
 DRAWS, PHASE, ORDER = 10, 11, 12
-# The label where nothing is asked: no id, since any id may be a word in a vocabulary from elsewhere.
-NOTHING = -1
 
 
 @dataclass(frozen=True)
@@ -56,51 +54,16 @@ class Tokens(Protocol):
     def windows(self, starts: Sequence[int], width: int) -> Ints: ...
 
 
-@dataclass(frozen=True)
-class WindowBatch:
-    """`labels` are `ids` one further on, NOTHING where nothing is asked; `tokens` counts those that are not.
-
-    segments: the number of each token's document within its row; an END belongs to the document that it begins.
-    examples: where each window starts (`WindowBatches.where` says in which corpus).
-    """
-
-    nothing: ClassVar[int] = NOTHING
-    ids_BT: Tensor
-    labels_BT: Tensor
-    segments_BT: Tensor | None
-    tokens: int
-    examples: tuple[int, ...] = ()
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How much each term of an objective sums over, known before the first forward."""
-        return {"loss": self.tokens, "nll": self.tokens}
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> WindowBatch:
-        """The batch with every tensor changed: moved, pinned, copied."""
-        segments = None if self.segments_BT is None else change(self.segments_BT)
-        return replace(self, ids_BT=change(self.ids_BT), labels_BT=change(self.labels_BT), segments_BT=segments)
-
-    def rows(self, start: int, end: int) -> WindowBatch:
-        segments = None if self.segments_BT is None else self.segments_BT[start:end]
-        labels = self.labels_BT[start:end]
-        tokens = int((labels != NOTHING).sum())
-        return WindowBatch(self.ids_BT[start:end], labels, segments, tokens, self.examples[start:end])
-
-    def split(self, parts: int) -> list[WindowBatch]:
-        """Rows dealt to `parts` smaller batches; empty ones are left out."""
-        return [self.rows(start, end) for start, end in dealt(len(self.ids_BT), parts)]
-
-
 class WindowBatches:
     """Endless batches of `rows` windows of `length` tokens, from one corpus or a weighted mixture of several.
 
     mode: `random` starts each window anywhere, as nanoGPT does; `epoch` cuts a corpus into windows side by side from a
     place that is new each epoch, and gives each of them once, in a new order.
     weights: the share of the windows from each corpus; without them, its share of the tokens. Every window's corpus is
-    drawn, so the shares are exact on average. In the mode `epoch` each window of a corpus of weight w then has the
-    chance w to come in an epoch, and never comes twice.
-    segments: tell documents apart, for attention that does not look from one into another.
+    drawn, so the shares are exact on average. In the mode `epoch` each window of a corpus of weight w is then drawn
+    with probability w in an epoch, and never twice.
+    segments: number the documents of a row (an END belongs to the document that it begins), for attention that stays
+    inside documents.
     """
 
     def __init__(
@@ -127,7 +90,7 @@ class WindowBatches:
         """Steps in which the largest corpus has gone round once, were it alone."""
         return -(-max(self.cuts) // self.rows)
 
-    def batch(self, step: int) -> WindowBatch:
+    def batch(self, step: int) -> TokenBatch:
         """The batch of training step `step`, counted from 0."""
         words = raw_words(2 * self.rows, self.seed, step, DRAWS).tolist()
         of_rows = [self._corpus(word) for word in words[::2]]
@@ -143,7 +106,7 @@ class WindowBatches:
         end = self.corpora[0].end if self.segments else None
         return _asked(window_BT, window_BT[:, 1:].copy(), end, examples)
 
-    def from_step(self, step: int) -> Iterator[WindowBatch]:
+    def from_step(self, step: int) -> Iterator[TokenBatch]:
         while True:
             yield self.batch(step)
             step += 1
@@ -175,7 +138,7 @@ class WindowBatches:
 
 def evaluation_windows(
     corpus: Tokens, length: int, stride: int | None = None, rows: int = 8, segments: bool = False
-) -> Iterator[WindowBatch]:
+) -> Iterator[TokenBatch]:
     """Windows from front to back in which every token of a corpus is asked for once; an END stands before the first.
 
     A window starts `stride` tokens behind the one before it and asks for those that are new: each has at least
@@ -196,7 +159,7 @@ def evaluation_windows(
 def _told(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tuple[Ints, Ints]:
     """The windows that start at these places of END + corpus, and their labels."""
     window_BT = np.full((len(starts), length + 1), PAD, np.int64)
-    labels_BT = np.full((len(starts), length), NOTHING, np.int64)
+    labels_BT = np.full((len(starts), length), IGNORED, np.int64)
     for row, start in enumerate(starts):
         count = min(length, corpus.tokens - start)
         first = max(0, start - 1)
@@ -207,12 +170,11 @@ def _told(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tu
     return window_BT, labels_BT
 
 
-def _asked(window_BT: Ints, labels_BT: Ints, end: int | None, examples: tuple[int, ...]) -> WindowBatch:
+def _asked(window_BT: Ints, labels_BT: Ints, end: int | None, examples: tuple[int, ...]) -> TokenBatch:
     """`end`: what parts documents, where they are to be told apart."""
     ids_BT = torch.from_numpy(window_BT[:, :-1].copy())
     numbers_BT = None if end is None else (ids_BT == end).cumsum(1)
-    tokens = int((labels_BT != NOTHING).sum())
-    return WindowBatch(ids_BT, torch.from_numpy(labels_BT), numbers_BT, tokens, examples)
+    return TokenBatch(ids_BT, torch.from_numpy(labels_BT), numbers_BT, examples=examples)
 
 
 def _limits(weights: Sequence[float], corpora: int) -> list[int]:

@@ -10,8 +10,8 @@ R rows of text, L their length, P tiles, T words of a tile, C columns of a tile,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
@@ -21,6 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway.batch import Batch
 from headway.data.batches import Ints, permutation
 from headway.data.windows import Tokens
 from headway.errors import InputError
@@ -30,26 +31,23 @@ ROW = 512  # tokens of text that stay together
 TILE = 32
 NOISE = 64  # words of noise of a tile
 PIECE = 1 << 22  # tokens that are counted at once
-# Streams of chance, apart from each other.
+# Seeds of random streams, apart from each other.
 ORDER, DRAWS = 20, 21
 
 
 @dataclass(frozen=True)
-class Tiles:
-    """near: whether a column's word is in the window of a word. pairs: how many are."""
+class Tiles(Batch):
+    """near: whether a column's word is in the window of a word. pairs: how many are. tokens_read: of text."""
 
     words_PT: Tensor
     around_PC: Tensor
     near_PTC: Tensor
     noise_PM: Tensor
     pairs: int
+    tokens_read: int = 0
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Tiles:
-        """With every tensor changed: moved, pinned."""
-        return replace(
-            self, words_PT=change(self.words_PT), around_PC=change(self.around_PC), near_PTC=change(self.near_PTC),
-            noise_PM=change(self.noise_PM),
-        )  # fmt: skip
+    def counted(self) -> dict[str, float]:
+        return {"loss": max(self.pairs, 1), "nll": max(self.pairs, 1), "tokens": self.tokens_read}
 
 
 def count_words(corpora: Sequence[Tokens], vocabulary: int) -> Ints:
@@ -92,12 +90,12 @@ class WordWindows:
         return self.rows * self.row
 
     def batch(self, step: int) -> Tiles:
-        chance = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, DRAWS, step))))
+        generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, DRAWS, step))))
         ids_RL = self._rows(step)
-        kept_RL = (ids_RL >= len(SPECIALS)) & (chance.random(ids_RL.shape, np.float32) < self.kept_V[ids_RL])
+        kept_RL = (ids_RL >= len(SPECIALS)) & (generator.random(ids_RL.shape, np.float32) < self.kept_V[ids_RL])
         # No window reaches into another document, nor into another row.
         text_RL = np.cumsum(ids_RL == END, 1) + np.arange(len(ids_RL))[:, None] * (self.row + 1)
-        return self._tiles(ids_RL[kept_RL], text_RL[kept_RL], chance)
+        return self._tiles(ids_RL[kept_RL], text_RL[kept_RL], generator)
 
     def _rows(self, step: int) -> Ints:
         wanted = np.arange(step * self.rows, (step + 1) * self.rows)
@@ -110,19 +108,19 @@ class WordWindows:
                 found[here] = store.windows(self.start_of[chosen][here].tolist(), self.row)
         return found
 
-    def _tiles(self, words_N: Ints, texts_N: Ints, chance: np.random.Generator) -> Tiles:
+    def _tiles(self, words_N: Ints, texts_N: Ints, generator: np.random.Generator) -> Tiles:
         T, W = self.tile, self.window
         count = -(-len(words_N) // T)
         more = count * T - len(words_N)
         around_PC = _overlapping(np.pad(words_N, (W, W + more), constant_values=PAD), T, W)
         texts_PC = _overlapping(np.pad(texts_N, (W, W + more), constant_values=-1), T, W)
         words_PT, texts_PT = around_PC[:, W : W + T], texts_PC[:, W : W + T]
-        reach_PT = np.pad(chance.integers(1, W + 1, len(words_N)), (0, more)).reshape(count, T)
+        reach_PT = np.pad(generator.integers(1, W + 1, len(words_N)), (0, more)).reshape(count, T)
         apart_TC = np.abs(np.arange(T + 2 * W)[None] - W - np.arange(T)[:, None])
         near_PTC = (apart_TC <= reach_PT[:, :, None]) & (apart_TC > 0) & (texts_PC[:, None] == texts_PT[:, :, None])
-        noise_PM = np.searchsorted(self.noise_up_to_V, chance.random((count, self.noise)), "right")
+        noise_PM = np.searchsorted(self.noise_up_to_V, generator.random((count, self.noise)), "right")
         words, around, near, noise = (torch.from_numpy(np.array(a)) for a in (words_PT, around_PC, near_PTC, noise_PM))
-        return Tiles(words, around, near, noise, int(near_PTC.sum()))
+        return Tiles(words, around, near, noise, int(near_PTC.sum()), self.tokens)
 
 
 def _overlapping(row: Ints, tile: int, window: int) -> NDArray[np.int64]:

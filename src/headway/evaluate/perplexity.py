@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.batch import IGNORED, TokenBatch
 from headway.data.documents import cut_up
 from headway.data.token_store import Amount, TokenStore
-from headway.data.windows import NOTHING, TokenArray, Tokens, WindowBatch, evaluation_windows
+from headway.data.windows import TokenArray, Tokens, evaluation_windows
 from headway.errors import InputError
 from headway.models.protocols import LanguageModel, Scores
 from headway.text.codec import Codec
@@ -183,7 +184,7 @@ def _read_through(model: LanguageModel, corpus: Tokens, streams: int) -> float:
     return nll
 
 
-def _nll(model: Scores, batch: WindowBatch) -> Tensor:
+def _nll(model: Scores, batch: TokenBatch) -> Tensor:
     """−log p of the labels of a batch, summed in float64."""
     # The row that is scored is the window: its last token is foretold, but not read.
     ids_BT, labels_BT, segments_BT = batch.ids_BT, batch.labels_BT, batch.segments_BT
@@ -191,7 +192,7 @@ def _nll(model: Scores, batch: WindowBatch) -> Tensor:
     if segments_BT is not None:
         segments_BT = torch.cat([segments_BT, segments_BT[:, -1:]], 1)
     logp_BT = token_logp(model, window_BT, segments_BT)[:, 1:]
-    return -logp_BT.double().masked_fill((labels_BT == NOTHING).to(logp_BT.device), 0.0).sum()
+    return -logp_BT.double().masked_fill((labels_BT == IGNORED).to(logp_BT.device), 0.0).sum()
 
 
 def _device(model: Any) -> torch.device:

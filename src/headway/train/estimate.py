@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headway.data.batches import PairBatch
+from headway.batch import TextInputs, TokenBatch
 from headway.data.labelled import LabelBatch
 from headway.data.streams import StreamBatch
 from headway.device import choose
@@ -78,12 +78,12 @@ def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int, rep
     length = LENGTH if isinstance(run.data, ParallelText | LabelledText) else run.max_length
     rows = max(1, run.engine.batch // length)
     ids = torch.randint(4, size, (rows, length), device=device)
-    batch: Any = StreamBatch(ids, ids, None, ids.numel(), fresh=torch.tensor(True, device=device))
+    batch: Any = StreamBatch(ids, ids, fresh=torch.tensor(True, device=device))
     if isinstance(run.data, ParallelText):
-        batch = PairBatch(ids, None, ids, ids, ids.numel())
+        batch = TokenBatch(ids, ids, inputs=TextInputs(ids))
     if isinstance(run.data, LabelledText):
-        labels, lengths = torch.ones_like(ids[:, :1]), torch.full((rows,), length, device=device)
-        batch = LabelBatch(ids, lengths, None, labels, rows)
+        lengths = torch.full((rows,), length, device=device)
+        batch = LabelBatch(TextInputs(ids, lengths), torch.ones_like(ids[:, 0]))
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
     times = []
     for _ in range(repeats):

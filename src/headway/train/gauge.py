@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.data.batches import Batch
+from headway.batch import Batch
 from headway.train.objective import CarriedObjective, carried
 from headway.train.random_states import put_states, take_states
 
@@ -31,7 +31,7 @@ def operations_per_token(objective: nn.Module, batch: Batch, device: torch.devic
     counter = FlopCounterMode(display=False, custom_mapping=_uncounted())
     try:
         with counter:
-            losses = sum(value for value, _, weight in objective(few).values() if weight)
+            losses = sum(value for value, weight in objective(few).values() if weight)
             weights = [weight for weight in objective.parameters() if weight.requires_grad]
             torch.autograd.grad(losses, weights, allow_unused=True)
     finally:

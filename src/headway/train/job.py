@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -299,13 +300,14 @@ class Job:
     @torch.no_grad()
     def valid_losses(self) -> dict[str, float]:
         self.judged.eval()
-        loss, nll, tokens = 0.0, 0.0, 0
+        sums: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for batch in self.valid_batches():
-            triples = self.judged(batch.map(lambda tensor: tensor.to(self.device)))
-            loss += float(triples["loss"][0])
-            nll += float(triples["nll"][0])
-            tokens += batch.tokens
-        return {"loss": loss / tokens, "perplexity": math.exp(min(nll / tokens, 700))}
+            for name, (value, _) in self.judged(batch.map(lambda tensor: tensor.to(self.device))).items():
+                sums[name] += float(value)  # type: ignore[assignment]
+                counts[name] += float(batch.counts[name])  # type: ignore[assignment]
+        means = {name: value / counts[name] for name, value in sums.items()}
+        return {"loss": means["loss"], "perplexity": math.exp(min(means["nll"], 700))}
 
     def finish(self, place: Path, progress: Progress) -> dict[str, Any]:
         """Choose the weights, score them, write the model."""

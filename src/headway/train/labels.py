@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from headway.data.batches import BucketedBatches
 from headway.data.catalog import find
 from headway.data.labelled import (
     LabelBatch,
-    LabelBatches,
     Labelled,
     LabelStore,
     hold_out_labelled,
@@ -166,15 +165,14 @@ class LabelJob(Job):
         super().__init__(run, desk, model, card, (corpus.tokenizer, corpus.tokenizer))
         assert isinstance(run.objective, Labels)
         self.corpus, self.figure = corpus, run.objective.judge
-        self.batches = LabelBatches(corpus.stores["train"], run.engine.batch, run.engine.seed)
-        self.valid = LabelBatches(corpus.stores["valid"], 4 * run.engine.batch, 0, shuffle=False)
+        self.batches = corpus.stores["train"].batches(
+            run.engine.batch, run.engine.seed, full=desk.device.type == "cuda"
+        )
+        self.valid = corpus.stores["valid"].batches(4 * run.engine.batch, 0, shuffle=False)
         self.begin(corpus.names, entropy(np.bincount(corpus.stores["train"].labels)))
 
     def batch(self, step: int) -> LabelBatch:
         return self.batches.batch(step)
-
-    def ready(self, batch: LabelBatch) -> LabelBatch:
-        return self.batches.full(batch).map(Tensor.pin_memory)
 
     def valid_batches(self) -> Iterable[LabelBatch]:
         return self.valid.epoch()
@@ -192,17 +190,17 @@ class LabelJob(Job):
     def test_scores(self) -> dict[str, Any]:
         if "test" not in self.corpus.stores:
             return {}
-        found = self.judge(LabelBatches(self.corpus.stores["test"], 4 * self.run.engine.batch, 0, shuffle=False))
+        found = self.judge(self.corpus.stores["test"].batches(4 * self.run.engine.batch, 0, shuffle=False))
         return {f"test {name}": round(value, 4) for name, value in found.to_dict().items() if name != "texts"}
 
     @torch.no_grad()
-    def judge(self, batches: LabelBatches) -> LabelScores:
+    def judge(self, batches: BucketedBatches[LabelBatch]) -> LabelScores:
         self.judged.eval()
         true: list[int] = []
         given: list[int] = []
         for batch in batches.epoch():
             here = batch.map(lambda tensor: tensor.to(self.device))
-            logits_BL = self.plain_model(here.ids_BT, here.lengths_B, here.types_BT)
-            true += (batch.labels_BT[:, 0] - 1).tolist()
+            logits_BL = self.plain_model(here.inputs.ids_BT, here.inputs.lengths_B, here.inputs.types_BT)
+            true += batch.labels_B.tolist()
             given += logits_BL.argmax(-1).tolist()
         return LabelScores.of(true, given, len(self.corpus.labels))

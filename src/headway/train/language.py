@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from headway.batch import TokenBatch
 from headway.data.streams import StreamBatches
-from headway.data.windows import WindowBatch, WindowBatches, evaluation_windows
+from headway.data.windows import WindowBatches, evaluation_windows
 from headway.errors import InputError
 from headway.evaluate.perplexity import Perplexity, score_store
 from headway.folder import Card
@@ -76,10 +77,10 @@ class LanguageJob(Job):
             return StreamBatches(corpora, self.rows, self.length, seed, data.jitter)
         return WindowBatches(corpora, self.rows, self.length, seed, data.order, data.weights or None, data.apart)
 
-    def batch(self, step: int) -> WindowBatch:
+    def batch(self, step: int) -> TokenBatch:
         return self.batches.batch(step)
 
-    def valid_batches(self) -> Iterable[WindowBatch]:
+    def valid_batches(self) -> Iterable[TokenBatch]:
         return evaluation_windows(self.corpus.valid, self.length, rows=self.rows, segments=self.run.documents.apart)
 
     def valid_losses(self) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.batch import Batch
 from headway.errors import is_full
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words

@@ -28,18 +28,20 @@ class Meter:
     def add(self, sums: Sums, tokens: int) -> None:
         # Few and small operations: a captured step of a small model takes less time than launching twenty.
         bad = sums["bad"]
-        terms = torch.stack([bad + 1, *(value.detach() for name, value in sums.items() if name != "bad")])
+        values = [value.detach().to(bad.device) for name, value in sums.items() if name != "bad"]
+        terms = torch.stack([bad + 1, *values])
         terms = torch.where(bad > 0, torch.zeros_like(terms), terms)
-        counted = (1 - bad) * tokens
         if self.sums:
-            torch._foreach_add_([self.sums["terms"], self.sums["tokens"]], [terms, counted])
+            self.sums["terms"].add_(terms)
         else:
-            self.sums = {"terms": terms, "tokens": counted}
+            self.sums = {"terms": terms}
         self.names = ["steps", *(name for name in sums if name != "bad")]
         self.tokens += tokens
 
     def go_on(self, names: list[str], parts: list[dict[str, Tensor]], device: torch.device) -> None:
         """Take over what every process had added. Of another number of processes the first takes all shares."""
+        if not any(name.startswith("count.") for name in names):  # of a version that counted tokens only
+            return
         mine = parts[0] if len(parts) != self.ranks.count else parts[self.ranks.rank]
         self.names, self.sums = names, {name: tensor.to(device) for name, tensor in mine.items()}
         if len(parts) != self.ranks.count and self.sums:
@@ -49,11 +51,12 @@ class Meter:
             self.sums["terms"] = torch.where(alike, self.sums["terms"], shares)
 
     def read(self) -> dict[str, float]:
-        """Means over what was added since the last reading: terms per token, the gradient's norm per step."""
+        """Means over what was added since the last reading: each term by its own count, the gradient's norm by step."""
         mine = dict(zip(self.names, self.sums["terms"].tolist(), strict=True))
         every = dict(zip(self.names, self.ranks.total(self.sums["terms"]).tolist(), strict=True))
-        tokens, rate = float(self.sums["tokens"]), self.tokens / (time.perf_counter() - self.started)
+        rate = self.tokens / (time.perf_counter() - self.started)
         self.reset()
         steps, norm = mine["steps"] or float("nan"), mine["norm"]
-        per_token = {n: value / (tokens or float("nan")) for n, value in every.items() if n not in ALIKE}
-        return per_token | {"gradient": norm / steps, "tokens_per_second": rate}
+        terms = [name.removeprefix("count.") for name in every if name.startswith("count.")]
+        means = {name: every[name] / (every[f"count.{name}"] or float("nan")) for name in terms}
+        return means | {"gradient": norm / steps, "tokens_per_second": rate}

@@ -1,4 +1,4 @@
-"""Objectives: a module that owns the model and turns a batch into named (sum, count, weight) triples.
+"""Objectives: a module that owns the model and turns a batch into named sums with their weights.
 
 Compiling and, later, several processes wrap the objective, so that nothing inside a model knows of them.
 """
@@ -12,14 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.batches import PairBatch
+from headway.batch import IGNORED, TokenBatch
 from headway.data.labelled import LabelBatch
 from headway.data.streams import StreamBatch
-from headway.data.windows import WindowBatch
 from headway.evaluate.labels import Judge
 from headway.train.loss import linear_cross_entropy, paired_cross_entropy
 
-Triples = dict[str, tuple[Tensor, int, float]]
+Terms = dict[str, tuple[Tensor, float]]  # the sum of each loss term and its weight; the batch has its count
 
 
 @dataclass(frozen=True)
@@ -108,15 +107,15 @@ class TokenObjective(nn.Module):
 
     def cross_entropy(self, batch: Any) -> tuple[Tensor, Tensor]:
         labels_N = batch.labels_BT.flatten()
-        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.smoothing, batch.nothing)
+        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.smoothing, IGNORED)
 
     def losses(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The sums of `loss` and `nll` over the batch."""
         return self.cross_entropy(batch)
 
-    def forward(self, batch: Any) -> Triples:
+    def forward(self, batch: Any) -> Terms:
         loss, nll = self.losses(batch)
-        return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
+        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
 
 
 class TextObjective(TokenObjective):
@@ -132,7 +131,7 @@ class TextObjective(TokenObjective):
 class LanguageObjective(TextObjective):
     """A window stands for itself."""
 
-    def hidden(self, batch: WindowBatch) -> Tensor:
+    def hidden(self, batch: TokenBatch) -> Tensor:
         model: Any = self.model
         return model.hidden(batch.ids_BT, segments_BT=batch.segments_BT)[0].flatten(0, 1)
 
@@ -155,22 +154,20 @@ class CarriedObjective(TextObjective):
         device = next(self.model.parameters()).device
         self.places = [carried[name].to(device, copy=True) for name in sorted(carried)]
 
-    def forward(self, batch: StreamBatch) -> Triples:
+    def forward(self, batch: StreamBatch) -> Terms:
         model: Any = self.model
         hidden_BTD, state = model.hidden(batch.ids_BT, self._begin(batch))
         if self.training:
             self._keep(batch, state)
         labels_N = batch.labels_BT.flatten()
-        loss, nll = linear_cross_entropy(
-            hidden_BTD.flatten(0, 1), self.weight(), labels_N, self.smoothing, batch.nothing
-        )
-        triples: Triples = {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
+        loss, nll = linear_cross_entropy(hidden_BTD.flatten(0, 1), self.weight(), labels_N, self.smoothing, IGNORED)
+        found: Terms = {"loss": (loss, 1.0), "nll": (nll, 0.0)}
         h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
         terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}
         for name, weight in self.weights.items():
             if weight:
-                triples[name] = (terms[name].square().mean(-1).sum(), batch.tokens, weight)
-        return triples
+                found[name] = (terms[name].square().mean(-1).sum(), weight)
+        return found
 
     def _begin(self, batch: StreamBatch) -> Any:
         """The state that these rows go on from; at an epoch's start the model's first, which may be learned."""
@@ -204,17 +201,16 @@ class LabelObjective(nn.Module):
         super().__init__()
         self.model, self.smoothing = model, smoothing
 
-    def forward(self, batch: LabelBatch) -> Triples:
-        logits_BL = self.model(batch.ids_BT, batch.lengths_B, batch.types_BT)
-        labels_B = batch.labels_BT[:, 0] - 1  # where there is none, −1
+    def forward(self, batch: LabelBatch) -> Terms:
+        logits_BL = self.model(batch.inputs.ids_BT, batch.inputs.lengths_B, batch.inputs.types_BT)
         wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
-        nll = F.cross_entropy(wide_BL, labels_B, ignore_index=-1, reduction="sum")
+        nll = F.cross_entropy(wide_BL, batch.labels_B, ignore_index=IGNORED, reduction="sum")
         loss = nll
         if self.smoothing:
             loss = F.cross_entropy(
-                wide_BL, labels_B, ignore_index=-1, reduction="sum", label_smoothing=self.smoothing
+                wide_BL, batch.labels_B, ignore_index=IGNORED, reduction="sum", label_smoothing=self.smoothing
             )  # fmt: skip
-        return {"loss": (loss, batch.tokens, 1.0), "nll": (nll, batch.tokens, 0.0)}
+        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
 
 
 def carried(objective: nn.Module) -> dict[str, Tensor]:
@@ -225,10 +221,10 @@ def carried(objective: nn.Module) -> dict[str, Tensor]:
 class TranslationObjective(TokenObjective):
     """Abstract. Each token of the target from those before it and the source."""
 
-    def hidden(self, batch: PairBatch) -> Tensor:
+    def hidden(self, batch: TokenBatch) -> Tensor:
         model: Any = self.model
-        state = model.encode(batch.source_BS, batch.source_lengths_B, room=0)
-        return model.hidden(batch.target_BT, state)[0].flatten(0, 1)
+        state = model.encode(batch.inputs.ids_BT, batch.inputs.lengths_B, room=0)
+        return model.hidden(batch.ids_BT, state)[0].flatten(0, 1)
 
 
 @final
@@ -244,11 +240,11 @@ class RDropObjective(TranslationObjective):
         super().__init__(model, smoothing)
         self.distance = weight
 
-    def losses(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+    def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         if not self.training:
             return self.cross_entropy(batch)
-        twice_2ND = self.hidden(batch.map(lambda tensor: torch.cat([tensor, tensor])))
+        twice_2ND = self.hidden(TokenBatch.join([batch, batch]))
         labels_N = batch.labels_BT.flatten()
         return paired_cross_entropy(
-            twice_2ND, self.weight(), labels_N, self.smoothing, batch.nothing, self.distance
+            twice_2ND, self.weight(), labels_N, self.smoothing, IGNORED, self.distance
         )  # fmt: skip

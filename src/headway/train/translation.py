@@ -7,18 +7,15 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from headway.data.batches import Frame, PairBatch, PairBatches, pad_rows
+from headway.batch import TokenBatch
+from headway.data.batches import Frame, pair_batches
 from headway.data.readers import read_pairs
-from headway.data.windows import NOTHING
 from headway.evaluate.bleu import corpus_bleu
 from headway.folder import Card, Loaded
 from headway.generate.translator import Translator
 from headway.models import FAMILIES
 from headway.plain import to_plain
 from headway.text.codec import Codec
-from headway.text.tokenizer import PAD
 from headway.train.corpus import Corpus, listed, open_corpus
 from headway.train.job import Desk, Job, Outcome, entropy, fresh_model, train
 from headway.train.log import Log
@@ -51,7 +48,7 @@ def open_translation(run: Run, desk: Desk) -> Job:
 def framed(card: Card, source: Codec) -> Frame:
     """What stands around the two sides of a pair for this model."""
     symbols = card.symbols
-    return Frame(source.opening, source.closing, symbols.start, symbols.end, NOTHING if card.foreign_text else PAD)
+    return Frame(source.opening, source.closing, symbols.start, symbols.end)
 
 
 class TranslationJob(Job):
@@ -64,8 +61,10 @@ class TranslationJob(Job):
         self.corpus = corpus
         self.translator = Translator(Loaded(self.plain_model, card, *corpus.tokenizers), desk.device, desk.dtype)
         frame = framed(card, corpus.tokenizers[0])
-        self.batches = PairBatches(corpus.train, run.engine.batch, run.engine.seed, frame=frame)
-        self.valid = PairBatches(corpus.valid, 4 * run.engine.batch, 0, shuffle=False, frame=frame)
+        self.batches = pair_batches(
+            corpus.train, run.engine.batch, run.engine.seed, frame=frame, full=desk.device.type == "cuda"
+        )
+        self.valid = pair_batches(corpus.valid, 4 * run.engine.batch, 0, shuffle=False, frame=frame)
         limit = run.validation.sentences or None
         self.valid_texts = tuple(side[:limit] for side in self.texts("valid"))
         # Read now: what is wrong with a test file should not be found out after hours of training.
@@ -73,16 +72,10 @@ class TranslationJob(Job):
         stores = {"train": corpus.train.folder.name, "valid": corpus.valid.folder.name}
         self.begin(stores, entropy(corpus.train.target_counts(card.symbols.end)))
 
-    def batch(self, step: int) -> PairBatch:
+    def batch(self, step: int) -> TokenBatch:
         return self.batches.batch(step)
 
-    def ready(self, batch: PairBatch) -> PairBatch:
-        """As many rows as every batch of these lengths has, in pinned memory."""
-        shape = (batch.source_BS.shape[1], batch.target_BT.shape[1])
-        rows = next(b.rows for b in self.batches.buckets if (b.source_length, b.target_length) == shape)
-        return pad_rows(batch, rows).map(Tensor.pin_memory)
-
-    def valid_batches(self) -> Iterable[PairBatch]:
+    def valid_batches(self) -> Iterable[TokenBatch]:
         return self.valid.epoch()
 
     def shown(self, example: int) -> str:

@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.data.batches import Batch
+from headway.batch import Batch
 from headway.errors import InputError
 from headway.nn.attention import CrossAttention
 from headway.train.parallel.ranks import ALONE, Lost, Ranks, expected
@@ -169,6 +168,4 @@ def shares(batch: Batch, parts: int, ranks: Ranks) -> list[Any]:
     """This process's pieces of a global batch: as many in every process, an empty one as a row of padding."""
     pieces = batch.split(parts * ranks.count)
     mine = pieces[ranks.rank :: ranks.count]
-    row = pieces[0].rows(0, 1)
-    nothing = replace(row, labels_BT=torch.full_like(row.labels_BT, row.nothing), tokens=0, examples=())
-    return [*mine, *[nothing] * (parts - len(mine))]
+    return [*mine, *[batch.rows(0, 0).pad(1)] * (parts - len(mine))]

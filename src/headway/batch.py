@@ -1,0 +1,204 @@
+"""Batches: named tensors that are moved, cut, padded and joined by rows, written once for every kind of batch.
+
+The name of a tensor says its axes: `ids_BT` has rows (B) and tokens (T), `fresh` has neither and belongs to the whole
+batch. `column` declares the value that fills a shorter row and the value of an empty row. A field may be a batch
+itself; whatever happens to a batch happens to its nested batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+IGNORED = -1  # the label of a position that no loss counts
+NO_COUNTS: dict[str, Tensor] = {}
+ALL = slice(None)
+
+
+def column(pad: int = 0, empty: int | None = None, **default: Any) -> Any:
+    """A tensor field. `pad` fills up a shorter row, `empty` is what an empty row holds (None: `pad`)."""
+    return field(metadata={"pad": pad, "empty": pad if empty is None else empty}, **default)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Abstract. A subclass declares its fields and, where a loss is computed from it, `counted`.
+
+    counts: for each loss term the number that its sum is divided by. They are tensors, so that a captured step reads
+    those of the batch that it is given. tokens: predictions in the batch, on the host, for speeds and logs. examples:
+    the numbers of the rows in the corpus, for messages that name them.
+    """
+
+    examples: tuple[int, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        counted = self.counted()
+        counts = {name: torch.tensor(float(count)) for name, count in counted.items()}
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "tokens", int(counted.get("tokens", counted.get("loss", 0))))
+
+    counts = NO_COUNTS  # class attributes, not fields: `__post_init__` sets them
+    tokens = 0
+
+    def counted(self) -> dict[str, float]:
+        """For each loss term how much it sums over."""
+        return {}
+
+    def __len__(self) -> int:
+        """Rows."""
+        for name, value in self._values():
+            if isinstance(value, Batch):
+                return len(value)
+            if isinstance(value, Tensor) and _has_rows(name):
+                return len(value)
+        return len(self.examples)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """With every tensor changed: moved, pinned, copied. The counts are tensors too."""
+        counts = {name: change(count) for name, count in self.counts.items()}
+        return self._changed(lambda name, value: change(value), lambda batch: batch.map(change), counts)
+
+    def rows(self, start: int, end: int) -> Self:
+        """The rows from `start` to `end`, with counts of their own."""
+        return self._changed(
+            lambda name, value: value[start:end] if _has_rows(name) else value,
+            lambda batch: batch.rows(start, end),
+            examples=slice(start, end),
+        )
+
+    def split(self, parts: int) -> list[Self]:
+        """The rows dealt to `parts` smaller batches; empty ones are left out."""
+        return [self.rows(start, end) for start, end in dealt(len(self), parts)]
+
+    def pad(self, rows: int) -> Self:
+        """With empty rows behind the others, up to `rows`, so that batches come in few shapes. They count nowhere."""
+        missing = max(0, rows - len(self))
+
+        def extend(name: str, value: Tensor) -> Tensor:
+            empty = self._columns()[name].get("empty", 0)
+            return torch.cat([value, value.new_full((missing, *value.shape[1:]), empty)]) if _has_rows(name) else value
+
+        return self._changed(extend, lambda batch: batch.pad(rows), self.counts)
+
+    @classmethod
+    def join(cls, batches: Sequence[Self]) -> Self:
+        """The rows of all of them, one batch after the other; shorter rows are padded."""
+        values: dict[str, Any] = {}
+        for name, first in batches[0]._values():
+            given = [getattr(batch, name) for batch in batches]
+            if isinstance(first, Batch):
+                values[name] = type(first).join(given)
+            elif isinstance(first, Tensor) and _has_rows(name):
+                values[name] = _stacked(given, cls._columns()[name].get("pad", 0))
+            else:
+                values[name] = tuple(i for one in given for i in one) if name == "examples" else first
+        return cls(**values)
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor by name: `ids_BT`, `inputs.lengths_B`, `counts.loss`."""
+        for name, value in self._values():
+            if isinstance(value, Batch):
+                yield from ((f"{name}.{inner}", tensor) for inner, tensor in value.tensors())
+            elif isinstance(value, Tensor):
+                yield name, value
+        yield from ((f"counts.{name}", count) for name, count in self.counts.items())
+
+    def shape(self) -> Hashable:
+        """What two batches share that one captured step can serve: names, dtypes and shapes of the tensors, and every
+        plain value but the numbers of the examples."""
+        plain = tuple((name, value) for name, value in self._values() if not isinstance(value, Tensor | Batch | tuple))
+        return plain, tuple((name, tensor.dtype, tensor.shape) for name, tensor in self.tensors())
+
+    def _values(self) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name)) for name in self._columns()]
+
+    @classmethod
+    @cache
+    def _columns(cls) -> dict[str, Any]:
+        return {f.name: f.metadata for f in fields(cls)}
+
+    def _changed(
+        self, tensor: Callable[[str, Tensor], Tensor], batch: Callable[[Any], Any],
+        counts: dict[str, Tensor] | None = None, examples: slice = ALL,
+    ) -> Self:  # fmt: skip
+        """A copy with changed tensors and nested batches; without `counts` they are counted anew."""
+        new = object.__new__(type(self))
+        for name, value in self._values():
+            if isinstance(value, Tensor):
+                value = tensor(name, value)
+            elif isinstance(value, Batch):
+                value = batch(value)
+            elif name == "examples":
+                value = value[examples]
+            object.__setattr__(new, name, value)
+        if counts is None:
+            new.__post_init__()
+        else:
+            object.__setattr__(new, "counts", counts)
+            object.__setattr__(new, "tokens", self.tokens)
+        return new
+
+
+@cache
+def _has_rows(name: str) -> bool:
+    return name.rpartition("_")[2].startswith("B") and "_" in name
+
+
+def _stacked(tensors: list[Tensor], pad: int) -> Tensor:
+    """Tensors behind each other along the first axis, each padded at the end of its second."""
+    if tensors[0].dim() > 1:
+        longest = max(tensor.shape[1] for tensor in tensors)
+        inner = (0, 0) * (tensors[0].dim() - 2)
+        tensors = [F.pad(tensor, (*inner, 0, longest - tensor.shape[1]), value=pad) for tensor in tensors]
+    return torch.cat(tensors)
+
+
+def dealt(rows: int, parts: int) -> list[tuple[int, int]]:
+    """(start, end) of the rows of each part; empty ones are left out."""
+    ends = np.linspace(0, rows, parts + 1).round().astype(int).tolist()
+    return [(start, end) for start, end in zip(ends, ends[1:], strict=False) if end > start]
+
+
+@dataclass(frozen=True)
+class TextInputs(Batch):
+    """Texts that a model reads whole, padded on the right. lengths_B: None where no row is padded. types_BT: which text
+    of a pair each token belongs to; None where that is the first."""
+
+    ids_BT: Tensor = column()
+    lengths_B: Tensor | None = column(empty=1, default=None)
+    types_BT: Tensor | None = column(default=None)
+
+    def pad(self, rows: int) -> TextInputs:
+        """With lengths in any case: batches with and without them would be two shapes."""
+        return Batch.pad(self.with_lengths(), rows)
+
+    def with_lengths(self) -> TextInputs:
+        if self.lengths_B is not None:
+            return self
+        whole_B = torch.full((len(self.ids_BT),), self.ids_BT.shape[1], device=self.ids_BT.device)
+        return replace(self, lengths_B=whole_B)
+
+
+@dataclass(frozen=True)
+class TokenBatch(Batch):
+    """Tokens to predict, each from the ones before it and, where there are `inputs`, from those.
+
+    labels_BT: `ids_BT` one position further on, IGNORED where nothing is predicted. segments_BT: the number of each
+    token's document within its row, for attention inside documents.
+    """
+
+    ids_BT: Tensor = column()
+    labels_BT: Tensor = column(pad=IGNORED)
+    segments_BT: Tensor | None = column(default=None)
+    inputs: Any = None
+
+    def counted(self) -> dict[str, float]:
+        predicted = int((self.labels_BT != IGNORED).sum())
+        return {"loss": predicted, "nll": predicted}
