@@ -37,8 +37,9 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | Total | None = None) -> Tensor:
         if isinstance(cache, FixedCache) and one_token.takes(self, x_BTD):
             return one_token.step(self, x_BTD, view, cache)
-        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
-        return self.around_feed_forward(x_BTD, self.feed_forward)
+        lengths_B = view.lengths_B if self.training else None
+        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache), lengths_B)
+        return self.around_feed_forward(x_BTD, self.feed_forward, lengths_B)
 
 
 class DecoderBlock(nn.Module):
@@ -60,9 +61,10 @@ class DecoderBlock(nn.Module):
         return self.cross.remember(source_BSD)
 
     def forward(self, x_BTD: Tensor, view: View, memory: Memory, source_view: View, cache: Cache | None) -> Tensor:
-        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
-        x_BTD = self.around_cross(x_BTD, lambda x: self.cross(x, memory, source_view))
-        return self.around_feed_forward(x_BTD, self.feed_forward)
+        lengths_B = view.lengths_B if self.training else None
+        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache), lengths_B)
+        x_BTD = self.around_cross(x_BTD, lambda x: self.cross(x, memory, source_view), lengths_B)
+        return self.around_feed_forward(x_BTD, self.feed_forward, lengths_B)
 
 
 class Stack(nn.Module):

@@ -59,6 +59,14 @@ class View:
             self._built.append(self.rule.matrix(self.scene))
         return self._built[0]
 
+    @property
+    def lengths_B(self) -> Tensor | None:
+        """Tokens of each row before its padding, where the queries are the tokens that are looked at."""
+        scene = self.scene
+        if scene is None or scene.key_lengths_B is None or scene.queries != scene.keys:
+            return None
+        return scene.key_lengths_B
+
     def block_mask(self) -> BlockMask:
         """The same rule for flex_attention, which skips the blocks of keys that no query of a block sees."""
         from torch.nn.attention.flex_attention import create_block_mask  # loads a compiler
