@@ -93,7 +93,7 @@ def build(config: Any, task: Recall) -> NextTokenModel:
 
 def answered(model: NextTokenModel, text_BT: Tensor, places_BK: Tensor, task: Recall) -> Tensor:
     """Scores of the values at each question."""
-    hidden_BTD, _ = model.hidden(text_BT)
+    hidden_BTD, _ = model.read(text_BT)
     asked_BKD = hidden_BTD.gather(1, places_BK[..., None].expand(-1, -1, hidden_BTD.shape[-1]))
     return model.head(asked_BKD)[..., : task.values]
 

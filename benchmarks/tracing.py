@@ -79,7 +79,7 @@ def untraced(device: str) -> dict[str, Callable[[], Any]]:
     stepper = stepper_for(translator, place)
 
     def steps() -> None:
-        state = small.start(1, place, room=STEPS)
+        state = small.start(None, 1, place, room=STEPS)
         for _ in range(STEPS):
             small(torch.ones(1, 1, dtype=torch.long, device=device), state)
 

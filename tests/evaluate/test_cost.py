@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.cost import Sketch
 from headway.evaluate.memory import activation_bytes, state_bytes
@@ -194,7 +195,7 @@ def test_a_path_is_none_just_where_no_gradient_leads_from_the_first_token_to_the
     model: Any = of.build().double().eval()
     for length in (2, 3, 4, 7):
         table = next(part for part in model.modules() if isinstance(part, nn.Embedding))
-        hidden_BTD, _ = model.hidden(torch.arange(3, 3 + length)[None])
+        hidden_BTD, _ = model.read(torch.arange(3, 3 + length)[None])
         somehow = hidden_BTD[0, -1] @ torch.randn(hidden_BTD.shape[-1], dtype=torch.float64)
         (gradient_VD,) = torch.autograd.grad(somehow, table.weight)
         assert bool(gradient_VD[3].any()) == (of.cost(length).path is not None)
@@ -205,8 +206,8 @@ def test_the_state_is_as_large_as_a_real_one() -> None:
         of = sketch(family, config)
         model: Any = of.build()
         ids = torch.full((2, 6), 3)
-        state = model.encode(ids) if family == "transformer" else model.start(2, ids.device)
-        _, state = model.hidden(ids, state)
+        state = model.start(TextInputs(ids) if family == "transformer" else None, 2, ids.device)
+        _, state = model.read(ids, state)
         cost = of.cost(6, batch=2)
         assert cost.state == state_bytes(state)
         if family == "gpt":

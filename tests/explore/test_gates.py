@@ -33,7 +33,7 @@ def test_gates_are_those_of_the_layer_that_was_asked_for(changes, names):
     top, bottom = gates_of(reader, ids), gates_of(reader, ids, layer=0)
     assert set(top) == names and all(values.shape == (7, 10) for values in top.values())
     assert reader.training, "its mode stays as it was"
-    expected, _ = reader.eval().hidden(ids[None])
+    expected, _ = reader.eval().read(ids[None])
     np.testing.assert_allclose(top["hidden"], expected[0].detach().numpy(), atol=1e-6)
     assert not np.allclose(top["hidden"], bottom["hidden"])
 

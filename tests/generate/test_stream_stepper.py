@@ -19,6 +19,8 @@ from headway.generate.stream_offline import generate_all
 from headway.generate.stream_step import foretell
 from headway.generate.stream_stepper import GraphStepper, PlainStepper, stream_stepper_for
 from headway.models import parts
+from headway.models.protocols import Embedded
+from headway.models.steps import StepModel
 from headway.text.tokenizer import END
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -177,7 +179,7 @@ def test_rooms_and_graphs_are_few_and_the_oldest_leave():
     assert all(len(room.captured) == 3 for room in stepper.rooms.values())
 
 
-class Bigram(nn.Module):
+class Bigram(StepModel):
     """The least language model: a table, and a state that has nothing to keep at any address."""
 
     vocabulary, context = V, None
@@ -192,14 +194,17 @@ class Bigram(nn.Module):
         torch.manual_seed(0)
         self.table = nn.Parameter(3 * torch.randn(V, V, dtype=torch.float64))
 
-    def start(self, rows, device, room=None):
+    def start(self, inputs, rows, device, room=None):
         return self.State()
 
-    def hidden(self, ids_BT, state=None, segments_BT=None, lengths_B=None):
-        return self.table[ids_BT], state
+    def embed(self, ids_RT, state, segments_RT=None, lengths_R=None):
+        return Embedded(self.table[ids_RT])
 
-    def head(self, hidden_BTD):
-        return hidden_BTD
+    def hidden(self, embedded, state):
+        return embedded.x_RTD, state
+
+    def head(self, hidden_RTD, state=None):
+        return hidden_RTD
 
 
 def test_a_state_without_caches_declines_and_is_stepped_plainly():

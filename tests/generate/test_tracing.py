@@ -287,7 +287,7 @@ def test_a_module_is_recorded_and_its_rows_are_cut_out(tmp_path: Path):
 def test_steps_are_no_text_that_is_read_at_once():
     model = GPT(GPTConfig(1, 12, heads=3, max_length=16), 19).eval()
     with headway.trace(model) as t, torch.no_grad():
-        _, state = model(torch.randint(19, (1, 4)), model.start(1, CPU))
+        _, state = model(torch.randint(19, (1, 4)), model.start(None, 1, CPU))
         model(torch.randint(19, (1, 1)), state)
     assert t.tensors["decoder.0.attention.weights"].shape == (1, 3, 1, 5)
     with pytest.raises(InputError, match="read step by step"):

@@ -17,6 +17,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from headway.batch import TextInputs
 from headway.hub.families import foreign_of
 from headway.hub.names import from_hf
 from headway.models import FAMILIES
@@ -109,7 +110,7 @@ def their_mask(ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
 
 def _cached_decoder(model: Any, ids_BT: Tensor) -> Tensor:
     """Five tokens, then one at a time."""
-    state = model.start(len(ids_BT), ids_BT.device, room=ids_BT.shape[1] + 3)
+    state = model.start(None, len(ids_BT), ids_BT.device, room=ids_BT.shape[1] + 3)
     spans = [slice(0, 5), *(slice(t, t + 1) for t in range(5, ids_BT.shape[1]))]
     with torch.inference_mode():
         return torch.cat([model(ids_BT[:, span], state)[0] for span in spans], 1)
@@ -118,8 +119,8 @@ def _cached_decoder(model: Any, ids_BT: Tensor) -> Tensor:
 def _cached_encoder_decoder(model: Any, ids_BT: Tensor) -> Tensor:
     spans = [slice(0, 5), *(slice(t, t + 1) for t in range(5, ids_BT.shape[1]))]
     with torch.inference_mode():
-        state = model.encode(ids_BT, room=ids_BT.shape[1] + 3)
-        return torch.cat([model.decode(ids_BT.flip(1)[:, span], state)[0] for span in spans], 1)
+        state = model.start(TextInputs(ids_BT), len(ids_BT), ids_BT.device, room=ids_BT.shape[1] + 3)
+        return torch.cat([model.logits(ids_BT.flip(1)[:, span], state)[0] for span in spans], 1)
 
 
 def _side_by_side(found: Any, ids_BT: Tensor) -> Tensor:

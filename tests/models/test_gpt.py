@@ -76,7 +76,7 @@ def test_equals_hugging_faces_gpt2_forward_and_backward():
 def test_equals_hugging_faces_gpt2_with_a_cache():
     mine, theirs = twins()
     ids = torch.randint(0, 101, (2, 12))
-    cache, state = None, mine.start(2, ids.device, room=16)
+    cache, state = None, mine.start(None, 2, ids.device, room=16)
     with torch.inference_mode():
         for at in (slice(0, 5), *(slice(t, t + 1) for t in range(5, 12))):
             found = theirs(ids[:, at], past_key_values=cache, use_cache=True)
@@ -93,7 +93,7 @@ def test_cached_equals_uncached(position):
     ids = torch.randint(0, 60, (2, 14))
     whole, _ = model(ids)
     for room in (None, 20):
-        state = model.start(2, ids.device, room)
+        state = model.start(None, 2, ids.device, room)
         with torch.no_grad():
             found = [model(ids[:, :6], state)[0], *(model(ids[:, t : t + 1], state)[0] for t in range(6, 14))]
         torch.testing.assert_close(torch.cat(found, 1), whole, rtol=0, atol=1e-6)
@@ -107,7 +107,7 @@ def test_rows_of_different_lengths_go_on_as_if_alone(position):
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     more = torch.randint(0, 60, (3, 4))
     with torch.no_grad():
-        state = model.start(3, padded.device, room=16)
+        state = model.start(None, 3, padded.device, room=16)
         model(padded, state)
         state.trim(torch.tensor([3, 7, 5]))
         found = torch.cat([model(more[:, t : t + 1], state)[0] for t in range(4)], 1)

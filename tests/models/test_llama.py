@@ -41,7 +41,7 @@ def test_cached_equals_uncached(config: LlamaConfig) -> None:
     ids = torch.randint(0, 60, (2, 14))
     whole, _ = model(ids)
     for room in (None, 20):
-        state = model.start(2, ids.device, room)
+        state = model.start(None, 2, ids.device, room)
         with torch.no_grad():
             found = [model(ids[:, :6], state)[0], *(model(ids[:, t : t + 1], state)[0] for t in range(6, 14))]
         torch.testing.assert_close(torch.cat(found, 1), whole, rtol=0, atol=1e-10)
@@ -54,8 +54,8 @@ def test_rows_of_different_lengths_go_on_as_if_alone(config: LlamaConfig) -> Non
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     more = torch.randint(0, 60, (3, 4))
     with torch.no_grad():
-        state = model.start(3, padded.device, room=16)
-        model.hidden(padded, state, lengths_B=torch.tensor([3, 9, 5]))
+        state = model.start(None, 3, padded.device, room=16)
+        model.read(padded, state, lengths_R=torch.tensor([3, 9, 5]))
         found = torch.cat([model(more[:, t : t + 1], state)[0] for t in range(4)], 1)
         for row, ids in enumerate(rows):
             alone, _ = model(torch.cat([ids, more[row]])[None])

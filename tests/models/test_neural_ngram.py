@@ -63,7 +63,7 @@ def test_no_word_has_probability_zero_and_all_sum_to_one(config):
 def test_a_text_in_pieces_is_the_text_at_once(config):
     model, ids = made(config)
     whole, _ = model(ids)
-    state = model.start(3, ids.device)
+    state = model.start(None, 3, ids.device)
     found = [model(ids[:, at], state)[0] for at in (slice(0, 4), slice(4, 5), slice(5, 6), slice(6, 11))]
     torch.testing.assert_close(torch.cat(found, 1), whole, rtol=0, atol=1e-12)
     logp, state = model.scored(ids[:, :7])
@@ -86,8 +86,8 @@ def test_rows_of_different_lengths_go_on_as_if_alone(config):
     model, ids = made(config)
     more = torch.randint(4, VOCABULARY, (3, 3))
     lengths = torch.tensor([1, 11, 5])
-    _, state = model.hidden(ids, lengths_B=lengths)
-    _, state = model.hidden(more[:, :2], state, lengths_B=torch.tensor([2, 0, 1]))
+    _, state = model.read(ids, lengths_R=lengths)
+    _, state = model.read(more[:, :2], state, lengths_R=torch.tensor([2, 0, 1]))
     found, _ = model(more[:, 2:], state)
     for row, (first, second) in enumerate(zip((1, 11, 5), (2, 0, 1), strict=True)):
         alone = torch.cat([ids[row, :first], more[row, :second], more[row, 2:]])[None]
@@ -106,8 +106,8 @@ def test_packed_documents_are_as_documents_alone(config):
 
 def test_the_states_rows_are_kept_repeated_joined_and_forked():
     model, ids = made(FORMS[0])
-    _, state = model.hidden(ids)
-    _, other = model.hidden(ids.flip(0))
+    _, state = model.read(ids)
+    _, other = model.read(ids.flip(0))
     twin, joined = state.fork(), state.insert(other)
     state.keep(torch.tensor([2, 0, 0]))
     state.repeat(2)

@@ -226,9 +226,9 @@ def test_step_by_step_is_all_at_once(order: int) -> None:
     mine = model(order)
     ids = torch.from_numpy(stream(texts(6, 9)))[:40].view(2, 20)
     whole, state_whole = mine(ids)
-    state, logits = mine.start(2, ids.device), []
+    state, logits = mine.start(None, 2, ids.device), []
     for at in range(20):
-        hidden, state = mine.hidden(ids[:, at : at + 1], state)
+        hidden, state = mine.read(ids[:, at : at + 1], state)
         logits.append(mine.head(hidden))
     assert torch.equal(torch.cat(logits, 1), whole)
     assert torch.equal(state.histories_RN, state_whole.histories_RN)
@@ -242,17 +242,17 @@ def test_padded_rows_end_behind_their_own_last_token() -> None:
     mine = model(4)
     ids = torch.from_numpy(stream(texts(8, 9)))[:36].view(3, 12)
     lengths = torch.tensor([12, 5, 0])
-    _, state = mine.hidden(ids, lengths_B=lengths)
+    _, state = mine.read(ids, lengths_R=lengths)
     for row, length in enumerate(lengths.tolist()):
-        alone = mine.start(1, ids.device)
+        alone = mine.start(None, 1, ids.device)
         if length:
-            _, alone = mine.hidden(ids[row : row + 1, :length], alone)
+            _, alone = mine.read(ids[row : row + 1, :length], alone)
         assert torch.equal(state.histories_RN[row : row + 1], alone.histories_RN)
 
 
 def test_states_are_reordered_repeated_joined_and_forked() -> None:
     mine = model(3)
-    _, state = mine.hidden(torch.tensor([[END, 4, 5], [END, 6, 7]]))
+    _, state = mine.read(torch.tensor([[END, 4, 5], [END, 6, 7]]))
     kept = state.histories_RN.clone()
     copy = state.fork()
     state.keep(torch.tensor([1, 1, 0]))
@@ -268,7 +268,7 @@ def test_packed_texts_do_not_look_into_each_other() -> None:
     mine = model(4)
     a, b = torch.tensor([[4, 6, 9, 5]]), torch.tensor([[7, 3, 8]])
     packed, segments = torch.cat([a, b], 1), torch.tensor([[1, 1, 1, 1, 2, 2, 2]])
-    torch.testing.assert_close(mine.hidden(packed, segments_BT=segments)[0][:, 4:], mine.hidden(b)[0])
+    torch.testing.assert_close(mine.read(packed, segments_RT=segments)[0][:, 4:], mine.read(b)[0])
     behind_end = mine(torch.tensor([[5, 4, END]]))[0][0, -1]
     assert torch.equal(behind_end, mine(torch.tensor([[END]]))[0][0, -1])
 

@@ -63,7 +63,7 @@ def test_a_text_read_in_parts_is_the_text_read_whole(config):
 def test_padded_rows_go_on_as_each_would_alone(config):
     model, ids = build(config), torch.randint(37, (3, 6))
     lengths = torch.tensor([6, 0, 3])
-    _, state = model.hidden(ids, lengths_B=lengths)
+    _, state = model.read(ids, lengths_R=lengths)
     following = torch.randint(37, (3, 2))
     together, _ = model(following, state)
     for row, length in enumerate(lengths.tolist()):
@@ -110,7 +110,7 @@ def test_dropout_is_drawn_in_training_only_and_where_it_was_asked_for():
         model.train()
         assert not torch.equal(model(ids)[0], model(ids)[0])
     model = build(replace(SMALL, dropout=Locked(0.0, 0.0, 0.5, 0.0, 0.0))).train()
-    hidden, _ = model.hidden(ids)
+    hidden, _ = model.read(ids)
     dropped = hidden == 0
     assert dropped.any() and torch.equal(dropped, dropped[:, :1].expand_as(dropped))
 

@@ -108,7 +108,7 @@ def test_a_text_in_pieces_is_the_text_at_once(name):
     model, ids = made(name)
     whole, _ = model(ids)
     for room in (None, 20):
-        state = model.start(3, ids.device, room)
+        state = model.start(None, 3, ids.device, room)
         with torch.no_grad():
             found = [model(ids[:, :6], state)[0], *(model(ids[:, t : t + 1], state)[0] for t in range(6, 14))]
         close(torch.cat(found, 1), whole)
@@ -120,8 +120,8 @@ def test_rows_of_different_lengths_go_on_as_if_alone(name):
     more = torch.randint(4, VOCABULARY, (3, 4))
     lengths = torch.tensor([3, 14, 5])
     with torch.no_grad():
-        _, state = model.hidden(ids, model.start(3, ids.device, room=22), lengths_B=lengths)
-        _, state = model.hidden(more[:, :2], state, lengths_B=torch.tensor([2, 1, 2]))
+        _, state = model.read(ids, model.start(None, 3, ids.device, room=22), lengths_R=lengths)
+        _, state = model.read(more[:, :2], state, lengths_R=torch.tensor([2, 1, 2]))
         found = torch.cat([model(more[:, t : t + 1], state)[0] for t in (2, 3)], 1)
         for row, (first, second) in enumerate(zip((3, 14, 5), (2, 1, 2), strict=True)):
             alone = torch.cat([ids[row, :first], more[row, :second], more[row, 2:]])[None]
@@ -142,9 +142,9 @@ def test_packed_documents_are_as_documents_alone(name):
 def test_the_states_rows_are_kept_repeated_joined_and_forked(name):
     model, ids = made(name)
     with torch.no_grad():
-        _, state = model.hidden(ids, model.start(3, ids.device, room=20))
-        _, other = model.hidden(ids[:2, :9], model.start(2, ids.device, room=20))
-        untouched = model.start(1, ids.device, room=20)
+        _, state = model.read(ids, model.start(None, 3, ids.device, room=20))
+        _, other = model.read(ids[:2, :9], model.start(None, 2, ids.device, room=20))
+        untouched = model.start(None, 1, ids.device, room=20)
         twin, joined = state.fork(), state.insert(other).insert(untouched)
         state.keep(torch.tensor([2, 0, 0]))
         state.repeat(2)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from headway.batch import TextInputs
 from headway.models import parts
 from headway.models.transformer import SIZES, Transformer, TransformerConfig
 from headway.nn import tap
@@ -40,6 +41,10 @@ def twin(model: Transformer) -> nn.Transformer:
             other.encoder.norm.load_state_dict(model.encoder.final.state_dict())
             other.decoder.norm.load_state_dict(model.decoder.final.state_dict())
     return other
+
+
+def begun(model, source, lengths=None, room=None):
+    return model.start(TextInputs(source, lengths), len(source), source.device, room)
 
 
 def copy_self(mine, theirs):
@@ -106,7 +111,7 @@ def test_equals_torch_nn_transformer_with_padding_and_gradients(norm, training, 
 def decode_in_steps(model, state, target, sizes):
     outputs, at = [], 0
     for size in sizes:
-        logits, state = model.decode(target[:, at : at + size], state)
+        logits, state = model.logits(target[:, at : at + size], state)
         outputs.append(logits)
         at += size
     return torch.cat(outputs, 1)
@@ -124,7 +129,7 @@ def test_cached_decoding_equals_uncached(room, position, feed_forward):
     lengths = torch.tensor([6, 2, 5])
     whole = model(source, target, lengths)
     for sizes in ([1] * 7, [3, 4], [2, 1, 4]):
-        stepped = decode_in_steps(model, model.encode(source, lengths, room), target, sizes)
+        stepped = decode_in_steps(model, begun(model, source, lengths, room), target, sizes)
         torch.testing.assert_close(stepped, whole, rtol=0, atol=1e-10)
 
 
@@ -148,14 +153,14 @@ def test_hypotheses_of_one_source_share_its_memory_and_reorder_in_their_group():
     model = Transformer(SMALL, 19, 19).double().eval()
     source, lengths = torch.randint(4, 19, (2, 6)), torch.tensor([6, 3])
     prefixes = torch.randint(4, 19, (6, 4))
-    state = model.encode(source, lengths, room=8)
+    state = begun(model, source, lengths, 8)
     state.widen(3)
-    model.decode(prefixes, state)
+    model.logits(prefixes, state)
     rows = torch.tensor([2, 2, 0, 3, 5, 4])
     state.reorder(rows)
     assert state.memories[0].k_BHSK.shape[0] == 2
     after = torch.randint(4, 19, (6, 1))
-    logits, _ = model.decode(after, state)
+    logits, _ = model.logits(after, state)
     whole = model(source.repeat_interleave(3, 0), torch.cat([prefixes[rows], after], 1), lengths.repeat_interleave(3))
     torch.testing.assert_close(logits[:, 0], whole[:, -1], rtol=0, atol=1e-10)
 
@@ -166,16 +171,16 @@ def test_select_keeps_sources_with_their_hypotheses_and_fork_copies():
     model = Transformer(SMALL, 19, 19).double().eval()
     source, lengths = torch.randint(4, 19, (3, 6)), torch.tensor([6, 3, 5])
     prefixes, after = torch.randint(4, 19, (6, 3)), torch.randint(4, 19, (4, 1))
-    state = model.encode(source, lengths, room=8)
+    state = begun(model, source, lengths, 8)
     state.widen(2)
-    model.decode(prefixes, state)
+    model.logits(prefixes, state)
     fork = state.fork()
     state.select(torch.tensor([2, 0]))
-    logits, _ = model.decode(after, state)
+    logits, _ = model.logits(after, state)
     kept = prefixes[[4, 5, 0, 1]]
     whole = model(source[[2, 2, 0, 0]], torch.cat([kept, after], 1), lengths[[2, 2, 0, 0]])
     torch.testing.assert_close(logits[:, 0], whole[:, -1], rtol=0, atol=1e-10)
-    again, _ = model.decode(torch.full((6, 1), 7), fork)
+    again, _ = model.logits(torch.full((6, 1), 7), fork)
     whole = model(
         source.repeat_interleave(2, 0),
         torch.cat([prefixes, torch.full((6, 1), 7)], 1),
@@ -189,13 +194,13 @@ def test_rows_of_different_age_step_together():
     torch.manual_seed(6)
     model = Transformer(SMALL, 19, 19).double().eval()
     source = torch.randint(4, 19, (3, 6))
-    old = model.encode(source[:2], torch.tensor([6, 4]), room=9)
+    old = begun(model, source[:2], torch.tensor([6, 4]), 9)
     prefix = torch.randint(4, 19, (2, 3))
-    model.decode(prefix, old)
-    joined = old.insert(model.encode(source[2:, :5], None, room=9))
+    model.logits(prefix, old)
+    joined = old.insert(begun(model, source[2:, :5], None, 9))
     steps = torch.randint(4, 19, (3, 2))
     for t in range(2):
-        logits, joined = model.decode(steps[:, t : t + 1], joined)
+        logits, joined = model.logits(steps[:, t : t + 1], joined)
     first = model(source[:2], torch.cat([prefix, steps[:2]], 1), torch.tensor([6, 4]))
     second = model(source[2:, :5], steps[2:])
     torch.testing.assert_close(logits[:2, 0], first[:, -1], rtol=0, atol=1e-10)
@@ -240,5 +245,5 @@ def test_without_positions_the_encoder_is_permutation_equivariant():
     torch.manual_seed(8)
     model = Transformer(dataclasses.replace(SMALL, position=parts.NoPosition()), 19, 19).double().eval()
     source, order = torch.randint(4, 19, (1, 6)), torch.randperm(6)
-    a, b = model.encode(source).memories[0].k_BHSK, model.encode(source[:, order]).memories[0].k_BHSK
+    a, b = begun(model, source).memories[0].k_BHSK, begun(model, source[:, order]).memories[0].k_BHSK
     torch.testing.assert_close(a[:, :, order], b, rtol=0, atol=1e-10)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headway.batch import TextInputs
 from headway.models import parts
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.nn.attention import SelfAttention
@@ -98,9 +99,9 @@ def test_step_by_step_is_as_all_at_once(choice):
     lengths = torch.tensor([7, 4, 5])
     whole = model(source, target, lengths)
     for room in (None, 12):
-        state = model.encode(source, lengths, room=room)
+        state = model.start(TextInputs(source, lengths), len(source), source.device, room)
         with torch.no_grad():
-            steps = [model.decode(target[:, t : t + 1], state)[0] for t in range(9)]
+            steps = [model.logits(target[:, t : t + 1], state)[0] for t in range(9)]
         torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-6)
 
 

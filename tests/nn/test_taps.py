@@ -225,7 +225,7 @@ def test_closed_taps_break_no_graph():
     model, ids = drawn(GPT(TINY_GPT, V)), torch.randint(4, V, (1, 5))
 
     def hidden(ids_BT):
-        return model.hidden(ids_BT)[0]
+        return model.read(ids_BT)[0]
 
     torch._dynamo.reset()
     with torch.no_grad():

@@ -96,7 +96,7 @@ def test_the_operations_of_an_lstm_are_those_of_a_count_by_hand():
 def test_activation_and_change_are_what_the_equations_say():
     mine, batch = model(), batches().batch(0)
     triples = Carried(activation=2.0, change=0.5).build(mine)(batch)
-    h_BTD, _ = mine.hidden(batch.ids_BT)
+    h_BTD, _ = mine.read(batch.ids_BT)
     torch.testing.assert_close(triples["activation"][0], h_BTD.square().mean(-1).sum())
     torch.testing.assert_close(triples["change"][0], (h_BTD[:, 1:] - h_BTD[:, :-1]).square().mean(-1).sum())
     assert triples["activation"][1] == 2.0 and triples["change"][1] == 0.5

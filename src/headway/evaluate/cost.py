@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.memory import activation_bytes, state_bytes, training_bytes, weight_bytes
 from headway.evaluate.operations import Call, Count, count, last_words, shapes_only
@@ -156,7 +157,8 @@ def _state_after(model: Any, batch: int, lengths: tuple[int, ...]) -> int:
     *sources, ids_BT = (torch.zeros(batch, length, dtype=torch.long) for length in lengths)
     if not hasattr(model, "hidden"):
         return 0
-    state = model.encode(*sources) if sources else model.start(batch, ids_BT.device)
+    source = TextInputs(sources[0]) if sources else None
+    state = model.start(source, batch, ids_BT.device)
     if ids_BT.shape[1]:
-        _, state = model.hidden(ids_BT, state)
+        _, state = model.read(ids_BT, state)
     return state_bytes(state)

@@ -27,7 +27,7 @@ from headway.data.documents import cut_up
 from headway.data.token_store import Amount, TokenStore
 from headway.data.windows import TokenArray, Tokens, evaluation_windows
 from headway.errors import InputError
-from headway.models.protocols import LanguageModel, Scores
+from headway.models.protocols import Scores
 from headway.text.codec import Codec
 from headway.text.tokenizer import END, PAD
 
@@ -161,12 +161,12 @@ def _perplexity(
     )
 
 
-def _read_through(model: LanguageModel, corpus: Tokens, streams: int) -> float:
+def _read_through(model: Any, corpus: Tokens, streams: int) -> float:
     """−log p of every token from all before it in its stream, the first from an END."""
     device, total = _device(model), corpus.tokens
     length = -(-total // streams)
     starts = range(0, total, length)
-    state, nll = model.start(len(starts), device), 0.0
+    state, nll = model.start(None, len(starts), device), 0.0
     last_B1 = np.full((len(starts), 1), corpus.end)
     with _judging(model):
         for at in range(0, length, max(1, TOKENS_AT_ONCE // len(starts))):

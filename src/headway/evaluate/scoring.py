@@ -124,14 +124,14 @@ def choose(generator: Generator, prompts: Sequence[str], choices: Sequence[str],
 @torch.inference_mode()
 def _answer_logps(model: Any, prompt: list[int], answers: list[list[int]], device: torch.device) -> list[float]:
     """log p(answer | prompt): the prompt is read once, and each answer goes on from there."""
-    state = model.start(1, device, room=len(prompt) + max(map(len, answers)))
-    hidden_1TD, state = model.hidden(torch.tensor([prompt], device=device), state)
+    state = model.start(None, 1, device, room=len(prompt) + max(map(len, answers)))
+    hidden_1TD, state = model.read(torch.tensor([prompt], device=device), state)
     state.keep(torch.zeros(len(answers), dtype=torch.long, device=device))
     hidden_CTD = hidden_1TD[:, -1:].expand(len(answers), -1, -1)
     ids_CT = _padded(answers, device)
     if ids_CT.shape[1] > 1:
-        hidden_CTD = torch.cat([hidden_CTD, model.hidden(ids_CT[:, :-1], state)[0]], 1)
-    logits_CTV = model.head(hidden_CTD).double()
+        hidden_CTD = torch.cat([hidden_CTD, model.read(ids_CT[:, :-1], state)[0]], 1)
+    logits_CTV = model.head(hidden_CTD, state).double()
     logp_CT = F.log_softmax(logits_CTV, -1).gather(-1, ids_CT[..., None]).squeeze(-1).cpu()
     return [float(row[: len(answer)].sum()) for row, answer in zip(logp_CT, answers, strict=True)]
 

@@ -37,7 +37,7 @@ def gates_of(model: Recurrent, ids_T: Tensor, layer: int = -1) -> dict[str, Floa
     training = model.training
     model.eval()
     with torch.no_grad(), tap.record(model) as seen:
-        model.hidden(ids_T[None])
+        model(ids_T[None])
     model.train(training)
     prefix = f"stack.{layer % layers}."
     found = {name.removeprefix(prefix): tensor for name, tensor in seen.tensors.items() if name.startswith(prefix)}

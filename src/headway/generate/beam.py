@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headway.generate.search import Search
 from headway.generate.top_k import best_continuations
-from headway.models.protocols import Seq2Seq, State
+from headway.models.protocols import Steps
 from headway.text.symbols import Symbols
 
 # Of every step: token of each beam, the beam it continues, its sum; then the sums of candidates that end here
@@ -31,7 +31,7 @@ def pack(records: list[Record]) -> Tensor:
 class Board:
     """Everything that a step reads and changes."""
 
-    state: State
+    state: Any
     scores_NK: Tensor  # sum of log-probabilities of every beam
     last_NK: Tensor  # its newest token
     limits_N: Tensor  # the longest output of a source
@@ -40,7 +40,7 @@ class Board:
     parents_R: Tensor | None = None  # the reorder that the state still needs (see `settle`)
 
     @staticmethod
-    def fresh(state: State, start: int, beam: int, limits: list[int], device: torch.device) -> Board:
+    def fresh(state: Any, start: int, beam: int, limits: list[int], device: torch.device) -> Board:
         state.widen(beam)
         scores_NK = torch.full((len(limits), beam), -math.inf, device=device)
         scores_NK[:, 0] = 0.0  # all beams start equal: only one may speak
@@ -69,11 +69,11 @@ class Board:
         return Board(self.state.insert(other.state), **joined)
 
 
-def advance(model: Seq2Seq, search: Search, symbols: Symbols, board: Board) -> Record:
+def advance(model: Steps, search: Search, symbols: Symbols, board: Board) -> Record:
     """One token for every row. The state is left in the old order: who goes on says `settle` first."""
     end, never = symbols.end, symbols.never
     sources, beam = board.scores_NK.shape
-    logits_RTV, board.state = model.decode(board.last_NK.view(-1, 1), board.state)
+    logits_RTV, board.state = model.logits(board.last_NK.view(-1, 1), board.state)
     # Twice the beam: even if every beam's best is its end, `beam` others go on. One more for each that is forbidden.
     count = min(2 * beam + (search.min_length > 0) + len(never), logits_RTV.shape[-1])
     values_RC, ids_RC, ends_R = best_continuations(logits_RTV[:, -1], count, end)

@@ -1,6 +1,6 @@
 """The step engine: sources are admitted, stepped together and leave as they finish.
 
-It sees a model only through `encode`, `decode` and the state they pass. What is decided on the device stays
+It sees a model only through `start`, `logits` and the state they pass. What is decided on the device stays
 there; the host reads the record of some steps at a time, while the device already takes the next ones.
 
 N slots, K beam, F sources that are done.
@@ -17,12 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway.batch import TextInputs
 from headway.device import sent
 from headway.generate.beam import Board
 from headway.generate.history import Branches, History
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper
-from headway.models.protocols import Seq2Seq
+from headway.models.protocols import Steps
 from headway.text.symbols import Symbols
 
 Ints = NDArray[np.int64]
@@ -85,7 +86,7 @@ class SearchEngine:
     board: Board
 
     def __init__(
-        self, model: Seq2Seq, search: Search, stepper: Stepper, *, symbols: Symbols, limit: int,
+        self, model: Steps, search: Search, stepper: Stepper, *, symbols: Symbols, limit: int,
         device: torch.device, room: int = 0, branches: dict[int, Branches] | None = None,
     ) -> None:  # fmt: skip
         """`limit` is the most tokens that the model can take; `room` the least size of the caches, for sources
@@ -117,7 +118,7 @@ class SearchEngine:
         if not old:
             self.room = max(self.least, max(longest) + self.reach)
         new = Flights.fresh(everyone, longest, spare, self.launched, self.search.best)
-        state = self.model.encode(*self._source(everyone), room=self.room + 1)
+        state = self.model.start(self._source(everyone), len(everyone), self.device, room=self.room + 1)
         board = Board.fresh(state, self.symbols.start, self.search.beam, longest, self.device)
         if old:
             self.board.settle()
@@ -126,13 +127,13 @@ class SearchEngine:
         self.history.place(np.concatenate([np.arange(old), np.full(len(everyone), -1)]))
         self.flights = self.flights.join(new)
 
-    def _source(self, requests: list[Request]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _source(self, requests: list[Request]) -> TextInputs:
         lengths = np.array([len(request.source) for request in requests])
         ids = np.full((len(requests), lengths.max()), self.symbols.end)
         ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([request.source for request in requests])
         even = bool((lengths == lengths.max()).all())
         lengths_N = None if even else torch.from_numpy(lengths).to(self.device)
-        return torch.from_numpy(ids).to(self.device), lengths_N
+        return TextInputs(torch.from_numpy(ids).to(self.device), lengths_N)
 
     def fits(self, request: Request) -> bool:
         """Whether the running caches have room for this source from now on."""

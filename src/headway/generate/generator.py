@@ -22,7 +22,7 @@ from headway.generate.stream_stepper import stream_stepper_for
 from headway.generate.tracing import called, check_one, checked, described, nexts, one_text, token_track, trace_of
 from headway.models import FAMILIES
 from headway.models.language import NextTokenModel
-from headway.models.protocols import LanguageModel
+from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
 from headway.nn.tap import chosen
 from headway.plain import from_plain, to_plain
@@ -79,7 +79,7 @@ class Generator:
     name = ""
 
     def __init__(
-        self, model: LanguageModel, tokenizer: Codec, *, context: int, device: torch.device,
+        self, model: Steps, tokenizer: Codec, *, context: int, device: torch.device,
         opening: Sequence[int] = (), sampling: Sampling | None = None,
     ) -> None:  # fmt: skip
         """`context` is the most tokens that the model can read. `opening` stands before every prompt, as it did

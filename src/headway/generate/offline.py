@@ -10,14 +10,14 @@ from headway.generate.engine import SearchEngine
 from headway.generate.history import Branches
 from headway.generate.search import Hypothesis, Request, Search
 from headway.generate.stepper import Stepper, stepper_for
-from headway.models.protocols import Seq2Seq
+from headway.models.protocols import Steps
 from headway.text.symbols import Symbols
 
 HEADWAYS = Symbols()
 
 
 def search_all(
-    model: Seq2Seq,
+    model: Steps,
     sources: Sequence[list[int]],
     search: Search,
     *,

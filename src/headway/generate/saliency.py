@@ -34,7 +34,7 @@ def recorded(model: Any, ids_BT: Tensor, choice: Choice) -> Iterator[tuple[Recor
     model.eval()
     try:
         with torch.no_grad(), tap.record(model, choice) as recorder:
-            logits_TV = model(ids_BT, model.start(1, ids_BT.device, room=0))[0][0]
+            logits_TV = model(ids_BT)[0][0]
         if (choice.tensors is not None or not attends) and choice.takes("saliency", None):
             more["saliency"] = saliency(model, ids_BT[0]), ("tokens", "tokens")
         yield recorder, logits_TV, more
@@ -50,7 +50,7 @@ class _Hidden(nn.Module):
         self.model = model
 
     def forward(self, ids_BT: Tensor) -> Tensor:
-        hidden_BTD: Tensor = self.model.hidden(ids_BT, self.model.start(1, ids_BT.device, room=0))[0]
+        hidden_BTD: Tensor = self.model.read(ids_BT)[0]
         return hidden_BTD
 
 

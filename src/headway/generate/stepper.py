@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headway.generate.beam import Board, advance, pack
 from headway.generate.search import Search
-from headway.models.protocols import Seq2Seq
+from headway.models.protocols import Steps
 from headway.nn import tap
 from headway.text.symbols import Symbols
 
@@ -37,7 +37,7 @@ class PlainStepper:
     ahead = 0
     joins = True
 
-    def __init__(self, model: Seq2Seq, pace: int = 1) -> None:
+    def __init__(self, model: Steps, pace: int = 1) -> None:
         self.model, self.pace, self.margin = model, pace, pace * (1 + self.ahead) - 1
 
     def slots(self, count: int) -> int:
@@ -72,7 +72,7 @@ class GraphStepper:
     joins = False
     margin = pace  # and no more for those ahead: rows at the last position stay there, and all of them are done
 
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Steps) -> None:
         self.model = model
         self.captured: OrderedDict[tuple[object, ...], Captured] = OrderedDict()
 
@@ -139,5 +139,5 @@ def _load(room: Board, board: Board) -> None:
         getattr(room, name).copy_(tensor)
 
 
-def stepper_for(model: Seq2Seq, device: torch.device) -> Stepper:
+def stepper_for(model: Steps, device: torch.device) -> Stepper:
     return GraphStepper(model) if device.type == "cuda" else PlainStepper(model)

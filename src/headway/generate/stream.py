@@ -12,7 +12,7 @@ import operator
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from headway.generate import noise
 from headway.generate.sampling import Sampling
 from headway.generate.stream_step import Group, Record, Said, Sheet
 from headway.generate.stream_stepper import StreamStepper, stream_stepper_for
-from headway.models.protocols import LanguageModel, Stream
+from headway.models.protocols import Steps
 from headway.text.tokenizer import END
 
 UNBOUNDED = 1 << 62  # the context of a model that reads any number of tokens
@@ -256,7 +256,7 @@ class StreamEngine:
     """Continues any number of prompts, admitted at any time."""
 
     def __init__(
-        self, model: LanguageModel, *, context: int, device: torch.device, room: int = 0,
+        self, model: Steps, *, context: int, device: torch.device, room: int = 0,
         stepper: StreamStepper | None = None,
     ) -> None:  # fmt: skip
         """`context` is the most tokens that the model can read; `room` the least size of the caches, for prompts
@@ -296,22 +296,22 @@ class StreamEngine:
                 state = self._read([prompt for _, prompt in some]) if lane is self.cached else None
                 lane.join(rows, self._sheet(rows, state))
 
-    def _read(self, prompts: Sequence[Prompt]) -> Stream:
+    def _read(self, prompts: Sequence[Prompt]) -> Any:
         """The prompts but for their last tokens, padded on the right and read together, each once; then a copy for
         each sample."""
         lengths = np.array([len(prompt.ids) - 1 for prompt in prompts])
-        state: Stream = self.model.start(len(prompts), self.device, room=self.room)
+        state: Any = self.model.start(None, len(prompts), self.device, room=self.room)
         if lengths.max():
             ids_BT = self._padded([prompt.ids[:-1] for prompt in prompts], int(lengths.max()))
             uneven = (lengths != lengths.max()).any()
             lengths_B = on_device(lengths.tolist(), self.device) if uneven else None
-            _, state = self.model.hidden(ids_BT, state, lengths_B=lengths_B)
+            _, state = self.model.read(ids_BT, state, lengths_R=lengths_B)
         if any(prompt.samples > 1 for prompt in prompts):
             copies = np.repeat(np.arange(len(prompts)), [prompt.samples for prompt in prompts])
             state.keep(on_device(copies.tolist(), self.device))
         return state
 
-    def _sheet(self, rows: list[Row], state: Stream | None) -> Sheet:
+    def _sheet(self, rows: list[Row], state: Any) -> Sheet:
         width = max(row.length + row.prompt.max_new for row in rows)
         lengths_R = on_device([row.length for row in rows], self.device)
         seeds_R = on_device([row.prompt.seed for row in rows], self.device)

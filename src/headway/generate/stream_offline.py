@@ -8,11 +8,11 @@ import torch
 
 from headway.generate.stream import Prompt, StreamEngine, Token, Written
 from headway.generate.stream_stepper import StreamStepper
-from headway.models.protocols import LanguageModel
+from headway.models.protocols import Steps
 
 
 def generate_all(
-    model: LanguageModel,
+    model: Steps,
     prompts: Sequence[Prompt],
     *,
     context: int,

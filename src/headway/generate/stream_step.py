@@ -20,7 +20,7 @@ from headway.fast.jit import available
 from headway.generate import noise
 from headway.generate.chain import Greedy, Link, Past, apply
 from headway.generate.top_k import top_k
-from headway.models.protocols import LanguageModel, Stream
+from headway.models.protocols import Steps
 
 # A chain, and the rows that it is for: None for all.
 Group = tuple[Sequence[Link], Tensor | None]
@@ -32,7 +32,7 @@ Said = tuple[int, float, tuple[tuple[int, float], ...]]
 class Sheet:
     """Everything that a step reads and changes. The state has read all of a row but its last token."""
 
-    state: Stream | None  # None: rows are read anew at each step (see `advance`)
+    state: Any  # None: rows are read anew at each step (see `advance`)
     ids_RL: Tensor
     lengths_R: Tensor
     prompts_R: Tensor
@@ -168,21 +168,20 @@ class Chosen:
         return tokens_R, Record.of(tokens_R, logps_R, (self.ids_RA, self.logps_RA) if top else None)
 
 
-def advance(
-    model: LanguageModel, sheet: Sheet, groups: Sequence[Group], *, context: int, longest: int, top: int
-) -> Record:
+def advance(model: Steps, sheet: Sheet, groups: Sequence[Group], *, context: int, longest: int, top: int) -> Record:
     """One token for every row. `longest` bounds the lengths, before the step."""
     return write(sheet, groups, foretell(model, sheet, context, longest), longest=longest, top=top)
 
 
-def foretell(model: LanguageModel, sheet: Sheet, context: int, longest: int) -> Tensor:
+def foretell(model: Steps, sheet: Sheet, context: int, longest: int) -> Tensor:
     """The logits of every row's next token. A sheet without a state has only rows of `context` tokens or more: of
     each the last `context` are read, as a text that begins there."""
     if sheet.state is None:
-        hidden_RTD, _ = model.hidden(sheet.past(longest).tail(context))
+        hidden_RTD, state = model.read(sheet.past(longest).tail(context))
     else:
-        hidden_RTD, sheet.state = model.hidden(sheet.newest_R[:, None], sheet.state)
-    return model.head(hidden_RTD[:, -1:])[:, 0]
+        hidden_RTD, state = model.read(sheet.newest_R[:, None], sheet.state)
+        sheet.state = state
+    return model.head(hidden_RTD[:, -1:], state)[:, 0]
 
 
 def write(sheet: Sheet, groups: Sequence[Group], logits_RV: Tensor, *, longest: int, top: int) -> Record:

@@ -17,7 +17,7 @@ from torch import Tensor
 from headway.compiling import compiled
 from headway.generate import chain
 from headway.generate.stream_step import Group, Notebook, Record, Sheet, advance, foretell, note
-from headway.models.protocols import LanguageModel
+from headway.models.protocols import Steps
 from headway.nn import tap
 
 Speed = Literal["auto", "plain", "graphs", "compile"]
@@ -42,7 +42,7 @@ class StreamStepper(Protocol):
 class PlainStepper:
     """Every step as it is, for just the rows there are."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: Steps) -> None:
         self.model = model
 
     def pace(self, sheet: Sheet) -> int:
@@ -113,7 +113,7 @@ class GraphStepper:
     most_graphs = 8  # of a room
     at_once = 8  # steps
 
-    def __init__(self, model: LanguageModel, foretell: Callable[..., Tensor] = foretell) -> None:
+    def __init__(self, model: Steps, foretell: Callable[..., Tensor] = foretell) -> None:
         """`foretell` may be another way to the same logits, such as a compiled one."""
         self.model, self.foretell, self.plain = model, foretell, PlainStepper(model)
         self.rooms: OrderedDict[tuple[int, ...], Room] = OrderedDict()
@@ -225,7 +225,7 @@ def compiled_foretell() -> Callable[..., Tensor]:
     return compiled(foretell, dynamic=False, options=options)
 
 
-def stream_stepper_for(model: LanguageModel, device: torch.device, speed: Speed = "auto") -> StreamStepper:
+def stream_stepper_for(model: Steps, device: torch.device, speed: Speed = "auto") -> StreamStepper:
     if speed == "plain" or (speed == "auto" and device.type != "cuda"):
         return PlainStepper(model)
     return GraphStepper(model, compiled_foretell() if speed == "compile" else foretell)

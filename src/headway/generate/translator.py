@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, final
 
 import torch
 
+from headway.batch import TextInputs
 from headway.device import choose
 from headway.errors import InputError, TooLong
 from headway.folder import Card, Loaded, read_model
@@ -32,7 +33,6 @@ from headway.generate.tracing import (
     two_texts,
 )
 from headway.models import FAMILIES
-from headway.models.protocols import Seq2Seq
 from headway.nn import tap
 from headway.nn.tap import Choice, chosen
 from headway.plain import from_plain, to_plain
@@ -139,9 +139,10 @@ class Translator(TextTranslator):
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(loaded.card, loaded.source_tokenizer, loaded.target_tokenizer)
-        self.model: Any = loaded.model.to(device, dtype).eval()
+        model: Any = loaded.model.to(device, dtype).eval()
+        self.model = model
         self.device = device
-        self.stepper = stepper_for(cast(Seq2Seq, self.model), device)  # kept: what it captures serves later calls
+        self.stepper = stepper_for(self.model, device)  # kept: what it captures serves later calls
 
     @torch.inference_mode()
     def searched(
@@ -200,10 +201,11 @@ class Translator(TextTranslator):
         """One teacher-forced pass over a hypothesis with the taps open."""
         framed, read = self.framed(source), [self.symbols.start, *target]
         with tap.record(self.model, choice) as recorder:
-            state = self.model.encode(torch.tensor([framed], device=self.device))
+            inputs = TextInputs(torch.tensor([framed], device=self.device))
+            state = self.model.start(inputs, 1, self.device)
             ids_RT = torch.tensor([read], device=self.device)
             # Attention alone needs no logits.
-            logits_RTV = self.model.decode(ids_RT, state)[0] if top else self.model.hidden(ids_RT, state)[0]
+            logits_RTV = self.model.logits(ids_RT, state)[0] if top else self.model.read(ids_RT, state)[0]
         before, behind = len(self.source_tokenizer.opening), len(self.source_tokenizer.closing)
         special = [True] * before + [False] * len(source) + [True] * behind
         codecs = self.source_tokenizer, self.target_tokenizer

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.folder import Loaded, read_model, replace_folder
 from headway.hub.extras import wanted
@@ -41,7 +42,7 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        return self.model.read(ids_BS, mask_BS.sum(1))
+        return self.model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
 
 
 class Decoder(nn.Module):
@@ -55,7 +56,7 @@ class Decoder(nn.Module):
         memories = [block.remember(source_BSD) for block in self.model.decoder.layers]  # type: ignore[operator]
         caches = [GrowingCache() for _ in memories]
         state = DecoderState(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
-        logits_BTV, state = self.model.decode(ids_BT, state)
+        logits_BTV, state = self.model.logits(ids_BT, state)
         of_source = [part for memory in memories for part in (memory.k_BHSK, memory.v_BHSK)]
         return [logits_BTV, *_contents(caches), *of_source]
 
@@ -73,7 +74,7 @@ class CachedDecoder(nn.Module):
         memories = [Memory(k_BHSK, v_BHSK) for k_BHSK, v_BHSK in _pairs(of_source)]
         caches = [_holding(*pair) for pair in _pairs(past)]
         state = DecoderState(caches, _clock(ids_BT, past[0].shape[2]), memories, mask_BS.sum(1))
-        logits_BTV, state = self.model.decode(ids_BT, state)
+        logits_BTV, state = self.model.logits(ids_BT, state)
         return [logits_BTV, *_contents(caches)]
 
 
@@ -153,7 +154,7 @@ def _of_translator(model: Any) -> dict[str, Graph]:
     ids_BS, ids_BT = torch.full((2, 5), 3), torch.full((2, 4), 3)
     mask_BS = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
-        source_BSD = model.read(ids_BS, mask_BS.sum(1))
+        source_BSD = model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
         _, *rest = Decoder(model)(ids_BT, source_BSD, mask_BS)
     past, of_source = rest[: 2 * len(layers)], rest[2 * len(layers) :]
     mine, theirs = (

@@ -1,25 +1,36 @@
 """How every encoder-decoder of attention is stepped, whatever its parts are.
 
-B batch, R rows (hypotheses), S source length, T target length, D width, V vocabulary.
+B sources, R rows (hypotheses), S source length, T target length, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+import torch
 from torch import Tensor, nn
 
-from headway.nn import tap
+from headway.batch import TextInputs
+from headway.models.protocols import Embedded, Encoded
+from headway.models.steps import StepModel
 from headway.nn.block import Stack
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene
 from headway.nn.state import DecoderState, fresh_caches
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(StepModel):
     """Abstract. p(y_t | y_<t, x) = softmax(head(decoder(y_<t, encoder(x)))).
 
-    `into_head` is what the last layer goes through on its way: nothing, a scale, a 1 for the bias.
+    `into_head`: what the last layer passes through before the head: nothing, a scale, a 1 for the bias.
     """
 
+    tracks: ClassVar[dict[str, tuple[str, str]]] = {
+        "": ("target", "target"),
+        "embed_source": ("source", "source"),
+        "encoder": ("source", "source"),
+        "decoder.cross": ("target", "source"),
+    }
     embed_source: TokenEmbedding
     embed_target: TokenEmbedding
     encoder: Stack
@@ -27,40 +38,49 @@ class EncoderDecoder(nn.Module):
     into_head: nn.Module
     head: Head | JoinedHead
 
-    def read(self, source_BS: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+    @property
+    def output_weight(self) -> Tensor:
+        return self.head.weight
+
+    def encode(self, inputs: Any) -> Encoded:
         """The encoder's last layer."""
+        source_BS, lengths_B = inputs.ids_BT, inputs.lengths_B
         scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
         view = Padding().view(scene).placed(self.embed_source.position)
-        return self.encoder.walk(self.embed_source(source_BS), [(view,)] * len(self.encoder.layers))
+        x_BSD = self.encoder.walk(self.embed_source(source_BS), [(view,)] * len(self.encoder.layers))
+        return Encoded(x_BSD, lengths_B)
 
-    def encode(self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None) -> DecoderState:
-        """The source's memory for each decoder layer, and empty caches: fixed at `room`, growing, or, where `room`
-        is 0, none (for a target that is given whole)."""
-        x_BSD = self.read(source_BS, lengths_B)
-        memories = [block.remember(x_BSD) for block in self.decoder.layers]  # type: ignore[operator]
-        caches, clock = fresh_caches(len(memories), len(source_BS), source_BS.device, room)
-        return DecoderState(caches, clock, memories, lengths_B)
+    def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> DecoderState:
+        """The source's memory for each decoder layer, and empty caches."""
+        return self.remember(self.encode(inputs), room)
 
-    def hidden(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The decoder's last layer for the next T tokens of each row."""
-        clock, steps, device = state.clock, ids_RT.shape[1], ids_RT.device
-        scene = Scene(steps, clock.longest + steps, device, clock.start)
-        view = Causal().view(scene).placed(self.embed_target.position)
+    def remember(self, encoded: Encoded, room: int | None = None) -> DecoderState:
+        """The state before the first token, from what the encoder gave."""
+        memories = [block.remember(encoded.x_BTD) for block in self.decoder.layers]  # type: ignore[operator]
+        caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
+        return DecoderState(caches, clock, memories, encoded.lengths_B)
+
+    def embed(
+        self, ids_RT: Tensor, state: DecoderState, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        return Embedded(self.embed_target(ids_RT, state.clock.start), lengths_R, segments_RT)
+
+    def hidden(self, embedded: Embedded, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        x_RTD, clock = embedded.x_RTD, state.clock
+        steps, device = x_RTD.shape[1], x_RTD.device
+        view = Causal().view(Scene(steps, clock.longest + steps, device, clock.start))
         sources = Scene(1, state.memories[0].k_BHSK.shape[2], device, key_lengths_B=state.source_lengths_B)
         source_view = Padding().view(sources)
-        x_RTD = self.embed_target(ids_RT, clock.start)
+        ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
         pairs = zip(state.memories, state.caches, strict=True)
+        view = view.placed(self.embed_target.position)
         x_RTD = self.decoder.walk(x_RTD, [(view, memory, source_view, cache) for memory, cache in pairs])
         clock.advance(steps)
+        if ends_R is not None:
+            state.trim(ends_R)
         return self.into_head(x_RTD), state
-
-    def decode(self, ids_RT: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        hidden_RTD, state = self.hidden(ids_RT, state)
-        logits_RTV = self.head(hidden_RTD)
-        if tap.recording():
-            tap.save(self, "logits", logits_RTV, ("row", "target", "vocabulary"))
-        return logits_RTV, state
 
     def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Logits of every target position at once, each from the true target before it."""
-        return self.decode(target_BT, self.encode(source_BS, lengths_B))[0]
+        source = TextInputs(source_BS, lengths_B)
+        return self.logits(target_BT, self.start(source, len(source_BS), source_BS.device))[0]

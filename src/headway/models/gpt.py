@@ -15,7 +15,7 @@ from headway.models import parts
 from headway.models.decoder_only import DecoderOnly
 from headway.nn.attention import SelfAttention
 from headway.nn.block import INTO_SUM, Block, Stack
-from headway.nn.embedding import Head, TokenEmbedding, padded, token_table
+from headway.nn.embedding import Head, StepEmbedding, padded, token_table
 from headway.nn.state import StreamState, fresh_caches
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
@@ -64,7 +64,7 @@ class GPT(DecoderOnly):
         rows = padded(vocabulary)
         table = token_table(rows, config.width, STD)
         position = config.position.build(parts.Room(config.width, config.heads, config.max_length))
-        self.embed = TokenEmbedding(table, position, config.dropout, 1.0, config.word_dropout)
+        self.embed = StepEmbedding(table, position, config.dropout, 1.0, config.word_dropout)
         residual = config.norm.residual(config.width, config.dropout, config.bias)
         inner = config.inner or 4 * config.width
 
@@ -87,5 +87,5 @@ class GPT(DecoderOnly):
                 into_sum = name.endswith(INTO_SUM)
                 nn.init.normal_(weight, std=STD * (depth if into_sum else 1.0))
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> StreamState:
         return StreamState(*fresh_caches(self.config.layers, rows, device, room))

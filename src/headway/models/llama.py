@@ -18,7 +18,7 @@ from headway.models.decoder_only import DecoderOnly
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Stack
-from headway.nn.embedding import Head, TokenEmbedding, token_table
+from headway.nn.embedding import Head, StepEmbedding, token_table
 from headway.nn.mask import Causal, Scene, Segments, View, Window
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Rotary
@@ -86,7 +86,7 @@ class Llama(DecoderOnly):
         table = token_table(vocabulary, config.width, STD)
         turns = partial(angles, config.scaling, head_width, config.base)
         position = Rotary(head_width, config.base, config.max_length, turns, config.scaling.gain)
-        self.embed = TokenEmbedding(table, position, dropout=0.0, scale=config.width**0.5 if config.scaled else 1.0)
+        self.embed = StepEmbedding(table, position, dropout=0.0, scale=config.width**0.5 if config.scaled else 1.0)
         norm = partial(config.norm.build, config.width)
 
         def block() -> Block:
@@ -103,7 +103,7 @@ class Llama(DecoderOnly):
             if weight.dim() >= 2:
                 nn.init.normal_(weight, std=STD)
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState:
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> StreamState:
         return StreamState(*fresh_caches(self.config.layers, rows, device, room))
 
     def views(self, scene: Scene) -> list[View]:

@@ -1,6 +1,6 @@
 """The neural n-gram (Bengio et al. 2003, "A Neural Probabilistic Language Model").
 
-B batch, T length, N words that it sees (one fewer than its order), E embedding width, D width of what the head reads,
+R rows, T length, N words that it sees (one fewer than its order), E embedding width, D width of what the head reads,
 V vocabulary.
 """
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models.language import NextTokenModel
+from headway.models.protocols import Embedded
 from headway.nn import tap
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, JoinedHead, token_table
@@ -23,7 +24,7 @@ from headway.nn.recent import BLANK, Recent
 
 @dataclass(frozen=True)
 class NeuralNGramConfig:
-    """order: a word is foretold from the `order` − 1 before it. width: of a word's vector; hidden: of the tanh layer.
+    """order: a word is predicted from the `order` − 1 before it. width: of a word's vector; hidden: of the tanh layer.
     direct: the path Wx past that layer. tied: U is the table of the words' vectors (then hidden = width).
     max_length: tokens in a row of a training batch; the model reads any number.
     """
@@ -72,25 +73,26 @@ class NeuralNGram(NextTokenModel):
         nn.init.normal_(weight_VD, std=weight_VD.shape[1] ** -0.5)
         nn.init.zeros_(weight_VD[:, -1])
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> Recent:
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> Recent:
         return Recent.start(rows, self.config.order - 1, device)
 
-    def hidden(
-        self, ids_BT: Tensor, state: Recent | None = None, segments_BT: Tensor | None = None,
-        lengths_B: Tensor | None = None,
-    ) -> tuple[Tensor, Recent]:  # fmt: skip
-        state = state or self.start(len(ids_BT), ids_BT.device)
-        seen_BTN = state.read(ids_BT, lengths_B)
-        if segments_BT is not None:
+    def embed(
+        self, ids_RT: Tensor, state: Recent, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        seen_RTN = state.read(ids_RT, lengths_R)
+        if segments_RT is not None:
             # What belongs to another document is as if it had not been written.
-            of_BTN = Recent(segments_BT[:, :1].expand(-1, seen_BTN.shape[2])).read(segments_BT)
-            seen_BTN = seen_BTN.masked_fill(of_BTN != segments_BT[..., None], BLANK)
+            of_RTN = Recent(segments_RT[:, :1].expand(-1, seen_RTN.shape[2])).read(segments_RT)
+            seen_RTN = seen_RTN.masked_fill(of_RTN != segments_RT[..., None], BLANK)
         scale = self.config.width**0.5  # vectors of unit variance, as a head tied to them wants them small
-        x_BTE = self.dropout((self.table(seen_BTN) * scale).flatten(2))
-        layer_BTD = self.dropout(self.layer(x_BTE))
+        return Embedded(self.dropout((self.table(seen_RTN) * scale).flatten(2)), lengths_R, segments_RT)
+
+    def hidden(self, embedded: Embedded, state: Recent) -> tuple[Tensor, Recent]:
+        x_RTE = embedded.x_RTD
+        layer_RTD = self.dropout(self.layer(x_RTE))
         if tap.recording():
             # Of each place's own word, and what the layer makes of all that it sees.
-            tap.save(self, "embed.tokens", x_BTE[..., -self.config.width :], ("row", "target", "unit"))
-            tap.save(self, "layer.hidden", layer_BTD, ("row", "target", "unit"))
-        direct = (x_BTE,) if self.config.direct else ()
-        return torch.cat([layer_BTD, *direct, torch.ones_like(x_BTE[..., :1])], -1), state
+            tap.save(self, "embed.tokens", x_RTE[..., -self.config.width :], ("row", "target", "unit"))
+            tap.save(self, "layer.hidden", layer_RTD, ("row", "target", "unit"))
+        direct = (x_RTE,) if self.config.direct else ()
+        return torch.cat([layer_RTD, *direct, torch.ones_like(x_RTE[..., :1])], -1), state

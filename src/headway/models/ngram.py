@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from headway.errors import InputError
 from headway.models.counts import Ints, count_grams
 from headway.models.language import NextTokenModel
+from headway.models.protocols import Embedded
 from headway.models.smoothing import ModifiedKneserNey, Smoothing
 
 NONE = -1  # row of an n-gram that is in no table
@@ -150,7 +151,7 @@ class NGram(NextTokenModel):
 
         return super()._apply(move, recurse)
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> NGramState:
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> NGramState:
         return NGramState(torch.full((rows, self.config.order - 1), NONE, device=device))
 
     def _walk(self, ids_BT: Tensor, state: NGramState, segments_BT: Tensor | None) -> Walk:
@@ -176,16 +177,20 @@ class NGram(NextTokenModel):
             histories_RN = told_RSN[torch.arange(len(told_RSN), device=told_RSN.device), read_B]
         return NGramState(histories_RN)
 
-    def hidden(
-        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, NGramState]:
-        """The histories behind each token: all that the next one depends on."""
-        state = state or self.start(len(ids_BT), ids_BT.device)
-        walk = self._walk(ids_BT, state, segments_BT)
-        histories_BTN = torch.stack(walk.behind, -1) if walk.behind else ids_BT.new_empty(*ids_BT.shape, 0)
-        return histories_BTN, self._state(state, walk, ids_BT.shape[1] if lengths_B is None else lengths_B)
+    def embed(
+        self, ids_RT: Tensor, state: NGramState, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        """Tables take the ids as they are: width 1."""
+        return Embedded(ids_RT[..., None], lengths_R, segments_RT)
 
-    def head(self, hidden_BTD: Tensor) -> Tensor:
+    def hidden(self, embedded: Embedded, state: NGramState) -> tuple[Tensor, NGramState]:
+        """The histories behind each token: all that the next one depends on."""
+        ids_RT, lengths_R = embedded.x_RTD.squeeze(-1), embedded.lengths_R
+        walk = self._walk(ids_RT, state, embedded.segments_RT)
+        histories_RTN = torch.stack(walk.behind, -1) if walk.behind else ids_RT.new_empty(*ids_RT.shape, 0)
+        return histories_RTN, self._state(state, walk, ids_RT.shape[1] if lengths_R is None else lengths_R)
+
+    def head(self, hidden_BTD: Tensor, state: NGramState | None = None) -> Tensor:
         """log p of every word behind these histories: the lower order's, weighed, and what is known written over it."""
         histories_RN = hidden_BTD.flatten(0, -2)
         below, *longer = self.tables
@@ -198,10 +203,10 @@ class NGram(NextTokenModel):
         return logp_RV.view(*hidden_BTD.shape[:-1], self.vocabulary)
 
     def scored(
-        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None
+        self, ids_BT: Tensor, state: NGramState | None = None, segments_BT: Tensor | None = None
     ) -> tuple[Tensor, NGramState]:  # fmt: skip
         """Only what is asked for is looked up."""
-        state = state or self.start(len(ids_BT), ids_BT.device)
+        state = state or self.start(None, len(ids_BT), ids_BT.device)
         walk = self._walk(ids_BT, state, segments_BT)
         below, *longer = self.tables
         logp_BT = below.logp[ids_BT].double()

@@ -1,74 +1,66 @@
-"""The two ways in which a model is stepped. Generation and training know these, and no model's insides."""
+"""How a model is called. Generation, training and evaluation know these protocols, and no model's insides.
+
+B sources, R rows, T length, D width, V vocabulary.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from headway.nn.embedding import Embedded
 
-class Stream(Protocol):
-    """What a language model carries between steps."""
-
-    def reorder(self, rows_R: Tensor) -> None: ...
-    def keep(self, rows_R: Tensor) -> None: ...
-    def repeat(self, group: int) -> None: ...
-    def insert(self, other: Any) -> Any: ...
-    def fork(self) -> Any: ...
+__all__ = ["Embedded", "Encoded", "Encodes", "Scores", "Steps"]
 
 
-class State(Protocol):
-    """What an encoder-decoder does; `headway.nn.state` says what each call promises."""
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """What an encoder gives: its last layer, the rows' lengths (None: no row is padded), and every layer's output where
+    the model keeps them."""
 
-    @property
-    def source_length(self) -> int: ...
-    def reorder(self, rows_R: Tensor) -> None: ...
-    def widen(self, group: int) -> None: ...
-    def select(self, sources_B: Tensor, parents_R: Tensor | None = None) -> None: ...
-    def insert(self, other: Any) -> Any: ...
-    def fork(self) -> Any: ...
-    def steady(self, capacity: int, source_length: int) -> Any: ...
-    def load(self, other: Any) -> None: ...
-    def homes(self) -> list[Tensor]: ...
-    def settle(self, homes: list[Tensor]) -> None: ...
+    x_BTD: Tensor
+    lengths_B: Tensor | None = None
+    layers: tuple[Tensor, ...] = ()
 
 
-class Seq2Seq(Protocol):
-    """A source is encoded once; the target is decoded from its state, any number of tokens at a time."""
+class Encodes(Protocol):
+    """Reads its inputs whole. `inputs` is read by attribute: `ids_BT` and `lengths_B` where they are text."""
 
-    def encode(self, source_BS: Tensor, lengths_B: Tensor | None = None, room: int | None = None) -> Any:
-        """A fresh state. `room` asks for caches of that fixed size; without it they grow."""
+    width: int
+    context: int | None
 
-    def hidden(self, ids_RT: Tensor, state: Any) -> tuple[Tensor, Any]: ...
-
-    def head(self, hidden_RTD: Tensor) -> Tensor: ...
-
-    def decode(self, ids_RT: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """head(hidden(ids))."""
+    def encode(self, inputs: Any) -> Encoded: ...
 
 
 class Scores(Protocol):
-    """The common door of language models."""
+    """The least that a language model has."""
 
     def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
         """log p(x_t | x_<t) of every token, 0 for the first of a row, which is given."""
 
 
-class LanguageModel(Scores, Protocol):
-    """A stream is read any number of tokens at a time; after each the model says what may come next.
-
-    `headway.models.language` says what each call promises.
-    """
+class Steps(Protocol):
+    """A language model, or a sequence-to-sequence model: rows are read any number of tokens at a time, and after each
+    token the model gives the logits of the next. `headway.models.steps` says what each call promises."""
 
     vocabulary: int
     context: int | None
+    tracks: ClassVar[dict[str, tuple[str, str]]]
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> Any: ...
-    def hidden(
-        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None, lengths_B: Tensor | None = None
+    @property
+    def output_weight(self) -> Tensor: ...
+    def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> Any: ...
+    def embed(
+        self, ids_RT: Tensor, state: Any, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded: ...
+    def hidden(self, embedded: Embedded, state: Any) -> tuple[Tensor, Any]: ...
+    def head(self, hidden_RTD: Tensor, state: Any = None) -> Tensor: ...
+    def read(
+        self, ids_RT: Tensor, state: Any = None, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> tuple[Tensor, Any]: ...
-    def head(self, hidden_BTD: Tensor) -> Tensor: ...
-    def scored(
-        self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None
-    ) -> tuple[Tensor, Any]: ...  # fmt: skip
+    def logits(
+        self, ids_RT: Tensor, state: Any = None, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> tuple[Tensor, Any]: ...

@@ -4,7 +4,7 @@
 
 All that is known of the past is h: it has the same size after ten words and after ten thousand.
 
-B batch, T length, D width, V vocabulary.
+R rows, T length, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models.language import NextTokenModel
+from headway.models.protocols import Embedded
 from headway.nn import recurrent, tap
 from headway.nn.dropout import Dropout, LockedDropout, WordDropout
 from headway.nn.embedding import Head, padded
@@ -158,23 +159,21 @@ class Recurrent(NextTokenModel):
         for table in (self.table, self.output):
             nn.init.uniform_(table.weight, -config.spread, config.spread)
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> RecurrentState:
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> RecurrentState:
         return self.stack.start(rows, torch.empty(0, device=device, dtype=self.table.weight.dtype))
 
-    def hidden(
-        self,
-        ids_BT: Tensor,
-        state: RecurrentState | None = None,
-        segments_BT: Tensor | None = None,
-        lengths_B: Tensor | None = None,
-    ) -> tuple[Tensor, RecurrentState]:
-        state = state or self.start(len(ids_BT), ids_BT.device)
-        anew_BT = None
-        if segments_BT is not None:
-            anew_BT = nn.functional.pad(segments_BT[:, 1:] != segments_BT[:, :-1], (1, 0))
-        words_BTD = self.words(self.table(ids_BT), ids_BT)
+    def embed(
+        self, ids_RT: Tensor, state: RecurrentState, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        words_RTD = self.words(self.table(ids_RT), ids_RT)
         if tap.recording():
-            tap.save(self, "embed.tokens", words_BTD, ("row", "target", "unit"))
-        hidden_BTD, behind = self.stack(words_BTD, state, lengths_B, anew_BT)
-        state.layers = behind.layers  # a call consumes its state
-        return hidden_BTD, state
+            tap.save(self, "embed.tokens", words_RTD, ("row", "target", "unit"))
+        return Embedded(words_RTD, lengths_R, segments_RT)
+
+    def hidden(self, embedded: Embedded, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        anew_RT, segments_RT = None, embedded.segments_RT
+        if segments_RT is not None:
+            anew_RT = nn.functional.pad(segments_RT[:, 1:] != segments_RT[:, :-1], (1, 0))
+        hidden_RTD, behind = self.stack(embedded.x_RTD, state, embedded.lengths_R, anew_RT)
+        state.layers = behind.layers
+        return hidden_RTD, state

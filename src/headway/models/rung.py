@@ -21,7 +21,7 @@ from headway.models.decoder_only import DecoderOnly
 from headway.nn import bag, feed_forward, residual
 from headway.nn.attention import SelfAttention
 from headway.nn.block import INTO_SUM, Block, Stack
-from headway.nn.embedding import AppendOne, Head, JoinedHead, TokenEmbedding, token_table
+from headway.nn.embedding import AppendOne, Head, JoinedHead, StepEmbedding, token_table
 from headway.nn.state import StreamState, fresh_caches
 
 SOFT = 0.2  # of their usual size: the weights that write into a residual sum, at the start
@@ -125,7 +125,7 @@ class Rung(DecoderOnly):
         width, inner = config.width, config.inner or 4 * config.width
         table = token_table(vocabulary, width)
         position = config.position.build(parts.Room(width, config.mixing.heads, config.max_length))
-        self.embed = TokenEmbedding(table, position, config.dropout)
+        self.embed = StepEmbedding(table, position, config.dropout)
         around = config.norm.residual(width, config.dropout)
 
         def block() -> Block:
@@ -150,5 +150,7 @@ class Rung(DecoderOnly):
                     if name.endswith(INTO_SUM):
                         weight.data.mul_(SOFT)
 
-    def start(self, rows: int, device: torch.device, room: int | None = None) -> StreamState | bag.BagState:
+    def start(
+        self, inputs: None, rows: int, device: torch.device, room: int | None = None
+    ) -> StreamState | bag.BagState:
         return self.config.mixing.start(self.config.layers, rows, device, room)

@@ -47,6 +47,7 @@ class T5(EncoderDecoder):
         super().__init__()
         self.config = config
         self.vocabularies = (source_vocabulary, target_vocabulary)
+        self.vocabulary, self.context = target_vocabulary, config.max_length
         if source_vocabulary != target_vocabulary:
             raise ValueError("T5 has one vocabulary for both sides")
         width, heads, dropout = config.width, config.heads, config.dropout

@@ -49,6 +49,7 @@ class Transformer(EncoderDecoder):
         super().__init__()
         self.config = config
         self.vocabularies = (source_vocabulary, target_vocabulary)
+        self.vocabulary, self.context = target_vocabulary, config.max_length
         if config.width % config.heads:
             raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
         if config.embeddings == "shared" and source_vocabulary != target_vocabulary:

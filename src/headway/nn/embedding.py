@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +26,21 @@ def token_table(vocabulary: int, width: int, std: float | None = None) -> nn.Emb
     table = nn.Embedding(vocabulary, width)
     nn.init.normal_(table.weight, std=std or width**-0.5)
     return table
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What enters the first layer, whatever it was made of: vectors, and what is known of the rows.
+
+    lengths_R: rows are padded on the right. segments_RT: tells packed texts apart. positions: where they are not those
+    behind what the state has read. relations: what a batch says of pairs of places.
+    """
+
+    x_RTD: Tensor
+    lengths_R: Tensor | None = None
+    segments_RT: Tensor | None = None
+    positions: Any = None
+    relations: Any = None
 
 
 class TokenEmbedding(nn.Module):
@@ -57,6 +74,15 @@ class TokenEmbedding(nn.Module):
         if tap.recording():
             _tapped(self, tokens_BTD, self.position, start, x_BTD)
         return x_BTD
+
+
+class StepEmbedding(TokenEmbedding):
+    """The same for the tokens behind those that a state has read."""
+
+    def forward(  # type: ignore[override]
+        self, ids_RT: Tensor, state: Any, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        return Embedded(super().forward(ids_RT, state.clock.start), lengths_R, segments_RT)
 
 
 def _rows(position: Position) -> Tensor | None:
@@ -111,7 +137,7 @@ class JoinedHead(nn.Module):
     def weight(self) -> Tensor:
         return torch.cat([self.table.weight, self.rest_VC], 1)
 
-    def forward(self, hidden_BTD: Tensor) -> Tensor:
+    def forward(self, hidden_BTD: Tensor, state: Any = None) -> Tensor:
         # Two products, so that a step does not copy the table.
         known_BTD, rest_BTC = hidden_BTD.split([self.table.embedding_dim, self.rest_VC.shape[1]], dim=-1)
         return F.linear(known_BTD, self.table.weight) + F.linear(rest_BTC, self.rest_VC)
@@ -145,7 +171,8 @@ class Head(nn.Linear):
         else:
             nn.init.normal_(self.weight, std=width**-0.5)
 
-    def forward(self, hidden_BTD: Tensor) -> Tensor:
+    def forward(self, hidden_BTD: Tensor, state: Any = None) -> Tensor:
+        """Of `state` a plain head reads nothing."""
         if hidden_BTD.dim() == 3 and hidden_BTD.shape[1] == 1 and not torch.is_grad_enabled():
             return product(hidden_BTD[:, 0], self)[:, None]  # a step
         return super().forward(hidden_BTD)

@@ -102,8 +102,8 @@ class TokenObjective(nn.Module):
 
     def weight(self) -> Tensor:
         """The head's, (V, D)."""
-        head: Any = self.model.head
-        return head.weight
+        model: Any = self.model
+        return model.output_weight
 
     def cross_entropy(self, batch: Any) -> tuple[Tensor, Tensor]:
         labels_N = batch.labels_BT.flatten()
@@ -124,7 +124,7 @@ class TextObjective(TokenObjective):
     def weight(self) -> Tensor:
         """The rows that only fill the head up are cheaper to keep than to cut off; judged is the true distribution."""
         model: Any = self.model
-        return model.output.weight if self.training else model.output.weight[: model.vocabulary]
+        return model.output_weight if self.training else model.output_weight[: model.vocabulary]
 
 
 @final
@@ -133,7 +133,7 @@ class LanguageObjective(TextObjective):
 
     def hidden(self, batch: TokenBatch) -> Tensor:
         model: Any = self.model
-        return model.hidden(batch.ids_BT, segments_BT=batch.segments_BT)[0].flatten(0, 1)
+        return model.read(batch.ids_BT, segments_RT=batch.segments_BT)[0].flatten(0, 1)
 
 
 @final
@@ -156,7 +156,7 @@ class CarriedObjective(TextObjective):
 
     def forward(self, batch: StreamBatch) -> Terms:
         model: Any = self.model
-        hidden_BTD, state = model.hidden(batch.ids_BT, self._begin(batch))
+        hidden_BTD, state = model.read(batch.ids_BT, self._begin(batch))
         if self.training:
             self._keep(batch, state)
         labels_N = batch.labels_BT.flatten()
@@ -172,7 +172,7 @@ class CarriedObjective(TextObjective):
     def _begin(self, batch: StreamBatch) -> Any:
         """The state that these rows go on from; at an epoch's start the model's first, which may be learned."""
         model: Any = self.model
-        first = model.start(len(batch.ids_BT), batch.ids_BT.device)
+        first = model.start(None, len(batch.ids_BT), batch.ids_BT.device)
         assert batch.fresh is not None
         pairs = zip(first.parts(), self._rows(batch, first.parts()), strict=True)
         return first.of([torch.where(batch.fresh, new_BH, old_BH) for new_BH, old_BH in pairs])
@@ -223,8 +223,8 @@ class TranslationObjective(TokenObjective):
 
     def hidden(self, batch: TokenBatch) -> Tensor:
         model: Any = self.model
-        state = model.encode(batch.inputs.ids_BT, batch.inputs.lengths_B, room=0)
-        return model.hidden(batch.ids_BT, state)[0].flatten(0, 1)
+        state = model.start(batch.inputs, len(batch), batch.ids_BT.device, room=0)
+        return model.read(batch.ids_BT, state)[0].flatten(0, 1)
 
 
 @final
