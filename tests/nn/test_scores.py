@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.nn import tap
+from headway.nn import attention, tap
 from headway.nn.attention import (
     Additive,
     CrossAttention,
@@ -200,3 +200,55 @@ def test_a_block_mask_is_the_matrix(mask, biased, groups, queries, start):
         view = view.placed(LinearBias(HEADS))
     wanted, _ = attend(q, k, v, MASKS[mask].matrix(scene), view.bias(q))
     torch.testing.assert_close(flex_attend(q, k, v, view, view.bias(q)), wanted, rtol=0, atol=1e-6)
+
+
+def on_gpu(groups, length, dtype, head_width=64):
+    torch.manual_seed(0)
+    shapes = [(3, 8, length, head_width), (3, groups, length, head_width), (3, groups, length, head_width)]
+    return [torch.randn(*shape, dtype=dtype, device="cuda").requires_grad_() for shape in shapes]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mask", [Causal(), Padding(), Causal() & Padding(), Window(40)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize("length", [60, 300])
+def test_shared_keys_on_a_gpu_equal_the_equation(mask, dtype, tolerance, length):
+    q, k, v = on_gpu(2, length, dtype)
+    scene = Scene(length, length, q.device, key_lengths_B=torch.tensor([length, 5, 33], device="cuda"))
+    double = [part.detach().double().requires_grad_() for part in (q, k, v)]
+    wanted, _ = attend(*double, mask.matrix(scene))
+    found = fused_attend(q, k, v, mask.view(scene))
+    torch.testing.assert_close(found.double(), wanted, rtol=tolerance, atol=tolerance)
+    grads = torch.autograd.grad(found.float().square().sum(), (q, k, v))
+    for mine, exact in zip(grads, torch.autograd.grad(wanted.square().sum(), double), strict=True):
+        assert (mine.double() - exact).norm() < tolerance * exact.norm()
+
+
+@pytest.mark.gpu
+@torch.no_grad()
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_a_step_with_shared_keys_takes_the_kernel(dtype, tolerance, monkeypatch):
+    taken = []
+    kernel = attention.kernels.attend_prefix
+    monkeypatch.setattr(attention.kernels, "attend_prefix", lambda *them: taken.append(1) or kernel(*them))
+    q, k, v = on_gpu(2, 300, dtype)
+    q = q[:, :, :1]
+    scene = Scene(1, 300, q.device, torch.tensor([299, 0, 70], device="cuda"))
+    wanted, _ = attend(q.double(), k.double(), v.double(), Causal().matrix(scene))
+    found = fused_attend(q, k, v, Causal().view(scene))
+    assert taken
+    torch.testing.assert_close(found.double(), wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mask", [Causal(), Causal() & Segments() & Padding(), Global(3) | Window(40) | Random(0.05)])
+def test_a_compiled_block_mask_equals_the_equation_with_gradients(mask):
+    q, k, v = on_gpu(2, 300, torch.float32)
+    lengths, segments = torch.tensor([300, 5, 133]), (torch.arange(300) // 70).expand(3, -1)
+    scene = Scene(300, 300, q.device, 0, lengths.cuda(), segments.cuda(), segments.cuda())
+    wanted, _ = attend(q, k, v, mask.matrix(scene))
+    found = torch.compile(flex_attend)(q, k, v, mask.view(scene))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=2e-3)
+    grads = torch.autograd.grad(found.square().sum(), (q, k, v))
+    for mine, exact in zip(grads, torch.autograd.grad(wanted.square().sum(), (q, k, v)), strict=True):
+        assert (mine - exact).norm() < 5e-3 * exact.norm()
