@@ -23,7 +23,7 @@ from headway.nn.state import Cache, Memory
 SHORT = 128
 
 Score = Callable[[Tensor, Tensor], Tensor]
-PAIRS = ("row", "head", "target", "source")  # the axes of what is said of each query and key
+PAIRS = ("row", "head", "target", "source")  # the axes of scores and weights
 
 
 def dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
@@ -67,8 +67,8 @@ class Additive(nn.Module):
 
 
 def fold(x_BHTK: Tensor, groups: int) -> Tensor:
-    """(B, H, T, K) → (B, G, T·H/G, K): heads that share keys stand side by side, as further queries of one head. Keys
-    and values are then read as they are, not copied for every head."""
+    """(B, H, T, K) → (B, G, T·H/G, K): the queries of heads that share keys become further queries of one head, so that
+    keys and values are not copied for every head."""
     rows, heads, _, width = x_BHTK.shape
     return x_BHTK if heads == groups else x_BHTK.reshape(rows, groups, -1, width)
 
@@ -116,7 +116,7 @@ def fused_attend(
     heads, queries = q_BHTK.shape[1:3]
     groups, keys, scale = k_BGSK.shape[1], k_BGSK.shape[2], SCALES[score]
     if heads != groups and (queries == 1 or (bias_BHTS is None and not view.causal and not view.dense)):
-        # All queries of a head see the same keys: so do those of the heads beside it.
+        # All queries of a row see the same keys, so heads that share keys can be one head with more queries.
         if bias_BHTS is not None and bias_BHTS.shape[1] == heads:
             bias_BHTS = fold(bias_BHTS, groups)
         mixed_BGTK = fused_attend(fold(q_BHTK, groups), k_BGSK, v_BGSK, view, bias_BHTS, score, dropout)
@@ -162,7 +162,7 @@ def _takes_groups(q_BHTK: Tensor) -> bool:
 
 
 def _projection(width: int, to: list[int], bias: bool = True) -> nn.Linear:
-    """Maps side by side, each drawn as if it stood alone: by Glorot, at 1/√2 of the width where there are several."""
+    """Several maps in one layer, each initialised by Glorot's rule on its own (at 1/√2 of the bound if several)."""
     layer = nn.Linear(width, sum(to), bias=bias)
     for block in layer.weight.data.split(to):
         nn.init.xavier_uniform_(block, gain=1.0 if len(to) == 1 else 2**-0.5)
@@ -182,7 +182,7 @@ def _merge(x_BHTK: Tensor) -> Tensor:
 class SelfAttention(nn.Module):
     """Concat(head₁ … head_H)Wᴼ, head_h = attend(xW_h^Q, xW_h^K, xW_h^V) (Vaswani et al. 2017, 3.2.2).
 
-    The three maps of all heads are one product. The same part is masked self-attention: the view says so. With
+    The three maps of all heads are one product. With a causal view it is masked self-attention. With
     fewer keys and values than queries, several heads share one (Ainslie et al. 2023).
     """
 
@@ -190,8 +190,8 @@ class SelfAttention(nn.Module):
         self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True,
         head_width: int | None = None, score: Score = scaled_dot, output_bias: bool | None = None,
     ) -> None:  # fmt: skip
-        """`shared_heads`: how many keys and values there are, a divisor of `heads`. `head_width`: K, where it is not
-        D/H. `score` may be the plain `dot`. `output_bias`: where Wᴼ has one and the others have not, or the reverse."""
+        """`shared_heads`: the number of keys and values, a divisor of `heads`. `head_width`: K, D/H by default.
+        `score`: of each query and key. `output_bias`: whether Wᴼ has a bias, `bias` by default."""
         super().__init__()
         self.heads, self.dropout, self.shared, self.score = heads, dropout, shared_heads or heads, score
         self.head_width = head_width or width // heads
@@ -205,7 +205,7 @@ class SelfAttention(nn.Module):
         return _out(self, self.mixed(self.qkv(x_BTD), view, cache))
 
     def mixed(self, qkv_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
-        """The heads side by side, from queries, keys and values side by side: all between the two products."""
+        """The heads' concatenated outputs, from concatenated queries, keys and values: all between the two products."""
         q_BTD, k_BTD, v_BTD = qkv_BTD.split(self.sizes, dim=-1)
         q_BHTK, k_BGSK, v_BGSK = _split(q_BTD, self.heads), _split(k_BTD, self.shared), _split(v_BTD, self.shared)
         q_BHTK, k_BGSK = view.rotate(q_BHTK, k_BGSK)
@@ -215,7 +215,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Queries from the target, keys and values from the source, which are made once for each source."""
+    """Queries from the target, keys and values from the source, which are computed once for each source."""
 
     def __init__(
         self, width: int, heads: int, dropout: float = 0.0, bias: bool = True, head_width: int | None = None,
@@ -234,8 +234,8 @@ class CrossAttention(nn.Module):
         return Memory(k_BHSK, v_BHSK)
 
     def forward(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
-        """R rows may be several hypotheses of each of B sources: their queries then stand side by side as
-        further queries of that source, so that its keys and values are never copied."""
+        """R rows may be several hypotheses of each of B sources: their queries then become further queries of that
+        source, so that its keys and values are never copied."""
         q_RHTK = _split(self.query(x_RTD), self.heads)
         rows, heads, length, head_width = q_RHTK.shape
         sources = memory.k_BHSK.shape[0]  # not len: a size may be free in an exported graph
@@ -264,7 +264,7 @@ def _mix(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, 
 
 
 def _save(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View, mixed: Tensor) -> None:
-    """What a trace keeps of attention beside its weights; keys and values for every head, where several share one."""
+    """Save everything but the weights; keys and values are repeated for every head, where several share them."""
     if tap.wants(part, "scores"):
         tap.save(part, "scores", biased(part.score, q, k, view.bias(q)), PAIRS)
     if tap.wants(part, "mask"):

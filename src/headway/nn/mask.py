@@ -40,7 +40,7 @@ class View:
 
     @property
     def dense(self) -> bool:
-        """Whether only the matrix says what is visible."""
+        """Whether the rule has no shorter form than the matrix."""
         return self.rule is not None and not self.causal and self.prefix_B is None
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
@@ -116,7 +116,7 @@ class Mask:
         return False
 
     def prefix(self, scene: Scene) -> Tensor | None:
-        """For each row the number of its first keys that all its queries see, if the rule says just that."""
+        """The number of first keys that all queries of a row see, where that is the whole rule; else None."""
         return None
 
     def __and__(self, other: Mask) -> Mask:
@@ -184,7 +184,7 @@ class Window(Mask):
         return (key >= query - self.left) & (key <= query + self.right)
 
     def simplify(self, scene: Scene) -> Mask:
-        # No key is that far away: only what comes after the query is hidden.
+        # No key is that far away: only keys after the query are hidden.
         return Causal().simplify(scene) if self.right == 0 and scene.keys <= self.left + 1 else self
 
 
@@ -251,7 +251,7 @@ class Block(Mask):
 
 @dataclass(frozen=True)
 class Global(Mask):
-    """The first `count` positions see all and are seen by all."""
+    """The first `count` positions see every key and are seen by every query."""
 
     count: int
 
@@ -261,7 +261,7 @@ class Global(Mask):
 
 @dataclass(frozen=True)
 class Random(Mask):
-    """Each (query, key) pair with probability `share`, the same for ever for one seed: a hash, not a draw."""
+    """Each (query, key) pair with probability `share`, by a hash of the pair and the seed."""
 
     share: float
     seed: int = 0

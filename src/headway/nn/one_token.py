@@ -1,8 +1,8 @@
-"""A block's step for one token of each row, in as few calls as there are: the fast twin of `Block.forward`.
+"""One token of each row through a block, in few calls: the fast twin of `Block.forward`.
 
-A step of few rows reads every weight for a handful of products: what it costs beside that is calls. Here a block is
-five kernels on a GPU (`product`, `attend_step`), and on a CPU 27 operations, views counted, where its readable twin has
-41 and a dozen modules to go through.
+A step of few rows reads every weight once; beyond that, its time is the overhead of calls. Here a block takes five
+kernels on a GPU (`product`, `attend_step`), and on a CPU 27 operations, views included, where its readable twin takes
+41 and a dozen calls of modules.
 
 R rows, T tokens (one), C capacity, H heads, D width, K head width.
 """
@@ -65,7 +65,7 @@ def step(block: Any, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
 
 
 def _mixed(attention: SelfAttention, qkv_RD: Tensor, view: View, cache: FixedCache) -> Tensor:
-    """`SelfAttention.mixed`, without its detours where rows are equally long or a kernel does it all."""
+    """`SelfAttention.mixed`, in fewer calls where rows are equally long or a kernel computes all of it."""
     heads, started = attention.heads, cache.kv_2CRHK is not None
     if started and heads == attention.shared and attention.score is scaled_dot and _only_adds(view.position):
         assert cache.kv_2CRHK is not None
@@ -81,6 +81,6 @@ def _mixed(attention: SelfAttention, qkv_RD: Tensor, view: View, cache: FixedCac
 
 
 def _only_adds(position: Position | None) -> bool:
-    """Whether it has nothing to say to attention."""
+    """Whether attention has nothing to apply."""
     kind = Position if position is None else type(position)
     return kind.rotate is Position.rotate and kind.bias is Position.bias

@@ -1,7 +1,7 @@
-"""Positions: three doors through which a model may learn where a token stands.
+"""Positions: three places where a model may use the position of a token.
 
 `add` changes the embedding, `rotate` turns queries and keys, `bias` adds to the scores. Each does nothing by
-default, so a part opens only the doors it needs.
+default; a part overrides those it needs.
 
 B batch, T target length, S source length, H heads, D width, K head width.
 """
@@ -46,7 +46,7 @@ def halved_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Te
 
 
 class Sinusoidal(Position):
-    """Adds `sinusoid(p)`. The table is only a cache of the formula: longer inputs make it grow."""
+    """Adds `sinusoid(p)`. The table caches the formula and grows with the inputs."""
 
     table_PD: Tensor
 
@@ -63,7 +63,7 @@ class Sinusoidal(Position):
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
         if isinstance(start, Tensor):
-            # The caller keeps rows inside the table: a look at the values would stop the device.
+            # Not checked against the table: reading the values would wait for the device.
             steps_BT = start[:, None] + torch.arange(length, device=start.device)
             return x_BTD + self.table_PD[steps_BT].to(x_BTD.dtype)
         if start + length > len(self.table_PD):
@@ -72,7 +72,7 @@ class Sinusoidal(Position):
 
 
 class Learned(Position):
-    """Adds a row of a learned table; there is nothing beyond its last row."""
+    """Adds a row of a learned table; positions beyond its last row are an error."""
 
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
@@ -99,8 +99,8 @@ class Rotary(Position):
         self, head_width: int, base: float = 10_000.0, length: int = 512,
         angles: Callable[[Tensor], Tensor] | None = None, gain: float = 1.0,
     ) -> None:  # fmt: skip
-        """`angles`: of each position and pair, (P,) → (P, K/2), where they are not p·θ_i. `gain` stretches what was
-        turned."""
+        """`angles`: of each position and pair, (P,) → (P, K/2); p·θ_i by default. `gain`: a factor of the turned
+        queries and keys."""
         super().__init__()
         if head_width % 2:
             raise ValueError(f"a head of width {head_width} has no pairs to turn: take an even one")
@@ -138,7 +138,7 @@ def _turn(x_BHTK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def distances(scene: Scene) -> Tensor:
-    """Query position minus key position, (T, S), or (B, T, S) where rows start at different places."""
+    """Query position minus key position, (T, S), or (B, T, S) where rows start at different positions."""
     key_S = torch.arange(scene.keys, device=scene.device)
     query_T = torch.arange(scene.queries, device=scene.device)
     if isinstance(scene.start, Tensor):
@@ -153,7 +153,7 @@ def _per_head(table: Tensor, far: Tensor) -> Tensor:
 
 
 class LinearBias(Position):
-    """−slope_h · distance, slopes 2^(−8h/H) (Press et al. 2022): what is far weighs less, and nothing is learned."""
+    """−slope_h · distance, slopes 2^(−8h/H) (Press et al. 2022); nothing is learned."""
 
     slopes_H: Tensor
 
@@ -167,7 +167,7 @@ class LinearBias(Position):
 
 
 def _slopes(heads: int) -> list[float]:
-    """A geometric series; for a number of heads between two powers of two, the larger's odd members fill up."""
+    """A geometric series; a number of heads between two powers of two adds odd members of the larger one's series."""
     power = 1 << (heads.bit_length() - 1)
     first = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     return first + [2 ** (-4 * (2 * h + 1) / power) for h in range(heads - power)]

@@ -1,4 +1,4 @@
-"""Where the norm stands around a sublayer: one formula, three slots."""
+"""The residual connection around a sublayer: one formula with three slots for norms."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """How many queries and keys there are, where they stand, and what is known of them.
+    """The sizes and positions of queries and keys, and what the batch supplies about them.
 
     start: the position of the first query, for each row where rows differ.
-    relations: what the batch says of pairs of a query and a key, by name: integers (B, T, S), such as distances in a
-    graph or kinds of edges, or floats (B, T, S, F), such as features of edges.
+    relations: facts about pairs of a query and a key, by name: integers (B, T, S), such as distances in a graph or
+    kinds of edges, or floats (B, T, S, F), such as features of edges.
     """
 
     queries: int

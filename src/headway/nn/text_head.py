@@ -1,4 +1,4 @@
-"""What an encoder's last layer is asked for: words, a label of the text, a label of each token, a vector of the text.
+"""Heads of an encoder: words, a label of the text, a label of each token, a vector of the text.
 
 B batch, T length, D width, E width of the embedding, V vocabulary, L labels.
 """
@@ -20,7 +20,7 @@ Pooling = Literal["mean", "first", "max", "mean-sqrt"]
 
 
 class WordHead(nn.Module):
-    """Logits norm(f(hW))Eᵀ + b: which word may stand here (Devlin et al. 2019, 3.1); E is the embedding's own table."""
+    """Logits norm(f(hW))Eᵀ + b: the word at this position (Devlin et al. 2019, 3.1); E is the embedding's own table."""
 
     def __init__(
         self, width: int, table: nn.Embedding, activation: Callable[[Tensor], Tensor], epsilon: float, tied: bool = True
@@ -37,7 +37,7 @@ class WordHead(nn.Module):
 
 
 class FirstToken(nn.Module):
-    """tanh(h₁W + b): the first token speaks for the text (Devlin et al. 2019, 3.1)."""
+    """tanh(h₁W + b): the first token represents the text (Devlin et al. 2019, 3.1)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class FirstToken(nn.Module):
 class TextLabels(nn.Module):
     """tanh(h₁W + b)C + c: a logit for each label of the text.
 
-    RoBERTa drops out before the first map too (`twice`).
+    `twice`: dropout before the first map too, as in RoBERTa.
     """
 
     def __init__(self, width: int, labels: int, dropout: float, twice: bool = False) -> None:
@@ -89,7 +89,7 @@ class WordsAndPair(nn.Module):
 
 
 class HiddenAndFirst(nn.Module):
-    """The last layer as it is, and what the first token says of the text."""
+    """The last layer, and the first token's vector for the whole text."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
