@@ -21,7 +21,7 @@ BLOCK = 2048  # of four warps: each thread loads two times 16 bytes of bfloat16 
 
 
 def takes(x: Tensor) -> bool:
-    """Whether `fused_gelu` is the faster one: not for tensors such as a gate that a compiler fuses with their source."""
+    """Whether `fused_gelu` is faster: not for views, such as a gate, which a compiler fuses with their source."""
     if not available(x):  # checked first: sizes that are free in an exported graph stay free
         return False
     return torch.is_grad_enabled() and x.is_contiguous() and x.numel() >= LEAST
