@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from headway.train.objective import CrossEntropy
 from torch import Tensor, nn
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
@@ -24,7 +25,6 @@ from headway.text.tokenizer import END, PAD, START
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
 from headway.train.loop import Progress, Training, prefetch
-from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from headway.train.skip_gram import learn, tile_loss, train_skip_gram
 
 from headway.data.windows import TokenArray
 from headway.data.word_windows import Tiles, WordWindows, count_words
@@ -23,7 +24,6 @@ from headway.train.health import Diverged
 from headway.train.log import Log
 from headway.train.pace import Pace
 from headway.train.run import Run
-from headway.train.skip_gram import learn, tile_loss, train_skip_gram
 from small_world import surroundings
 
 V = 30
