@@ -15,7 +15,6 @@ from headway.hub.families import foreign_of
 from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights, read_json
 from headway.hub.names import Entry, Table
 from headway.hub.vocabularies import read_tokenizers, two_sided
-from headway.models import FAMILIES
 from headway.models.blank import blank
 from headway.text.tokenizer import TextOptions
 
@@ -44,7 +43,7 @@ def foreign_card(folder: Path) -> Card:
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
     card = Card(foreign.family, config, sizes, TextOptions(joint=not two_sided(folder)), foreign_text=True)
-    if FAMILIES[foreign.family].vocabularies == 2:
+    if foreign.seq2seq:
         card.symbols, card.search = symbols_in(folder), search_in(folder)
     return card
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, one_vocabulary
+from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary
 from headway.hub.names import Entry, Table, joined, layered, same
 from headway.hub.sentence_folder import declared_vectors
 from headway.models import parts
@@ -268,7 +268,19 @@ def _head(task: Task, kind: str) -> tuple[list[Entry], dict[str, str], list[str]
     return first if task.first else [], {}, []
 
 
+USUAL = {
+    "bert": Usual({"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"}),
+    "roberta": Usual(
+        {"start": "<s>", "end": "</s>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>", "first": "<s>",
+         "separator": "</s>"},
+        enclosed=True,
+    ),
+    "albert": Usual(),
+}  # fmt: skip
 BERT, ROBERTA, ALBERT = (
-    Foreign(kind, "bert", _architectures(kind), config_in, config_out(kind), table(kind), one_vocabulary, settle)
+    Foreign(
+        kind, "bert", _architectures(kind), config_in, config_out(kind), table(kind), one_vocabulary, settle,
+        usual=USUAL[kind],
+    )
     for kind in CLASS
-)
+)  # fmt: skip
