@@ -18,7 +18,7 @@ from processes import events, start, together, torchrun, wait_for, workers
 from safetensors.torch import load_file
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
-from headway.generate.translator import load
+from headway.tasks.loading import load
 from headway.text.tokenizer import PAD
 from headway.train import checkpoint
 from headway.train.checkpoint import Checkpoint, Checkpoints

@@ -25,7 +25,7 @@ def write_ctranslate2(place: Path, loaded: Loaded, precision: str) -> None:
     spec.validate()
     spec.optimize(quantization=precision)
     spec.save(str(place))
-    write_card(place, loaded.card, (loaded.source_tokenizer, loaded.target_tokenizer))
+    write_card(place, loaded.card, loaded.processors)
 
 
 def engine_of(family: str) -> Engine:

@@ -39,7 +39,7 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
 
 def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     """The first foreign family that holds the model exactly, its config.json and its weights."""
-    card, sizes = loaded.card, loaded.card.vocabularies
+    card, sizes = loaded.card, loaded.card.sizes
     if loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false stands in the way"
@@ -52,12 +52,13 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     reasons = []
     for foreign in families:
         try:
-            facts = foreign.config_out(config, sizes)
+            facts = foreign.config_out(config, sizes, *card.heads)
         except InputError as error:
             reasons.append(str(error))
             continue
         fixed = {"model_type": foreign.model_type, "architectures": list(foreign.architectures[:1]), "dtype": "float32"}
-        theirs = to_hf(foreign.table(config, sizes), weights) | (foreign.constants(config) if foreign.constants else {})
+        theirs = to_hf(foreign.table(config, sizes, *card.heads), weights)
+        theirs |= foreign.constants(config) if foreign.constants else {}
         return foreign, fixed | facts | export.layout.specials(card, loaded.source_tokenizer), theirs
     raise InputError("; ".join(reasons))
 

@@ -52,7 +52,7 @@ class SourceAndTarget:
         return found | ({"bad_words_ids": [[i] for i in symbols.never]} if symbols.never else {})
 
     def title(self, card: Card) -> str:
-        return f"{card.source} → {card.target}"
+        return f"{card.reads.language} → {card.writes.language}"
 
     def tokenizer_facts(self) -> dict[str, Any]:
         return {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -142,6 +143,8 @@ class SelfAttention(nn.Module):
     fewer keys and values than queries, several heads share one (Ainslie et al. 2023).
     """
 
+    reach: ClassVar = math.inf  # positions that one call carries information over
+
     def __init__(
         self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True,
         head_width: int | None = None, score: Score = scaled_dot, output_bias: bool | None = None,
@@ -178,6 +181,8 @@ def _spread(shared_BGSK: Tensor, q_BHTK: Tensor) -> Tensor:
 
 class CrossAttention(nn.Module):
     """Queries from the target, keys and values from the source, which are made once for each source."""
+
+    reach: ClassVar = math.inf
 
     def __init__(
         self, width: int, heads: int, dropout: float = 0.0, bias: bool = True, head_width: int | None = None,

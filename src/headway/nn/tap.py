@@ -131,7 +131,10 @@ def at_layer(number: int | None) -> None:
 def record(model: nn.Module, choice: Choice = EVERYTHING) -> Iterator[Recorder]:
     """Open the taps of every part of `model` for the calls made inside. Compiled code then runs as it is written."""
     model = getattr(model, "_orig_mod", model)  # a compiled one is another around it
-    recorder = Recorder({id(part): _placed(path) for path, part in model.named_modules()}, choice)
+    # The parts of a model that another one wraps (an encoder below its head) keep their own names.
+    wrapped = f"{getattr(model, 'wraps', '')}."
+    paths = {id(part): _placed(path.removeprefix(wrapped)) for path, part in model.named_modules()}
+    recorder = Recorder(paths, choice)
     with _uncompiled():
         _recorders.append(recorder)
         try:

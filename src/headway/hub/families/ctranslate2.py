@@ -61,7 +61,7 @@ def _translator(loaded: Loaded) -> Any:
     card = loaded.card
     source, target = (
         entries(tokenizer, size)
-        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.vocabularies, strict=True)
+        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.sizes, strict=True)
     )
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
@@ -81,7 +81,7 @@ def _gpt(loaded: Loaded) -> Any:
     spec = specs.TransformerDecoderModelSpec.from_config(
         config.layers, config.heads, pre_norm=before, **_feed_forward(config)
     )
-    decoder, vocabulary = spec.decoder, loaded.card.vocabularies[0]
+    decoder, vocabulary = spec.decoder, loaded.card.sizes[0]
     decoder.scale_embeddings = False
     decoder.embeddings.weight = _plain(model.embed.table.weight[:vocabulary])
     decoder.position_encodings.encodings = _positions(model.embed.position, config.max_length, config.width)

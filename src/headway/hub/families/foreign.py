@@ -137,23 +137,28 @@ class Foreign:
     """One model_type of Hugging Face's.
 
     family: headway's that holds it. architectures: those that can be read, first the one that is written. config_in:
-    headway's config of a config.json; config_out: the reverse, without the keys that every family has (model_type,
-    architectures). table: weight names, by config and vocabularies. vocabularies: the sizes in config.json. settle: the
-    config completed by other files of the folder and by the names of its weights. constants: tables of a formula that
-    are stored like weights. seq2seq: a target is decoded, by settings in the folder.
+    headway's config of a config.json, with the head of an encoder. config_out: the reverse, of config, sizes and head,
+    without the keys that every family has (model_type, architectures). table: weight names, of the same. vocabularies:
+    the sizes in config.json. settle: config and head completed by the folder's other files and its weights' names.
+    constants: tables of a formula that are stored like weights. seq2seq: a target is decoded by the folder's settings.
     """
 
     model_type: str
     family: str
     architectures: tuple[str, ...]
     config_in: Callable[[dict[str, Any]], Any]
-    config_out: Callable[[Any, tuple[int, ...]], dict[str, Any]]
-    table: Callable[[Any, tuple[int, ...]], Table]
+    config_out: Callable[..., dict[str, Any]]
+    table: Callable[..., Table]
     vocabularies: Callable[[dict[str, Any]], tuple[int, ...]]
-    settle: Callable[[Any, Path, Collection[str]], Any] | None = None
+    settle: Callable[[Any, Any, Path, Collection[str]], tuple[Any, Any]] | None = None
     constants: Callable[[Any], dict[str, Tensor]] | None = None
     usual: Usual = Usual()
     seq2seq: bool = False
+
+    def model_in(self, facts: dict[str, Any]) -> tuple[Any, Any]:
+        """Our config and, of an encoder, the head."""
+        found = self.config_in(facts)
+        return found if isinstance(found, tuple) else (found, None)
 
 
 def one_vocabulary(facts: dict[str, Any]) -> tuple[int, ...]:

@@ -54,8 +54,8 @@ def config_in(facts: dict[str, Any]) -> T5Config:
     return config
 
 
-def settle(config: T5Config, folder: Path, weights: Collection[str]) -> T5Config:
-    return replace(config, tied=config.scaled_output or "lm_head.weight" not in weights)
+def settle(config: T5Config, head: None, folder: Path, weights: Collection[str]) -> tuple[T5Config, None]:
+    return replace(config, tied=config.scaled_output or "lm_head.weight" not in weights), head
 
 
 def vocabularies(facts: dict[str, Any]) -> tuple[int, ...]:
