@@ -31,7 +31,8 @@ from headway.generate.sampling import Sampling
 from headway.generate.stream import Prompt
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_stepper import stream_stepper_for
-from headway.hub.ctranslate2_export import entries, write_ctranslate2
+from headway.hub.ctranslate2_export import write_ctranslate2
+from headway.hub.families.ctranslate2 import entries
 from headway.models import parts
 from headway.models.gpt import GPT, SIZES, GPTConfig
 from headway.nn.layout import inputs_first
