@@ -1,8 +1,6 @@
-"""The page is quick with large traces: it opens within two seconds, and a picture follows the pointer within 50 ms."""
+"""The page with large traces: it opens, draws and follows the pointer. How quickly: `benchmarks/page.py`."""
 
 from __future__ import annotations
-
-import statistics
 
 import pytest
 
@@ -38,31 +36,22 @@ def hovers(visit: Visit, canvas: str) -> list[float]:
     )
 
 
-def test_two_thousand_tokens_stay_fluid(browser, tmp_path):
+def test_two_thousand_tokens_can_be_pointed_at_and_scrolled(browser, tmp_path):
     trace = strongest(made_trace([f"w{i}" for i in range(2000)], layers=2, heads=4, spread=3))
     with Visit(browser, written(tmp_path / "p.html", trace.to_bytes("uint8")), "#row=1500&column=900") as visit:
         assert "strongest" in visit.page.inner_text(".main")
-        times = hovers(visit, ".main canvas")
-        print(f"hover over 2,000 tokens: {statistics.median(times):.1f} ms")
-        assert statistics.median(times) < 50
+        assert len(hovers(visit, ".main canvas")) == 12
         visit.page.click("text=Lines")
-        assert statistics.median(hovers(visit, ".main canvas")) < 50
+        assert len(hovers(visit, ".main canvas")) == 12
         assert visit.faults() == []
         visit.page.eval_on_selector(".scroller", "box => box.scrollTop = 20000")
         visit.page.wait_for_timeout(100)
         assert visit.colours(".main canvas") > 3 and visit.errors == []
 
 
-def test_a_large_trace_opens_within_two_seconds(browser, tmp_path):
+def test_a_large_trace_opens_and_is_drawn(browser, tmp_path):
     """12 layers of 12 heads over 512 tokens."""
     path = written(tmp_path / "p.html", payload(made_trace([f"w{i}" for i in range(512)], layers=12, heads=12)))
-    opened = []
-    for _ in range(2):
-        with Visit(browser, path, "#row=300&column=200") as visit:
-            visit.page.wait_for_function("() => document.querySelector('.main canvas')?.dataset.drawn")
-            opened.append(visit.page.evaluate("performance.now()") / 1000)
-            times = hovers(visit, ".main canvas")
-            assert visit.errors == []
-    size, hover = path.stat().st_size / 1e6, statistics.median(times)
-    print(f"12 × 12 × 512 × 512 ({size:.0f} MB): open {min(opened):.2f} s, hover {hover:.1f} ms")
-    assert min(opened) < 2 and statistics.median(times) < 50
+    with Visit(browser, path, "#row=300&column=200") as visit:
+        visit.page.wait_for_function("() => document.querySelector('.main canvas')?.dataset.drawn")
+        assert len(hovers(visit, ".main canvas")) == 12 and visit.errors == []
