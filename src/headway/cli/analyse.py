@@ -36,8 +36,8 @@ def analyse(
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
     from headway.explore.plots import check_path
-    from headway.generate.loading import load
     from headway.plain import change
+    from headway.tasks.loading import load
 
     if listed:
         print("\n".join(_list(ANALYSES)))

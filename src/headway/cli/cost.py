@@ -146,7 +146,7 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
         return _of_run(read_run(place / "run.json"), [], kind), _logged_seconds(place)
     card = read_card(find_model(place))
     taken = card.score.get("training seconds")
-    sketch = Sketch(card.family, card.config, card.vocabularies, kind)
+    sketch = Sketch(card.family, card.config, card.sizes, kind, card.head)
     return sketch, float(taken) if isinstance(taken, int | float) else _logged_seconds(place)
 
 
@@ -156,8 +156,8 @@ def _of_run(run: Run, settings: list[str], dtype: Any) -> Sketch:
     from headway.plain import change
 
     run = change(run, settings)
-    sizes = (run.data.text.size,) * FAMILIES[run.model.name].vocabularies
-    return Sketch(run.model.name, run.model, sizes, dtype)
+    sizes = (run.data.text.size,) * len(FAMILIES[run.model.name].takes)
+    return Sketch(run.model.name, run.model, sizes, dtype, run.head)
 
 
 def _logged_seconds(place: Path) -> float | None:

@@ -11,19 +11,20 @@ import torch
 from torch import nn
 
 from headway.batch import Batch
-from headway.train.objective import CarriedObjective, carried
-from headway.train.random_states import put_states, take_states
+from headway.nn.weights import buffers_of
+from headway.random_states import put_states, take_states
 
 ROWS = 8  # of a batch that are enough to count the operations of one token
 
 
-def operations_per_token(objective: nn.Module, batch: Batch, device: torch.device) -> float:
+def operations_per_token(objective: Any, batch: Batch, device: torch.device) -> float:
     """Multiplications and additions in matrix products for one target token, forward and backward, counted on a few
     rows. Chance, gradients and what is carried from step to step are left as they were."""
     from headway.evaluate.flops import FlopCounter
 
     facts, states = take_states(device)
-    kept = {name: tensor.clone() for name, tensor in carried(objective).items()}
+    kept = {name: tensor.clone() for name, tensor in objective.carried().items()}
+    buffers = {name: buffer.clone() for name, buffer in buffers_of(objective).items()}
     few = batch.rows(0, ROWS).map(lambda tensor: tensor.to(device))
     was_training = objective.training
     objective.train()
@@ -35,8 +36,9 @@ def operations_per_token(objective: nn.Module, batch: Batch, device: torch.devic
             torch.autograd.grad(losses, weights, allow_unused=True)
     finally:
         objective.train(was_training)
-        if isinstance(objective, CarriedObjective):
-            objective.go_on(kept)
+        objective.resume(kept)
+        for name, buffer in buffers_of(objective).items():
+            buffer.copy_(buffers[name])
         put_states(device, facts, states)
     return counter.get_total_flops() / max(few.tokens, 1)
 

@@ -132,7 +132,7 @@ def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -
 def _backward(traced: Traced, pairs: Sequence[GoldPair], options: AlignmentOptions) -> dict[Choice, Links]:
     if not options.reverse:
         return {}
-    from headway.generate.loading import load
+    from headway.tasks.loading import load
 
     other = Traced(load(options.reverse), traced.tensors, long=traced.long, lines=traced.lines)
     return all_links(other, pairs, Counted(options.words), turned=True)
