@@ -15,8 +15,8 @@ from headway.errors import InputError
 from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, told
 from headway.generate.encoder import Encoder
 from headway.generate.generator import Generator
+from headway.generate.request import UNBOUNDED
 from headway.generate.spelling import HALF
-from headway.generate.stream import UNBOUNDED
 from headway.generate.tracing import described, labels
 from headway.generate.translator import Translator
 from headway.traces import Array, Trace

@@ -46,7 +46,7 @@ def open_language(run: Run, desk: Desk) -> Job:
 
 
 def _check_streams(model: Any, desk: Desk) -> None:
-    if not hasattr(model.start(None, 1, desk.device), "parts"):
+    if not model.start(None, 1, desk.device).carries:
         raise InputError(
             f"data.order=stream is for models whose state keeps its size, as a recurrent one's: "
             f"set data.order=epoch objective=next-token for the family '{model.config.name}'"
