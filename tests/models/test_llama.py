@@ -85,9 +85,9 @@ def test_a_window_hides_what_is_further_back() -> None:
 def test_a_window_that_hides_nothing_costs_no_matrix() -> None:
     rule = Causal() & Segments() & Window(7)
     assert rule.view(Scene(8, 8, torch.device("cpu"))).causal
-    assert rule.view(Scene(1, 8, torch.device("cpu"), start=7)).visible_BHTS is None
+    assert rule.view(Scene(1, 8, torch.device("cpu"), start=7)).rule is None
     assert isinstance(rule.simplify(Scene(9, 9, torch.device("cpu"))), And)
-    assert rule.view(Scene(9, 9, torch.device("cpu"))).visible_BHTS is not None
+    assert rule.view(Scene(9, 9, torch.device("cpu"))).dense
 
 
 def texts(model: Llama, device: torch.device) -> list[list[int]]:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from headway.train.objective import NextToken
 from rooms import joined
 
 from headway.batch import TokenBatch
@@ -10,7 +11,6 @@ from headway.errors import InputError
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.nn.recent import BLANK
 from headway.plain import from_plain, to_plain
-from headway.train.objective import NextToken
 
 FORMS = [
     NeuralNGramConfig(order=5, width=6, hidden=10),

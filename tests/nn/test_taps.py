@@ -264,6 +264,6 @@ def test_a_compiled_model_shows_the_same_numbers_and_stays_compiled(in_place):
 
 
 def test_what_is_captured_refuses_a_recorder():
-    with tap.record(nn.Linear(2, 2)), pytest.raises(InputError, match="captured steps cannot be looked into"):
+    with tap.record(nn.Linear(2, 2)), pytest.raises(InputError, match="captured steps cannot be traced"):
         tap.closed()
     tap.closed()

@@ -455,12 +455,6 @@ class State:
                 home.copy_(new)
         self.renew(parts)
 
-    @property
-    def carries(self) -> bool:
-        """Whether its size and its values depend on no position: it may be carried from one training batch to the
-        next."""
-        return self.clock is None and all(part.is_floating_point() for part in self.parts())
-
     def _device(self) -> torch.device:
         return self.clock.lengths_R.device if self.clock is not None else self.parts()[0].device
 
