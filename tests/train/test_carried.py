@@ -40,7 +40,7 @@ def truncated(twin, some):
     """The oracle: torch's own loss, on a state that is detached by hand; the gradients of each batch."""
     state, found = None, []
     for batch in some:
-        state = None if bool(batch.fresh) else state.detach()
+        state = None if bool(batch.fresh) else state.of([part.detach() for part in state.parts()])
         logits, state = twin(batch.ids_BT, state)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.labels_BT.flatten(), reduction="sum") / 15
         found.append(torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True))
