@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from headway.train.objective import NextToken
 from rooms import joined
 
 from headway.batch import TokenBatch
@@ -11,6 +10,7 @@ from headway.errors import InputError
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.nn.recent import BLANK
 from headway.plain import from_plain, to_plain
+from headway.tasks.objective import NextToken
 
 FORMS = [
     NeuralNGramConfig(order=5, width=6, hidden=10),

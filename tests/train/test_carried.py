@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from headway.train.objective import Carried
 from torch import nn
 
 from headway.data.streams import StreamBatches
@@ -16,6 +15,7 @@ from headway.errors import InputError
 from headway.models.recurrent import Locked, Recurrent, RecurrentConfig
 from headway.plain import change
 from headway.recipes import RECIPES
+from headway.tasks.objective import Carried
 from headway.train.gauge import operations_per_token
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.schedule import Staircase

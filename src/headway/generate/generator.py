@@ -23,7 +23,7 @@ from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
 from headway.nn.tap import chosen
 from headway.plain import from_plain, to_plain
-from headway.text.chat import Message, spoken
+from headway.text.chat import Message, rendered
 from headway.text.codec import Codec
 from headway.traces import Trace
 
@@ -228,7 +228,7 @@ class Generator:
     def ids(self, prompt: Asked) -> list[int]:
         """What the model reads before it writes."""
         if not isinstance(prompt, str):
-            return self.tokenizer.encode(spoken(self.tokenizer, prompt))
+            return self.tokenizer.encode(rendered(self.tokenizer.chat, prompt))
         return [*self.opening, *self.tokenizer.encode(prompt)] or [self._end()]
 
     def _end(self) -> int:
