@@ -274,9 +274,19 @@ class Random(Mask):
 
 
 @dataclass(frozen=True)
-class And(Mask):
+class Pair(Mask):
+    """Abstract. Two rules combined."""
+
     left: Mask
     right: Mask
+
+    def by_row(self) -> bool:
+        return self.left.by_row() or self.right.by_row()
+
+
+@dataclass(frozen=True)
+class And(Pair):
+    """Keys that both rules allow."""
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) & self.right.allows(row, query, key, scene)
@@ -287,18 +297,14 @@ class And(Mask):
             return right
         return left if isinstance(right, Everything) else And(left, right)
 
-    def by_row(self) -> bool:
-        return self.left.by_row() or self.right.by_row()
-
     def prefix(self, scene: Scene) -> Tensor | None:
         left_B, right_B = self.left.prefix(scene), self.right.prefix(scene)
         return None if left_B is None or right_B is None else torch.minimum(left_B, right_B)
 
 
 @dataclass(frozen=True)
-class Or(Mask):
-    left: Mask
-    right: Mask
+class Or(Pair):
+    """Keys that one of the rules allows."""
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) | self.right.allows(row, query, key, scene)
@@ -308,6 +314,3 @@ class Or(Mask):
         if isinstance(left, Everything) or isinstance(right, Everything):
             return Everything()
         return Or(left, right)
-
-    def by_row(self) -> bool:
-        return self.left.by_row() or self.right.by_row()
