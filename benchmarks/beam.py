@@ -20,7 +20,7 @@ import torch
 
 from headway.data.readers import lines
 from headway.generate.offline import search_all
-from headway.generate.translator import load
+from headway.tasks.loading import load
 from headway.text.tokenizer import END
 
 SIZES = {"cpu": [32, 64, 128], "cuda": [256, 512, 1000]}

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from chain_picture import chain_picture
+from votes_picture import votes_picture
 
 from headway.data.catalog import find
 from headway.data.documents import Documents
 from headway.data.token_store import prepare_documents, train_document_tokenizer
 from headway.explore import deck_d
-from headway.explore.chain_picture import chain_picture
-from headway.explore.votes_picture import votes_picture
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import AddK, ModifiedKneserNey, Smoothing, StupidBackoff
 from headway.recipes.counting import TREEBANK

@@ -23,8 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.explore.canvas import HAIRLINE, INK, QUIET, new_figure, save
-from headway.explore.curves import COLOURS
+from headway.explore.plots import COLOURS, HAIRLINE, INK, QUIET, new_figure, save
 from headway.models import parts
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.language import NextTokenModel

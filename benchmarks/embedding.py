@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from headway.data.readers import lines
-from headway.generate.encoder import load
+from headway.tasks.loading import load
 
 ROWS = 32  # of a batch, as the others have it by default
 Embed = Callable[[list[str]], NDArray[np.float32]]

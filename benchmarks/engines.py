@@ -23,10 +23,10 @@ import torch
 
 from headway.data.readers import lines
 from headway.evaluate.bleu import corpus_bleu
-from headway.generate.translator import load
 from headway.hub.ctranslate2_engine import load_translator
 from headway.hub.ctranslate2_export import export_ctranslate2
 from headway.hub.hf_export import export_hf
+from headway.tasks.loading import load
 
 SIZES = (16, 32, 64, 128)
 

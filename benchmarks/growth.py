@@ -23,9 +23,8 @@ from typing import Any
 import nanogpt
 import torch
 
-from headway.explore.canvas import HAIRLINE, INK, QUIET, inches, new_figure, save
-from headway.explore.canvas import write as label
-from headway.explore.curves import COLOURS
+from headway.explore.plots import COLOURS, HAIRLINE, INK, QUIET, inches, new_figure, save
+from headway.explore.plots import write as label
 from headway.models.gpt import GPT
 
 CASES: dict[str, dict[str, Any]] = {

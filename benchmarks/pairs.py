@@ -20,13 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.train.kinds import trainer
+
 from headway.folder import read_model
 from headway.models.neural_ngram import NeuralNGramConfig
 from headway.models.rung import RungConfig
 from headway.recipes import GROUPS, RECIPES
 from headway.text.tokenizer import TextOptions
 from headway.train.comparison import within
-from headway.train.kinds import trainer
 from headway.train.log import Log
 from headway.train.run import PlainText, Run
 

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.evaluate.alignment import best_head
-from headway.explore.analyses.charts import quiet_axes
-from headway.explore.canvas import ACCENT, INK, QUIET, new_figure, save, write
-from headway.explore.curves import COLOURS
-from headway.explore.picture import alignment_picture, shades
+from headway.explore.picture import alignment_picture
+from headway.explore.plots import ACCENT, COLOURS, INK, QUIET, new_figure, quiet, save, shades, write
 from headway.generate.attention import merge_words
 from headway.recipes.demo import attended, owners
 from headway.recipes.grammar import Sentence, splits, words
@@ -180,7 +178,7 @@ def draw_it(loaded: Any, choice: Choice, shown: tuple[int, int], path: Path) -> 
         right.scatter(share_2LH[0][dots], share_2LH[1][dots], s=16, color=colour, linewidth=0, alpha=0.85,
                       label=f"{name}: {int(dots.sum())}")  # fmt: skip
     right.scatter(*share_2LH[:, shown[0], shown[1]], s=70, facecolor="none", edgecolor=ACCENT, linewidth=1.5)
-    quiet_axes(right, f"“{choice.ends[0]}”")
+    quiet(right, below=f"“{choice.ends[0]}”")
     right.axhline(0.5, color=QUIET, linewidth=0.8)
     right.axvline(0.5, color=QUIET, linewidth=0.8)
     right.set(xlim=(0, 1), ylim=(0, 1))

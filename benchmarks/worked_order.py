@@ -15,9 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.explore.analyses.charts import quiet_axes
-from headway.explore.canvas import INK, QUIET, inches, new_figure, save
-from headway.explore.curves import COLOURS
+from headway.explore.plots import COLOURS, INK, QUIET, inches, new_figure, quiet, save
 from headway.models import parts
 from headway.models.rung import RUNGS, Attention, NoNorm, Rung, RungConfig, Tanh
 from headway.nn.attention import SelfAttention
@@ -130,7 +128,7 @@ def draw_positions(table_PD: NDArray[Any], curves: dict[str, list[float]], path:
     place = {"loc": "upper right", "ncols": len(curves), "handlelength": 1.2}
     cosines.legend(frameon=False, fontsize=8.5, labelcolor="linecolor", **place)
     cosines.set_ylim(-0.15, 1.2)
-    quiet_axes(cosines, "distance")
+    quiet(cosines, below="distance")
     cosines.set_title("cosine of two places, by distance", fontsize=10, color=INK, loc="left")
     heat.set_title("sinusoidal: {} places, width {}".format(*table_PD.shape), fontsize=10, color=INK, loc="left")
     heat.tick_params(colors=QUIET, labelsize=8, length=0)
@@ -150,7 +148,7 @@ def draw_biases(bias_HS: NDArray[Any], buckets: Sequence[int], path: Path) -> No
     lines.set_ylim(lowest, 0.5)
     steps.plot(buckets, color=COLOURS[1], linewidth=1.6, drawstyle="steps-post")
     for axes, title in ((lines, "linear bias: added to the score"), (steps, "relative bias: which learned number")):
-        quiet_axes(axes, "distance")
+        quiet(axes, below="distance")
         axes.set_title(title, fontsize=10, color=INK, loc="left")
     save(figure, path)
 

@@ -22,10 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import headway
-from headway.explore.analyses.charts import quiet_axes
-from headway.explore.canvas import INK, QUIET, inches, new_figure, save, write
-from headway.explore.curves import COLOURS
-from headway.explore.picture import shades
+from headway.explore.plots import COLOURS, INK, QUIET, inches, new_figure, quiet, save, shades, write
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import Padding, Scene, View
 from headway.nn.position import Sinusoidal
@@ -275,7 +272,7 @@ def draw_roles(rows: Sequence[dict[str, Any]], data: Corpus, shown: dict[Any, Re
     bars.set_yticks(places, names)
     bars.invert_yaxis()
     bars.set_xlim(0, 1.02)
-    quiet_axes(bars)
+    quiet(bars)
     bars.tick_params(axis="y", labelsize=8.5, labelcolor=INK)
     bars.set_title("who, what and whom all right", fontsize=10, color=INK, loc="left")
     save(figure, path)

@@ -15,10 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.explore.analyses.charts import quiet_axes
-from headway.explore.canvas import ACCENT, INK, QUIET, inches, new_figure, save, write
-from headway.explore.curves import COLOURS
-from headway.explore.picture import shades
+from headway.explore.plots import ACCENT, COLOURS, INK, QUIET, inches, new_figure, quiet, save, shades, write
 from headway.nn.attention import SelfAttention
 from headway.traces import Trace
 
@@ -260,7 +257,7 @@ def draw_variance(rows: Sequence[dict[str, Any]], models: dict[str, list[dict[st
         axes.set_xscale("log", base=2)
         axes.set_xticks([1, 8, 64, 512], ["1", "8", "64", "512"])
         axes.minorticks_off()
-        quiet_axes(axes, "width d")
+        quiet(axes, below="width d")
     panels[0].set_yscale("log", base=2)
     panels[0].set_yticks([1, 8, 64, 512], ["1", "8", "64", "512"])
     panels[0].minorticks_off()
@@ -273,7 +270,7 @@ def draw_variance(rows: Sequence[dict[str, Any]], models: dict[str, list[dict[st
     panels[2].plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (1, 2)))
     panels[2].set(xlim=(0, 1.02), ylim=(0, 1.02))
     panels[2].legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right", handletextpad=0.2)
-    quiet_axes(panels[2], "entropy over ln of the keys, without √d")
+    quiet(panels[2], below="entropy over ln of the keys, without √d")
     titles = (
         "variance of the scores",
         f"entropy of the softmax over {KEYS} keys",

@@ -43,7 +43,7 @@ class Visit:
         how.setdefault("viewport", {"width": 1400, "height": 950})
         self.context = browser.new_context(accept_downloads=True, **how)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(120_000)
         self.errors: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda said: said.type == "error" and self.errors.append(said.text))
@@ -66,6 +66,10 @@ class Visit:
     @property
     def views(self) -> list[str]:
         return [tab.get_attribute("id")[4:] for tab in self.page.query_selector_all("[role=tab]")]
+
+    def link(self) -> str:
+        """The address once it follows what is shown: a timer of the page, which fires after the one that writes it."""
+        return self.page.evaluate("() => new Promise(done => setTimeout(() => done(location.hash), 300))")
 
     def faults(self) -> list[tuple[str, str]]:
         """What axe finds wrong for people who cannot see, or cannot point."""

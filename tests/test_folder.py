@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 
 from headway.errors import InputError
 from headway.folder import WEIGHTS, Card, find_model, read_card, read_model, replace_folder, weights_of, write_model
-from headway.generate.translator import load
 from headway.models import parts
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.plain import to_plain
+from headway.tasks.loading import load
 from headway.text.tokenizer import END, START, TextOptions, Tokenizer
 
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=2, width=16, inner=32, heads=2, max_length=20)

@@ -10,20 +10,26 @@ Everything heavy is imported where it is first used.
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-import headway.hub  # noqa: F401  (every verb then knows the formats that it reads)
+import headway.hub  # noqa: F401  (every command then reads these formats too)
 
 if TYPE_CHECKING:
     from headway.explore.pages import show
     from headway.generate.encoder import Encoder
     from headway.generate.generator import Generator
-    from headway.generate.loading import load
     from headway.generate.tracing import trace
     from headway.generate.translator import Translator
+    from headway.tasks.loading import load
 
 __all__ = ["Encoder", "Generator", "Translator", "load", "show", "trace"]
+
+PLACES = {
+    "Encoder": "generate.encoder", "Generator": "generate.generator", "Translator": "generate.translator",
+    "load": "tasks.loading", "show": "explore.pages", "trace": "generate.tracing",
+}  # fmt: skip
 
 # Torch's CPU threads spin for a millisecond after each operation by default. Where other work shares the cores,
 # each then waits for one that only spins: a step took 13 times as long. Read when torch is loaded.
@@ -36,12 +42,6 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    if name == "show":
-        from headway.explore import pages
-
-        return pages.show
-    if name in __all__:
-        from headway.generate import loading
-
-        return getattr(loading, name)
+    if name in PLACES:
+        return getattr(import_module(f"headway.{PLACES[name]}"), name)
     raise AttributeError(f"module 'headway' has no attribute '{name}'")

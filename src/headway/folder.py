@@ -1,7 +1,7 @@
-"""The model folder: everything a verb needs, as tensors and JSON, replaced by rename.
+"""The model folder: everything a command needs, as tensors and JSON, replaced by rename.
 
-headway.json        format, family, config, text options, languages, search settings, score
-model.safetensors   weights, float32
+headway.json        format, family, config, head, task, processors, search settings, score
+model.safetensors   weights and persistent buffers, float32
 tokenizer.json      or source.tokenizer.json and target.tokenizer.json; that of a model from elsewhere is kept as it
                     came, with tokenizer.settings.json beside it
 README.md           its card: what it is, how it was trained, what it reaches
@@ -13,8 +13,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,70 +22,78 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headway import format_1
+from headway.card import Card, Loaded
 from headway.errors import InputError, is_full, nearest
 from headway.formats import FORMATS, Format
 from headway.models import FAMILIES
 from headway.models.blank import blank
+from headway.models.heads import HeadConfig
+from headway.nn.weights import kept_tensors
 from headway.plain import finite, from_plain, to_plain
+from headway.processors import ProcessorConfig
+from headway.processors.text import TextConfig, TextProcessor
 from headway.text.codec import Codec
-from headway.text.foreign import ForeignTokenizer
 from headway.text.symbols import Symbols
-from headway.text.tokenizer import TextOptions, Tokenizer
+from headway.text.tokenizer import TextOptions
 
-FORMAT = 1
+FORMAT = 2
 WEIGHTS = "model.safetensors"
+PAIR = ("source", "target")
 FAST_WEIGHTS = "model.bin"  # of a folder that `headway export` wrote for CTranslate2
 
 
-@dataclass
-class Card:
-    """What a folder says of its model beside the weights."""
-
-    family: str
-    config: Any
-    vocabularies: tuple[int, ...]  # of source and target, or the one that a language model has
-    text: TextOptions
-    source: str = "source"
-    target: str = "target"
-    search: dict[str, Any] = field(default_factory=dict)
-    run: dict[str, Any] = field(default_factory=dict)
-    score: dict[str, Any] = field(default_factory=dict)
-    symbols: Symbols = field(default_factory=Symbols)
-    foreign_text: bool = False  # the tokenizer is from elsewhere, and `text` says nothing of it
-
-
-@dataclass
-class Loaded:
-    model: nn.Module
-    card: Card
-    source_tokenizer: Any  # a Codec: headway's own, or one from elsewhere
-    target_tokenizer: Any
-
-
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Each weight once (a tied one under its first name), on the CPU: float32, or integers as they are."""
-    kept = {name: p.detach().float() if p.is_floating_point() else p.detach() for name, p in model.named_parameters()}
+    """Each parameter once (a tied one under its first name) and the persistent buffers, on the CPU: float32, or
+    integers as they are."""
+    kept = {
+        name: t.detach().float() if t.is_floating_point() else t.detach() for name, t in kept_tensors(model).items()
+    }
     return {name: tensor.cpu().contiguous() for name, tensor in kept.items()}
 
 
-def write_model(folder: Path, weights: dict[str, Tensor], card: Card, tokenizers: tuple[Codec, Codec]) -> None:
+def text_card(
+    family: str, config: Any, sizes: Sequence[int], text: TextOptions, languages: Sequence[str] = PAIR, *,
+    symbols: Symbols | None = None, foreign: bool = False, **more: Any,
+) -> Card:  # fmt: skip
+    """The card of a model of text: one vocabulary, or those of a source and a target."""
+    names = FAMILIES[family].takes
+    shared = len(names) == 1 or text.joint
+    processors = {
+        name: TextConfig(
+            size, text, language if len(names) > 1 else "", symbols or Symbols(), foreign,
+            "tokenizer.json" if shared else f"{name}.tokenizer.json",
+        )
+        for name, size, language in zip(names, sizes, languages, strict=False)
+    }  # fmt: skip
+    head = more.get("head")
+    return Card(family, config, head.task if head else FAMILIES[family].task, processors, **more)
+
+
+def with_tokenizers(card: Card, *tokenizers: Codec) -> dict[str, TextProcessor]:
+    """The processors of a card whose texts have these tokenizers, in its order; the last serves all that follow."""
+    given = [*tokenizers, *[tokenizers[-1]] * len(card.processors)]
+    return {
+        name: TextProcessor(config, codec)
+        for (name, config), codec in zip(card.processors.items(), given, strict=False)
+    }
+
+
+def write_model(folder: Path, weights: dict[str, Tensor], card: Card, processors: Mapping[str, Any]) -> None:
     """Write a model folder; one that is there is replaced at the end, when the new one is whole."""
 
     def fill(place: Path) -> None:
         save_file(weights, place / WEIGHTS)
-        write_card(place, card, tokenizers)
+        write_card(place, card, processors)
         (place / "README.md").write_text(_readme(card, weights), encoding="utf-8")
 
     replace_folder(folder, fill)
 
 
-def write_card(place: Path, card: Card, tokenizers: tuple[Codec, Codec]) -> None:
-    """headway.json and the tokenizers: all but the weights."""
-    if card.text.joint:
-        tokenizers[0].save(place / "tokenizer.json")
-    else:
-        tokenizers[0].save(place / "source.tokenizer.json")
-        tokenizers[1].save(place / "target.tokenizer.json")
+def write_card(place: Path, card: Card, processors: Mapping[str, Any]) -> None:
+    """headway.json and the files of the processors: all but the weights."""
+    for processor in processors.values():
+        processor.save(place)
     facts = {"format": FORMAT} | to_plain(card)
     card_json = json.dumps(finite(facts), indent=1, ensure_ascii=False) + "\n"
     (place / "headway.json").write_text(card_json, encoding="utf-8")
@@ -148,6 +155,11 @@ def _other_format(place: Path) -> Format | None:
 def read_card(folder: Path) -> Card:
     if (other := _other_format(folder)) is not None:
         return other.card(folder)
+    return _read_card(folder)[0]
+
+
+def _read_card(folder: Path) -> tuple[Card, int]:
+    """Of a folder in headway's own format, and the version of that."""
     path = folder / "headway.json"
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -159,44 +171,44 @@ def read_card(folder: Path) -> Card:
     if not isinstance(version, int) or version > FORMAT:
         raise InputError(f"{path} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
     if facts.get("family") not in FAMILIES:
-        family = str(facts.get("family"))
-        raise InputError(f"{path}: there is no family '{family}'{nearest(family, FAMILIES)}")
+        unknown = str(facts.get("family"))
+        raise InputError(f"{path}: there is no family '{unknown}'{nearest(unknown, FAMILIES)}")
+    family = FAMILIES[facts["family"]]
+    if version == 1:
+        facts = format_1.card_of(facts, family.takes, family.task)
     try:
-        config = from_plain(FAMILIES[facts["family"]].config, facts.get("config"), "config")
-        text = from_plain(TextOptions, facts.get("text"), "text")
-        sizes = from_plain(tuple[int, ...], facts.get("vocabularies"), "vocabularies")
-        if len(sizes) != (vocabularies := FAMILIES[facts["family"]].vocabularies):
-            wanted = "two sizes, source and target" if vocabularies == 2 else "one size"
-            raise InputError(f"vocabularies must be {wanted}, not {list(sizes)}")
-        named: dict[str, Any] = {
-            key: from_plain(kind, facts[key], key)
-            for key, kind in (("source", str), ("target", str), ("symbols", Symbols), ("foreign_text", bool))
-            if key in facts
-        }
+        config = from_plain(family.config, facts.get("config"), "config")
+        head = from_plain(HeadConfig | None, facts.get("head"), "head")
+        processors = from_plain(dict[str, ProcessorConfig], facts.get("processors"), "processors")
+        if tuple(processors) != family.takes:
+            raise InputError(f"processors must be {', '.join(family.takes)}, not {', '.join(processors) or 'none'}")
+        task = from_plain(str, facts.get("task", family.task), "task")
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     known = {key: facts[key] for key in ("search", "run", "score") if key in facts}
-    return Card(facts["family"], config, sizes, text, **named, **known)
+    return Card(facts["family"], config, task, processors, head, **known), version
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill every parameter from the file; a missing, left-over or misshapen one is named, and nothing is used."""
-    wanted = dict(model.named_parameters())
+def load_weights(model: nn.Module, path: Path, rename: Callable[[str], str] = str) -> None:
+    """Fill every parameter and persistent buffer from the file, whose names are `rename`d; a missing, left-over or
+    misshapen one is named, and nothing is used."""
+    wanted = kept_tensors(model)
     try:
         with safe_open(path, "pt") as file:
-            names = set(file.keys())
+            there = {rename(name): name for name in file.keys()}  # noqa: SIM118
+            names = there.keys()
             if missing := sorted(wanted.keys() - names):
                 raise InputError(f"{path} lacks the weight '{missing[0]}'")
             if unknown := sorted(names - wanted.keys()):
                 raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not know")
             for name in sorted(names):
-                shape = list(file.get_slice(name).get_shape())
+                shape = list(file.get_slice(there[name]).get_shape())
                 if shape != list(wanted[name].shape):
                     expected = list(wanted[name].shape)
                     raise InputError(f"{path}: weight '{name}' has shape {shape}, expected {expected}")
             with torch.no_grad():
                 for name, weight in wanted.items():
-                    weight.copy_(file.get_tensor(name))
+                    weight.copy_(file.get_tensor(there[name]))
     except FileNotFoundError:
         raise InputError(f"{path} is missing: the folder is not whole") from None
     except (SafetensorError, OSError) as error:
@@ -206,16 +218,15 @@ def load_weights(model: nn.Module, path: Path) -> None:
 CPU = torch.device("cpu")
 
 
-def read_tokenizers(place: Path, card: Card) -> tuple[Codec, Codec]:
-    """Of source and target; the same where there is one for both, or one side only."""
-    names = ("tokenizer.json",) * 2 if card.text.joint else ("source.tokenizer.json", "target.tokenizer.json")
-    load: Any = ForeignTokenizer.load if card.foreign_text else Tokenizer.load
-    source = load(place / names[0])
-    target = source if card.text.joint else load(place / names[1])
-    for tokenizer, size, name in zip((source, target), card.vocabularies, names, strict=False):
-        if len(tokenizer) > size:
-            raise InputError(f"{place / name} has {len(tokenizer)} entries, the model {size}")
-    return source, target
+def open_processors(place: Path, card: Card) -> dict[str, Any]:
+    """By name; those that share a file share what was read from it."""
+    found: dict[str, Any] = {}
+    by_file: dict[str, Any] = {}
+    for name, config in card.processors.items():
+        opened = by_file.setdefault(config.file, None) or config.open(place)
+        by_file[config.file] = opened
+        found[name] = opened if opened.config == config else type(opened)(config, opened.tokenizer)
+    return found
 
 
 def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> Loaded:
@@ -223,41 +234,27 @@ def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtyp
     place = find_model(folder)
     if (other := _other_format(place)) is not None:
         return other.read(place, device, dtype)
-    card = read_card(place)
-    source, target = read_tokenizers(place, card)
+    card, version = _read_card(place)
+    processors = open_processors(place, card)
     if (place / FAST_WEIGHTS).is_file() and not (place / WEIGHTS).exists():
         raise InputError(f"{place} was exported for CTranslate2: only --engine ctranslate2 runs it")
     try:
-        model = blank(card.family, card.config, card.vocabularies, device, dtype)
+        model = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         raise InputError(f"{place / 'headway.json'} describes no model that can be built: {error}") from error
-    load_weights(model, place / WEIGHTS)
-    return Loaded(model, card, source, target)
+    load_weights(model, place / WEIGHTS, format_1.weight_name if version == 1 and card.head is not None else str)
+    return Loaded(model, card, processors)
 
 
 def _readme(card: Card, weights: dict[str, Tensor]) -> str:
     count = sum(tensor.numel() for tensor in weights.values())
-    sizes = " and ".join(f"{size:,}" for size in card.vocabularies)
-    pair = len(card.vocabularies) == 2
-    kind = f"{'joint' if card.text.joint else 'separate'} {card.text.kind}" if pair else card.text.kind
-    kind = "its own tokenizer" if card.foreign_text else kind
-    lines = [
-        f"# {card.source} → {card.target}, a headway {card.family}" if pair else f"# A headway {card.family}",
-        "",
-        f"{count:,} parameters; vocabulary {sizes} ({kind}).",
-        "",
-        f"    {FAMILIES[card.family].use}",
-        "",
-    ]
+    languages = [config.language for config in card.processors.values() if config.language]
+    title = f"{' → '.join(languages)}, a headway {card.family}" if languages else f"A headway {card.family}"
+    sizes = " and ".join(f"{size:,}" for size in card.sizes)
+    lines = [f"# {title}", "", f"{count:,} parameters; {card.reads.name} of {sizes} entries; task: {card.task}.", ""]
     if card.score:
         lines += ["Score:", "", *(f"- {key}: {value}" for key, value in card.score.items()), ""]
     if card.run:
-        lines += [
-            "Trained with this run:",
-            "",
-            "```json",
-            json.dumps(card.run, indent=1, ensure_ascii=False),
-            "```",
-            "",
-        ]
+        run = json.dumps(card.run, indent=1, ensure_ascii=False)
+        lines += ["Trained with this run:", "", "```json", run, "```", ""]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-    from headway.folder import Card, Loaded
+    from headway.card import Card, Loaded
 
 
 class Format(NamedTuple):

@@ -46,7 +46,7 @@ class Track:
     name: `tokens`, `source`, `target`. kind: what the places are. labels: what a reader sees at each. ids: their
     entries in the vocabulary. words: for each place the number of its word in `spelled`, −1 for none; None: there are
     no words. specials: which places no text has (a beginning, an end, a separator). spans: where each place stands in
-    `text`, (0, 0) for a special; None: nobody knows.
+    `text`, (0, 0) for a special; None: it is not known.
     """
 
     name: str
@@ -61,6 +61,11 @@ class Track:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def ordinary(self) -> list[int]:
+        """The places that are no special."""
+        return [t for t in range(len(self)) if t not in self.specials]
 
     @classmethod
     def numbered(cls, name: str, length: int) -> Track:
@@ -198,6 +203,13 @@ class Trace:
             return cls({track.name: track for track in tracks}, ordered, axes, about)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{path} is broken ({error!r}): its header does not fit; write it again") from error
+
+
+def log_softmax(logits: Array) -> Array:
+    """Along the last axis."""
+    least = logits - logits.max(-1, keepdims=True)
+    shifted: Array = least - np.log(np.exp(least).sum(-1, keepdims=True))
+    return shifted
 
 
 def _packed(tensor: Array, precision: Precision) -> Array:

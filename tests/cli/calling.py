@@ -42,7 +42,7 @@ Headway = Callable[..., Answer]
 def process(*arguments: object, **how: object) -> subprocess.CompletedProcess[bytes]:
     """The real command as a process of its own."""
     command = [sys.executable, "-m", "headway", *map(str, arguments)]
-    options: dict[str, object] = {"capture_output": True, "timeout": 60} | how
+    options: dict[str, object] = {"capture_output": True, "timeout": 300} | how
     return subprocess.run(command, **options)  # type: ignore[call-overload]
 
 

@@ -13,7 +13,7 @@ import pytest
 from calling import Headway, write
 
 from encoder_folders import LABELS, declare_pooling, write_encoder
-from headway.generate.encoder import load
+from headway.tasks.loading import load
 
 CPU = ("--device", "cpu")
 Refuses = Callable[..., str]

@@ -105,7 +105,7 @@ def test_the_live_page_answers_and_ctrl_c_ends_it_cleanly() -> None:
         said = process.stderr.readline()
         assert said.startswith("headway: the page is at http://127.0.0.1:") and "Ctrl-C ends it" in said
         address = said.split(" at ")[1].split()[0]
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        with urllib.request.urlopen(address, timeout=300) as answer:
             page = answer.read().decode()
         assert TEXT in page and '"live": true' in page
         process.send_signal(signal.SIGINT)

@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,18 +18,15 @@ from headway.recipes.grammar import splits
 VERBS = ("demo", "train", "translate", "evaluate", "recipes", "runs", "plot", "cost")
 
 
-def test_help_answers_quickly_and_without_torch() -> None:
+def test_help_answers_without_what_is_slow_to_import() -> None:
     script = (
-        "import sys\nfrom headway.cli.app import main\n"
-        "try:\n    main(['--help'])\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
+        "import sys\nfrom headway.cli.app import main\ntry:\n    main(['--help'])\nfinally:\n"
+        "    slow = {'torch', 'numpy', 'matplotlib', 'tokenizers', 'sacrebleu'}\n"
+        "    print(sorted(slow & {*sys.modules}), file=sys.stderr)"
     )
-    start = time.perf_counter()
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=True)
-    spent = time.perf_counter() - start
-    print(f"headway --help: {spent:.2f} s")
-    assert answer.stderr == b"False\n"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=300, check=True)
+    assert answer.stderr == b"[]\n"
     assert all(verb in answer.stdout.decode() for verb in VERBS)
-    assert spent < 2
 
 
 @pytest.mark.parametrize("verb", VERBS)

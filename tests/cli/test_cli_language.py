@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from calling import DEVICE, Headway, World, listing, write
 
-from headway.generate.generator import load
 from headway.recipes.grammar import sample
+from headway.tasks.loading import load
 
 Refuses = Callable[..., str]
 SMALL = [

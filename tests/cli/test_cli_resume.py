@@ -18,6 +18,7 @@ import pytest
 from calling import Headway, World, listing
 from safetensors.numpy import load_file
 
+from headway.cli import place
 from headway.cli.app import main
 from headway.train.loop import Training
 from small_world import surroundings
@@ -210,8 +211,11 @@ def test_a_folder_that_another_process_has_just_begun_is_not_taken_away(
         assert (tmp_path / "new/.lock").exists()
 
 
-def test_somebody_who_looks_at_a_run_does_not_keep_it_from_going_on(headway: Headway, run: Path) -> None:
+def test_a_process_that_reads_a_run_does_not_keep_it_from_resuming(
+    headway: Headway, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`headway runs` holds a shared lock for an instant."""
+    monkeypatch.setattr(place, "LOOK", 300.0)
     with (run / ".lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         threading.Thread(target=lambda: (time.sleep(0.3), fcntl.flock(lock, fcntl.LOCK_UN))).start()

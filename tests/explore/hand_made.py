@@ -17,6 +17,8 @@ class HandMade:
     """Words and signs are pieces, long words are two; a frame around them. `attention(labels)` gives (L, H, T, T);
     a causal one hides what comes later, whatever it gives."""
 
+    takes = "pair"
+
     def __init__(self, attention: Callable[[list[str]], Any], causal: bool = False, longest: int = 100) -> None:
         self.attention, self.causal, self.longest = attention, causal, longest
 

@@ -45,6 +45,8 @@ def of_two_texts(source: str, target: str, cross_LHTS: Any, more: dict[str, Any]
 class ByHand:
     """What `headway.load` would give."""
 
+    takes = "target"
+
     def __init__(self, make: Callable[..., Trace]) -> None:
         self.make = make
 

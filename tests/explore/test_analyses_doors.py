@@ -11,11 +11,11 @@ import torch
 from headway.errors import InputError, TooLong
 from headway.explore.analyses import ANALYSES
 from headway.explore.analyses.analysis import NoOptions, Text, Traced
-from headway.generate.encoder import load as load_encoder
 from headway.generate.generator import Generator
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
+from headway.tasks.loading import load as load_encoder
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InputError
-from headway.explore.curves import COLOURS, curves_picture
+from headway.explore.curves import curves_picture
+from headway.explore.plots import COLOURS
 from headway.train.history import History
 
 DRAWN = re.compile(r'<path d="([^"]*)"[^>]*clip-path[^>]*?stroke: (#[0-9a-f]{6})', re.DOTALL)

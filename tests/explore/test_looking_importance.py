@@ -142,7 +142,7 @@ def test_what_cannot_be_judged_is_one_clear_line(tmp_path):
     with pytest.raises(InputError, match="has no heads to silence"):
         measured(recurrent, file)
     write_encoder(tmp_path / "bert", "Model")
-    with pytest.raises(InputError, match="this model foretells no words"):
+    with pytest.raises(InputError, match="this model predicts no words"):
         measured(headway.load(tmp_path / "bert", "cpu"), written(tmp_path, "b.txt", ["the cat sat"]))
     with pytest.raises(InputError, match="share is 0"):
         Options(share=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -63,7 +65,9 @@ def test_a_models_scores_are_those_of_its_own_weights(tmp_path):
     ids, before = random_rounds(mine, 6, 2, 0), len(mine.ids(""))
     part = mine.model.decoder.layers[0].attention
     with torch.no_grad():
-        x = mine.model.decoder.layers[0].around_attention.before(mine.model.embed(ids, 0))
+        x = mine.model.decoder.layers[0].around_attention.before(
+            mine.model.embed(ids, mine.model.start(None, 2, ids.device)).x_RTD
+        )
         q, k, _ = part.qkv(x).split(12, -1)
         sums = np.zeros((3, 2))
         later = torch.ones(ids.shape[1], ids.shape[1]).triu(1).bool()
@@ -92,6 +96,6 @@ def test_rounds_are_as_long_as_the_model_reads_and_other_models_are_refused(tmp_
         recurrent = generator(Recurrent(RecurrentConfig(cell=Gru(), layers=1, width=8), len(TOKENIZER)))
         INDUCTION.run(Traced(recurrent, INDUCTION.tensors), [], Options())
     with pytest.raises(InputError, match="induction is for language models"):
-        INDUCTION.run(Traced(object(), INDUCTION.tensors), [], Options())
+        INDUCTION.run(Traced(SimpleNamespace(takes="pair"), INDUCTION.tensors), [], Options())
     with pytest.raises(InputError, match="length 1, rows 8"):
         Options(length=1)

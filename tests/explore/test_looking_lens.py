@@ -105,7 +105,7 @@ def test_models_without_words_or_without_layers_are_one_clear_line(tmp_path):
     write_encoder(tmp_path, "Model")
     (tmp_path / "a.txt").write_text("the cat\n", encoding="utf-8")
     files = [str(tmp_path / "a.txt")]
-    with pytest.raises(InputError, match="this model foretells no words"):
+    with pytest.raises(InputError, match="this model predicts no words"):
         LENS.run(Traced(headway.load(tmp_path, "cpu"), LENS.tensors), files, NoOptions())
     recurrent = generator(Recurrent(RecurrentConfig(cell=Gru(), layers=1, width=8), len(TOKENIZER)))
     with pytest.raises(InputError, match="is no stack of blocks"):

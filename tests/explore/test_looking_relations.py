@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,12 +104,15 @@ def test_two_files_are_to_choose_on_and_to_measure_on(tmp_path):
 
 
 def test_halves_take_turns_so_that_a_part_has_both():
-    one = [(dealt.measured, item) for dealt, item in halves(["a"], lambda _: iter("xyz"), "line")]
+    def read(letters: str) -> Iterator[Any]:
+        return iter([SimpleNamespace(text=letter) for letter in letters])
+
+    one = [(text.item[0], text.first) for text in halves(["a"], lambda _: read("xyz"), "line")]
     assert one == [(False, "x"), (True, "y"), (False, "z")]
-    two = [(dealt.measured, item) for dealt, item in halves(["ab", "cdef"], iter, "line")]
+    two = [(text.item[0], text.first) for text in halves(["ab", "cdef"], read, "line")]
     assert two == [(False, "a"), (True, "c"), (False, "b"), (True, "d"), (True, "e"), (True, "f")]
     with pytest.raises(InputError, match="3 files: give one, or two"):
-        list(halves(["a", "b", "c"], iter, "line"))
+        list(halves(["a", "b", "c"], read, "line"))
 
 
 def test_too_little_data_and_models_without_attention_are_one_clear_line(tmp_path):

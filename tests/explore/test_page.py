@@ -218,8 +218,7 @@ def test_a_link_restores_the_view(browser, page):
         visit.page.click("text=Lines")
         visit.page.focus(".main [role=application]")
         visit.page.keyboard.press("ArrowUp")
-        visit.page.wait_for_timeout(300)
-        link = visit.page.evaluate("location.hash")
+        link = visit.link()
         told = visit.page.inner_text(".readout")
     with Visit(browser, page, link) as again:
         assert again.page.inner_text(".readout") == told

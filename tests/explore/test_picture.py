@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from headway.errors import InputError
-from headway.explore.picture import SHADES, alignment_picture, alignment_text, heads_picture
+from headway.explore.picture import alignment_picture, alignment_text, heads_picture
+from headway.explore.plots import SHADES
 
 RED_CAR = np.array([[0.9, 0.06, 0.04], [0.02, 0.05, 0.93], [0.1, 0.5, 0.4]])
 SOURCE, TARGET = ["the", "red", "car"], ["la", "voiture", "rouge"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InputError
-from headway.generate.translator import load
+from headway.tasks.loading import load
 
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
 

@@ -11,7 +11,6 @@ from own import HARD, SENTENCES, gpt, taught, translator
 import headway
 from headway.errors import InputError
 from headway.folder import read_model
-from headway.generate.generator import load as load_generator
 from headway.hub import ctranslate2_engine as engine
 from headway.hub import ctranslate2_export
 from headway.hub.ctranslate2_export import export_ctranslate2
@@ -19,6 +18,7 @@ from headway.models import parts
 from headway.models.gpt import GPTConfig
 from headway.models.transformer import TransformerConfig
 from headway.nn.norm import BatchNorm
+from headway.tasks.loading import load as load_generator
 from headway.text.tokenizer import TextOptions
 
 pytestmark = pytest.mark.long

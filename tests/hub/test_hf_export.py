@@ -14,13 +14,13 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 import headway
 from headway.errors import InputError
 from headway.folder import Card, weights_of, write_model
-from headway.generate.generator import load as load_generator
 from headway.hub.hf_export import export_hf
 from headway.hub.restated import halved
 from headway.models import parts
 from headway.models.gpt import GPTConfig
 from headway.models.t5 import T5Config
 from headway.models.transformer import Transformer, TransformerConfig
+from headway.tasks.loading import load as load_generator
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 SMALL = TransformerConfig(2, 3, width=24, inner=37, heads=3, dropout=0.0, max_length=64)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from checkpoints import place
 
-from headway.generate.encoder import load
+from headway.tasks.loading import load
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -1,11 +1,9 @@
-"""Folders whose vocabulary is a SentencePiece model only: its bytes are written here, its pieces found by slow search;
-beside `transformers` where the sentencepiece package is there."""
+"""Folders whose vocabulary is a SentencePiece model only, beside a slow search and `transformers`."""
 
 from __future__ import annotations
 
 import json
 import random
-import struct
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from hard_text import hard_lines
 from own import SENTENCES
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tiny import MARIAN, Tiny
 
 import headway
@@ -25,30 +24,13 @@ UNIGRAM, BPE = 1, 2
 Pieces = list[tuple[str, float, int]]
 
 
-def field(number: int, value: int | float | bytes | str) -> bytes:
-    """One field of a Protocol Buffers message."""
-    if isinstance(value, float):
-        return varint(number << 3 | 5) + struct.pack("<f", value)
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def varint(number: int) -> bytes:
-    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
-
-
-def model(pieces: Pieces, kind: int = UNIGRAM, *, tidy: bool = True, prefix: bool = True, more: bytes = b"") -> bytes:
-    """A file; of the fields that headway does not read one of each form is there."""
-    written = b"".join(
-        field(1, field(1, text) + field(2, score) + (field(3, sort) if sort != NORMAL else b""))
-        for text, score, sort in pieces
-    )
-    fallback = any(sort == BYTE for _, _, sort in pieces)
-    training = field(3, kind) + field(4, len(pieces)) + field(10, 0.9995) + field(35, int(fallback)) + more
-    normalising = field(1, "identity") + field(3, int(prefix)) + field(4, int(tidy))
-    return written + field(2, training) + field(3, normalising)
+def model(pieces: Pieces, kind: int = UNIGRAM, *, tidy: bool = True, prefix: bool = True, **training: Any) -> bytes:
+    """The bytes of a file."""
+    normalizing = {"name": "identity", "add_dummy_prefix": prefix, "remove_extra_whitespaces": tidy}
+    training = {"model_type": kind, "byte_fallback": any(sort == BYTE for _, _, sort in pieces)} | training
+    listed = [{"piece": text, "score": score, "type": sort} for text, score, sort in pieces]
+    proto = ModelProto(pieces=listed, trainer_spec=training, normalizer_spec=normalizing)
+    return bytes(proto.SerializeToString())
 
 
 LETTERS = "abcdeé北 "
@@ -236,15 +218,13 @@ def test_a_marian_with_two_tokenizers_is_imported_with_both(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "it has no pieces"),
-        (model(unigram())[:-3], "broken one"),
-        (b"\x0f", "broken one"),
-        (b"\xff\xff", "broken one"),
-        (field(1, field(1, b"\xff") + field(2, 0.0)), "broken one"),
-        (field(1, 3), "broken one"),
-        (field(1, field(2, 0.0)), "broken one"),
+        (b"", "has no tokens"),
+        (model(unigram())[:-3], "it is broken"),
+        (b"\xff\xff", "it is broken"),
+        (b"\x0a\x08\x0a\x01\xff\x15" + bytes(4), "readable text"),  # a token that is not UTF-8
+        (model([("", 0.0, NORMAL)]), "a token without readable text"),
         (model(unigram(), 3), "model_type 3"),
-        (model(unigram(), more=field(24, 1)), "treat_whitespace_as_suffix"),
+        (model(unigram(), treat_whitespace_as_suffix=True), "treat_whitespace_as_suffix"),
         (model([*unigram(), ("x", 0.0, UNUSED)]), "switched off"),
     ],
 )
@@ -279,7 +259,6 @@ FAMILIES = {
 @pytest.mark.long
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_ids_and_texts_of_learned_models_are_those_of_transformers(tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("sentencepiece")
     import transformers
 
     name, settings, facts = FAMILIES[kind]

@@ -3,13 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from headway.train.objective import NextToken
 
 from headway.batch import TokenBatch
 from headway.errors import InputError
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.nn.recent import BLANK
 from headway.plain import from_plain, to_plain
-from headway.train.objective import NextToken
 
 FORMS = [
     NeuralNGramConfig(order=5, width=6, hidden=10),

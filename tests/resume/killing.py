@@ -59,7 +59,7 @@ class Place:
             command, cwd=self.root, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def finish(self, command: list[str], limit: float = 180) -> str:
+    def finish(self, command: list[str], limit: float = 600) -> str:
         with self.start(command) as running:
             said, _ = running.communicate(timeout=limit)
         assert running.returncode == 0, said
@@ -93,7 +93,7 @@ class Place:
             return path.read_bytes().count(kind) if path.exists() else 0
 
         before, wanted = seen(), dice.randint(1, 3)
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + 600
         while running.poll() is None and time.monotonic() < limit:
             now = seen()
             if (now > 0) if moment == "checkpoint" else (now >= before + wanted):

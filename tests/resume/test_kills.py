@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from killing import EVERYTHING, TRANSLATE, Place, result
 
-from headway.generate.translator import load
+from headway.tasks.loading import load
 
 SETTINGS = {"translate": TRANSLATE, "everything": EVERYTHING}
 each_setting = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -78,8 +78,7 @@ def test_a_link_holds_the_text_too(browser, translator_page):
     with Visit(browser, translator_page) as visit:
         look(visit, "The girl sleeps", "")
         visit.view("beam")
-        visit.page.wait_for_timeout(300)
-        link = visit.page.evaluate("location.hash")
+        link = visit.link()
         told = visit.page.get_attribute("[data-view=beam] [role=application]", "aria-label")
     with Visit(browser, translator_page, link) as again:
         again.page.wait_for_selector("[data-view=beam]")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from headway.train.objective import Carried
 from torch import nn
 
 from headway.data.streams import StreamBatches
@@ -16,7 +17,6 @@ from headway.models.recurrent import Locked, Recurrent, RecurrentConfig
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.train.gauge import operations_per_token
-from headway.train.objective import Carried
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.schedule import Staircase
 from headway.train.step import TrainStep

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from headway.train.counting import train_by_counting
+from headway.train.kinds import learns_in_steps, trainer
 
 from headway.errors import InputError
 from headway.folder import read_model
-from headway.generate.generator import load
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import MaximumLikelihood, StupidBackoff
 from headway.recipes import RECIPES
 from headway.recipes.grammar import sample
+from headway.tasks.loading import load
 from headway.text.tokenizer import END, TextOptions
-from headway.train.counting import train_by_counting
 from headway.train.estimate import describe
-from headway.train.kinds import learns_in_steps, trainer
 from headway.train.log import Log
 from headway.train.run import ParallelText, PlainText, Run
 from small_world import surroundings

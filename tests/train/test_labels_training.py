@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from headway.train.labels import train_classifier
+from headway.train.objective import Labels
 from safetensors.torch import load_file
 
 from encoder_folders import declare_pooling, write_encoder
 from headway.batch import TextInputs
 from headway.data.labelled import LabelBatch
 from headway.errors import InputError
-from headway.generate.encoder import load
 from headway.models.bert import Bert, BertConfig, TextLabels
 from headway.plain import change
 from headway.recipes import RECIPES
-from headway.train.labels import train_classifier
+from headway.tasks.loading import load
 from headway.train.log import Log
-from headway.train.objective import Labels
 from headway.train.run import read_run
 from small_world import surroundings
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from headway.train.objective import CrossEntropy
 from torch import Tensor, nn
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
@@ -24,7 +25,6 @@ from headway.text.tokenizer import END, PAD, START
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
 from headway.train.loop import Progress, Training, prefetch
-from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots
@@ -113,7 +113,7 @@ def test_prefetch_stops_its_thread_when_nobody_reads_on() -> None:
     found = prefetch(itertools.repeat(lambda: uneven(1)), lambda batch: batch)
     next(found)
     found.close()  # type: ignore[attr-defined]
-    limit = time.monotonic() + 5
+    limit = time.monotonic() + 60
     while threading.active_count() > before and time.monotonic() < limit:
         time.sleep(0.02)
     assert threading.active_count() <= before

@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from headway.train.loss import linear_cross_entropy, readable_paired_cross_entropy, smoothed_cross_entropy
 
 from headway.train import loss as module
-from headway.train.loss import linear_cross_entropy, readable_paired_cross_entropy, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -39,7 +39,7 @@ def test_the_readable_twin_is_torchs_cross_entropy():
     torch.testing.assert_close(nll, F.cross_entropy(logits, labels, ignore_index=0, reduction="sum"))
 
 
-def test_bfloat16_stays_near_float32():
+def test_bfloat16_stays_near_float32(without_onednn):
     torch.manual_seed(0)
     hidden, weight = torch.randn(64, 32), torch.randn(101, 32) / 6
     labels = torch.randint(1, 101, (64,))

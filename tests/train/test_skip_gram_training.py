@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from headway.train.skip_gram import learn, tile_loss, train_skip_gram
 
 from headway.data.windows import TokenArray
 from headway.data.word_windows import Tiles, WordWindows, count_words
@@ -21,8 +22,8 @@ from headway.text.tokenizer import END, UNKNOWN
 from headway.text.vectors import WordVectors, write_vectors
 from headway.train.health import Diverged
 from headway.train.log import Log
+from headway.train.pace import Pace
 from headway.train.run import Run
-from headway.train.skip_gram import learn, tile_loss, train_skip_gram
 from small_world import surroundings
 
 V = 30
@@ -217,7 +218,10 @@ def train(folder: Path, name: str, *settings: str, resume: bool = False) -> Path
     return out
 
 
-def test_a_run_that_is_given_time_ends_with_its_rate_down(apart: Path) -> None:
+def test_a_run_that_is_given_time_ends_with_its_rate_down(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which each step takes 10 ms."""
+    look = Pace.look
+    monkeypatch.setattr(Pace, "look", lambda pace, step, _: look(pace, step, 0.01 * step))
     sentences(apart)
     out = train(apart, "timed", "engine.steps=1000000", "engine.seconds=1", "engine.log=5")
     rates = [row["rate"] for row in map(json.loads, (out / "log.jsonl").open(encoding="utf-8")) if "rate" in row]

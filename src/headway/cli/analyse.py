@@ -35,9 +35,9 @@ def analyse(
     """What a model's heads and layers do: a table, and a picture of it."""
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
-    from headway.explore.canvas import check_path
-    from headway.generate.loading import Translator, load
+    from headway.explore.plots import check_path
     from headway.plain import change
+    from headway.tasks.loading import load
 
     if listed:
         print("\n".join(_list(ANALYSES)))
@@ -54,7 +54,7 @@ def analyse(
         raise InputError(f"--what {what} has no picture: leave --out away")
     use_threads(threads)
     loaded = load(model, device, dtype)
-    if one.takes == "pairs" and not isinstance(loaded, Translator):
+    if one.takes == "pairs" and loaded.takes != "target":
         raise InputError(f"--what {what} is for translators: {model} is none")
     traced = Traced(loaded, one.tensors, long="skip" if long == "skip" else "error", lines=lines)
     table = one.run(traced, data or [], options)

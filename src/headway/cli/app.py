@@ -13,7 +13,6 @@ import typer
 
 from headway.cli import (
     analyse,
-    classify,
     compare,
     cost,
     demo,
@@ -25,6 +24,7 @@ from headway.cli import (
     generate,
     neighbours,
     plot,
+    predict,
     recipes,
     runs,
     score,
@@ -48,7 +48,8 @@ app.command("train", short_help="Train a model on a recipe's data or yours.")(tr
 app.command("generate", short_help="Write on from a prompt.")(generate.generate)
 app.command("translate", short_help="Translate text, line by line.")(translate.translate)
 app.command("fill", short_help="Words for the gaps of a text.")(fill.fill)
-app.command("classify", short_help="Labels of texts, or of their words.")(classify.classify)
+app.command("predict", short_help="Whatever the model answers: labels, tags, …")(predict.predict)
+app.command("classify", hidden=True)(predict.predict)  # its earlier name
 app.command("embed", short_help="A vector of each text.")(embed.embed)
 app.command("score", short_help="How likely a text is, or each answer.")(score.score)
 app.command("evaluate", short_help="BLEU of translations, perplexity of a text.")(evaluate.evaluate)
@@ -89,7 +90,7 @@ USES = {
     "generate": "headway generate MODEL --prompt 'Once upon a time'",
     "translate": "headway translate MODEL FILE",
     "fill": "headway fill MODEL --text 'The capital of France is [MASK].'",
-    "classify": "headway classify MODEL FILE",
+    "predict": "headway predict MODEL FILE",
     "embed": "headway embed MODEL FILE --out vectors.npy",
     "evaluate": "headway evaluate MODEL SOURCE REFERENCE",
     "analyse": "headway analyse MODEL FILE --what heads",

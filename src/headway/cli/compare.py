@@ -45,7 +45,7 @@ def compare(
     What was stopped goes on when the same line is given again; more recipes or seeds join what is there.
     """
     from headway.plain import finite
-    from headway.train.at_hand import look_for_known, look_for_own
+    from headway.tasks.files import look_for_known, look_for_own
     from headway.train.comparison import as_markdown, as_text, table
 
     budget = _budget(tokens, seconds)
@@ -118,7 +118,7 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
 
 def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, download: bool) -> dict[str, Run]:
     """The runs under their budget. How many steps fit into seconds is measured once, and kept."""
-    from headway.train.comparison import learns_in_steps, probe, tokens_per_second, within
+    from headway.train.comparison import probe, tokens_per_second, within
 
     plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     path = place / PLAN
@@ -134,7 +134,7 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
     path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     planned = {}
     for name, run in runs.items():
-        if "seconds" in budget and learns_in_steps(run) and name not in plan["tokens"]:
+        if "seconds" in budget and not run.objective.one_pass and name not in plan["tokens"]:
             trial = place / f".{name}-probe"
             shutil.rmtree(trial, ignore_errors=True)
             _carried_out(probe(run), trial, download)
@@ -154,18 +154,17 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
     """A recipe's results from all seeds; what is there already is taken."""
     from headway.evaluate.cost import Sketch
     from headway.folder import find_model, read_card
-    from headway.train.comparison import Entry, learns_in_steps
-    from headway.train.run import PlainText
+    from headway.train.comparison import Entry
 
-    entry = Entry(name, "perplexity" if isinstance(run.data, PlainText) else "BLEU")
-    for seed in range(1, (seeds if learns_in_steps(run) else 1) + 1):
+    entry = Entry(name, run.task.headline[0])
+    for seed in range(1, (1 if run.objective.one_pass else seeds) + 1):
         seeded = replace(run, engine=replace(run.engine, seed=seed))
         folder = place / name / f"seed-{seed}"
         print(f"{name}, seed {seed}", file=sys.stderr)
         _carried_out(seeded, folder, download)
         entry.add(seed, seeded, folder)
     card = read_card(find_model(folder))
-    sketch, length = Sketch(card.family, card.config, card.vocabularies), getattr(card.config, "max_length", 1)
+    sketch, length = Sketch(card.family, card.config, card.sizes, head=card.head), getattr(card.config, "max_length", 1)
     entry.parameters = sketch.size().parameters
     entry.operations = sketch.cost(length).flops / length
     return entry
@@ -182,6 +181,6 @@ def _carried_out(run: Run, folder: Path, download: bool) -> None:
 
 
 def _draw(entries: list[Entry], path: Path) -> None:
-    from headway.explore.compared import comparison_picture
+    from headway.explore.curves import comparison_picture
 
     comparison_picture(entries, path)

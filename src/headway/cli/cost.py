@@ -96,7 +96,7 @@ def _model(
     for line in costs[0].unknown:
         print(f"headway: not counted: {line}", file=sys.stderr)
     lines = [
-        f"{what}: {sketch.family}, {size.parameters:,} parameters with {_vocabulary(what, sketch)}",
+        f"{what}: {sketch.family}, {size.parameters:,} parameters with {_vocabulary(what, sketch, size.learns)}",
         f"weights {in_bytes(size.weights)} as {dtype}; training holds {in_bytes(size.training)} beside activations",
         "",
         *aligned(figures(costs)),
@@ -112,12 +112,12 @@ def _model(
     return plain, "\n".join(lines)
 
 
-def _vocabulary(what: str, sketch: Sketch) -> str:
-    """A recipe's is known once there is text; so is what a model counts."""
+def _vocabulary(what: str, sketch: Sketch, learns: bool) -> str:
+    """A recipe's is known once there is text; so are the tables of a model that counts instead of learning."""
     sizes = " and ".join(f"{count:,}" for count in sketch.vocabularies)
     if Path(what).is_dir():
         return f"a vocabulary of {sizes}"
-    tables = "; tables of counts are as large as the text makes them" if hasattr(sketch.config, "sizes") else ""
+    tables = "" if learns else "; tables of counts are as large as the text makes them"
     return f"a vocabulary of {sizes} (data.text.size){tables}"
 
 
@@ -144,7 +144,7 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
         return _of_run(read_run(place / "run.json"), [], kind), _logged_seconds(place)
     card = read_card(find_model(place))
     taken = card.score.get("training seconds")
-    sketch = Sketch(card.family, card.config, card.vocabularies, kind)
+    sketch = Sketch(card.family, card.config, card.sizes, kind, card.head)
     return sketch, float(taken) if isinstance(taken, int | float) else _logged_seconds(place)
 
 
@@ -154,8 +154,8 @@ def _of_run(run: Run, settings: list[str], dtype: Any) -> Sketch:
     from headway.plain import change
 
     run = change(run, settings)
-    sizes = (run.data.text.size,) * FAMILIES[run.model.name].vocabularies
-    return Sketch(run.model.name, run.model, sizes, dtype)
+    sizes = (run.data.text.size,) * len(FAMILIES[run.model.name].takes)
+    return Sketch(run.model.name, run.model, sizes, dtype, run.head)
 
 
 def _logged_seconds(place: Path) -> float | None:
@@ -168,8 +168,10 @@ def _logged_seconds(place: Path) -> float | None:
 
 
 def _usual_length(sketch: Sketch) -> int:
-    """A translator is asked for sentences, a language model for the windows that it is trained on."""
-    return SENTENCE if len(sketch.vocabularies) == 2 else getattr(sketch.config, "max_length", SENTENCE)
+    """A sentence where there is a source to translate, else the windows that the model is trained on."""
+    from headway.models import FAMILIES
+
+    return SENTENCE if FAMILIES[sketch.family].has_source else getattr(sketch.config, "max_length", SENTENCE)
 
 
 def _layers(lengths: list[int], width: int, window: int) -> Told:

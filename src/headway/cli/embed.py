@@ -41,7 +41,7 @@ def embed(
     threads: int = THREADS,
 ) -> None:
     """A vector of each text, in order; an empty line has one too."""
-    from headway.generate.encoder import load
+    from headway.tasks.loading import load
 
     use_threads(threads)
     check_model(model, "headway embed MODEL FILE --out vectors.npy")
@@ -50,9 +50,9 @@ def embed(
     if pooling is not None and pooling not in POOLINGS:
         raise InputError(f"there is no pooling '{pooling}'{nearest(pooling, POOLINGS)}")
     texts = texts_of(text, file)
-    encoder = load(model, device, dtype)
+    encoder = load(model, device, dtype, verb="embed")
     how: Any = {"pooling": pooling, "unit": unit, "truncate": truncate}
-    with _sink(out, len(texts), encoder.model.config.width) as write:
+    with _sink(out, len(texts), encoder.model.encoder.width) as write:
         for start in range(0, len(texts), AT_ONCE):
             some = texts[start : start + AT_ONCE]
             write(start, some, encoder.embed(some, progress=_teller(start, len(texts)), **how))

@@ -73,9 +73,9 @@ def _serve(named: list[str], question: Question, port: int, device: str, dtype: 
 def _loaded(named: list[str], question: Question, device: str, dtype: str) -> Iterator[Model]:
     """One model after the other, each of which can be asked this."""
     from headway.explore.asking import card
-    from headway.generate.loading import load
     from headway.generate.tracing import checked
     from headway.nn.tap import chosen
+    from headway.tasks.loading import load
 
     for name in named:
         model = load(name, device, dtype)
@@ -84,7 +84,7 @@ def _loaded(named: list[str], question: Question, device: str, dtype: str) -> It
             raise InputError(f"--beam is the width of a translator's search, and {name} is none: leave it out")
         if question.second is not None and takes == "one":
             raise InputError(f"--target is for a translator or an encoder, and {name} reads one text: leave it out")
-        checked(model.model, chosen(question.layers, question.heads))  # type: ignore[arg-type]
+        checked(model.model, chosen(question.layers, question.heads))
         yield model
 
 

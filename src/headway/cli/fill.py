@@ -22,12 +22,12 @@ def fill(
     threads: int = THREADS,
 ) -> None:
     """The words that may stand in the gaps of a text, with their probabilities."""
-    from headway.generate.encoder import load
+    from headway.tasks.loading import load
 
     use_threads(threads)
     check_model(model, "headway fill MODEL FILE")
     texts = texts_of(text, file)
-    encoder = load(model, device, dtype)
+    encoder = load(model, device, dtype, verb="fill")
     for one, gaps in zip(texts, encoder.fill(texts, top=top, truncate=truncate), strict=True):
         if as_json:
             rows = [[[guess.text, round(guess.probability, 6)] for guess in guesses] for guesses in gaps]

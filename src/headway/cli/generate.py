@@ -53,7 +53,8 @@ def generate(
     threads: int = THREADS,
 ) -> None:
     """Write on from a prompt with a language model."""
-    from headway.generate.generator import likeliest, load
+    from headway.generate.generator import likeliest
+    from headway.tasks.loading import load
     from headway.text.chat import conversation
 
     use_threads(threads)
@@ -78,13 +79,13 @@ def generate(
     if interactive:
         refused = {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
         _refuse(refused, "--interactive asks for one prompt after the other: leave --{} out")
-        _talk(load(model, device, dtype), wishes, chat, system)
+        _talk(load(model, device, dtype, verb="generate"), wishes, chat, system)
         return
     if best_of and samples > 1:
         raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
     if top and not as_json:
         raise InputError("--top needs --json: there is no place for alternatives in plain text")
-    generator, prompts = load(model, device, dtype), _prompts(prompt)
+    generator, prompts = load(model, device, dtype, verb="generate"), _prompts(prompt)
     asked: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
     if as_json or samples > 1 or best_of:
         found = generator.generate_n(asked, samples=best_of or samples, top=top, **wishes)

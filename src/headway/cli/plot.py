@@ -22,8 +22,8 @@ def plot(
     value: str = typer.Option(None, metavar="NAME", help="Only this value of the log: loss, bleu, rate …"),
 ) -> None:
     """Draw what runs have logged: loss, score, learning rate, gradient, speed. Several runs in one picture."""
-    from headway.explore.canvas import check_path
     from headway.explore.curves import curves_picture
+    from headway.explore.plots import check_path
 
     runs = {name: _read(name) for name in names}
     path = check_path(out if out is not None else Path(names[0]) / "curves.png")

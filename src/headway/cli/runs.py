@@ -67,16 +67,15 @@ def _find(folders: list[str] | None) -> list[Path]:
     return list(places.values())
 
 
-def go_on(status: Status) -> str:
-    """The command that goes on from here; of a broken run, what is wrong."""
+def next_command(status: Status) -> str:
+    """The command that comes next; of a broken run, what is wrong."""
     folder = shlex.quote(str(status.folder))
     if status.state == "broken":
         return str(status.problem)
     if status.state == "running":
         return f"headway plot {folder}"
     if status.state == "finished":
-        verb = "translate" if status.family == "transformer" else "generate"
-        return f"headway {verb} {folder}"
+        return f"headway {status.verb} {folder}"
     if status.checkpoint is not None:
         return f"headway train {folder} --resume"
     if status.recipe == "demo" and status.own_data:
@@ -99,16 +98,16 @@ def show(found: Sequence[Status], console: Console) -> None:
         name, recipe, state, *rest = _cells(status)
         table.add_row(Text(name), Text(recipe), Text(state, COLOURS[status.state]), *map(Text, rest))
     console.print(table)
-    console.print(Text("\nto go on:", "dim"))
+    console.print(Text("\nnext:", "dim"))
     for status in found:
-        console.print(Text(f"  {_clean(go_on(status))}"), soft_wrap=True)
+        console.print(Text(f"  {_clean(next_command(status))}"), soft_wrap=True)
 
 
 def _lines(found: Sequence[Status]) -> list[str]:
     """For a file or a pipe: a line a run, the command last."""
     from rich.cells import cell_len, set_cell_size
 
-    rows = [(*TITLES, "to go on"), *((*_cells(status), _clean(go_on(status))) for status in found)]
+    rows = [(*TITLES, "next"), *((*_cells(status), _clean(next_command(status))) for status in found)]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(set_cell_size, row, widths)).rstrip() for row in rows]
 
@@ -119,8 +118,8 @@ def _cells(status: Status) -> tuple[str, ...]:
         _clean(status.recipe or "–"),
         _state(status),
         _steps(status),
-        _score(status.validation_bleu, status.validation_perplexity),
-        _score(status.test_bleu, status.test_perplexity),
+        _score(status.figure, status.validation),
+        _score(status.figure, status.test),
         ago(time.time() - status.touched, status.touched),
     )
 
@@ -139,10 +138,8 @@ def _steps(status: Status) -> str:
     return f"{status.step or 0:,} of {status.steps:,}"
 
 
-def _score(bleu: float | None, perplexity: float | None) -> str:
-    if bleu is not None:
-        return f"BLEU {bleu:.2f}"
-    return "–" if perplexity is None else f"perplexity {perplexity:,.2f}"
+def _score(figure: str | None, value: float | None) -> str:
+    return "–" if value is None else f"{figure} {value:,.{4 if abs(value) < 1 else 2}f}"
 
 
 def ago(seconds: float, moment: float) -> str:
@@ -166,11 +163,10 @@ def _plain(status: Status) -> dict[str, Any]:
         "step": status.step,
         "steps": status.steps,
         "checkpoint": status.checkpoint,
-        "validation_bleu": status.validation_bleu,
-        "test_bleu": status.test_bleu,
-        "validation_perplexity": status.validation_perplexity,
-        "test_perplexity": status.test_perplexity,
+        "figure": status.figure,
+        "validation": status.validation,
+        "test": status.test,
         "touched": datetime.fromtimestamp(status.touched).astimezone().isoformat(timespec="seconds"),
         "problem": status.problem,
-        "go_on": None if status.state == "broken" else go_on(status),
+        "next": None if status.state == "broken" else next_command(status),
     }

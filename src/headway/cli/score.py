@@ -37,7 +37,7 @@ def score(
 ) -> None:
     """Log-probability of texts under a language model, or the likeliest of several answers to each."""
     from headway.evaluate.scoring import choose, score_texts
-    from headway.generate.generator import load
+    from headway.tasks.loading import load
 
     use_threads(threads)
     check_model(model, "headway score MODEL --text TEXT")
@@ -47,7 +47,7 @@ def score(
     texts = text or list(lines_of("-"))
     if not texts:
         raise InputError("no text: pass --text TEXT, or a text a line on standard input")
-    generator = load(model, device, dtype)
+    generator = load(model, device, dtype, verb="score")
     if not choice:
         for scored in score_texts(generator, texts):
             print(_as_json(scored) if as_json else f"{scored.total:.4f}\t{len(scored.logps)}\t{one_line(scored.text)}")

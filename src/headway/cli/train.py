@@ -97,14 +97,14 @@ def carry_out(
 ) -> Outcome:  # fmt: skip
     """Train in a folder of its own, or go on there."""
     from headway.cli.place import claimed, continued
-    from headway.train.kinds import trainer
+    from headway.train.job import train
     from headway.train.log import Log
 
     with ExitStack() as stack:
         if first:
             stack.enter_context(continued(place) if resume else claimed(place, overwrite))
         log = stack.enter_context(closing(Log(place if first else None, run.engine.tensorboard)))
-        return trainer(run)(run, place, log, download=download, resume=resume)
+        return train(run, place, log, download=download, resume=resume)
 
 
 def _given(engine: dict[str, str]) -> list[str]:
@@ -114,12 +114,16 @@ def _given(engine: dict[str, str]) -> list[str]:
 def is_finished(place: Path, run: Run) -> bool:
     """Whether the folder has a model of this very run, and not of one that was asked for less."""
     from headway.plain import to_plain
+    from headway.train.run import run_from
 
     card = place / "model" / "headway.json"
     if not card.is_file():
         return False
     made_by = json.loads(card.read_text(encoding="utf-8")).get("run")
-    return bool(json.loads(json.dumps(to_plain(run))) == made_by)
+    try:
+        return bool(to_plain(run_from(made_by)) == to_plain(run))
+    except InputError:
+        return False
 
 
 def _report(place: Path) -> None:
@@ -198,37 +202,32 @@ def _named(recipe: str) -> Run:
 
 
 def _sized(run: Run, size: str) -> Run:
-    from headway.models import bert, gpt, recurrent, transformer
+    from headway.models import FAMILIES
 
-    families: dict[str, Any] = {
-        "bert": bert.SIZES, "gpt": gpt.SIZES, "recurrent": recurrent.SIZES, "transformer": transformer.SIZES
-    }  # fmt: skip
-    sizes = families.get(run.model.name, {})
+    sizes = FAMILIES[run.model.name].sizes
     if size not in sizes:
         raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
-    kept = {"task": run.model.task} if isinstance(run.model, bert.BertConfig) else {}
-    return replace(run, model=replace(sizes[size], **kept))
+    return replace(run, model=sizes[size])
 
 
 def _begun_with(run: Run, init: str) -> Run:
-    """The run with another model's weights, shape, vocabulary and, of a translator, languages."""
+    """The run with another model's weights, shape, vocabulary and, where it has them, languages."""
     from headway.folder import find_model, read_card
-    from headway.models.bert import BertConfig
-    from headway.train.run import ParallelText
+    from headway.models import FAMILIES
 
     card = read_card(find_model(init))
-    model, data = card.config, replace(run.data, text=card.text)
-    if isinstance(data, ParallelText):
-        data = replace(data, source=card.source, target=card.target)
-    if isinstance(run.model, BertConfig):  # for another task than it was made for
-        if not isinstance(model, BertConfig):
-            raise InputError(f"{init} is no encoder ({card.family}): '{run.recipe}' goes on from one")
-        model = replace(model, task=run.model.task)
+    role = FAMILIES[run.model.name].role
+    if FAMILIES[card.family].role != role:
+        raise InputError(
+            f"{init} is a model of the family '{card.family}', '{run.recipe}' starts from one like '{run.model.name}'"
+        )
+    known = {f.name for f in fields(run.data)}
+    languages = {name: config.language for name, config in card.processors.items() if name in known}
     try:
-        return replace(run, init=init, model=model, data=data)
+        return replace(run, init=init, model=card.config, data=replace(run.data, text=card.text, **languages))
     except InputError as error:
-        if model.name == run.model.name:
+        if card.family == run.model.name:
             raise
         raise InputError(
-            f"{init} is a model of the family '{model.name}', '{run.recipe}' is for '{run.model.name}': {error}"
+            f"{init} is a model of the family '{card.family}', '{run.recipe}' is for '{run.model.name}': {error}"
         ) from None

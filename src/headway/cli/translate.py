@@ -95,9 +95,9 @@ def _loaded(model: str, engine: str, device: str, dtype: str) -> Any:
         from headway.hub.ctranslate2_engine import load_translator
 
         return load_translator(model, device, dtype)
-    from headway.generate.translator import load
+    from headway.tasks.loading import load
 
-    return load(model, device, dtype)
+    return load(model, device, dtype, verb="translate")
 
 
 def _translated(translator: Any, lines: list[str], name: str, before: int, **how: Any) -> list[list[Translation]]:

@@ -31,13 +31,15 @@ ROW = 512  # tokens of text that stay together
 TILE = 32
 NOISE = 64  # words of noise of a tile
 PIECE = 1 << 22  # tokens that are counted at once
+MEASURED = 10  # batches, of which one reports its loss
 # Seeds of random streams, apart from each other.
 ORDER, DRAWS = 20, 21
 
 
 @dataclass(frozen=True)
 class Tiles(Batch):
-    """near: whether a column's word is in the window of a word. pairs: how many are. tokens_read: of text."""
+    """near: whether a column's word is in the window of a word. pairs: how many are. tokens_read: of text. measured:
+    whether a training step on them reports its loss."""
 
     words_PT: Tensor
     around_PC: Tensor
@@ -45,6 +47,7 @@ class Tiles(Batch):
     noise_PM: Tensor
     pairs: int
     tokens_read: int = 0
+    measured: bool = True
 
     def counted(self) -> dict[str, float]:
         return {"loss": max(self.pairs, 1), "nll": max(self.pairs, 1), "tokens": self.tokens_read}
@@ -95,7 +98,7 @@ class WordWindows:
         kept_RL = (ids_RL >= len(SPECIALS)) & (generator.random(ids_RL.shape, np.float32) < self.kept_V[ids_RL])
         # No window reaches into another document, nor into another row.
         text_RL = np.cumsum(ids_RL == END, 1) + np.arange(len(ids_RL))[:, None] * (self.row + 1)
-        return self._tiles(ids_RL[kept_RL], text_RL[kept_RL], generator)
+        return self._tiles(ids_RL[kept_RL], text_RL[kept_RL], generator, step % MEASURED == 0)
 
     def _rows(self, step: int) -> Ints:
         wanted = np.arange(step * self.rows, (step + 1) * self.rows)
@@ -108,7 +111,7 @@ class WordWindows:
                 found[here] = store.windows(self.start_of[chosen][here].tolist(), self.row)
         return found
 
-    def _tiles(self, words_N: Ints, texts_N: Ints, generator: np.random.Generator) -> Tiles:
+    def _tiles(self, words_N: Ints, texts_N: Ints, generator: np.random.Generator, measured: bool) -> Tiles:
         T, W = self.tile, self.window
         count = -(-len(words_N) // T)
         more = count * T - len(words_N)
@@ -120,7 +123,7 @@ class WordWindows:
         near_PTC = (apart_TC <= reach_PT[:, :, None]) & (apart_TC > 0) & (texts_PC[:, None] == texts_PT[:, :, None])
         noise_PM = np.searchsorted(self.noise_up_to_V, generator.random((count, self.noise)), "right")
         words, around, near, noise = (torch.from_numpy(np.array(a)) for a in (words_PT, around_PC, near_PTC, noise_PM))
-        return Tiles(words, around, near, noise, int(near_PTC.sum()), self.tokens)
+        return Tiles(words, around, near, noise, int(near_PTC.sum()), self.tokens, measured)
 
 
 def _overlapping(row: Ints, tile: int, window: int) -> NDArray[np.int64]:

@@ -45,6 +45,19 @@ class Scores:
     exact_match: float
     sentences: int
 
+    def lines(self) -> list[str]:
+        """For a reader."""
+
+        def interval(ends: tuple[float, float] | None) -> str:
+            return f"  (95 %: {ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
+
+        count = "1 sentence" if self.sentences == 1 else f"{self.sentences:,} sentences"
+        return [
+            f"BLEU  {self.bleu:.2f}{interval(self.bleu_interval)}   {self.bleu_signature}",
+            f"chrF  {self.chrf:.2f}{interval(self.chrf_interval)}   {self.chrf_signature}",
+            f"exact match {100 * self.exact_match:.1f} %, {count}",
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """The scores as plain values, ready for JSON: tuples are lists."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}

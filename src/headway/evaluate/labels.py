@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from headway.data.labelled import Labelled
 from headway.errors import InputError, nearest
 from headway.generate.encoder import Encoder
-from headway.models.bert import TextLabels
 
 Judge = Literal["accuracy", "f1", "matthews"]
 
@@ -62,10 +61,10 @@ def score_labels(encoder: Encoder, texts: Sequence[Labelled]) -> LabelScores:
     A label is written as the model calls it, or as its number from 0 on.
     """
     found = encoder.classify([text.text for text in texts], truncate=True)
-    labels = encoder.task.labels if isinstance(encoder.task, TextLabels) else ()
-    number_of = {str(number): number for number in range(len(labels))} | {name: i for i, name in enumerate(labels)}
+    number_of = {str(number): number for number in range(len(encoder.labels))}
+    number_of |= {name: i for i, name in enumerate(encoder.labels)}
     for number, text in enumerate(texts, 1):
         if text.label not in number_of:
-            raise InputError(f"text {number} has the label '{text.label}'{nearest(text.label, labels)}")
+            raise InputError(f"text {number} has the label '{text.label}'{nearest(text.label, encoder.labels)}")
     given = [number_of[guesses[0].text] for guesses in found]
-    return LabelScores.of([number_of[text.label] for text in texts], given, len(labels))
+    return LabelScores.of([number_of[text.label] for text in texts], given, len(encoder.labels))

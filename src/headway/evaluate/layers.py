@@ -7,6 +7,7 @@ left only, as in a language model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.evaluate.operations import Call, Count, Work, count, counts
+from headway.evaluate.flops import Call, Count, count
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import SEE_ALL
 
@@ -80,6 +81,8 @@ def _convolution(width: int, window: int, dilation: int = 1) -> nn.Module:
 class Core(nn.Module):
     """softmax(xxᵀ)x: attention without any maps, which is what the lecture's L²·d stands for."""
 
+    reach = math.inf
+
     def forward(self, x_BTD: Tensor) -> Tensor:
         return (x_BTD @ x_BTD.mT).softmax(-1) @ x_BTD
 
@@ -89,7 +92,7 @@ class WindowedCore(nn.Module):
 
     def __init__(self, window: int) -> None:
         super().__init__()
-        self.window = window
+        self.window, self.reach = window, window - 1
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         before_BSD = F.pad(x_BTD, (0, 0, self.window - 1, 0))
@@ -97,20 +100,6 @@ class WindowedCore(nn.Module):
         place_TW = torch.arange(x_BTD.shape[1])[:, None] + torch.arange(self.window) - (self.window - 1)
         scores_BT1W = (x_BTD[:, :, None] @ seen_BTDW).masked_fill((place_TW < 0)[:, None], -torch.inf)
         return (scores_BT1W.softmax(-1) @ seen_BTDW.mT).squeeze(2)
-
-
-@counts(Core)
-def core(part: Core, given: tuple[Any, ...], result: Tensor) -> Work:
-    batch, length, width = given[0].shape
-    products = 2 * batch * length * length * width
-    return Work(products, products, batch * length * length, steps=2, span=length)
-
-
-@counts(WindowedCore)
-def windowed_core(part: WindowedCore, given: tuple[Any, ...], result: Tensor) -> Work:
-    batch, length, width = given[0].shape
-    products = 2 * batch * length * part.window * width
-    return Work(products, products, batch * length * part.window, steps=2, span=part.window - 1)
 
 
 def _order(length: int, width: int, window: int) -> dict[str, int]:
@@ -164,9 +153,9 @@ def _measure(kind: Kind, length: int, width: int, window: int) -> LayerCost:
     path = stack.path(length)
     assert path is not None
     return LayerCost(
-        kind.name, length, width, window, kind.order, _order(length, width, window)[kind.order], one.products,
-        sum(weight.numel() for weight in layer.parameters()), kind.steps, one.steps, kind.path, path,
-        len(stack.calls),
+        kind.name, length, width, window, kind.order, _order(length, width, window)[kind.order],
+        one.total("flops") // 2, sum(weight.numel() for weight in layer.parameters()),
+        kind.steps, one.total("steps"), kind.path, path, len(stack.calls),
     )  # fmt: skip
 
 
@@ -176,12 +165,12 @@ def _stack(kind: Kind, length: int, window: int) -> Count:
 
     def joints(depth: int) -> list[Call]:
         layer = kind.build(1, window, depth)
-        return [call for call in count(layer, *kind.arguments(length, 1)).calls if call.work.span]
+        return [call for call in count(layer, *kind.arguments(length, 1)).calls if call.span]
 
     if not kind.grows:
         first = joints(0)
-        reach = sum(call.work.span * call.work.hops for call in first)
-        return Count(first * -(-(length - 1) // reach))
+        reach = sum(call.span * call.hops for call in first)
+        return Count(first * math.ceil((length - 1) / min(reach, length)))
     found = Count()
     while found.path(length) is None:
         found.calls += joints(len(found.calls))

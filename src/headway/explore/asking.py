@@ -5,23 +5,18 @@ T places, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from headway.errors import InputError
 from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, told
-from headway.generate.encoder import Encoder
-from headway.generate.generator import Generator
 from headway.generate.spelling import HALF
-from headway.generate.stream import UNBOUNDED
 from headway.generate.tracing import described, labels
-from headway.generate.translator import Translator
-from headway.traces import Array, Trace
+from headway.traces import Trace, log_softmax
 
-Model = Translator | Generator | Encoder
 TOP = 10  # of what may come at each place
 NAMED = 40  # of the likeliest at each place that have their names with them
 SMALL = 4096  # a vocabulary that is named whole
@@ -29,10 +24,26 @@ LEAN = ("*.weights", "*.position", "next")
 AT_ONCE = 1 << 30  # bytes of weights that are held; more are taken a few layers at a time
 
 
+class Model(Protocol):
+    """What `headway.load` gives, whatever its task. takes: besides a text nothing ("one"), a second text that is read
+    as one with the first ("pair"), or the text to write ("target"). limit: the most tokens (None: any number).
+    tokenizers: of what is read, and of what is written."""
+
+    name: str
+    takes: ClassVar[str]
+    model: Any
+
+    @property
+    def trace(self) -> Callable[..., Trace]: ...
+    @property
+    def limit(self) -> int | None: ...
+    @property
+    def tokenizers(self) -> tuple[Any, Any]: ...
+
+
 @dataclass(frozen=True)
 class Question:
-    """A text; for a translator a translation of it, for an encoder a second text (`second`); layers and heads by
-    their numbers."""
+    """A text; where the model takes one, a second text; layers and heads by their numbers."""
 
     text: str
     second: str | None = None
@@ -43,16 +54,10 @@ class Question:
 
 def card(model: Model) -> dict[str, Any]:
     """What the page says of a model before there is a trace."""
-    about = described(model.model, model.name)  # type: ignore[arg-type]
-    if isinstance(model, Translator):
-        takes, context, vocabulary = "target", model.limit, len(model.target_tokenizer)
-    elif isinstance(model, Encoder):
-        takes, context, vocabulary = "pair", model.limit, len(model.tokenizer)
-    else:
-        takes, context, vocabulary = "one", model.context, len(model.tokenizer)
+    about = described(model.model, model.name)
     return {
-        "name": about["model"], "family": about["family"], "size": about["size"], "vocabulary": vocabulary,
-        "context": None if context == UNBOUNDED else context, "takes": takes,
+        "name": about["model"], "family": about["family"], "size": about["size"], "context": model.limit,
+        "vocabulary": len(model.tokenizers[1]), "takes": model.takes,
     }  # fmt: skip
 
 
@@ -66,7 +71,7 @@ def traced(model: Model, question: Question, most: int = MOST) -> Trace:
     size = card(model)["size"]
     depth = max(size.get(key, 0) for key in ("layers", "encoder_layers", "decoder_layers"))
     layers = tuple(range(depth)) if question.layers is None else question.layers
-    places = len(_tokenizer(model, "source").encode(question.text)) + 2
+    places = len(model.tokenizers[0].encode(question.text)) + 2
     # Of one layer: a translator's has three kinds of attention, a model without heads at most one matrix in all.
     kinds = 3 if "decoder_layers" in size else 1
     heads = kinds * (len(question.heads) if question.heads else size["heads"]) if "heads" in size else 1
@@ -95,15 +100,12 @@ def _by_layers(model: Model, question: Question, groups: Sequence[tuple[int, ...
 
 def _asked(model: Model, question: Question, tensors: Sequence[str] | None) -> Trace:
     more: dict[str, Any] = {"layers": question.layers, "heads": question.heads, "top": TOP, "tensors": tensors}
-    if isinstance(model, Translator):
-        if question.second is None and question.beam is not None:
-            more["beam"] = question.beam
-        return model.trace(question.text, question.second, **more)
-    if isinstance(model, Encoder):
-        return model.trace(question.text, question.second, **more)
-    if question.second is not None:
+    if question.second is not None and model.takes == "one":
         raise InputError("this model reads one text: leave the second one out")
-    return model.trace(question.text, **more)
+    if model.takes == "target" and question.second is None and question.beam is not None:
+        more["beam"] = question.beam
+    texts = [question.text] if question.second is None else [question.text, question.second]
+    return model.trace(*texts, **more)
 
 
 def _named(model: Model, trace: Trace, most: int) -> Trace:
@@ -112,11 +114,11 @@ def _named(model: Model, trace: Trace, most: int) -> Trace:
     tensors, axes = dict(trace.tensors), dict(trace.axes)
     logits_TV = tensors.pop("logits", None)
     if logits_TV is not None and axes["logits"][-1] == "vocabulary" and 2 * logits_TV.size <= min(ENTRY, most):
-        tensors["logp"], axes["logp"] = _log_softmax(logits_TV), axes["logits"]
+        tensors["logp"], axes["logp"] = log_softmax(logits_TV), axes["logits"]
     about = dict(trace.about)
     if "next" in about and "next" in tensors:
         last_V = tensors["next"]
-        tokenizer = _tokenizer(model, "target")
+        tokenizer = model.tokenizers[1]
         known = min(len(tokenizer), len(last_V))
         rows_RV = np.vstack([last_V[None], tensors["logp"]] if "logp" in tensors else [last_V[None]])[:, :known]
         ids = np.unique(np.argsort(-rows_RV)[:, : known if known <= SMALL else NAMED]).tolist()
@@ -124,20 +126,9 @@ def _named(model: Model, trace: Trace, most: int) -> Trace:
     return Trace(trace.tracks, tensors, {name: axes[name] for name in tensors}, about)
 
 
-def _log_softmax(logits_TV: Array) -> Array:
-    most_T1 = logits_TV.max(-1, keepdims=True)
-    return logits_TV - most_T1 - np.log(np.exp(logits_TV - most_T1).sum(-1, keepdims=True))
-
-
-def _tokenizer(model: Model, side: str) -> Any:
-    if isinstance(model, Translator):
-        return model.source_tokenizer if side == "source" else model.target_tokenizer
-    return model.tokenizer
-
-
 def spelled(model: Model, ids: Sequence[int]) -> str:
-    """The text of these tokens: one that somebody goes on from."""
-    tokenizer = _tokenizer(model, "target")
+    """The text of these tokens: one to continue from."""
+    tokenizer = model.tokenizers[1]
     for i in ids:
         if not 0 <= i < len(tokenizer):
             raise InputError(f"there is no token {i}: the vocabulary has {len(tokenizer)}")

@@ -1,52 +1,45 @@
-"""A training as a picture: what its log has over its steps, a panel a value, several runs in one."""
+"""Training runs as pictures: what a log has over its steps, and runs compared by their scores and their cost."""
 
+from __future__ import annotations
+
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headway.errors import InputError
-from headway.explore.canvas import (
-    HAIRLINE,
-    INK,
-    QUIET,
-    check_path,
-    drawable,
-    families,
-    inches,
-    new_figure,
-    save,
-    write,
-)
+from headway.explore import plots
+from headway.explore.plots import COLOURS, HAIRLINE, INK, QUIET, Bar, write
+from headway.train.comparison import Entry, short
 from headway.train.history import KINDS, Curve, History
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.legend import Legend
 
-# Okabe and Ito (2008), which nearly everybody can tell apart; without their yellow, too light on white.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))  # once all colours are taken
 LONGEST_NAME = 60
 PALE = {"linewidth": 1.0, "alpha": 0.55}
 FEW = 50  # points up to which each is marked
-PEAK = 10  # times the middle value
+PEAK = 10  # times the median: above it a logarithmic axis
+APART = 3  # times the smallest score: on a linear scale one outlier would squeeze the others together
 
 # Inches.
 WIDTH, UPPER, LOWER, ALONE = 10.0, 2.9, 1.7, 4.2
 ACROSS, DOWN, ABOVE, BESIDE = 0.75, 0.75, 0.45, 0.1
 LETTER, SWATCH = 0.085, 0.62
+ROW, LEFT, GAP = 0.34, 1.9, 0.5
 
 
 @dataclass(frozen=True)
 class Panel:
     """One value over the steps.
 
-    large: it stands in the upper row. highest: its highest point is marked. from_zero: the axis begins there.
-    wide: a logarithmic axis where one peak would press all else down.
+    large: in the upper row. highest: its highest point is marked. from_zero: the axis begins there. wide: a
+    logarithmic axis where one peak would squeeze the rest.
     """
 
     name: str
@@ -68,28 +61,28 @@ PANELS = (
 
 def curves_picture(runs: Mapping[str, History], path: str | Path, *, value: str | None = None) -> Path:
     """Draw the runs, each under its name, to `path` as PNG, SVG or PDF; with `value`, that one alone."""
-    path = check_path(path)
+    path = plots.check_path(path)
     panels = _choose(runs, value)
     large, small = ([panel for panel in panels if panel.large == size] for size in (True, False))
     rows = [(row, height) for row, height in ((large, UPPER), (small, LOWER)) if row]
     if len(rows) == 1:
         rows = [(panels, ALONE)]
     tall = sum(height for _, height in rows) + DOWN * (len(rows) - 1)
-    figure = new_figure(WIDTH, tall)
+    figure = plots.new_figure(WIDTH, tall)
     last_step = max(history.last_step or 0 for history in runs.values())
     bottom = tall
     for row, height in rows:
         bottom -= height
         wide = (WIDTH - ACROSS * (len(row) - 1)) / len(row)
         for column, panel in enumerate(row):
-            axes = figure.add_axes(inches(figure, column * (wide + ACROSS), bottom, wide, height))
+            axes = plots.panel(figure, column * (wide + ACROSS), bottom, wide, height)
             _draw(axes, panel, list(runs.values()))
             _dress(axes, panel, last_step, height)
-            if row is rows[-1][0]:
-                axes.set_xlabel("step", loc="right", fontsize=8, color=QUIET, family=list(families()), labelpad=1)
+            plots.quiet(axes, "y", below="step" if row is rows[-1][0] else "")
+            axes.spines["bottom"].set(visible=True, color=HAIRLINE, linewidth=0.8)
         bottom -= DOWN
     _name(figure, list(runs))
-    return save(figure, path)
+    return plots.save(figure, path)
 
 
 def _choose(runs: Mapping[str, History], value: str | None) -> list[Panel]:
@@ -104,42 +97,34 @@ def _choose(runs: Mapping[str, History], value: str | None) -> list[Panel]:
     return [named.get(value) or Panel(value, value.replace("_", " "))]
 
 
-def _dress(axes: "Axes", panel: Panel, last_step: int, height: float) -> None:
-    """A title at the upper left, light lines across, numbers that can be read, and nothing else."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+def _dress(axes: Axes, panel: Panel, last_step: int, height: float) -> None:
+    """A title at the upper left, and axes that fit the values."""
+    from matplotlib.ticker import MaxNLocator
 
-    for side, spine in axes.spines.items():
-        spine.set(visible=side == "bottom", color=HAIRLINE, linewidth=0.8)
-    axes.grid(axis="y", color=HAIRLINE, linewidth=0.6, alpha=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelsize=8, labelcolor=QUIET, labelfontfamily=list(families()))
-    plain = FuncFormatter(lambda number, _: f"{number:,.6g}")
     for axis, is_step in ((axes.xaxis, True), (axes.yaxis, False)):
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=is_step))
-    axes.xaxis.set_major_formatter(plain)
+    plots.plain_numbers(axes.xaxis)
     axes.set_xlim(0, max(last_step, 1) * 1.02)
-    title, values = panel.title, _finite(axes)
+    title, values, multiples = panel.title, _finite(axes), ()  # type: str, np.ndarray, tuple[int, ...]
     if not values.size:
         axes.set_yticks([])
         write(axes, 0.5, 0.5, "no value is a finite number", 8, QUIET, transform=axes.transAxes, ha="center")
     elif panel.wide and values.min() > 0 and values.max() > PEAK * np.median(values):
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
-        axes.yaxis.set_minor_locator(NullLocator())
-        title += " (log scale)"
+        title, multiples = f"{title} (log scale)", (1, 2, 5)
     elif panel.from_zero and values.max() > 0:
         axes.set_ylim(min(0, values.min()), 1.08 * values.max())
-    axes.yaxis.set_major_formatter(plain)
+    plots.plain_numbers(axes.yaxis, multiples)
     write(axes, 0, 1 + BESIDE / height, title, 10, transform=axes.transAxes, va="bottom")
 
 
-def _finite(axes: "Axes") -> np.ndarray:
+def _finite(axes: Axes) -> np.ndarray:
     """All values of all curves that can be drawn."""
     values = np.concatenate([np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()])
     return values[np.isfinite(values)]
 
 
-def _draw(axes: "Axes", panel: Panel, runs: Sequence[History]) -> None:
+def _draw(axes: Axes, panel: Panel, runs: Sequence[History]) -> None:
     """Training as a thin pale line where validation stands beside it; a curve that is not a number has a gap."""
     kinds = [kind for kind in KINDS if any(history.curve(kind, panel.name) for history in runs)]
     for number, history in enumerate(runs):
@@ -148,20 +133,24 @@ def _draw(axes: "Axes", panel: Panel, runs: Sequence[History]) -> None:
             _line(axes, history.curve(kind, panel.name), number, marked=kind == "validation", pale=pale)
         best = history.best(panel.name) if panel.highest else None
         if best is not None:
-            axes.plot(*best, marker="o", markersize=8, markerfacecolor="none", markeredgecolor=_colour(number))
+            axes.plot(
+                *best, marker="o", markersize=8, markerfacecolor="none", markeredgecolor=COLOURS[number % len(COLOURS)]
+            )
             if len(runs) == 1:
                 _label(axes, best, f"{best[1]:.2f}")
     if len(kinds) > 1:
         styles = (PALE, {"linewidth": 1.6})
-        _legend(axes, ("training", "validation"), [{"color": QUIET} | style for style in styles], 8, loc="upper right")
+        plots.legend(
+            axes, ("training", "validation"), [{"color": QUIET} | style for style in styles], 8, loc="upper right"
+        )
 
 
-def _line(axes: "Axes", curve: Curve, number: int, *, marked: bool, pale: bool) -> None:
+def _line(axes: Axes, curve: Curve, number: int, *, marked: bool, pale: bool) -> None:
     if not curve:
         return
     steps, values = np.array(curve, dtype=np.float64).T
     values[~np.isfinite(values)] = np.nan
-    style: dict[str, Any] = {"color": _colour(number), "linestyle": DASHES[number // len(COLOURS) % len(DASHES)]}
+    style = plots.style_of(number)
     style |= PALE if pale else {"linewidth": 1.6 if marked else 1.1}
     if marked and len(steps) <= FEW:
         style |= {"marker": "o", "markersize": 3}
@@ -171,19 +160,22 @@ def _line(axes: "Axes", curve: Curve, number: int, *, marked: bool, pale: bool) 
     axes.plot(steps[alone], values[alone], "o", markersize=3, color=style["color"], alpha=style.get("alpha"))
 
 
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
-
-
-def _label(axes: "Axes", point: tuple[int, float], text: str) -> None:
+def _label(axes: Axes, point: tuple[int, float], text: str) -> None:
     """A number above the highest point, where nothing can be in its way."""
     axes.annotate(
-        text, point, (0, 8), textcoords="offset points", ha="center", fontsize=8, color=INK, family=list(families())
+        text,
+        point,
+        (0, 8),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8,
+        color=INK,
+        family=list(plots.families()),
     )
     axes.margins(y=0.12)
 
 
-def _name(figure: "Figure", names: Sequence[str]) -> None:
+def _name(figure: Figure, names: Sequence[str]) -> None:
     """One run as a title, several as a legend above all panels."""
     tall = figure.get_size_inches()[1]
     shown = [name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :] for name in names]
@@ -191,19 +183,48 @@ def _name(figure: "Figure", names: Sequence[str]) -> None:
         write(figure, 0, 1 + ABOVE / tall, shown[0], 12, va="bottom")
         return
     columns = max(1, int(WIDTH / (SWATCH + LETTER * max(map(len, shown)))))
-    styles = [
-        {"color": _colour(number), "linewidth": 2.2, "linestyle": DASHES[number // len(COLOURS) % len(DASHES)]}
-        for number in range(len(shown))
-    ]
-    _legend(figure, shown, styles, 9.5, loc="lower left", bbox_to_anchor=(0, 1 + ABOVE / tall), ncols=columns)
+    styles = [plots.style_of(number) | {"linewidth": 2.2} for number in range(len(shown))]
+    plots.legend(figure, shown, styles, 9.5, loc="lower left", bbox_to_anchor=(0, 1 + ABOVE / tall), ncols=columns)
 
 
-def _legend(place: Any, names: Sequence[str], styles: Sequence[dict[str, Any]], size: float, **more: Any) -> None:
-    from matplotlib.lines import Line2D
+def comparison_picture(entries: Sequence[Entry], path: str | Path) -> Path:
+    """A row a recipe: test (or validation) score with its spread over seeds on the left, training seconds at right."""
+    path = plots.check_path(path)
+    tall, wide = max(1.2, ROW * len(entries)), (WIDTH - LEFT - GAP) / 2
+    figure = plots.new_figure(WIDTH, tall)
+    tested = all(entry.test for entry in entries)
+    scores = [entry.test if tested else entry.validation for entry in entries]
+    better = "lower" if entries[0].figure == "perplexity" else "higher"
+    title = f"{'test' if tested else 'validation'} {entries[0].figure}, {better} is better"
+    finite = [value for some in scores for value in some if math.isfinite(value)] or [1.0]
+    low, high = min(finite), max(finite)
+    axes = plots.panel(figure, LEFT, 0, wide * 1.25, tall)
+    plots.bars(axes, [_score(entry.name, some, low) for entry, some in zip(entries, scores, strict=True)], 9.5)
+    # To the right of the largest there must be room for its number.
+    _across(axes, title, (low / 1.15 if high > APART * low else 0, high * 1.35), tall)
+    seconds = [statistics.median(entry.seconds) for entry in entries]
+    least = max(min(seconds), 0.1) / 2
+    axes = plots.panel(figure, LEFT + wide * 1.25 + GAP, 0, wide * 0.75, tall)
+    plots.bars(axes, [Bar("", least, max(some, 0.1), "#a9b1b9", 4, text=f"  {short(some)}") for some in seconds])
+    _across(axes, "training seconds", (least, max(*seconds, 0.1) * 3), tall)
+    return plots.save(figure, path)
 
-    bare: dict[str, Any] = {"frameon": False, "borderaxespad": 0, "borderpad": 0}
-    handles = [Line2D([], [], **style) for style in styles]
-    legend: Legend = place.legend(handles, ["·"] * len(names), fontsize=size, **bare, **more)
-    # Set afterwards: a legend leaves out names that begin with an underscore, and reads `$` as mathematics.
-    for text, name in zip(legend.get_texts(), names, strict=True):
-        text.set(text=drawable(name), color=INK, family=list(families()), parse_math=False)
+
+def _score(name: str, seeds: Sequence[float], lowest: float) -> Bar:
+    """A dot for the mean, a line from the lowest seed to the highest, the number beside it."""
+    if not all(map(math.isfinite, seeds)):
+        return Bar(name, lowest, lowest, text="infinite")
+    mean = statistics.mean(seeds)
+    return Bar(name, min(seeds), max(seeds), COLOURS[0], 2.2, ((mean, COLOURS[0], True),), f"   {mean:,.1f}")
+
+
+def _across(axes: Axes, title: str, limits: tuple[float, float], tall: float) -> None:
+    """A horizontal axis, logarithmic unless it begins at 0."""
+    if limits[0] > 0:
+        axes.set_xscale("log")
+        title += " (log scale)"
+    axes.set_xlim(*limits)
+    narrow = limits[1] < 30 * limits[0]
+    plots.plain_numbers(axes.xaxis, () if not limits[0] else (1, 2, 3, 5) if narrow else (1,))
+    plots.quiet(axes, "x")
+    write(axes, 0, 1 + 0.12 / tall, title, 10, transform=axes.transAxes, va="bottom")

@@ -1,29 +1,25 @@
-"""Attention as a picture and as text: target words down the side, source words along the top.
+"""Attention over words as a picture and as text: target words down the side, source words along the top.
 
 Shapes: T target words, S source words, L layers, H heads.
 """
 
-import textwrap
+from __future__ import annotations
+
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headway.errors import InputError
-from headway.explore.canvas import ACCENT, HAIRLINE, INK, QUIET, check_path, inches, new_figure, save, write
+from headway.explore import plots
+from headway.explore.plots import ACCENT, HAIRLINE, QUIET, note, one_line
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 Links = AbstractSet[tuple[int, int]]
-
-SHADES = ("#f3f6f9", "#d6e4ef", "#a3c5dd", "#649cc4", "#2f6fa3", "#123a63")
-LONGEST_WORD = 24
 
 # Inches. A cell shrinks as the sentence grows, but never so far that its word cannot be read.
 LARGEST_CELL, SMALLEST_CELL, LONGEST_SIDE = 0.42, 0.2, 11.0
@@ -48,25 +44,24 @@ def alignment_picture(
 
     `gold` are the sure links (source, target), drawn as squares; `possible` the less certain ones, as rings.
     """
-    path = check_path(path)
+    path = plots.check_path(path)
     weights_TS = _check_weights(weights_TS, source_words, target_words, axes=2)
     sure = frozenset(gold or ())
     rings = frozenset(possible or ()) - sure
     _check_links(sure | rings, len(source_words), len(target_words))
     cell = float(np.clip(LONGEST_SIDE / max(weights_TS.shape), SMALLEST_CELL, LARGEST_CELL))
-    figure = new_figure(len(source_words) * cell, len(target_words) * cell)
+    figure = plots.new_figure(len(source_words) * cell, len(target_words) * cell)
     axes = figure.add_axes((0, 0, 1, 1))
     strongest = float(weights_TS.max()) or 1.0
-    axes.pcolormesh(weights_TS, cmap=shades(), vmin=0, vmax=strongest, edgecolors="white", linewidth=3 * cell)
-    _bare(axes, weights_TS.shape)
+    plots.heat(axes, weights_TS, high=strongest, line=3 * cell)
     slant = 45 if cell > 0.3 else 60
-    _label_words(axes, source_words, target_words, size=min(11.0, 42 * cell), gap=0.09 / cell, slant=slant)
+    plots.label_words(axes, source_words, target_words, size=min(11.0, 42 * cell), gap=0.09 / cell, slant=slant)
     for is_sure, links in ((True, sure), (False, rings)):
         for source, target in sorted(links):
             axes.add_patch(_mark(source + 0.5, target + 0.5, 1.0, is_sure, line=min(1.5, 5 * cell)))
     _key(figure, strongest, squares="gold" * bool(sure), rings="possible" * bool(rings))
-    _title(figure, title)
-    return save(figure, path)
+    plots.title(figure, title)
+    return plots.save(figure, path)
 
 
 def heads_picture(
@@ -84,47 +79,49 @@ def heads_picture(
     `best` is the (layer, head) to outline, counted from 0 (the labels count from 1). `aer_LH` writes its error
     rate under each head, and its lowest is outlined where `best` names none.
     """
-    path = check_path(path)
+    path = plots.check_path(path)
     weights_LHTS = _check_weights(weights_LHTS, source_words, target_words, axes=4)
     layers, heads, target_size, source_size = weights_LHTS.shape
     best = _check_best(best, aer_LH, (layers, heads))
     cell = float(np.clip(PANEL_SIDE / max(target_size, source_size), SMALLEST_PANEL_CELL, LARGEST_PANEL_CELL))
     width, height = source_size * cell, target_size * cell
     step_x, step_y = width + 0.14, height + (0.14 if aer_LH is None else 0.27)
-    figure = new_figure(heads * step_x, layers * step_y)
+    figure = plots.new_figure(heads * step_x, layers * step_y)
     strongest = float(weights_LHTS.max()) or 1.0
     for layer, head in np.ndindex(layers, heads):
-        bottom = (layers - layer) * step_y - height
-        axes = figure.add_axes(inches(figure, head * step_x, bottom, width, height))
-        # An image, not a mesh: thousands of cells would make an SVG too heavy to open.
-        extent, shown = (0, source_size, target_size, 0), weights_LHTS[layer, head]
-        axes.imshow(shown, cmap=shades(), vmin=0, vmax=strongest, extent=extent, aspect="auto")
+        left, bottom = head * step_x, (layers - layer) * step_y - height
+        axes = plots.panel(figure, left, bottom, width, height)
+        plots.heat(axes, weights_LHTS[layer, head], high=strongest, line=None)
         is_best = (layer, head) == best
-        _bare(axes, shown.shape, frame=ACCENT if is_best else HAIRLINE)
+        axes.spines[:].set(visible=True, color=ACCENT if is_best else HAIRLINE, linewidth=2.0 if is_best else 0.6)
+        axes.set_zorder(is_best)
         if cell >= SMALLEST_LABELLED_CELL:
             above, beside = source_words if layer == 0 else (), target_words if head == 0 else ()
-            _label_words(axes, above, beside, size=min(9.0, 43 * cell), gap=0.06 / cell, slant=60)
+            plots.label_words(axes, above, beside, size=min(9.0, 43 * cell), gap=0.06 / cell)
         if aer_LH is not None:
-            middle, colour = head * step_x + width / 2, ACCENT if is_best else QUIET
-            error = f"{aer_LH[layer, head]:.2f}"
-            _write_inches(figure, middle, bottom - 0.05, error, 7, colour, ha="center", va="top")
-    _number_panels(figure, (layers, heads), (width, height), (step_x, step_y))
+            error, colour = f"{aer_LH[layer, head]:.2f}", ACCENT if is_best else QUIET
+            note(figure, left + width / 2, bottom - 0.05, error, 7, colour, ha="center", va="top")
+        # Numbers on the right and at the bottom, where no word is in the way.
+        if head == heads - 1:
+            note(figure, left + width + 0.08, bottom + height / 2, f"layer {layer + 1}", va="center_baseline")
+        if layer == layers - 1:
+            note(figure, left + width / 2, 0.06, f"head {head + 1}", ha="center", va="top")
     meaning = "best head" if aer_LH is None else "best head; figures are error rates"
     _key(figure, strongest, squares=meaning * (best is not None))
-    _title(figure, title)
-    return save(figure, path)
+    plots.title(figure, title)
+    return plots.save(figure, path)
 
 
 def alignment_text(weights_TS: np.ndarray, source_words: Sequence[str], target_words: Sequence[str]) -> str:
     """The same for a terminal, a line a target word: its strongest source word, a bar, and any close second.
 
-    A second or third source word is told when it has at least half the weight of the first.
+    A second or third source word is shown when it has at least half the weight of the first.
     """
     from rich.cells import cell_len, set_cell_size
 
     weights_TS = _check_weights(weights_TS, source_words, target_words, axes=2)
-    sources = [_one_line(word) for word in source_words]
-    targets = [_one_line(word) for word in target_words]
+    sources = [one_line(word) for word in source_words]
+    targets = [one_line(word) for word in target_words]
     ranked_TS = np.argsort(-weights_TS, axis=1, kind="stable")
     target_width = max(cell_len(word) for word in targets)
     source_width = max(cell_len(sources[first]) for first in ranked_TS[:, 0])
@@ -135,9 +132,9 @@ def alignment_text(weights_TS: np.ndarray, source_words: Sequence[str], target_w
             lines.append(f"{left} ← –")
             continue
         close = [index for index in others[:2] if weights_S[index] >= strongest / 2]
-        told = "  ".join(f"{sources[index]} {weights_S[index]:.2f}" for index in close)
+        further = "  ".join(f"{sources[index]} {weights_S[index]:.2f}" for index in close)
         source = set_cell_size(sources[first], source_width)
-        lines.append(f"{left} ← {source} {strongest:.2f} {_bar(strongest)}  {told}".rstrip())
+        lines.append(f"{left} ← {source} {strongest:.2f} {_bar(strongest)}  {further}".rstrip())
     return "\n".join(lines)
 
 
@@ -145,47 +142,6 @@ def _bar(weight: float) -> str:
     """A bar of eighths of a character, `BAR_LENGTH` characters for a weight of 1."""
     full, eighths = divmod(round(min(weight, 1.0) * BAR_LENGTH * 8), 8)
     return ("█" * full + EIGHTHS[eighths]).ljust(BAR_LENGTH)[:BAR_LENGTH]
-
-
-@cache
-def shades(reverse: bool = False) -> "Colormap":
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("headway", SHADES[::-1] if reverse else SHADES)
-
-
-def _bare(axes: "Axes", shape: Sequence[int], frame: str | None = None) -> None:
-    """No ticks, the first target word on top, and a frame only where one is asked for."""
-    target_size, source_size = shape
-    axes.set(xlim=(0, source_size), ylim=(target_size, 0), xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(visible=frame is not None, color=frame, linewidth=2.0 if frame == ACCENT else 0.6)
-    if frame == ACCENT:
-        axes.set_zorder(1)
-
-
-def _label_words(
-    axes: "Axes",
-    source_words: Sequence[str],
-    target_words: Sequence[str],
-    *,
-    size: float,
-    gap: float,
-    slant: float,
-) -> None:
-    """Source words slanted above their columns, so that long neighbours do not collide; targets at left."""
-    for column, word in enumerate(source_words):
-        # Slanted text is anchored at its baseline; a little to the right centres its letters on the column.
-        x = column + 0.5 + 0.15 * np.sin(np.radians(slant))
-        turned: dict[str, Any] = {
-            "rotation": slant,
-            "rotation_mode": "anchor",
-            "ha": "left",
-            "va": "baseline",
-        }
-        write(axes, x, -gap, _label(word), size, **turned)
-    for row, word in enumerate(target_words):
-        write(axes, -gap, row + 0.5, _label(word), size, ha="right", va="center_baseline")
 
 
 def _mark(x: float, y: float, unit: float, is_sure: bool, line: float = 1.5) -> Any:
@@ -199,77 +155,22 @@ def _mark(x: float, y: float, unit: float, is_sure: bool, line: float = 1.5) -> 
     return Ellipse((x, y), 0.46 * unit, 0.46 * unit, **style)
 
 
-def _inch_scale(figure: "Figure") -> Any:
-    """Inches from the figure's lower left; matplotlib's own such scale does not follow a tight crop."""
-    from matplotlib.transforms import Affine2D
-
-    across, up = figure.get_size_inches()
-    return Affine2D().scale(1 / across, 1 / up) + figure.transFigure
-
-
-def _write_inches(
-    figure: "Figure", x: float, y: float, text: str, size: float = 8, colour: str = QUIET, **more: Any
-) -> None:
-    """A quiet note beside the picture, in inches from its lower left corner."""
-    write(figure, x, y, text, size, colour, transform=_inch_scale(figure), **more)
-
-
-def _extent(figure: "Figure") -> Any:
-    """The box, in inches, of all that is drawn so far: slanted words reach out of their axes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    return figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
-
-
-def _number_panels(
-    figure: "Figure", count: tuple[int, int], panel: tuple[float, float], step: tuple[float, float]
-) -> None:
-    """`layer 1` down the right side and `head 1` along the bottom, where no word is in the way."""
-    (layers, heads), (width, height), (step_x, step_y) = count, panel, step
-    for layer in range(layers):
-        middle = (layers - layer) * step_y - height / 2
-        _write_inches(figure, heads * step_x - 0.06, middle, f"layer {layer + 1}", va="center_baseline")
-    for head in range(heads):
-        _write_inches(figure, head * step_x + width / 2, 0.06, f"head {head + 1}", ha="center", va="top")
-
-
-def _key(figure: "Figure", strongest: float, *, squares: str = "", rings: str = "") -> None:
-    """One quiet line under the picture: the scale of the shades, and what the marks mean."""
+def _key(figure: Figure, strongest: float, *, squares: str = "", rings: str = "") -> None:
+    """One grey line under the picture: the scale of the shades, and what the marks mean."""
     tall, start, end = 0.11, 0.13, 0.93
-    bottom = _extent(figure).y0 - 0.3
+    bottom = plots.extent(figure).y0 - 0.3
     middle = bottom + tall / 2
-    axes = figure.add_axes(inches(figure, start, bottom, end - start, tall))
-    axes.imshow(np.linspace(0, 1, 64)[None], cmap=shades(), aspect="auto")
-    axes.axis("off")
-    _write_inches(figure, start - 0.06, middle, "0", ha="right", va="center_baseline")
-    _write_inches(figure, end + 0.06, middle, f"{strongest:.2f}", va="center_baseline")
+    plots.heat(plots.panel(figure, start, bottom, end - start, tall), np.linspace(0, 1, 64)[None], line=None)
+    note(figure, start - 0.06, middle, "0", ha="right", va="center_baseline")
+    note(figure, end + 0.06, middle, f"{strongest:.2f}", va="center_baseline")
     x = end + 0.62
     for is_sure, meaning in ((True, squares), (False, rings)):
         if meaning:
             mark = _mark(x, middle, 0.24, is_sure)
-            mark.set_transform(_inch_scale(figure))
+            mark.set_transform(plots.inch_scale(figure))
             figure.add_artist(mark)
-            _write_inches(figure, x + 0.13, middle, meaning, va="center_baseline")
+            note(figure, x + 0.13, middle, meaning, va="center_baseline")
             x += 0.42 + 0.065 * len(meaning)
-
-
-def _title(figure: "Figure", title: str | None) -> None:
-    if not title:
-        return
-    box = _extent(figure)
-    letters_an_inch = 12
-    wrapped = textwrap.fill(_one_line(title), max(40, int(box.width * letters_an_inch)))
-    _write_inches(figure, box.x0, box.y1 + 0.16, wrapped, 12, INK, va="bottom")
-
-
-def _one_line(word: str) -> str:
-    return " ".join(word.split()) or "␣"
-
-
-def _label(word: str) -> str:
-    """A word short enough for the margin; white space, which would not show, becomes a mark."""
-    word = _one_line(word)
-    return word if len(word) <= LONGEST_WORD else word[: LONGEST_WORD - 1] + "…"
 
 
 def _check_weights(

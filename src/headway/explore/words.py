@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headway.errors import InputError
 from headway.folder import read_model
+from headway.models import FAMILIES
 from headway.models.tables import token_tables
 from headway.text.tokenizer import SPECIALS, UNKNOWN, Tokenizer
 from headway.text.vectors import Neighbour, WordVectors, read_vectors
@@ -49,7 +50,7 @@ def open_words(place: str | Path, side: str | None = None) -> WordTable:
     tables = list(token_tables(found.model).values())
     if not tables:
         raise InputError(f"{place} is a model of the family '{found.card.family}', which has no word vectors")
-    if side is not None and len(found.card.vocabularies) == 1:
+    if side is not None and not FAMILIES[found.card.family].has_source:
         raise InputError(f"{place} has one vocabulary: leave --side out")
     if side is not None and side not in SIDES:
         raise InputError(f"--side is '{side}': write source or target")

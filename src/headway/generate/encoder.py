@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.device import choose, sent
+from headway.batch import TextInputs
+from headway.card import Card, Loaded
+from headway.device import sent
 from headway.errors import InputError, TooLong
-from headway.folder import Card, Loaded, read_model
 from headway.generate.cores import on_every_core
 from headway.generate.tracing import (
     More,
-    called,
     check_one,
     checked,
     described,
@@ -33,11 +32,10 @@ from headway.generate.tracing import (
     trace_of,
     trimmed,
 )
-from headway.models import FAMILIES
-from headway.models.bert import Bert, MaskedWords, TextLabels, TokenLabels, Vectors, WordsAndPair
+from headway.models.heads import Vectors
 from headway.nn import tap
+from headway.nn.pooling import Pooling, pool
 from headway.nn.tap import chosen
-from headway.nn.text_head import Pooling, pool
 from headway.text.framing import Framed, Text, frame
 from headway.traces import Trace, Track
 
@@ -69,19 +67,33 @@ class Encoder:
     """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
 
     name = ""
+    takes: ClassVar = "pair"  # besides a text: a second one, read as one with the first
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        assert isinstance(loaded.model, Bert)
-        self.model: Bert = loaded.model.to(device, dtype).eval()
+        self.model: Any = loaded.model.to(device, dtype).eval()
         self.card: Card = loaded.card
         self.tokenizer, self.device = loaded.source_tokenizer, device
-        self.task = self.model.config.task
+        self.head = self.card.head
+
+    @property
+    def tokenizers(self) -> tuple[Any, Any]:
+        """Of what is read, and of what is written."""
+        return self.tokenizer, self.tokenizer
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of texts or of tokens, by their numbers; none where the model gives no labels."""
+        return getattr(self.head, "labels", ())
 
     @property
     def limit(self) -> int:
         """The most tokens of a text, its frame counted."""
-        own = self.task.longest if isinstance(self.task, Vectors) else 0
-        return min(own or self.model.context, self.model.context)
+        return min(self._pooled.longest or self.model.context, self.model.context)
+
+    @property
+    def _pooled(self) -> Vectors:
+        """How the model declares that a text's vector is made."""
+        return self.head if self.head.name == Vectors.name else Vectors()
 
     def embed(
         self, texts: Sequence[str], *, pooling: Pooling | None = None, unit: bool | None = None, truncate: bool = False,
@@ -89,7 +101,7 @@ class Encoder:
     ) -> NDArray[np.float32]:  # fmt: skip
         """A vector of each text, in order: (texts, width). `pooling` and `unit` as the model declares them, unless
         given."""
-        declared = self.task if isinstance(self.task, Vectors) else Vectors()
+        declared = self._pooled
         how = pooling or declared.pooling
         if how is None:
             raise InputError("this model does not say how a text's vector is made: choose mean, first, max (--pooling)")
@@ -108,18 +120,18 @@ class Encoder:
 
     @torch.inference_mode()
     def _vectors(self, framed: list[Framed], rows: list[int], how: Pooling, unit: bool) -> NDArray[np.float32]:
-        ids_BT, lengths_B, types_BT = self._inputs([framed[i] for i in rows])
-        hidden_BTD = self.model.encode(ids_BT, lengths_B, types_BT)
-        whole_B = lengths_B if lengths_B is not None else ids_BT.new_full((len(ids_BT),), ids_BT.shape[1])
-        vectors_BD: NDArray[np.float32] = pool(hidden_BTD, whole_B, how, unit).float().cpu().numpy()
+        inputs = self._inputs([framed[i] for i in rows])
+        lengths_B: Any = inputs.with_lengths().lengths_B
+        pooled_BD = pool(self.model.encode(inputs).x_BTD, lengths_B, how, unit)
+        vectors_BD: NDArray[np.float32] = pooled_BD.float().cpu().numpy()
         return vectors_BD
 
     @torch.inference_mode()
     def fill(self, texts: Sequence[str], *, top: int = 5, truncate: bool = False) -> list[list[list[Guess]]]:
         """For each gap of each text the `top` words that may stand there. A gap is written [MASK], or as the model's
         own tokenizer spells it; several gaps of one text are filled each for itself."""
-        if not isinstance(self.task, MaskedWords | WordsAndPair):
-            raise InputError(f"this model fills no gaps: it {USES[type(self.task)]}")
+        head = self.model.head
+        head.words(torch.empty(0, 1, self.model.encoder.width, device=self.device))
         mask = getattr(self.tokenizer, "mask", None)
         if mask is None:
             raise InputError("the tokenizer of this model has no sign for a gap: it was not made to fill them")
@@ -130,11 +142,10 @@ class Encoder:
                 cut = " in the part that is read" if truncate and sign in texts[number - 1] else ""
                 raise InputError(f"text {number} has no gap{cut}: write {GAP} where a word is missing")
         found: list[list[list[Guess]]] = [[] for _ in framed]
-        for rows, ids_BT, lengths_B, types_BT in self._batches(framed):
-            hidden_BTD = self.model.encode(ids_BT, lengths_B, types_BT)
-            row_G, place_G = (ids_BT == mask).nonzero(as_tuple=True)
-            words: Any = self.model.task.words if isinstance(self.task, WordsAndPair) else self.model.task
-            share_GV = words(hidden_BTD[row_G, place_G][:, None])[:, 0].float().softmax(-1)
+        for rows, inputs in self._batches(framed):
+            hidden_BTD = self.model.encode(inputs).x_BTD
+            row_G, place_G = (inputs.ids_BT == mask).nonzero(as_tuple=True)
+            share_GV = head.words(hidden_BTD[row_G, place_G][:, None])[:, 0].float().softmax(-1)
             best_GK, id_GK = share_GV.topk(min(top, share_GV.shape[1]))
             for row, shares, ids in zip(row_G.tolist(), best_GK.tolist(), id_GK.tolist(), strict=True):
                 guesses = [Guess(self._spelled(i), share) for i, share in zip(ids, shares, strict=True)]
@@ -144,40 +155,34 @@ class Encoder:
     @torch.inference_mode()
     def classify(self, texts: Sequence[Text], *, truncate: bool = False) -> list[list[Guess]]:
         """The labels of each text (or pair of texts), the most probable first; of a model that gives numbers, those."""
-        if not isinstance(self.task, TextLabels):
-            raise InputError(f"this model has no labels for a text: it {USES[type(self.task)]}")
         framed = self._framed(texts, truncate)
         found: list[list[Guess]] = [[] for _ in framed]
-        for rows, ids_BT, lengths_B, types_BT in self._batches(framed):
-            logits_BL = self.model(ids_BT, lengths_B, types_BT).float()
-            share_BL = {"one": logits_BL.softmax(-1), "several": logits_BL.sigmoid(), "number": logits_BL}
-            for row, shares in zip(rows, share_BL[self.task.answer].tolist(), strict=True):
-                guesses = [Guess(label, share) for label, share in zip(self.task.labels, shares, strict=True)]
+        for rows, inputs in self._batches(framed):
+            share_BL = self.model.head.classes(self.model.encode(inputs))
+            for row, shares in zip(rows, share_BL.tolist(), strict=True):
+                guesses = [Guess(label, share) for label, share in zip(self.head.labels, shares, strict=True)]
                 found[row] = sorted(guesses, key=lambda guess: -guess.probability)
         return found
 
     @torch.inference_mode()
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
         """The words of each text with their labels; a word has that of its first piece."""
-        if not isinstance(self.task, TokenLabels):
-            raise InputError(f"this model has no labels for words: it {USES[type(self.task)]}")
         framed = self._framed(texts, truncate, spans=True)
         found: list[list[Tagged]] = [[] for _ in framed]
-        for rows, ids_BT, lengths_B, types_BT in self._batches(framed):
-            share_BT, label_BT = self.model(ids_BT, lengths_B, types_BT).float().softmax(-1).max(-1)
+        for rows, inputs in self._batches(framed):
+            label_BT, share_BT = self.model.head.tags(self.model.encode(inputs))
             for row, shares, labels in zip(rows, share_BT.tolist(), label_BT.tolist(), strict=True):
                 found[row] = list(self._tagged(texts[row], framed[row], shares, labels))
         return found
 
     def _tagged(self, text: str, framed: Framed, shares: list[float], labels: list[int]) -> Iterator[Tagged]:
-        assert isinstance(self.task, TokenLabels)
         numbers = list(framed.words)
         for at, word in enumerate(numbers):
             if word is None or (at and numbers[at - 1] == word):
                 continue
             last = next((end for end in range(at, len(numbers)) if numbers[end] != word), len(numbers))
             start, end = framed.spans[at][0], framed.spans[last - 1][1]
-            yield Tagged(text[start:end], start, end, self.task.labels[labels[at]], shares[at])
+            yield Tagged(text[start:end], start, end, self.head.labels[labels[at]], shares[at])
 
     @torch.inference_mode()
     def trace(
@@ -194,10 +199,10 @@ class Encoder:
         choice = checked(self.model, chosen(layers, heads, tensors))
         [framed] = self._framed([text if pair is None else (text, pair)], truncate=None, spans=True)
         with tap.record(self.model, choice) as recorder:
-            answer = self.model(*self._inputs([framed]))
+            answer = self.model(self._inputs([framed]))
         about = described(self.model, self.name)
         more: More = {}
-        if isinstance(self.task, MaskedWords | WordsAndPair):
+        if "vocabulary" in self.model.head.axes:
             logits_BTV = answer[0] if isinstance(answer, tuple) else answer
             about["next"], last_V = nexts(logits_BTV[0], self.tokenizer, framed.ids, top)
             more["next"] = last_V, ("vocabulary",)
@@ -231,10 +236,10 @@ class Encoder:
         text = str(self.tokenizer.decode([entry])).strip()
         return text or str(self.tokenizer.pieces([entry])[0])
 
-    def _batches(self, framed: list[Framed]) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor | None]]:
+    def _batches(self, framed: list[Framed]) -> Iterator[tuple[list[int], TextInputs]]:
         """The numbers of some texts, and their inputs."""
         for rows in self._plan(framed):
-            yield rows, *self._inputs([framed[i] for i in rows])
+            yield rows, self._inputs([framed[i] for i in rows])
 
     def _plan(self, framed: list[Framed]) -> list[list[int]]:
         """Texts of nearly equal length together, the longest first."""
@@ -245,43 +250,20 @@ class Encoder:
             at += len(plan[-1])
         return plan
 
-    def _inputs(self, framed: list[Framed]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Ids, lengths (None: no row is padded) and types (None: all are 0)."""
+    def _inputs(self, framed: list[Framed]) -> TextInputs:
         lengths, pad = [len(one.ids) for one in framed], self.tokenizer.pad or 0
         width = max(lengths)
-        ids_BT = torch.tensor([one.ids + [pad] * (width - len(one.ids)) for one in framed])
+
+        def padded(rows: list[list[int]], value: int) -> Tensor:
+            return sent(torch.tensor([row + [value] * (width - len(row)) for row in rows]), self.device)
+
         lengths_B = None if min(lengths) == width else sent(torch.tensor(lengths), self.device)
-        return sent(ids_BT, self.device), lengths_B, self._types(framed, width)
-
-    def _types(self, framed: list[Framed], width: int) -> Tensor | None:
-        if all(one.types is None for one in framed) or self.model.embed.types is None:
-            return None
-        most = self.model.config.types - 1
-        rows = [[min(kind, most) for kind in one.types or [0] * len(one.ids)] for one in framed]
-        return sent(torch.tensor([row + [0] * (width - len(row)) for row in rows]), self.device)
-
-
-USES = {
-    Vectors: "gives vectors (headway embed)",
-    MaskedWords: "fills gaps (headway fill)",
-    WordsAndPair: "fills gaps (headway fill)",
-    TextLabels: "labels texts (headway classify)",
-    TokenLabels: "labels words (headway classify)",
-}
+        typed = any(one.types is not None for one in framed)
+        types_BT = padded([one.types or [0] * len(one.ids) for one in framed], 0) if typed else None
+        return TextInputs(padded([one.ids for one in framed], pad), lengths_B, types_BT)
 
 
 def _listed(texts: Sequence[Any]) -> Sequence[Any]:
     if isinstance(texts, str):
         raise InputError("an encoder takes a list of texts, not one text: write [text]")
     return texts
-
-
-def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Encoder:
-    """The encoder in a folder (or in a run's folder), ready for use."""
-    place, precision = choose(device, dtype)
-    found = read_model(folder, place, precision)
-    if not isinstance(found.model, Bert):
-        raise InputError(f"{folder} is no encoder ({found.card.family}): {FAMILIES[found.card.family].use}")
-    encoder = Encoder(found, place, precision)
-    encoder.name = called(folder)
-    return encoder

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Generator as Yields
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from headway.device import choose
+from headway.card import Card, Loaded
 from headway.errors import InputError, TooLong, nearest
-from headway.folder import read_model
 from headway.generate.saliency import recorded
 from headway.generate.sampling import Sampling
 from headway.generate.spelling import Spelling, continuation
 from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
 from headway.generate.stream_offline import generate_all
 from headway.generate.stream_stepper import stream_stepper_for
-from headway.generate.tracing import called, check_one, checked, described, nexts, one_text, token_track, trace_of
-from headway.models import FAMILIES
-from headway.models.language import NextTokenModel
+from headway.generate.tracing import check_one, checked, described, nexts, one_text, token_track, trace_of
 from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
 from headway.nn.tap import chosen
@@ -77,6 +73,8 @@ class Generator:
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
     name = ""
+    card: Card
+    takes: ClassVar = "one"  # a text, and no second one
 
     def __init__(
         self, model: Steps, tokenizer: Codec, *, context: int, device: torch.device,
@@ -88,6 +86,29 @@ class Generator:
         self.model, self.tokenizer, self.context, self.device = model, tokenizer, context, device
         self.opening, self.sampling = tuple(opening), sampling or Sampling()
         self.stepper = stream_stepper_for(model, device)  # what it captures serves later calls
+
+    @classmethod
+    def of(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
+        """The language model that was read from a folder."""
+        model: Any = loaded.model.to(device, dtype)
+        if device.type == "cpu":
+            inputs_first(model)
+        tokenizer: Codec = loaded.source_tokenizer
+        # Where each line was a text, a prompt is the beginning of one.
+        opening = tokenizer.closing if loaded.card.text.lines else tokenizer.opening
+        generator = cls(model, tokenizer, context=model.context or UNBOUNDED, device=device, opening=opening)
+        generator.card = loaded.card
+        return generator
+
+    @property
+    def tokenizers(self) -> tuple[Codec, Codec]:
+        """Of what is read, and of what is written."""
+        return self.tokenizer, self.tokenizer
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a text; None: any number."""
+        return None if self.context == UNBOUNDED else self.context
 
     def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, **settings: Any) -> list[str]:
         """A continuation of each prompt, in order; of `best_of` samples the one of greatest mean log-probability.
@@ -230,23 +251,3 @@ class Generator:
         text = "".join([*map(spelling.add, written.ids), spelling.end()])
         ended: Ended = "stop" if spelling.stopped else written.ended
         return Passage(text, self.tokenizer.pieces(written.ids), ended, written)
-
-
-def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Generator:
-    """The language model in a folder (or in a run's folder), ready for use."""
-    place, precision = choose(device, dtype)
-    found = read_model(folder, place, precision)
-    if len(found.card.vocabularies) != 1:
-        raise InputError(f"{folder} is a translator: headway translate {folder} < text")
-    if not isinstance(found.model, NextTokenModel):
-        raise InputError(f"{folder} is no language model ({found.card.family}): {FAMILIES[found.card.family].use}")
-    model: Any = found.model.to(place, precision)
-    if place.type == "cpu":
-        inputs_first(model)
-    tokenizer: Codec = found.source_tokenizer
-    # Where each line was a text, a prompt is the beginning of one.
-    opening = tokenizer.closing if found.card.text.lines else tokenizer.opening
-    context = model.context or UNBOUNDED
-    generator = Generator(model, tokenizer, context=context, device=place, opening=opening)
-    generator.name = called(folder)
-    return generator

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 
 from headway.batch import TextInputs
-from headway.device import choose
+from headway.card import Card, Loaded
 from headway.errors import InputError, TooLong
-from headway.folder import Card, Loaded, read_model
 from headway.generate.attention import Attention
 from headway.generate.beam_tree import tree
 from headway.generate.history import Branches
@@ -22,7 +20,6 @@ from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
 from headway.generate.tracing import (
     More,
-    called,
     check_one,
     checked,
     described,
@@ -32,7 +29,6 @@ from headway.generate.tracing import (
     trace_of,
     two_texts,
 )
-from headway.models import FAMILIES
 from headway.nn import tap
 from headway.nn.tap import Choice, chosen
 from headway.plain import from_plain, to_plain
@@ -66,6 +62,11 @@ class TextTranslator:
     def attention(self, source: list[int], target: list[int]) -> Attention:
         """What a hypothesis looked at."""
         raise NotImplementedError
+
+    @property
+    def tokenizers(self) -> tuple[Codec, Codec]:
+        """Of what is read, and of what is written."""
+        return self.source_tokenizer, self.target_tokenizer
 
     @property
     def limit(self) -> int:
@@ -136,6 +137,7 @@ class Translator(TextTranslator):
     """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
 
     name = ""
+    takes: ClassVar = "target"  # besides a text: its translation, which the model otherwise writes itself
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(loaded.card, loaded.source_tokenizer, loaded.target_tokenizer)
@@ -219,14 +221,3 @@ class Translator(TextTranslator):
             about["next"], last_V = nexts(logits_RTV[0], codecs[1], [*target, self.symbols.end], top)
             more["next"] = last_V, ("vocabulary",)
         return trace_of(recorder, 0, tracks, two_texts, about, more)
-
-
-def load(folder: str | Path, device: str = "auto", dtype: str = "auto") -> Translator:
-    """The model in a folder (or in a run's folder), ready for use."""
-    place, precision = choose(device, dtype)
-    found = read_model(folder, place, precision)
-    if len(found.card.vocabularies) != 2:
-        raise InputError(f"{folder} is no translator ({found.card.family}): {FAMILIES[found.card.family].use}")
-    translator = Translator(found, place, precision)
-    translator.name = called(folder)
-    return translator

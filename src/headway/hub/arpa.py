@@ -28,7 +28,7 @@ import torch
 
 from headway.data.readers import lines
 from headway.errors import InputError
-from headway.folder import Card, find_model, read_model, weights_of, write_model
+from headway.folder import find_model, read_model, text_card, weights_of, with_tokenizers, write_model
 from headway.models.counts import Ints
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import Floats, Given
@@ -306,5 +306,5 @@ def import_arpa(path: str | Path, folder: str | Path, like: str | Path | None = 
     tokenizer = Tokenizer.of_words(known, text)
     if other:
         text, tokenizer = other.card.text, other.source_tokenizer
-    card = Card("ngram", model.config, (model.vocabulary,), text)
-    write_model(Path(folder), weights_of(model), card, (tokenizer, tokenizer))
+    card = text_card("ngram", model.config, (model.vocabulary,), text)
+    write_model(Path(folder), weights_of(model), card, with_tokenizers(card, tokenizer))

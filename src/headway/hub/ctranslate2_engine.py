@@ -16,7 +16,7 @@ from typing import Any, final
 import torch
 
 from headway.errors import InputError
-from headway.folder import FAST_WEIGHTS, Card, find_model, read_card, read_model, read_tokenizers
+from headway.folder import FAST_WEIGHTS, Card, find_model, open_processors, read_card, read_model
 from headway.generate.attention import Attention
 from headway.generate.sampling import Sampling
 from headway.generate.search import Hypothesis, Search
@@ -54,14 +54,15 @@ def _opened(kind: str, folder: str | Path, device: str, precision: str) -> tuple
     with _converted(folder, precision) as place:
         card = read_card(place)
         wants = 2 if kind == "Translator" else 1
-        if len(card.vocabularies) != wants:
+        if len(card.sizes) != wants:
             verb = "generate" if wants == 2 else "translate"
             raise InputError(f"{folder} holds another kind of model: headway {verb} {folder} takes it")
         engine = getattr(library, kind)(
             str(place), device="cpu", compute_type="default" if precision == "auto" else precision,
             inter_threads=1, intra_threads=torch.get_num_threads(),
         )  # fmt: skip
-        return engine, card, *read_tokenizers(place, card)
+        opened = [processor.tokenizer for processor in open_processors(place, card).values()]
+        return engine, card, opened[0], opened[-1]
 
 
 @final
@@ -71,7 +72,7 @@ class FastTranslator(TextTranslator):
     def __init__(self, engine: Any, card: Card, source_tokenizer: Codec, target_tokenizer: Codec) -> None:
         super().__init__(card, source_tokenizer, target_tokenizer)
         self.engine = engine
-        sizes = card.vocabularies
+        sizes = card.sizes
         self.source_names, self.target_names = entries(source_tokenizer, sizes[0]), entries(target_tokenizer, sizes[1])
         self.id_of = {name: i for i, name in enumerate(self.target_names)}
 
@@ -136,7 +137,7 @@ class FastGenerator:
     def __init__(self, engine: Any, card: Card, tokenizer: Codec) -> None:
         self.engine, self.card, self.tokenizer = engine, card, tokenizer
         self.context = int(card.config.max_length)
-        self.names = entries(tokenizer, card.vocabularies[0])
+        self.names = entries(tokenizer, card.sizes[0])
         self.id_of = {name: i for i, name in enumerate(self.names)}
         lines = (END,) if card.text.lines else ()
         self.opening = tokenizer.opening if card.foreign_text else lines

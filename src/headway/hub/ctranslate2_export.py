@@ -38,7 +38,7 @@ def write_ctranslate2(place: Path, loaded: Loaded, precision: str) -> None:
     spec.validate()
     spec.optimize(quantization=precision)
     spec.save(str(place))
-    write_card(place, loaded.card, (loaded.source_tokenizer, loaded.target_tokenizer))
+    write_card(place, loaded.card, loaded.processors)
 
 
 def entries(tokenizer: Codec, size: int) -> list[str]:
@@ -79,7 +79,7 @@ def _translator(loaded: Loaded) -> Any:
     card = loaded.card
     source, target = (
         entries(tokenizer, size)
-        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.vocabularies, strict=True)
+        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.sizes, strict=True)
     )
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
@@ -99,7 +99,7 @@ def _gpt(loaded: Loaded) -> Any:
     spec = specs.TransformerDecoderModelSpec.from_config(
         config.layers, config.heads, pre_norm=before, **_feed_forward(config)
     )
-    decoder, vocabulary = spec.decoder, loaded.card.vocabularies[0]
+    decoder, vocabulary = spec.decoder, loaded.card.sizes[0]
     decoder.scale_embeddings = False
     decoder.embeddings.weight = _plain(model.embed.table.weight[:vocabulary])
     decoder.position_encodings.encodings = _positions(model.embed.position, config.max_length, config.width)
@@ -186,7 +186,7 @@ def _plain(tensor: Tensor) -> np.ndarray:
 
 
 def _name_specials(config: Any, card: Card, names: list[str], tokenizer: Codec) -> None:
-    end = card.symbols.end if len(card.vocabularies) == 2 or not card.foreign_text else tokenizer.end
+    end = card.symbols.end if len(card.sizes) == 2 or not card.foreign_text else tokenizer.end
     config.eos_token = names[end if end is not None else 0]
     config.bos_token = names[tokenizer.start] if tokenizer.start is not None else config.eos_token
     config.unk_token = names[tokenizer.unknown] if tokenizer.unknown is not None else config.eos_token

@@ -40,7 +40,7 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
 
 def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     """The first foreign family that holds the model exactly, its config.json and its weights."""
-    card, sizes = loaded.card, loaded.card.vocabularies
+    card, sizes = loaded.card, loaded.card.sizes
     if len(sizes) == 2 and loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false stands in the way"
@@ -54,19 +54,21 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     reasons = []
     for foreign in families:
         try:
-            facts = foreign.config_out(config, sizes)
+            facts = foreign.config_out(config, sizes, *card.heads)
         except InputError as error:
             reasons.append(str(error))
             continue
         fixed = {"model_type": foreign.model_type, "architectures": list(foreign.architectures[:1]), "dtype": "float32"}
-        theirs = to_hf(foreign.table(config, sizes), weights) | (foreign.constants(config) if foreign.constants else {})
+        theirs = to_hf(foreign.table(config, sizes, *card.heads), weights) | (
+            foreign.constants(config) if foreign.constants else {}
+        )
         return foreign, fixed | facts | specials(card, loaded.source_tokenizer), theirs
     raise InputError("; ".join(reasons))
 
 
 def specials(card: Card, tokenizer: Codec) -> dict[str, Any]:
     """Ids with a role, as config.json wants them."""
-    if len(card.vocabularies) == 2:
+    if len(card.sizes) == 2:
         return symbols_out(card, tokenizer.pad)
     if not card.foreign_text:
         # Where texts follow each other, the next one begins behind END.
@@ -77,7 +79,7 @@ def specials(card: Card, tokenizer: Codec) -> dict[str, Any]:
 
 def generation(card: Card, tokenizer: Codec) -> dict[str, Any]:
     """Defaults of `generate` that are those of headway's verbs: a search for translators, sampling for the others."""
-    if len(card.vocabularies) == 2:
+    if len(card.sizes) == 2:
         return symbols_out(card, tokenizer.pad) | search_out(card)
     return specials(card, tokenizer) | {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
 
@@ -87,7 +89,7 @@ def _write(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _readme(foreign: Foreign, card: Card) -> str:
-    title = f"{card.source} → {card.target}" if len(card.vocabularies) == 2 else f"A {card.family}"
+    title = f"{card.reads.language} → {card.writes.language}" if len(card.sizes) == 2 else f"A {card.family}"
     score = "".join(f"- {key}: {value}\n" for key, value in card.score.items())
     return (
         f"# {title}\n\nTrained with headway, exported as `{foreign.model_type}`: `transformers` opens it with "

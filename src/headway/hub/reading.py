@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from headway.card import Card, Loaded
 from headway.errors import InputError
-from headway.folder import Card, Loaded, write_model
+from headway.folder import PAIR, text_card, with_tokenizers, write_model
 from headway.hub.decoding import search_in, symbols_in
 from headway.hub.families import foreign_of
 from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights, read_json
@@ -38,32 +40,32 @@ def foreign_card(folder: Path) -> Card:
     facts = read_json(path)
     foreign = foreign_of(facts, str(path))
     try:
-        sizes, config = foreign.vocabularies(facts), foreign.config_in(facts)
+        sizes, (config, head) = foreign.vocabularies(facts), foreign.model_in(facts)
         if foreign.settle is not None:
-            config = foreign.settle(config, folder, open_weights(folder).shapes())
+            head = foreign.settle(head, folder, open_weights(folder).shapes())
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
-    card = Card(foreign.family, config, sizes, TextOptions(joint=not two_sided(folder)), foreign_text=True)
-    if FAMILIES[foreign.family].vocabularies == 2:
-        card.symbols, card.search = symbols_in(folder), search_in(folder)
-    return card
+    text, more = TextOptions(joint=not two_sided(folder)), dict[str, Any]()
+    if FAMILIES[foreign.family].takes == PAIR:
+        more = {"symbols": symbols_in(folder), "search": search_in(folder)}
+    return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 
 
 def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Loaded:
     card = foreign_card(folder)
     source, target = read_tokenizers(folder)
-    if len(source) > card.vocabularies[0]:
-        raise InputError(f"{folder}: the tokenizer has {len(source)} entries, the model {card.vocabularies[0]}")
+    if len(source) > card.reads.size:
+        raise InputError(f"{folder}: the tokenizer has {len(source)} entries, the model {card.reads.size}")
     facts = read_json(folder / CONFIG)
-    table = foreign_of(facts, str(folder / CONFIG)).table(card.config, card.vocabularies)
+    table = foreign_of(facts, str(folder / CONFIG)).table(card.config, card.sizes, *card.heads)
     model = _built(card, folder, device, dtype)
     load_foreign(model, table, open_weights(folder))
-    return Loaded(model, card, source, target)
+    return Loaded(model, card, with_tokenizers(card, source, target))
 
 
 def _built(card: Card, folder: Path, device: torch.device, dtype: torch.dtype) -> nn.Module:
     try:
-        model: nn.Module = blank(card.family, card.config, card.vocabularies, device, dtype)
+        model: nn.Module = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         raise InputError(f"{folder / CONFIG} describes no model that can be built: {error}") from error
     return model
@@ -118,5 +120,5 @@ def import_foreign(source: str, folder: str | Path) -> Loaded:
         raise InputError(f"{source} is no model in the Hugging Face format ({CONFIG} with a model_type is missing)")
     loaded = read_foreign(place, torch.device("cpu"), torch.float32)
     weights = {name: weight.detach().contiguous() for name, weight in loaded.model.named_parameters()}
-    write_model(Path(folder), weights, loaded.card, (loaded.source_tokenizer, loaded.target_tokenizer))
+    write_model(Path(folder), weights, loaded.card, loaded.processors)
     return loaded

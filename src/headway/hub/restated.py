@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.models import FAMILIES, parts
+from headway.models import build, parts
 from headway.models.gpt import GPTConfig
 from headway.models.transformer import TransformerConfig
 from headway.nn.block import INTO_SUM
@@ -51,7 +51,7 @@ def _is_inside(name: str) -> bool:
 def completed(family: str, config: Any, vocabularies: tuple[int, ...], weights: Weights) -> Weights:
     """With zeros for every weight that only this config has: biases."""
     with torch.device("meta"):
-        model = FAMILIES[family].model(config, *vocabularies)
+        model = build(family, config, vocabularies)
     return weights | {
         name: torch.zeros(weight.shape) for name, weight in model.named_parameters() if name not in weights
     }

@@ -8,8 +8,8 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.hub.hf_folder import read_json
-from headway.models.bert import Vectors
-from headway.nn.text_head import Pooling
+from headway.models.heads import Vectors
+from headway.nn.pooling import Pooling
 
 POOLINGS: dict[str, Pooling] = {
     "pooling_mode_mean_tokens": "mean",

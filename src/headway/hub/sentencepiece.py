@@ -1,185 +1,133 @@
-"""SentencePiece models (Kudo and Richardson 2018): the pieces of a `.model` or `.spm` file as a tokenizer.
+"""SentencePiece models (Kudo and Richardson 2018): a `.model` or `.spm` file as a tokenizer.
 
-Such a file is a message of Protocol Buffers; of its fields those that decide how text becomes pieces are read here, and
-what would change that and is not known is refused.
+The sentencepiece package parses the file. Settings that change how text becomes tokens and that `tokenizers` has no
+counterpart for are refused.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from headway.errors import InputError
+from headway.hub.extras import wanted
 from headway.text.tokenizer import SPACE_MARK
 
-Value = int | bytes
-VARINT, EIGHT_BYTES, COUNTED, FOUR_BYTES = 0, 1, 2, 5  # how a field is stored
-NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # what a piece is
-KINDS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
-# Before the spelling of a piece that the other side of a translator has: no text has it, so it is never cut out of one.
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED = range(1, 6)  # types of a token in the file
+UNIGRAM, BPE = 1, 2  # types of a model
+# Before the spelling of a token that only the other side of a translator has. No text contains this character, so the
+# token never matches.
 ELSEWHERE = "\ufffe"
 AT_THE_ENDS = Regex("^ +| +$")
-NOT_THERE = -10.0  # what a letter without a piece costs beside the rarest piece, as in SentencePiece
-
-
-@dataclass(frozen=True)
-class Piece:
-    text: str
-    score: float
-    kind: int
+UNKNOWN_PENALTY = -10.0  # added to the lowest score for a character without a token, as SentencePiece does
 
 
 @dataclass(frozen=True)
 class SentencePieces:
-    """fallback: a letter without a piece is its bytes. prefix: a text gets a space before it. tidy: of several spaces
-    one is kept, and none at the ends. table: a normaliser's, in SentencePiece's own form."""
+    """A parsed file: `proto` is its ModelProto."""
 
-    pieces: tuple[Piece, ...]
-    kind: Literal["unigram", "bpe"]
-    fallback: bool
-    prefix: bool
-    tidy: bool
-    table: bytes
+    proto: Any
+
+    @property
+    def unigram(self) -> bool:
+        return bool(self.proto.trainer_spec.model_type == UNIGRAM)
 
     @property
     def unknown(self) -> int:
-        return next((i for i, piece in enumerate(self.pieces) if piece.kind == UNKNOWN), 0)
+        return next((i for i, token in enumerate(self.proto.pieces) if token.type == UNKNOWN), 0)
+
+    @property
+    def unknown_text(self) -> str:
+        return str(self.proto.pieces[self.unknown].piece)
 
     def tokenizer(
         self, each_section: bool, more: tuple[str, ...] = (), places: Mapping[str, int] | None = None
     ) -> tokenizers.Tokenizer:
-        """each_section: what stands behind a special gets a space before it too, not only the whole text. more: entries
-        that are no pieces. places: another order of all entries, among which are the other side's pieces; a text that
-        is written then has no space at its ends."""
-        inner = tokenizers.Tokenizer(self._merged(more) if self.kind == "bpe" else self._weighed(more, places))
-        steps: list[normalizers.Normalizer] = [normalizers.Precompiled(self.table)] if self.table else []
-        if self.tidy:
+        """The same segmentation by `tokenizers`.
+
+        each_section: the text after a special token gets a leading space too, not only the whole text. more: entries
+        beside the tokens of the file. places: the id of every entry, including tokens of the other side; decoded text
+        then has no space at its ends.
+        """
+        training, normalizing = self.proto.trainer_spec, self.proto.normalizer_spec
+        prefix, fallback = normalizing.add_dummy_prefix, training.byte_fallback
+        inner = tokenizers.Tokenizer(self._unigram(more, places) if self.unigram else self._bpe(more))
+        table = normalizing.precompiled_charsmap
+        steps: list[normalizers.Normalizer] = [normalizers.Precompiled(table)] if table else []
+        if normalizing.remove_extra_whitespaces:
             steps += [normalizers.Replace(AT_THE_ENDS, ""), normalizers.Replace(Regex(" {2,}"), " ")]
         if steps:
             inner.normalizer = normalizers.Sequence(steps)
-        where = ("always" if each_section else "first") if self.prefix else "never"
+        where = ("always" if each_section else "first") if prefix else "never"
         inner.pre_tokenizer = pre_tokenizers.Metaspace(SPACE_MARK, where, split=False)
         inner.decoder = decoders.Sequence([
             *([decoders.Replace(ELSEWHERE, "")] if places else []),
             decoders.Replace(SPACE_MARK, " "),
-            *([decoders.ByteFallback()] if self.fallback else []),
+            *([decoders.ByteFallback()] if fallback else []),
             decoders.Fuse(),
-            *([decoders.Strip(" ", 1, 0)] if self.prefix else []),
+            *([decoders.Strip(" ", 1, 0)] if prefix else []),
             *([decoders.Replace(AT_THE_ENDS, "")] if places else []),
         ])  # fmt: skip
         inner.add_tokens([
-            tokenizers.AddedToken(piece.text, normalized=False, special=piece.kind == CONTROL)
-            for piece in self.pieces
-            if piece.kind in (CONTROL, USER) and (places is None or piece.text in places)
+            tokenizers.AddedToken(token.piece, normalized=False, special=token.type == CONTROL)
+            for token in self.proto.pieces
+            if token.type in (CONTROL, USER) and (places is None or token.piece in places)
         ])  # fmt: skip
         inner.add_special_tokens([tokenizers.AddedToken(text, normalized=False, special=True) for text in more])
         return inner
 
-    def _merged(self, more: tuple[str, ...]) -> models.BPE:
-        """The file has no merges: two pieces are one where the file has it, the best piece first."""
-        entries = {text: i for i, text in enumerate([*(piece.text for piece in self.pieces), *more])}
+    def _bpe(self, more: tuple[str, ...]) -> models.BPE:
+        """The file has no merges: two tokens merge where their concatenation is a token, the highest score first."""
+        entries = {text: i for i, text in enumerate([*(token.piece for token in self.proto.pieces), *more])}
         pairs = [
-            (-piece.score, cut, piece.text)
-            for piece in self.pieces
-            for cut in range(1, len(piece.text))
-            if piece.text[:cut] in entries and piece.text[cut:] in entries and piece.kind in (NORMAL, USER)
+            (-token.score, cut, token.piece)
+            for token in self.proto.pieces
+            for cut in range(1, len(token.piece))
+            if token.type in (NORMAL, USER) and token.piece[:cut] in entries and token.piece[cut:] in entries
         ]
         merges = [(text[:cut], text[cut:]) for _, cut, text in sorted(pairs, key=lambda pair: pair[:2])]
-        unknown = self.pieces[self.unknown].text
-        return models.BPE(entries, merges, unk_token=unknown, fuse_unk=True, byte_fallback=self.fallback)
+        fallback = self.proto.trainer_spec.byte_fallback
+        return models.BPE(entries, merges, unk_token=self.unknown_text, fuse_unk=True, byte_fallback=fallback)
 
-    def _weighed(self, more: tuple[str, ...], places: Mapping[str, int] | None) -> models.Unigram:
-        scores = {piece.text: piece.score for piece in self.pieces}
+    def _unigram(self, more: tuple[str, ...], places: Mapping[str, int] | None) -> models.Unigram:
+        scores = {token.piece: token.score for token in self.proto.pieces}
+        fallback = self.proto.trainer_spec.byte_fallback
         if places is None:
-            entries = [*scores.items(), *((text, 0.0) for text in more)]
-            return models.Unigram(entries, self.unknown, self.fallback)
-        rarest = min(scores.values()) + NOT_THERE
+            return models.Unigram([*scores.items(), *((text, 0.0) for text in more)], self.unknown, fallback)
+        lowest = min(scores.values()) + UNKNOWN_PENALTY
         entries = []
         for text in sorted(places, key=lambda text: places[text]):
-            # A single letter of the other side is found where this one has no piece, at the price of having none.
+            # A single character of the other side replaces the unknown token, at the same score.
             known = text in scores or text in more or len(text) == 1
-            entries.append((text if known else ELSEWHERE + text, scores.get(text, rarest)))
-        unknown = self.pieces[self.unknown].text
-        return models.Unigram(entries, places[unknown], self.fallback)
+            entries.append((text if known else ELSEWHERE + text, scores.get(text, lowest)))
+        return models.Unigram(entries, places[self.unknown_text], fallback)
 
 
-def read_pieces(path: Path) -> SentencePieces:
+def read_sentencepiece(path: Path) -> SentencePieces:
+    proto = wanted("sentencepiece.sentencepiece_model_pb2", "hub").ModelProto()
+    broken = wanted("google.protobuf.message", "hub").DecodeError
     try:
-        return _model(path.read_bytes(), path)
-    except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
-        raise InputError(f"{path} is no SentencePiece model, or a broken one ({error}): copy it again") from error
-
-
-def _model(data: bytes, path: Path) -> SentencePieces:
-    pieces: list[Piece] = []
-    parts: dict[int, dict[int, Value]] = {2: {}, 3: {}, 5: {}}  # training, normalising, and undoing that
-    for number, value in _fields(data):
-        if number == 1:
-            pieces.append(_piece(_counted(value)))
-        elif number in parts:
-            parts[number] |= dict(_fields(_counted(value)))
-    training, normalising, undoing = parts.values()
-    if not pieces:
-        raise ValueError("it has no pieces")
-    kind = KINDS.get(int(training.get(3, 1)))
-    faults = {
-        f"model_type {training.get(3, 1)!r}": kind is None,
-        "spaces behind words (treat_whitespace_as_suffix)": bool(training.get(24, 0)),
-        "spaces as they are (escape_whitespaces false)": not normalising.get(5, 1),
-        "a normaliser for what is decoded": bool(undoing.get(2)),
-        "pieces that are switched off": any(piece.kind == UNUSED for piece in pieces),
+        proto.ParseFromString(path.read_bytes())
+    except (OSError, ValueError, broken) as error:
+        raise InputError(f"{path} is not a SentencePiece model, or it is broken ({error}): copy it again") from error
+    texts = [token.piece for token in proto.pieces]
+    if not texts or not all(isinstance(text, str) and text for text in texts):  # bytes: not UTF-8
+        problem = "a token without readable text" if texts else "no tokens"
+        raise InputError(f"{path} has {problem}: it is not a SentencePiece model, or it is broken; copy it again")
+    training, normalizing = proto.trainer_spec, proto.normalizer_spec
+    unsupported = {
+        f"model_type {training.model_type}": training.model_type not in (UNIGRAM, BPE),
+        "spaces after words (treat_whitespace_as_suffix)": training.treat_whitespace_as_suffix,
+        "spaces kept as they are (escape_whitespaces false)": not normalizing.escape_whitespaces,
+        "a normalizer for decoded text": bool(proto.denormalizer_spec.precompiled_charsmap),
+        "tokens that are switched off": any(token.type == UNUSED for token in proto.pieces),
     }
-    for fault, there in faults.items():
-        if there:
-            raise InputError(f"{path} has {fault}, which headway does not know: save its tokenizer.json beside it")
-    assert kind is not None
-    return SentencePieces(
-        tuple(pieces), kind, bool(training.get(35, 0)), bool(normalising.get(3, 1)), bool(normalising.get(4, 1)),
-        _counted(normalising.get(2, b"")),
-    )  # fmt: skip
-
-
-def _piece(data: bytes) -> Piece:
-    facts = dict(_fields(data))
-    (score,) = struct.unpack("<f", _counted(facts.get(2, bytes(4))))
-    return Piece(_counted(facts[1]).decode("utf-8"), score, int(facts.get(3, NORMAL)))
-
-
-def _counted(value: Value) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError("a number stands where bytes are expected")
-    return value
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
-    """Number and value of each field of a message."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        if key & 7 == VARINT:
-            value, at = _varint(data, at)
-            yield key >> 3, value
-            continue
-        size = {EIGHT_BYTES: 8, FOUR_BYTES: 4}.get(key & 7)
-        if key & 7 == COUNTED:
-            size, at = _varint(data, at)
-        if size is None or at + size > len(data):
-            raise ValueError("it ends too early" if size else f"it has a field of kind {key & 7}")
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; the eighth says that there are more."""
-    number = shift = 0
-    while True:
-        number |= (data[at] & 127) << shift
-        shift, at = shift + 7, at + 1
-        if data[at - 1] < 128:
-            return number, at
+    for fault, present in unsupported.items():
+        if present:
+            raise InputError(f"{path} has {fault}, which headway does not support: save its tokenizer.json beside it")
+    return SentencePieces(proto)

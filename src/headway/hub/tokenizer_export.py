@@ -26,7 +26,7 @@ def write_tokenizer(folder: Path, loaded: Loaded) -> None:
         text, facts = _of_ours(tokenizer, card), {key: SPECIALS[i] for key, i in ROLES.items()}
         # "</s>" in somebody's text is text.
         facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False}
-        if len(card.vocabularies) == 1:
+        if len(card.sizes) == 1:
             facts |= {"bos_token": SPECIALS[END], "padding_side": "left"}
     facts["tokenizer_class"] = "PreTrainedTokenizerFast"
     facts["model_input_names"] = ["input_ids", "attention_mask"]
@@ -59,7 +59,7 @@ def _of_ours(tokenizer: Tokenizer, card: Card) -> str:
         raise InputError("no tokenizer.json puts spaces back as this one does: text.exact=true stands in the way")
     inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     end = SPECIALS[END]
-    if len(card.vocabularies) == 2:
+    if len(card.sizes) == 2:
         one_space = [normalizers.Replace(Regex(f"{SPACE}+"), " "), normalizers.Strip()]
         inner.normalizer = normalizers.Sequence([*one_space, *([inner.normalizer] if inner.normalizer else [])])
         single, pair = f"$A {end}", f"$A $B {end}"

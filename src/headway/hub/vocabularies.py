@@ -10,7 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import InputError
 from headway.hub.hf_folder import CONFIG, read_json
-from headway.hub.sentencepiece import read_pieces
+from headway.hub.sentencepiece import read_sentencepiece
 from headway.text.foreign import ForeignTokenizer, Settings
 
 ROLES = {
@@ -71,9 +71,9 @@ def _numbered(path: Path, places: dict[str, int], settings: Settings) -> Foreign
     codes = [text for text in places if text.startswith(">>") and text.endswith("<<")]
     if lost := [special for special in settings.specials() if special not in places]:
         raise InputError(f"{path.with_name('vocab.json')} lacks the special '{lost[0]}'")
-    found = read_pieces(path)
-    if found.kind != "unigram" or found.pieces[found.unknown].text not in places:
-        raise InputError(f"{path} does not belong to vocab.json: expected unigram pieces, with a name for the unknown")
+    found = read_sentencepiece(path)
+    if not found.unigram or found.unknown_text not in places:
+        raise InputError(f"{path} does not belong to vocab.json: expected a unigram model whose unknown token is in it")
     return ForeignTokenizer(found.tokenizer(True, (*settings.specials(), *codes), places), settings)
 
 
@@ -174,7 +174,7 @@ def _pieces(path: Path, facts: dict[str, Any], kind: str) -> tokenizers.Tokenize
     """Llama's first program put a space before what stands behind a special too (`legacy`)."""
     gaps = int(facts.get("extra_ids", GAPS)) if kind == "t5" else 0
     more = tuple(f"<extra_id_{n}>" for n in reversed(range(gaps)))
-    inner = read_pieces(path).tokenizer(kind == "t5" or bool(facts.get("legacy")), more)
+    inner = read_sentencepiece(path).tokenizer(kind == "t5" or bool(facts.get("legacy")), more)
     if kind == "t5":  # transformers takes the few spaces out that SentencePiece's table leaves
         inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), inner.pre_tokenizer])
     return inner

@@ -2,53 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Union
 
+import torch
+from torch import Tensor
+
+from headway.batch import TextInputs
+from headway.models import bert, gpt, recurrent, transformer
 from headway.models.bert import Bert, BertConfig
 from headway.models.gpt import GPT, GPTConfig
+from headway.models.heads import Headed
 from headway.models.llama import Llama, LlamaConfig
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
 from headway.models.rung import Rung, RungConfig
-from headway.models.skip_gram import SkipGram, SkipGramConfig
+from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
 from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
 
 
-class Family(NamedTuple):
-    """A model is built of its config and its vocabularies' sizes: source and target, or the one of a text.
+def blank_ids(config: Any, batch: int, *lengths: int) -> tuple[Tensor, ...]:
+    """Rows of ids for each length."""
+    return tuple(torch.zeros(batch, length, dtype=torch.long) for length in lengths)
 
-    `use` is what one does with its folder."""
+
+def blank_texts(config: Any, batch: int, length: int) -> tuple[TextInputs]:
+    """Texts that an encoder reads whole."""
+    return (TextInputs(*blank_ids(config, batch, length)),)
+
+
+class Family(NamedTuple):
+    """A model is built of its config and the sizes of the processors that it `takes`.
+
+    task: what a checkpoint of it is for, where nothing else says so; an encoder's head does. sizes: configs by name.
+    role: how it is called: `steps` (language models and sequence-to-sequence models), `encodes`, `scores` (counted
+    models), `vectors`. learns: how its weights are found: by `gradients`, by `counting`, or by `rows` of its tables.
+    example: the inputs of a forward pass, for a config, a batch size and a length for each vocabulary.
+    """
 
     config: Any
     model: Any
-    vocabularies: int = 1
-    use: str = "headway generate FOLDER --prompt 'Once upon a time'"
+    task: str = "language"
+    takes: tuple[str, ...] = ("text",)
+    sizes: dict[str, Any] = {}
+    role: str = "steps"
+    learns: str = "gradients"
+    example: Callable[..., tuple[Any, ...]] = blank_ids
+
+    @property
+    def has_source(self) -> bool:
+        return "source" in self.takes
+
+    @property
+    def steps(self) -> bool:
+        """Whether it reads token after token and passes a state on."""
+        return self.role == "steps"
 
 
+PAIR = ("source", "target")
 FAMILIES = {
-    "transformer": Family(TransformerConfig, Transformer, 2, "headway translate FOLDER < text"),
-    "bert": Family(BertConfig, Bert, use="headway embed, fill or classify FOLDER --text TEXT, by its task"),
-    "gpt": Family(GPTConfig, GPT),
+    "transformer": Family(TransformerConfig, Transformer, "translation", PAIR, transformer.SIZES),
+    "bert": Family(BertConfig, Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
+    "gpt": Family(GPTConfig, GPT, sizes=gpt.SIZES),
     "llama": Family(LlamaConfig, Llama),
     "neural-ngram": Family(NeuralNGramConfig, NeuralNGram),
-    "ngram": Family(NGramConfig, NGram),
-    "recurrent": Family(RecurrentConfig, Recurrent),
+    "ngram": Family(NGramConfig, NGram, role="scores", learns="counting"),
+    "recurrent": Family(RecurrentConfig, Recurrent, sizes=recurrent.SIZES),
     "rung": Family(RungConfig, Rung),
-    "t5": Family(T5Config, T5, 2, "headway translate FOLDER < text"),
-    "skip-gram": Family(SkipGramConfig, SkipGram, use="headway neighbours FOLDER WORD"),
+    "t5": Family(T5Config, T5, "translation", PAIR),
+    "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
 }
 
-ModelConfig = (
-    TransformerConfig
-    | BertConfig
-    | GPTConfig
-    | LlamaConfig
-    | NeuralNGramConfig
-    | NGramConfig
-    | RecurrentConfig
-    | RungConfig
-    | SkipGramConfig
-    | T5Config
-)
+ModelConfig: Any = Union[tuple(family.config for family in FAMILIES.values())]  # noqa: UP007
+
+
+def build(family: str, config: Any, sizes: Sequence[int], head: Any = None) -> Any:
+    """A model, its weights drawn anew; with a head, an encoder below it."""
+    model = FAMILIES[family].model(config, *sizes)
+    return model if head is None else Headed(model, head)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from headway.models import FAMILIES
+from headway.models import build
 
 # torch's initialisers ask a mode before they draw, and it would not see what they call.
 DRAWS = (torch.Tensor.normal_, torch.Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
@@ -38,8 +38,10 @@ def nothing_drawn(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(usual)
 
 
-def blank(family: str, config: Any, vocabularies: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Any:
+def blank(
+    family: str, config: Any, sizes: Sequence[int], device: torch.device, dtype: torch.dtype, head: Any = None
+) -> Any:
     """A model of this family, without its weights. The caller fills every parameter."""
     with nothing_drawn(device, dtype):
-        model: nn.Module = FAMILIES[family].model(config, *vocabularies)
+        model: nn.Module = build(family, config, sizes, head)
     return model.eval()

@@ -54,6 +54,7 @@ class NeuralNGram(NextTokenModel):
     def __init__(self, config: NeuralNGramConfig, vocabulary: int) -> None:
         super().__init__()
         self.config, self.vocabulary, self.context = config, vocabulary, None
+        self.reach = config.order - 2  # positions that it looks back
         seen = (config.order - 1) * config.width
         self.table = token_table(vocabulary, config.width)
         self.layer = TanhLayer(seen, config.hidden)

@@ -112,6 +112,7 @@ class NGram(NextTokenModel):
     def __init__(self, config: NGramConfig, vocabulary: int) -> None:
         super().__init__()
         self.config, self.vocabulary, n = config, vocabulary, config.order
+        self.reach = n - 2  # positions that it looks back
         sizes = [vocabulary, *(config.sizes or (0,) * (n - 1))]
         if len(sizes) != n:
             raise ValueError(f"{len(config.sizes)} sizes of tables for order {n}, expected {n - 1}")

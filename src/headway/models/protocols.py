@@ -13,7 +13,9 @@ from torch import Tensor
 
 from headway.nn.embedding import Embedded
 
-__all__ = ["Embedded", "Encoded", "Encodes", "Scores", "Steps"]
+__all__ = ["Embedded", "Encoded", "Encodes", "Scores", "Steps", "Terms"]
+
+Terms = dict[str, tuple[Tensor, float]]  # the sum of each loss term and its weight; the batch has its count
 
 
 @dataclass(frozen=True, eq=False)

@@ -142,6 +142,8 @@ SIZES = {
 class Recurrent(NextTokenModel):
     """p(x_t | x_<t) = softmax(W h_{t−1}), h the last of a stack of recurrent layers."""
 
+    carries: ClassVar[bool] = True
+
     def __init__(self, config: RecurrentConfig, vocabulary: int) -> None:
         super().__init__()
         self.config, self.vocabulary, self.context = config, vocabulary, None

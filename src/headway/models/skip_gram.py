@@ -59,6 +59,12 @@ class SkipGram(nn.Module):
         return F.logsigmoid(near_N) + F.logsigmoid(-far_NK).sum(-1)
 
 
+def blank_pairs(config: SkipGramConfig, batch: int, length: int) -> tuple[Tensor, ...]:
+    """What a forward pass reads for so many words: each with a neighbour and its negatives."""
+    words_N = torch.zeros(batch * length, dtype=torch.long)
+    return words_N, words_N, words_N[:, None].expand(-1, config.negatives)
+
+
 def noise(counts_V: Tensor, power: float) -> Tensor:
     """P(w) = count(w)^power / Σ (Mikolov et al. 2013, 2.2): what negatives are drawn from."""
     weight_V = torch.where(counts_V > 0, counts_V.double() ** power, 0.0)

@@ -56,6 +56,7 @@ class ModifiedKneserNey:
     """
 
     name: ClassVar[str] = "kneser-ney"
+    note: ClassVar[str] = ""
 
     def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
         lower_N, probabilities, backoffs = uniform(possible_V), [], []
@@ -93,6 +94,7 @@ class AddK:
     """
 
     name: ClassVar[str] = "add-k"
+    note: ClassVar[str] = ""
     k: float = 1.0
 
     def __post_init__(self) -> None:
@@ -133,6 +135,7 @@ class StupidBackoff:
     """
 
     name: ClassVar[str] = "stupid-backoff"
+    note: ClassVar[str] = "scores of stupid back-off do not sum to one: its perplexity compares with no other"
     alpha: float = 0.4
 
     def __post_init__(self) -> None:
@@ -148,6 +151,7 @@ class MaximumLikelihood:
     """p(w | h) = c(hw) / c(h): a Markov chain as it was counted, nothing for what was not (deck D's tables)."""
 
     name: ClassVar[str] = "maximum-likelihood"
+    note: ClassVar[str] = ""
 
     def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
         return _relative(grams, 0.0)
@@ -158,6 +162,7 @@ class Given:
     """Probabilities that came with a file: nothing is estimated."""
 
     name: ClassVar[str] = "given"
+    note: ClassVar[str] = ""
 
     def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
         raise InputError("model.smoothing=given is for models that were read from a file: name one that counts")

@@ -28,6 +28,7 @@ class StepModel(nn.Module):
 
     embed: Any
     head: Any
+    carries: ClassVar[bool] = False  # whether a state of fixed size passes from one batch of a stream to the next
 
     vocabulary: int
     context: int | None  # the most tokens that a row may have; None: any number

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -186,6 +187,8 @@ class SelfAttention(nn.Module):
     fewer keys and values than queries, several heads share one (Ainslie et al. 2023).
     """
 
+    reach: ClassVar = math.inf  # positions that one call carries information over
+
     def __init__(
         self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True,
         head_width: int | None = None, score: Score = scaled_dot, output_bias: bool | None = None,
@@ -216,6 +219,8 @@ class SelfAttention(nn.Module):
 
 class CrossAttention(nn.Module):
     """Queries from the target, keys and values from the source, which are computed once for each source."""
+
+    reach: ClassVar = math.inf
 
     def __init__(
         self, width: int, heads: int, dropout: float = 0.0, bias: bool = True, head_width: int | None = None,

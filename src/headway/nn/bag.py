@@ -5,7 +5,9 @@ B batch, R rows, T queries, S keys, D width.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +29,8 @@ class RunningMean(nn.Module):
     The fast twin of `attend(x, x, x, visible, score=uniform)`: one running sum instead of T² weights, and a row
     carries on with its sum alone. There is nothing to learn.
     """
+
+    reach: ClassVar = math.inf
 
     def forward(self, x_BTD: Tensor, view: View, cache: Total | None = None) -> Tensor:
         scene = view.scene

@@ -130,7 +130,10 @@ def at_layer(number: int | None) -> None:
 def record(model: nn.Module, choice: Choice = EVERYTHING) -> Iterator[Recorder]:
     """Record the taps of every part of `model` inside the context. Compiled code then runs uncompiled."""
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
-    recorder = Recorder({id(part): _placed(path) for path, part in model.named_modules()}, choice)
+    # The parts of a model that another one wraps (an encoder below its head) keep their own names.
+    wrapped = f"{getattr(model, 'wraps', '')}."
+    paths = {id(part): _placed(path.removeprefix(wrapped)) for path, part in model.named_modules()}
+    recorder = Recorder(paths, choice)
     with _uncompiled():
         _recorders.append(recorder)
         try:

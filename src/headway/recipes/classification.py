@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from headway.models.bert import SIZES, BertConfig, TextLabels
+from headway.evaluate.labels import Judge
+from headway.models.bert import SIZES
+from headway.models.heads import Classes
 from headway.recipes.recipe import Recipe
+from headway.tasks.classification import LabelledText
+from headway.tasks.objective import Labels
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import Labels
 from headway.train.optimiser import AdamW
-from headway.train.run import Engine, LabelledText, Run, Validation
+from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Linear
 
 COLA = "cola/cola_public.zip/cola_public/raw/"
 PIECES = TextOptions(size=8000, lowercase=True)
 
 
-def classifier(config: BertConfig) -> BertConfig:
-    return replace(config, task=TextLabels())
-
-
-def classification_run(name: str, data: LabelledText, judge: str = "accuracy", **how: object) -> Run:
+def classification_run(name: str, data: LabelledText, judge: Judge = "accuracy", **how: object) -> Run:
     """BERT's own way to a task: Adam at a small rate, up over the first tenth, straight down (Devlin et al. 2019)."""
     settings: dict[str, object] = {
-        "objective": Labels(judge=judge),  # type: ignore[arg-type]
+        "objective": Labels(judge=judge),
         "optimiser": AdamW(beta2=0.999, epsilon=1e-8, decay=0.01),
         "schedule": Linear(peak=5e-5, warmup=100),
         "validation": Validation(every=100, score_every=100),
         "engine": Engine(steps=1000, batch=1024, clip=1.0, average=0, snapshot=500, log=50),
     }
-    return Run(name, data, classifier(SIZES["minilm"]), **(settings | how))  # type: ignore[arg-type]
+    return Run(name, data, SIZES["minilm"], head=Classes(), **(settings | how))  # type: ignore[arg-type]
 
 
 def sst2() -> Run:

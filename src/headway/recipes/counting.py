@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from headway.models.ngram import NGramConfig
 from headway.recipes.recipe import Recipe
+from headway.tasks.language import PlainText
+from headway.tasks.objective import Counting
 from headway.text.tokenizer import TextOptions
-from headway.train.run import PlainText, Run
+from headway.train.run import Run
 
 # The treebank's own words, 10,000 with the end of a sentence; each line is one.
 TREEBANK = TextOptions(kind="word", size=20_000, min_count=1, lines=True)
@@ -19,18 +21,18 @@ def treebank(text: TextOptions = TREEBANK) -> PlainText:
 def own_text() -> Run:
     """Words and line ends as they are, each from the two before it."""
     text = TextOptions(kind="word", size=100_000, min_count=1, exact=True)
-    return Run("markov", PlainText(text=text), NGramConfig(order=3))
+    return Run("markov", PlainText(text=text), NGramConfig(order=3), Counting())
 
 
 def treebank_kn5() -> Run:
-    return Run("ptb-kn5", treebank(), NGramConfig(order=5))
+    return Run("ptb-kn5", treebank(), NGramConfig(order=5), Counting())
 
 
 def names() -> Run:
     """First names letter by letter."""
     text = TextOptions(kind="char", lines=True)
     data = PlainText(("names/names.txt",), hold_out=0.1, hold_out_test=0.1, text=text)
-    return Run("names-markov", data, NGramConfig(order=5))
+    return Run("names-markov", data, NGramConfig(order=5), Counting())
 
 
 COUNTING = (

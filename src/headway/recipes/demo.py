@@ -13,11 +13,12 @@ from headway.evaluate.alignment import AttendedPair, alignment_error, best_head,
 from headway.evaluate.bleu import score
 from headway.explore.picture import alignment_picture, alignment_text, heads_picture
 from headway.generate.attention import merge_words
-from headway.generate.translator import Translator, load
+from headway.generate.translator import Translator
 from headway.recipes.grammar import Sentence, antecedent, splits, words
 from headway.recipes.translation import demo_run
+from headway.tasks.loading import load
+from headway.train.job import train as train_run
 from headway.train.log import Log
-from headway.train.translation import train_translator
 
 SHOWN = (
     "He drives the car",
@@ -28,20 +29,20 @@ SHOWN = (
 
 
 def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume: bool = False) -> str:
-    """Train, or go on with it, and judge; returns the report that is printed and kept as `report.txt`."""
+    """Train, or resume, and judge; returns the report that is printed and kept as `report.txt`."""
     train, valid, test = splits()
     run = demo_run()
     engine = replace(run.engine, device=device, steps=run.engine.steps if steps is None else steps)
     folder = out / "data"
     data = replace(
-        run.pairs,
+        run.data,
         train=_write(folder, "train", train),
         valid=_write(folder, "valid", valid),
         test=_write(folder, "test", test),
     )
     run = replace(run, engine=engine, data=data)
     started = time.perf_counter()
-    outcome = train_translator(run, out, log, resume=resume)
+    outcome = train_run(run, out, log, resume=resume)
     seconds = time.perf_counter() - started
     translator = load(out / "model", device)
     report = "\n\n".join(

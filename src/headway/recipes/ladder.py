@@ -17,10 +17,11 @@ from headway.models.ngram import NGramConfig
 from headway.models.rung import RUNGS
 from headway.recipes.counting import treebank
 from headway.recipes.recipe import Recipe
+from headway.tasks.language import PlainText
+from headway.tasks.objective import NextToken
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import NextToken
 from headway.train.optimiser import AdamW
-from headway.train.run import Engine, PlainText, Run, Validation
+from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Cosine
 
 PIECES = TextOptions(size=4000, exact=True)

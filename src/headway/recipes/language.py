@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from headway.models.gpt import SIZES
 from headway.recipes.recipe import Recipe
+from headway.tasks.language import PlainText
+from headway.tasks.objective import NextToken
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import NextToken
 from headway.train.optimiser import AdamW
-from headway.train.run import Engine, PlainText, Run, Validation
+from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Cosine
 
 CHARACTERS = TextOptions(kind="char", exact=True)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from headway.models.recurrent import SIZES, Locked, RecurrentConfig, Stepwise
 from headway.recipes.counting import treebank
 from headway.recipes.recipe import Recipe
+from headway.tasks.language import PlainText
+from headway.tasks.objective import Carried
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import Carried
 from headway.train.optimiser import AdamW, Sgd
-from headway.train.run import Engine, PlainText, Run, Validation
+from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Cosine, Staircase
 
 WINDOW = 35

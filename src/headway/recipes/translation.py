@@ -8,9 +8,10 @@ from headway.generate.search import Search
 from headway.models import parts
 from headway.models.transformer import SIZES, TINY
 from headway.recipes.recipe import Recipe
+from headway.tasks.objective import RDrop
+from headway.tasks.translation import ParallelText
 from headway.text.tokenizer import TextOptions
-from headway.train.objective import RDrop
-from headway.train.run import Engine, ParallelText, Run, Validation
+from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Cosine, InverseRoot
 
 

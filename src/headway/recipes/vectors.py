@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from headway.models.skip_gram import SkipGramConfig
 from headway.recipes.recipe import Recipe
+from headway.tasks.objective import NegativeSampling
+from headway.tasks.word_vectors import Words
 from headway.text.tokenizer import TextOptions
-from headway.train.run import Engine, PlainText, Run, Validation
+from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Linear
 
 # Words in lower case, punctuation apart; those that are there less than five times teach little.
-WORDS = TextOptions(kind="word", size=200_000, lowercase=True, min_count=5, marks=True)
+TEXT = TextOptions(kind="word", size=200_000, lowercase=True, min_count=5, marks=True)
 
 
-def skip_gram_run(name: str, data: PlainText, steps: int) -> Run:
+def skip_gram_run(name: str, data: Words, steps: int) -> Run:
     """word2vec's settings: the rate falls from 0.025 to next to nothing."""
     return Run(
-        name, data, SkipGramConfig(),
+        name, data, SkipGramConfig(), NegativeSampling(),
         schedule=Linear(peak=0.025, warmup=0, floor=0.004),
         validation=Validation(every=1000, score_every=1000),
-        engine=Engine(steps=steps, batch=4096, checkpoint=2000, log=100),
+        engine=Engine(steps=steps, batch=4096, checkpoint=2000, snapshot=2000, average=0, log=100),
     )  # fmt: skip
 
 
 def own_text() -> Run:
-    return skip_gram_run("skip-gram", PlainText(text=WORDS), steps=5000)
+    return skip_gram_run("skip-gram", Words(text=TEXT), steps=5000)
 
 
 def novels() -> Run:
     """Five passes."""
-    return skip_gram_run("novels-skip-gram", PlainText(("novels/core",), text=WORDS), steps=2800)
+    return skip_gram_run("novels-skip-gram", Words(("novels/core",), text=TEXT), steps=2800)
 
 
 VECTORS = (

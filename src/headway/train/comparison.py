@@ -1,4 +1,4 @@
-"""Several recipes on one text under one budget: who is compared with whom, and what came out."""
+"""Several recipes on one text under one budget: what is compared with what, and what came out."""
 
 from __future__ import annotations
 
@@ -11,44 +11,30 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.models import FAMILIES
-from headway.models.language import NextTokenModel
 from headway.train.history import read_history
-from headway.train.kinds import learns_in_steps
-from headway.train.run import PlainText, Run
-from headway.train.schedule import Staircase
+from headway.train.run import Run
 
 JUDGED = 10  # times in a run
 PROBED = 20  # steps that a budget in seconds is measured with
 
 
 def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
-    """The same data for all, cut into the same pieces, with a part kept for a last test.
+    """The same data for all, cut into the same tokens, with a part kept for a last test.
 
-    `own`: it is a person's own text, and cut as the first recipe does it; otherwise recipes that differ are refused.
+    `own`: it is a person's own data, and tokenised as the first recipe does it; otherwise recipes that differ are
+    refused.
     """
-    for name, run in runs.items():
-        family = FAMILIES[run.model.name]
-        if family.vocabularies == 1 and not issubclass(family.model, NextTokenModel):
-            raise InputError(f"{name} foretells no text (its family is '{run.model.name}'): it cannot be compared so")
     (first_name, first), *others = runs.items()
     for name, run in others:
-        if type(run.data) is not type(first.data):
+        if run.task is not first.task:
             raise InputError(f"{first_name} learns from {first.data.name}, {name} from {run.data.name}: not comparable")
         if not own and (differs := _differs(first.data, run.data)):
             raise InputError(
                 f"{first_name} and {name} do not learn from the same text (data.{differs}): compare them on one of "
                 "your own with --data"
             )
-    leveled = {}
-    for name, run in runs.items():
-        data = run.data
-        if own:
-            data = replace(data, text=first.data.text)
-        if isinstance(data, PlainText) and not data.test and not data.hold_out_test:
-            data = replace(data, hold_out_test=data.hold_out)
-        leveled[name] = replace(run, data=data)
-    return leveled
+    text = first.data.text if own else None
+    return {name: replace(run, data=run.task.level(run.data, text)) for name, run in runs.items()}
 
 
 def _differs(a: object, b: object) -> str | None:
@@ -58,22 +44,15 @@ def _differs(a: object, b: object) -> str | None:
     return next((name for name in names if getattr(a, name) != getattr(b, name)), None)
 
 
-def tokens_a_step(run: Run) -> int:
-    length = getattr(run.model, "max_length", 1) if isinstance(run.data, PlainText) else 1
-    return max(1, run.engine.batch // length) * length
-
-
 def within(run: Run, tokens: int) -> Run:
     """The run with as many steps as the budget allows. It is judged ten times; stairs of the rate and the snapshots
     that are averaged keep their share of it, and a warm-up takes a tenth at most."""
-    if not learns_in_steps(run):
+    if run.objective.one_pass:
         return run
-    steps = max(1, round(tokens / tokens_a_step(run)))
+    steps = max(1, round(tokens / run.task.tokens_a_step(run)))
     often = max(1, steps // JUDGED)
     schedule: Any = run.schedule
-    if isinstance(schedule, Staircase):
-        hold, every = (max(1, round(value * steps / run.engine.steps)) for value in (schedule.hold, schedule.every))
-        schedule = replace(schedule, hold=hold, every=every)
+    schedule = schedule.stretched(steps / run.engine.steps)
     schedule = replace(schedule, warmup=min(schedule.warmup, often))
     averaged = max(1, round(run.engine.snapshot * steps / run.engine.steps))
     engine = replace(
@@ -102,7 +81,7 @@ class Entry:
     """A recipe's results, a value for each seed."""
 
     name: str
-    figure: str  # perplexity, or BLEU
+    figure: str  # that is compared: perplexity, BLEU, accuracy
     parameters: int = 0
     operations: float | None = None  # by token of a forward pass
     seeds: list[int] = field(default_factory=list)
@@ -120,8 +99,9 @@ class Entry:
         self.validation.append(_number(score[f"validation {self.figure}"]))
         if f"test {self.figure}" in score:
             self.test.append(_number(score[f"test {self.figure}"]))
-        if learns_in_steps(run):
-            seconds, self.tokens = float(score["training seconds"]), int(score["steps"]) * tokens_a_step(run)
+        if not run.objective.one_pass:
+            seconds = float(score["training seconds"])
+            self.tokens = int(score["steps"]) * run.task.tokens_a_step(run)
             self.speed.append(tokens_per_second(folder))
         else:
             seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
@@ -133,7 +113,7 @@ class Entry:
 
 
 def _number(value: Any) -> float:
-    """A score that is none (a chain that gives a word no chance at all) is written in words."""
+    """A score that is none (a chain that gives a word the probability 0) is written in words."""
     return float(value) if isinstance(value, int | float) else math.inf
 
 

@@ -8,43 +8,37 @@ from typing import Any
 
 import torch
 
-from headway.batch import TextInputs, TokenBatch
-from headway.data.labelled import LabelBatch
-from headway.data.streams import StreamBatch
 from headway.device import choose
 from headway.errors import InputError
 from headway.evaluate.memory import training_bytes
 from headway.folder import find_model, read_card
-from headway.models import FAMILIES
+from headway.models import FAMILIES, build
 from headway.plain import to_plain
-from headway.train.at_hand import files_of, look_for_known, look_for_own
-from headway.train.kinds import cost_in_words, learns_in_steps
+from headway.tasks.files import files_of, look_for_known, look_for_own
+from headway.tasks.start import starts_from_vectors
 from headway.train.optimiser import Masters
-from headway.train.pretrained import starts_from_vectors
-from headway.train.run import LabelledText, ParallelText, Run
+from headway.train.run import Run
 from headway.train.step import TrainStep
 
-LENGTH = 24  # of the sentences that the estimate is made with
 CHARACTERS = 128  # that a text may have, for one that is read letter by letter
 
 
 def describe(run: Run) -> str:
     """The resolved run as JSON, then parameters, memory and an estimate of the time from a few real steps."""
-    data = _data_in_words(run)
-    if not learns_in_steps(run):
-        plain = json.dumps(to_plain(run), indent=1, ensure_ascii=False)
-        return f"{plain}\n\n{data}\n{cost_in_words(run)}"
+    plain, data = json.dumps(to_plain(run), indent=1, ensure_ascii=False), _data_in_words(run)
+    if (words := run.objective.cost_in_words(run)) is not None:
+        return f"{plain}\n\n{data}\n{words}"
     device, dtype = choose(run.engine.device, run.engine.dtype)
-    sizes = _vocabularies(run)
-    model: Any = FAMILIES[run.model.name].model(run.model, *sizes).to(device, dtype)
+    sizes = _sizes(run)
+    model: Any = build(run.model.name, run.model, sizes, run.head).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
     wide = torch.empty((), dtype=dtype).element_size()
     held = training_bytes(count, wide)
     seconds = _seconds_per_step(run, model, device, min(sizes))
-    ends = f", or till {run.engine.seconds:g} s are over" if run.engine.seconds else ""
+    ends = f", or until {run.engine.seconds:g} s are over" if run.engine.seconds else ""
     return "\n".join(
         [
-            json.dumps(to_plain(run), indent=1, ensure_ascii=False),
+            plain,
             "",
             data,
             f"parameters: {count:,} (with a vocabulary of {sizes[-1]:,})",
@@ -65,25 +59,17 @@ def _data_in_words(run: Run) -> str:
     return f"data: at hand ({', '.join(files)})" if (files := files_of(run)) else "data: none yet, pass --data"
 
 
-def _vocabularies(run: Run) -> tuple[int, ...]:
+def _sizes(run: Run) -> tuple[int, ...]:
     """Those of the model that it starts from, or as large as they may become."""
     if run.init and not starts_from_vectors(run):
-        return read_card(find_model(run.init)).vocabularies
+        return read_card(find_model(run.init)).sizes
     text = run.data.text
     size = min(text.size, CHARACTERS) if text.kind == "char" else text.size
-    return (size,) * FAMILIES[run.model.name].vocabularies
+    return (size,) * len(FAMILIES[run.model.name].takes)
 
 
 def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int, repeats: int = 3) -> float:
-    length = LENGTH if isinstance(run.data, ParallelText | LabelledText) else run.max_length
-    rows = max(1, run.engine.batch // length)
-    ids = torch.randint(4, size, (rows, length), device=device)
-    batch: Any = StreamBatch(ids, ids, fresh=torch.tensor(True, device=device))
-    if isinstance(run.data, ParallelText):
-        batch = TokenBatch(ids, ids, inputs=TextInputs(ids))
-    if isinstance(run.data, LabelledText):
-        lengths = torch.full((rows,), length, device=device)
-        batch = LabelBatch(TextInputs(ids, lengths), torch.ones_like(ids[:, 0]))
+    batch = run.task.sample(run, size, device)
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
     times = []
     for _ in range(repeats):

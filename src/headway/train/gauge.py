@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import sys
 import time
@@ -12,23 +11,24 @@ import torch
 from torch import nn
 
 from headway.batch import Batch
-from headway.train.objective import CarriedObjective, carried
-from headway.train.random_states import put_states, take_states
+from headway.nn.weights import buffers_of
+from headway.random_states import put_states, take_states
 
 ROWS = 8  # of a batch that are enough to count the operations of one token
 
 
-def operations_per_token(objective: nn.Module, batch: Batch, device: torch.device) -> float:
+def operations_per_token(objective: Any, batch: Batch, device: torch.device) -> float:
     """Multiplications and additions in matrix products for one target token, forward and backward, counted on a few
     rows. Chance, gradients and what is carried from step to step are left as they were."""
-    from torch.utils.flop_counter import FlopCounterMode
+    from headway.evaluate.flops import FlopCounter
 
     facts, states = take_states(device)
-    kept = {name: tensor.clone() for name, tensor in carried(objective).items()}
+    kept = {name: tensor.clone() for name, tensor in objective.carried().items()}
+    buffers = {name: buffer.clone() for name, buffer in buffers_of(objective).items()}
     few = batch.rows(0, ROWS).map(lambda tensor: tensor.to(device))
     was_training = objective.training
     objective.train()
-    counter = FlopCounterMode(display=False, custom_mapping=_uncounted())
+    counter = FlopCounter()
     try:
         with counter:
             losses = sum(value for value, weight in objective(few).values() if weight)
@@ -36,35 +36,11 @@ def operations_per_token(objective: nn.Module, batch: Batch, device: torch.devic
             torch.autograd.grad(losses, weights, allow_unused=True)
     finally:
         objective.train(was_training)
-        if isinstance(objective, CarriedObjective):
-            objective.go_on(kept)
+        objective.resume(kept)
+        for name, buffer in buffers_of(objective).items():
+            buffer.copy_(buffers[name])
         put_states(device, facts, states)
     return counter.get_total_flops() / max(few.tokens, 1)
-
-
-def _uncounted() -> dict[Any, Any]:
-    """Products that torch's counter does not know: a product in place or with a wider result, attention on a CPU,
-    recurrent layers."""
-    from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
-
-    aten = torch.ops.aten
-    return {
-        aten.addmm: lambda total, a, b, *_, **__: 2 * a[0] * a[1] * b[1],
-        aten.addmm_: lambda total, a, b, **_: 2 * a[0] * a[1] * b[1],
-        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda grad, q, k, v, *_, **__: (
-            sdpa_backward_flop_count(grad, q, k, v)
-        ),
-        aten.mkldnn_rnn_layer: lambda x, w, u, *_, **__: _recurrent(x, [w, u]),
-        aten.mkldnn_rnn_layer_backward: lambda x, w, u, *_, **__: 2 * _recurrent(x, [w, u]),
-        aten._cudnn_rnn: lambda x, weights, *_, **__: _recurrent(x, weights),
-        aten._cudnn_rnn_backward: lambda x, weights, *_, **__: 2 * _recurrent(x, weights),
-    }
-
-
-def _recurrent(x: Any, weights: Any) -> int:
-    """Every step of every row with every matrix."""
-    return 2 * math.prod(x[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2)
 
 
 def measured_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.2) -> float:

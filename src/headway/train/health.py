@@ -147,7 +147,7 @@ class Health:
     def facts(self) -> dict[str, Any]:
         return asdict(self.record)
 
-    def go_on(self, facts: dict[str, Any]) -> None:
+    def resume(self, facts: dict[str, Any]) -> None:
         self.record = Record(**facts)
 
 

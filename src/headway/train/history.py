@@ -18,6 +18,7 @@ class History:
 
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
+    start: dict[str, Any] = field(default_factory=dict)  # what the run said first
 
     def curve(self, kind: str, name: str) -> Curve:
         return self.curves.get((kind, name), [])
@@ -35,19 +36,18 @@ class History:
         curve = self.curve(kind, name)
         return curve[-1][1] if curve else None
 
-    def best(self, name: str) -> tuple[int, float] | None:
-        """The step and value of the highest validation score; the first one where several are equal."""
-        return max(self._finite(name), key=lambda point: point[1], default=None)
-
-    def least(self, name: str) -> tuple[int, float] | None:
-        """The same for a score that is better when it is lower."""
-        return min(self._finite(name), key=lambda point: point[1], default=None)
+    def best(self, name: str, higher_is_better: bool = True) -> tuple[int, float] | None:
+        """The step and value of the best validation score; the first one where several are equal."""
+        pick = max if higher_is_better else min
+        return pick(self._finite(name), key=lambda point: point[1], default=None)
 
     def _finite(self, name: str) -> Curve:
         return [point for point in self.curve("validation", name) if math.isfinite(point[1])]
 
     def _add(self, event: dict[str, Any]) -> None:
         kind, step = event.get("event"), event.get("step")
+        if kind == "start":
+            self.start = event
         if kind not in KINDS or not isinstance(step, int):
             return
         for name, value in event.items():

@@ -39,7 +39,7 @@ class Log:
             if not is_full(error):
                 raise
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Until `cut_back` events are those that the file of an earlier start has already."""
         self._known = True
 

@@ -1,5 +1,4 @@
-"""The training loop of all that learns by gradients of a loss. It knows objectives, batches and steps, and nothing of
-any family. (Word vectors, whose step is written out by hand, have one of their own.)"""
+"""The training loop. It knows objectives, batches and steps, and nothing of any family or task."""
 
 from __future__ import annotations
 
@@ -12,20 +11,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.batch import Batch
 from headway.errors import is_full
+from headway.random_states import process_seed, put_states, take_states
+from headway.tasks.objective import Objective
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words
 from headway.train.health import Diverged, Health
 from headway.train.log import Log
 from headway.train.meter import Meter
-from headway.train.objective import CarriedObjective, carried
 from headway.train.optimiser import Masters
 from headway.train.pace import Pace
 from headway.train.parallel.ranks import ALONE, Ranks
-from headway.train.random_states import process_seed, put_states, take_states
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots
 from headway.train.step import Sums
@@ -82,7 +81,7 @@ class Training:
     def __init__(
         self,
         run: Run,
-        objective: nn.Module,
+        objective: Objective,
         masters: Masters,
         step_once: Callable[[Batch, int], Sums],
         validate: Validate,
@@ -111,29 +110,29 @@ class Training:
         self._since = time.perf_counter()
         self.saved = 0  # the newest step that was handed to the writer
 
-    def go_on(self, checkpoint: Checkpoint) -> None:
+    def resume(self, checkpoint: Checkpoint) -> None:
         """Become what the checkpoint was made of."""
         rank, device = self.ranks.rank, self.masters.device
         own = checkpoint.facts(rank)
         facts = own or checkpoint.facts()
         assert facts is not None
-        self.masters.go_on({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
+        self.masters.resume({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
-        over = self.pace.go_on(facts.get("pace"), self.progress.step, self.progress.seconds)
+        over = self.pace.resume(facts.get("pace"), self.progress.step, self.progress.seconds)
         if not (self._out_of_patience() or over):  # it may have been given more
             self.progress.stopped = None
-        self.health.go_on(facts["health"])
+        self.health.resume(facts["health"])
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
-        self.meter.go_on(facts["meter"], sums, device)
+        self.meter.resume(facts["meter"], sums, device)
         self.meter.tokens = facts["meter_tokens"]
-        if isinstance(self.objective, CarriedObjective):
-            self.objective.go_on(checkpoint.own("carried", rank))
+        if OBJECTIVE in checkpoint.kinds():
+            self.objective.resume(checkpoint.own(OBJECTIVE, rank))
         if own is not None:
             put_states(device, own["random"], checkpoint.own("random", rank))
         else:  # a process more than there were: chance that no other has had
             torch.manual_seed(process_seed(self.run.engine.seed, rank, checkpoint.step))
         if self.ranks.first:
-            self.snapshots.go_on(facts["snapshots"], facts["best_snapshot"], checkpoint.step)
+            self.snapshots.resume(facts["snapshots"], facts["best_snapshot"], checkpoint.step)
             self.log.cut_back(facts["log"], facts["seconds"], checkpoint.step)
 
     def save(self) -> None:
@@ -164,8 +163,8 @@ class Training:
             **self.identity,
         }
         files = {"meter": self.meter.sums, "random": states}
-        if kept := carried(self.objective):
-            files["carried"] = kept
+        if kept := self.objective.carried():
+            files[OBJECTIVE] = kept
         if self.ranks.first or self.masters.sharded:
             files |= self.masters.state()
         self.checkpoints.save(progress.step, files, self.masters.shards(), facts)
@@ -350,4 +349,5 @@ class Training:
         self.ranks.meet()  # the launcher ends all when the first has left: not before the checkpoint is sealed
 
 
-OWN = ("meter", "random", "carried")  # kinds of tensors that each process keeps for itself
+OBJECTIVE = "carried"  # what the objective takes over from step to step
+OWN = ("meter", "random", OBJECTIVE)  # kinds of tensors that each process keeps for itself

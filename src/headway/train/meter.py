@@ -38,7 +38,7 @@ class Meter:
         self.names = ["steps", *(name for name in sums if name != "bad")]
         self.tokens += tokens
 
-    def go_on(self, names: list[str], parts: list[dict[str, Tensor]], device: torch.device) -> None:
+    def resume(self, names: list[str], parts: list[dict[str, Tensor]], device: torch.device) -> None:
         """Take over what every process had added. Of another number of processes the first takes all shares."""
         if not any(name.startswith("count.") for name in names):  # of a version that counted tokens only
             return

@@ -82,6 +82,7 @@ def _descent(
     return kind(groups, **how)
 
 
+BUFFERS = "buffers"  # their kind in a checkpoint
 Optimiser = Adam | AdamW | Sgd | AveragedSgd
 
 
@@ -94,9 +95,12 @@ class Masters:
 
     def __init__(
         self, weights: Iterable[tuple[str, nn.Parameter]], config: Optimiser, clip: float = 0.0, ranks: Ranks = ALONE,
-        rates: Mapping[str, float] | None = None,
+        rates: Mapping[str, float] | None = None, buffers: Mapping[str, Tensor] | None = None,
     ) -> None:  # fmt: skip
-        """`rates`: what the rate of some weights is multiplied by, by the beginnings of their names or patterns."""
+        """`rates`: what the rate of some weights is multiplied by, by the beginnings of their names or patterns.
+        `buffers`: what the model itself updates (a batch norm's statistics); they are saved and kept with the weights.
+        """
+        self.buffers, self.rate = dict(buffers or {}), 0.0
         every = list(weights)
         named = [(name, weight) for name, weight in every if weight.requires_grad]
         self.frozen = {name: weight for name, weight in every if not weight.requires_grad}
@@ -130,6 +134,7 @@ class Masters:
         )
 
     def set_rate(self, rate: float) -> None:
+        self.rate = rate
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate * group["factor"])
@@ -212,6 +217,8 @@ class Masters:
             tensor = whole(weight, local(weight.detach()))
             if self.ranks.first or not self.sharded:
                 found[name] = tensor.detach().to(torch.float32).contiguous()
+        for name, buffer in self.buffers.items():
+            found[name] = buffer.detach().to(torch.float32) if buffer.is_floating_point() else buffer.detach()
         return found
 
     def state(self) -> dict[str, dict[str, Tensor]]:
@@ -221,15 +228,17 @@ class Masters:
             kinds["weights"][name] = master.detach()
             for key, value in self.optimiser.state.get(master, {}).items():
                 kinds.setdefault(f"optimiser.{key}", {})[name] = value
-        return kinds
+        return kinds | ({BUFFERS: dict(self.buffers)} if self.buffers else {})
 
     def shards(self) -> dict[str, dict[str, Any]]:
         """Of each sharded weight: where this process's rows begin, and the whole shape."""
         return {name: shard(w) for name, w in zip(self.names, self.weights, strict=True) if is_sharded(w)}
 
     @torch.no_grad()
-    def go_on(self, kinds: dict[str, dict[str, Tensor]]) -> None:
+    def resume(self, kinds: dict[str, dict[str, Tensor]]) -> None:
         """Take over a `state` whose tensors are whole; a sharded weight takes its rows."""
+        for name, tensor in kinds.get(BUFFERS, {}).items():
+            self.buffers[name].copy_(tensor)
         for name, weight, master in zip(self.names, self.weights, self.masters, strict=True):
             master.copy_(rows_of(weight, kinds["weights"][name]))
             for kind, named in kinds.items():
@@ -246,8 +255,10 @@ class Masters:
 
 
 def meant(name: str, given: str) -> bool:
-    """Whether a weight is meant: by the beginning of its name, or by a pattern for all of it."""
-    return name == given or name.startswith(f"{given}.") or fnmatchcase(name, given)
+    """Whether a weight is meant: by the beginning of its name, or by a pattern for all of it. The weights of an encoder
+    below a head go by their names in the encoder too."""
+    names = (name, name.removeprefix("encoder."))
+    return any(one == given or one.startswith(f"{given}.") or fnmatchcase(one, given) for one in names)
 
 
 def factors(names: Sequence[str], rates: Mapping[str, float]) -> dict[str, float]:

@@ -34,7 +34,7 @@ class Pace:
             self.steps = self.ranks.tell(min(self.most, step + max(0, round(left))))
         return self.ranks.any(seconds >= self.seconds)
 
-    def go_on(self, first: tuple[int, float] | None, step: int, seconds: float) -> bool:
+    def resume(self, first: tuple[int, float] | None, step: int, seconds: float) -> bool:
         """Be where a run was; whether it has no time left."""
         self.first = first
         return self.look(step, seconds)

@@ -8,103 +8,20 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
+from headway import format_1
 from headway.errors import InputError
-from headway.evaluate.bleu import check_tokenizer
 from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig
-from headway.models.bert import BertConfig, TextLabels
+from headway.models.heads import HEADS, HeadConfig
 from headway.models.parts import Rotary
 from headway.plain import differences, from_plain, to_plain
-from headway.text.tokenizer import TextOptions
-from headway.train.objective import Carried, CrossEntropy, Labels, Objective
+from headway.tasks import BY_DATA, Data, Objective
+from headway.tasks.objective import CrossEntropy
+from headway.tasks.task import Task
 from headway.train.optimiser import Adam, Optimiser
 from headway.train.schedule import InverseRoot, Schedule
-
-
-@dataclass(frozen=True)
-class ParallelText:
-    """Sentence pairs: files of one's own, or names of a data set that headway knows.
-
-    Without `valid`, about `hold_out` training pairs are held out for it and as many for `test`, chosen by a hash
-    of the source, so that no held-out sentence is ever trained on.
-    """
-
-    name: ClassVar[str] = "parallel-text"
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-    source: str = "source"
-    target: str = "target"
-    hold_out: int = 1000
-    text: TextOptions = field(default_factory=TextOptions)
-
-    def __post_init__(self) -> None:
-        if self.hold_out < 1:
-            raise InputError(f"data.hold_out must be at least 1, not {self.hold_out}")
-
-
-@dataclass(frozen=True)
-class PlainText:
-    """Text to go on writing: files, folders, .jsonl, or names of a data set that headway knows.
-
-    Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash; and so is
-    the share `hold_out_test` for a test at the very end.
-    order: `random` starts every window anywhere; `epoch` gives each part of the text once before any comes again;
-    `stream` lets each row of a batch go on where it ended in the last, for models that carry their state; the cuts are
-    moved by up to the share `jitter` of a window.
-    apart: attention does not look from one document into another. weights: of each name in `train`, the share of
-    the windows (none: by their sizes).
-    """
-
-    name: ClassVar[str] = "plain-text"
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-    hold_out: float = 0.1
-    hold_out_test: float = 0.0
-    order: Literal["random", "epoch", "stream"] = "epoch"
-    jitter: float = 0.0
-    apart: bool = False
-    weights: tuple[float, ...] = ()
-    text: TextOptions = field(default_factory=lambda: TextOptions(exact=True))
-
-    def __post_init__(self) -> None:
-        if not 0 < self.hold_out < 1:
-            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
-        if not 0 <= self.hold_out_test < 1 - self.hold_out:
-            raise InputError(
-                f"data.hold_out_test must be at least 0 and leave something to learn from, not {self.hold_out_test}"
-            )
-        if self.order == "stream" and self.weights:
-            raise InputError("data.weights mix windows: data.order=stream reads one corpus from front to back")
-        if self.order != "stream" and self.jitter:
-            raise InputError("data.jitter moves the cuts of a stream: set data.order=stream")
-        if self.weights and len(self.weights) != len(self.train):
-            raise InputError(f"data.weights has {len(self.weights)} shares for {len(self.train)} corpora")
-
-
-@dataclass(frozen=True)
-class LabelledText:
-    """Texts, or pairs of them, with a label each: files (.jsonl, .tsv, or label and text with a space between them), or
-    names of a data set that headway knows.
-
-    Without `valid`, the share `hold_out` of the training texts is. names: what the labels of the data, in their order,
-    are called (none: as they are written there). text: for a vocabulary of its own, where the run starts from nothing.
-    """
-
-    name: ClassVar[str] = "labelled-text"
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-    hold_out: float = 0.1
-    names: tuple[str, ...] = ()
-    text: TextOptions = field(default_factory=lambda: TextOptions(lowercase=True))
-
-    def __post_init__(self) -> None:
-        if not 0 < self.hold_out < 1:
-            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
 
 
 @dataclass(frozen=True)
@@ -210,10 +127,11 @@ FREE = (
 
 @dataclass(frozen=True)
 class Run:
-    """`init` names the model whose weights and vocabulary it goes on from, or a file of word vectors."""
+    """`init` names the model whose weights and vocabulary it starts from, or a file of word vectors. `head`: what an
+    encoder is trained with."""
 
     recipe: str
-    data: ParallelText | PlainText | LabelledText
+    data: Data
     model: ModelConfig
     objective: Objective = field(default_factory=CrossEntropy)
     optimiser: Optimiser = field(default_factory=Adam)
@@ -222,27 +140,17 @@ class Run:
     validation: Validation = field(default_factory=Validation)
     engine: Engine = field(default_factory=Engine)
     init: str = ""
+    head: HeadConfig | None = None
 
     @property
-    def pairs(self) -> ParallelText:
-        assert isinstance(self.data, ParallelText)
-        return self.data
+    def task(self) -> type[Task]:
+        return BY_DATA[self.data.name]
 
     @property
     def max_length(self) -> int:
         """Tokens that the model is given at once; 0 for one that is not trained in steps."""
         longest: int = getattr(self.model, "max_length", 0)
         return longest
-
-    @property
-    def labelled(self) -> LabelledText:
-        assert isinstance(self.data, LabelledText)
-        return self.data
-
-    @property
-    def documents(self) -> PlainText:
-        assert isinstance(self.data, PlainText)
-        return self.data
 
     def __post_init__(self) -> None:
         for part, names in COUNTS.items():
@@ -257,7 +165,12 @@ class Run:
                     found = getattr(found, name, None)
                 if isinstance(found, int | float) and not allowed(found):
                     raise InputError(f"{key} must be {said}, not {found}")
-        check_tokenizer(self.validation.tokenize)
+        self._check_model()
+        self._check_axes()
+        self.task.check(self)
+
+    def _check_model(self) -> None:
+        """Sizes that must fit together, where a config has them."""
         width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
         if width % heads:
             raise InputError(f"model.width {width} is not a multiple of model.heads {heads}")
@@ -265,27 +178,29 @@ class Run:
             raise InputError(f"model.heads {heads} is not a multiple of model.shared_heads {shared}")
         if isinstance(getattr(self.model, "position", None), Rotary) and width // heads % 2:
             raise InputError(f"model.position=rotary turns pairs of numbers: a head cannot be {width // heads} wide")
-        if (getattr(self.data, "order", "") == "stream") != isinstance(self.objective, Carried):
-            raise InputError("a state is carried along contiguous streams: data.order=stream and objective=carried go "
-                             "together")  # fmt: skip
-        if (FAMILIES[self.model.name].vocabularies == 2) != isinstance(self.data, ParallelText) or (
-            isinstance(self.model, BertConfig) and isinstance(self.data, PlainText)
-        ):
-            raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
-        labels = (isinstance(self.data, LabelledText), isinstance(self.objective, Labels), _gives_labels(self.model))
-        if any(labels) and not all(labels):
-            raise InputError("an encoder learns labels from labelled text: data=labelled-text, objective=labels and "
-                             "model=bert with model.task=text-labels go together")  # fmt: skip
-        if isinstance(self.data, ParallelText) and self.data.text.lines:
-            raise InputError("data.text.lines is for text to go on writing: each line of a pair is a sentence anyway")
-        # Two tokenizers of a model from elsewhere may number their pieces alike.
+        # Two tokenizers of a model from elsewhere may number their tokens alike.
         if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint and not self.init:
             raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
                              "or model.embeddings=tied")  # fmt: skip
 
-
-def _gives_labels(model: ModelConfig) -> bool:
-    return isinstance(model, BertConfig) and isinstance(model.task, TextLabels)
+    def _check_axes(self) -> None:
+        """Family, data, objective and head must be for one another."""
+        family, task, objective = FAMILIES[self.model.name], self.task, self.objective
+        if family.role not in task.roles or family.takes != task.takes:
+            raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
+        if type(objective) not in task.objectives or objective.learns != family.learns:
+            known = [kind.name for kind in task.objectives if kind.learns == family.learns]
+            raise InputError(
+                f"objective={objective.name} is not for a model of the family '{self.model.name}' that learns from "
+                f"{self.data.name}: set objective={' or '.join(known)}"
+            )
+        wanted = [head.name for head in HEADS.values() if head.task == task.name]
+        if family.role == "encodes" and (self.head is None or self.head.name not in wanted):
+            raise InputError(
+                f"an encoder that learns from {self.data.name} needs a head: set head={' or '.join(wanted)}"
+            )
+        if family.role != "encodes" and self.head is not None:
+            raise InputError(f"a head stands on an encoder, not on a model of the family '{self.model.name}'")
 
 
 def refused_changes(old: Run, new: Run) -> list[str]:
@@ -294,9 +209,15 @@ def refused_changes(old: Run, new: Run) -> list[str]:
     return [line for line in differences(old, new) if not line.startswith(free)]
 
 
+def run_from(facts: Any) -> Run:
+    """The run that run.json, or a model's card, has; of an earlier version too."""
+    found: Run = from_plain(Run, format_1.run_of(facts))
+    return found
+
+
 def read_run(path: Path) -> Run:
     try:
-        return from_plain(Run, json.loads(path.read_text(encoding="utf-8")))
+        return run_from(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, InputError) as error:
         raise InputError(f"{path} cannot be read as a run: {error}") from error
 

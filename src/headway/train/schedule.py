@@ -1,18 +1,29 @@
 """Learning rates: a linear warm-up, then one of several ways down, or none. Steps count from 1.
 
 `Linear` and `Cosine` come down by the run's last step, and leave at least half of the steps for that; the others do not
-ask how many there are.
+depend on how many there are.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+
+class Shape:
+    """Abstract. What every schedule has."""
+
+    def rate(self, step: int, steps: int) -> float:
+        raise NotImplementedError
+
+    def stretched(self, factor: float) -> Any:
+        """For a run that is so many times as long: lengths that count steps keep their share of it."""
+        return self
 
 
 @dataclass(frozen=True)
-class InverseRoot:
+class InverseRoot(Shape):
     """peak · min(step/warmup, √(warmup/step)) (Vaswani et al. 2017, eq. 3)."""
 
     name: ClassVar[str] = "inverse-root"
@@ -33,7 +44,7 @@ def _progress(step: int, steps: int, warmup: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Shape):
     """Up to the peak, then straight down to `floor` · peak at the last step."""
 
     name: ClassVar[str] = "linear"
@@ -47,7 +58,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Shape):
     """Up to the peak, then half a cosine down to `floor` · peak (Loshchilov and Hutter 2017)."""
 
     name: ClassVar[str] = "cosine"
@@ -61,7 +72,7 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class Staircase:
+class Staircase(Shape):
     """peak · factor^⌈(step − hold)/every⌉: the peak for `hold` steps, then multiplied by `factor` every so many
     (Zaremba et al. 2014). A factor of 1 keeps it at the peak."""
 
@@ -76,6 +87,10 @@ class Staircase:
         if step < self.warmup:
             return self.peak * step / self.warmup
         return self.peak * self.factor ** max(0, -(-(step - self.hold) // max(self.every, 1)))
+
+    def stretched(self, factor: float) -> Staircase:
+        hold, every = (max(1, round(value * factor)) for value in (self.hold, self.every))
+        return replace(self, hold=hold, every=every)
 
 
 Schedule = InverseRoot | Linear | Cosine | Staircase

@@ -39,7 +39,7 @@ class Snapshots:
     def wanted(self) -> set[int]:
         return {*self.regular[-self.last :], *([] if self.best is None else [self.best])}
 
-    def go_on(self, regular: list[int], best: int | None, step: int) -> None:
+    def resume(self, regular: list[int], best: int | None, step: int) -> None:
         """As it was at `step`; later ones are made again."""
         clean(self.folder)
         self.regular, self.best = list(regular), best
@@ -111,5 +111,8 @@ class Snapshots:
                 continue
             steps.append(step)
             for name, tensor in weights.items():
-                total[name] = total[name] + tensor.double() if name in total else tensor.double()
-        return {name: (tensor / len(steps)).to(torch.float32) for name, tensor in total.items()}, steps
+                if tensor.is_floating_point():
+                    tensor = total[name] + tensor.double() if name in total else tensor.double()
+                total[name] = tensor  # of what is counted, the newest
+        mean = {name: tensor / len(steps) if tensor.is_floating_point() else tensor for name, tensor in total.items()}
+        return {name: t.to(torch.float32) if t.is_floating_point() else t for name, t in mean.items()}, steps

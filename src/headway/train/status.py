@@ -14,27 +14,30 @@ from headway.train.history import History, read_history
 
 State = Literal["finished", "running", "stopped", "not started", "broken"]
 DEEPEST = 3  # folders below the one that is searched
+# What logs of earlier versions have: figure, whether higher is better, command.
+EARLIER = (("BLEU", True, "translate"), ("accuracy", True, "predict"), ("perplexity", False, "generate"))
 
 
 @dataclass(frozen=True)
 class Status:
-    """`checkpoint` is the newest step that can be gone on from; `problem` says what is wrong where it is broken.
+    """`checkpoint` is the newest step that can be resumed from; `problem` says what is wrong where it is broken.
 
-    `step` is where the run stands: the last one logged, or that of the checkpoint once it has stopped at one.
+    `step` is where the run stands: the last one logged, or that of the checkpoint once it has stopped at one. `figure`:
+    the score that tables show, with its best or final value on the validation data and its value on the test data.
+    `verb`: the command that asks the finished model.
     """
 
     folder: Path
     state: State
     touched: float
     recipe: str | None = None
-    family: str | None = None
     step: int | None = None
     steps: int | None = None
     checkpoint: int | None = None
-    validation_bleu: float | None = None
-    test_bleu: float | None = None
-    validation_perplexity: float | None = None
-    test_perplexity: float | None = None
+    figure: str | None = None
+    validation: float | None = None
+    test: float | None = None
+    verb: str | None = None
     own_data: bool = False
     problem: str | None = None
 
@@ -83,22 +86,32 @@ def _read(folder: Path, touched: float) -> Status:
         state, step = "stopped", checkpoint
     else:
         state, step = "not started" if logged is None else "stopped", logged
-    best, final = history.best("bleu"), _figure(score, "validation BLEU")
-    least, last = history.least("perplexity"), _figure(score, "validation perplexity")
-    writes = _part(run, "data").get("name") == "plain-text"  # a translator's perplexity is no score
+    figure, higher, verb = _shown(history)
+    best, final = history.best(figure.lower(), higher), _figure(score, f"validation {figure}")
     return Status(
         folder, state, touched,
         recipe=run["recipe"] if isinstance(run.get("recipe"), str) else None,
-        family=str(_part(run, "model").get("name", "transformer")),
         step=step,
         steps=_count(_part(run, "engine").get("steps")),
         checkpoint=checkpoint,
-        validation_bleu=final if final is not None or best is None else best[1],
-        test_bleu=_figure(score, "test BLEU"),
-        validation_perplexity=(last if last is not None or least is None else least[1]) if writes else None,
-        test_perplexity=_figure(score, "test perplexity"),
+        figure=figure,
+        validation=final if final is not None or best is None else best[1],
+        test=_figure(score, f"test {figure}"),
+        verb=verb,
         own_data=_has_own_data(folder, run),
     )  # fmt: skip
+
+
+def _shown(history: History) -> tuple[str, bool, str]:
+    """The figure of a run, whether higher is better, and the command that asks its model. A log of an earlier version
+    does not name them: the figure is then one that it has."""
+    start = history.start
+    if isinstance(figure := start.get("figure"), str):
+        return figure, bool(start.get("higher_is_better")), str(start.get("verb", "predict"))
+    for name, higher, verb in EARLIER:
+        if history.curve("validation", name.lower()):
+            return name, higher, verb
+    return EARLIER[-1]
 
 
 def _score(card: dict[str, Any], run: dict[str, Any]) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headway import compiling
 from headway.batch import Batch
-from headway.train.objective import Terms
+from headway.models.protocols import Terms
 from headway.train.optimiser import Masters
 from headway.train.parallel.processes import last_piece, shares
 

@@ -29,9 +29,9 @@ from headway.evaluate.alignment import (
     symmetrised,
 )
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
 from headway.explore.analyses.texts import read_parallel
+from headway.explore.plots import SHADES, HeatMap, heat_maps
 from headway.text.words import Split
 from headway.traces import Trace
 
@@ -132,7 +132,7 @@ def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -
 def _backward(traced: Traced, pairs: Sequence[GoldPair], options: AlignmentOptions) -> dict[Choice, Links]:
     if not options.reverse:
         return {}
-    from headway.generate.loading import load
+    from headway.tasks.loading import load
 
     other = Traced(load(options.reverse), traced.tensors, long=traced.long, lines=traced.lines)
     return all_links(other, pairs, Counted(options.words), turned=True)
@@ -221,14 +221,15 @@ def draw(table: Table, path: Path) -> Path:
     """A grid a reading: heads, and behind them the mean of the layer."""
     layers, heads, best = (table.more[name] for name in ("layers", "heads", "best"))
     grids = [
-        Grid(
-            {"written": "as written"}.get(reading, reading), np.array(table.more[reading]), high=1.0, lowest=True,
+        HeatMap(
+            {"written": "as written"}.get(reading, reading), np.array(table.more[reading]),
+            high=1.0, colours=SHADES[::-1],
             best=(layers.index(best[1]), heads.index(best[2])) if best[0] == reading else None,
-            layers=tuple(layers), heads=(*heads, "mean"),
+            rows=layers, columns=(*heads, "mean"),
         )
         for reading in READINGS
     ]  # fmt: skip
-    return grids_picture([grids], path, title="Alignment error rate of each head (dark: low)")
+    return heat_maps([grids], path, heading="Alignment error rate of each head (dark: low)")
 
 
 ALIGNMENT = Analysis(

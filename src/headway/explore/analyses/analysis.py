@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.errors import InputError, TooLong
-from headway.generate.generator import Generator
 from headway.traces import Trace
 
 Cell = str | int | float | None
@@ -51,11 +50,18 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Text:
-    """One text of the data, with its translation or second half where there is one. where: `a.txt, line 3`."""
+    """One text of the data, with its translation or second half where there is one. where: `a.txt, line 3`. item: what
+    an analysis needs to know of it."""
 
     where: str
     first: str
     second: str | None = None
+    item: Any = None
+
+
+def second_text(text: Text, trace: Trace) -> str | None:
+    """The second text that was given, or else the target that the model has written; None: neither."""
+    return trace.tracks["target"].text or "" if text.second is None and "target" in trace.tracks else text.second
 
 
 class Traced:
@@ -71,21 +77,22 @@ class Traced:
 
     def trace(self, text: str, second: str | None = None, **more: Any) -> Trace:
         """Of one text. `second`: a translator's target (without it: what it writes), an encoder's second text."""
-        if second is not None and isinstance(self.loaded, Generator):
+        if second is not None and self.loaded.takes == "one":
             raise InputError("this model reads one text and no second one: give one file of text")
         # `next` too: a trace without any tensor is an error, and a model without attention deserves its own line.
         how = {"tensors": (*self.tensors, "next"), "top": 0} | more
         trace: Trace = self.loaded.trace(*([text] if second is None else [text, second]), **how)
         return trace
 
-    def over(self, texts: Iterable[Text]) -> Iterator[tuple[Text, Trace]]:
-        """Text by text; the place of a text is told with what is wrong with it."""
+    def over(self, texts: Iterable[Text], copied: bool = False) -> Iterator[tuple[Text, Trace]]:
+        """Text by text; an error names the place of its text. `copied`: a model that writes a target is given each
+        text as its own translation."""
         for text in texts:
             if self.lines is not None and self.read >= self.lines:
                 return
             self.read += 1
             try:
-                trace = self.trace(text.first, text.second)
+                trace = self.trace(text.first, text.first if copied and self.loaded.takes == "target" else text.second)
             except TooLong as error:
                 if self.long == "error":
                     raise InputError(f"{text.where}: {error} (or leave such texts out: --long skip)") from error
@@ -94,6 +101,9 @@ class Traced:
             except InputError as error:
                 raise InputError(f"{text.where}: {error}") from error
             yield text, trace
+        if self.read and self.skipped == self.read:
+            file = text.where.rpartition(", ")[0]
+            raise InputError(f"{file} has no text that this model can read: every one of them is too long")
 
 
 @dataclass(frozen=True)

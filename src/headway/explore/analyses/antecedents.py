@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from headway.errors import InputError
 from headway.evaluate.alignment import Link
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
-from headway.explore.analyses.heads import attention_sites, by_head
+from headway.explore.analyses.heads import attention_sites, head_map, head_rows
 from headway.explore.analyses.texts import read_texts
+from headway.explore.plots import heat_maps
 from headway.generate.attention import merge_words
 from headway.text.words import Split, word_spans
 from headway.traces import Trace
@@ -138,10 +138,8 @@ def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions
 def _rows(site: str, layers: Sequence[int], found: Sequence[Look]) -> list[tuple[Cell, ...]]:
     right_NLH = np.array([look.right_LH for look in found], dtype=np.float64)
     weight_NLH = np.array([look.weight_LH for look in found], dtype=np.float64)
-    rows: list[tuple[Cell, ...]] = [
-        ("head", site, layers[at], head, len(found), float(right), float(weight_NLH[:, at, head].mean()))
-        for (at, head), right in np.ndenumerate(right_NLH.mean(0))
-    ]
+    means = right_NLH.mean(0), weight_NLH.mean(0)
+    rows: list[tuple[Cell, ...]] = [("head", *row[:3], len(found), *row[3:]) for row in head_rows(site, layers, *means)]
     if len(found) < 2:
         return rows
     at, head = np.unravel_index(int(right_NLH[::2].mean(0).argmax()), right_NLH.shape[1:])
@@ -159,14 +157,10 @@ def _rows(site: str, layers: Sequence[int], found: Sequence[Look]) -> list[tuple
 
 
 def draw(table: Table, path: Path) -> Path:
-    """A grid a site: how often each head is right."""
-    grids = []
-    for site in dict.fromkeys(table.column("site")):
-        heads = [row[1:] for row in table.rows if row[0] == "head" and row[1] == site]
-        values_LH, layers = by_head(Table(table.columns[1:], heads), "right", site)
-        best = np.unravel_index(int(values_LH.argmax()), values_LH.shape)
-        grids.append(Grid(site, values_LH, high=1.0, layers=layers, best=(int(best[0]), int(best[1]))))
-    return grids_picture([grids], path, title="How often a head looks from a pronoun to its antecedent")
+    """A heat map a site: how often each head is right."""
+    heads = Table(table.columns, [row for row in table.rows if row[0] == "head"])
+    maps = [head_map(heads, "right", site, high=1.0, best=True) for site in dict.fromkeys(heads.column("site"))]
+    return heat_maps([maps], path, heading="How often a head looks from a pronoun to its antecedent")
 
 
 ANTECEDENTS = Analysis(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +20,18 @@ from numpy.typing import NDArray
 
 from headway.data.readers import lines
 from headway.errors import InputError
+from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.contexts_picture import contexts_picture
 from headway.explore.analyses.places import Span, owners
-from headway.generate.translator import Translator
+from headway.explore.analyses.smoothing import Alike
+from headway.explore.plots import COLOURS, DASHES, HAIRLINE, INK, QUIET, write
 from headway.traces import LAYERED, Trace
 
 Array = NDArray[Any]
 MARKED = re.compile(r"\*(\w[^*]*)\*")
 AROUND = 18  # letters of a sentence that a label shows on each side of the word
+PANELS, PANEL, BETWEEN, PLOT, ABOVE = 4, 2.3, 0.18, 1.7, 0.55  # scatter plots of the picture, and inches
+CURVES = {"within": ("one sense", INK), "across": ("different senses", INK), "any two": ("any two tokens", QUIET)}
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,8 @@ def vectors(trace: Trace, at: Occurrence) -> tuple[list[int], Array, Array] | No
     stack = next(hit[1] for name in names if (hit := LAYERED.match(name)))
     inputs = [trace[name] for name in names if name.startswith("embed")]
     hidden_LTD = np.stack([*inputs, *trace.stacked(stack, "hidden")])
-    own = [t for t in range(len(track)) if t not in track.specials]
     numbers = [*[-1] * len(inputs), *trace.layers(stack, "hidden")]
-    return numbers, hidden_LTD[:, [t for t, one in enumerate(found) if one == 0]].mean(1), hidden_LTD[:, own]
+    return numbers, hidden_LTD[:, [t for t, one in enumerate(found) if one == 0]].mean(1), hidden_LTD[:, track.ordinary]
 
 
 def similarities(vectors_ND: Array, senses: Sequence[str]) -> tuple[float | None, float | None, float | None]:
@@ -101,12 +104,12 @@ def _mean(some: Any) -> float | None:
     return float(np.mean(some)) if len(some) else None
 
 
-def any_two(pieces: Sequence[Array]) -> float:
-    """Mean cosine of pieces of different texts: (|Σs|² − Σ|s|²)/(n² − Σn²), s the sum of a text's unit vectors."""
-    sums = np.array([(one / np.linalg.norm(one, axis=-1, keepdims=True)).sum(0) for one in pieces], dtype=np.float64)
-    counts = np.array([len(one) for one in pieces])
-    total = (sums.sum(0) ** 2).sum() - (sums**2).sum()
-    return float(total / (counts.sum() ** 2 - (counts**2).sum()))
+def any_two(texts: Sequence[Array]) -> float:
+    """Mean cosine between tokens of different texts."""
+    alike = Alike()
+    for vectors_TD in texts:
+        alike.add(vectors_TD)
+    return float(alike.means()[1] or 0.0)
 
 
 def plane(vectors_ND: Array) -> Array:
@@ -122,23 +125,22 @@ def plane(vectors_ND: Array) -> Array:
 def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
     if len(files) != 1:
         raise InputError(f"{len(files)} files: give one, a text with the word in each line")
-    read: dict[str, Occurrence] = {}
-    twice = isinstance(traced.loaded, Translator)
     layers: list[int] = []
-    kept, words, pieces = [], [], []
-    for text, trace in traced.over(_texts(files[0], options.word, read, twice)):
-        found = vectors(trace, read[text.where])
+    kept, words, tokens = [], [], []
+    texts = (Text(one.where, one.text, item=one) for one in occurrences(files[0], options.word))
+    for text, trace in traced.over(texts, copied=True):
+        found = vectors(trace, text.item)
         if found is not None:
-            kept.append(read[text.where])
             layers = found[0]
+            kept.append(text.item)
             words.append(found[1])
-            pieces.append(found[2])
+            tokens.append(found[2])
     if len(kept) < 2:
         raise InputError(f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
     senses = [one.sense for one in kept]
     words_LND = np.stack(words, 1)
     rows: list[tuple[Cell, ...]] = [
-        (layer, *similarities(vectors_ND, senses), any_two([one_LTD[at] for one_LTD in pieces]))
+        (layer, *similarities(vectors_ND, senses), any_two([one_LTD[at] for one_LTD in tokens]))
         for at, (layer, vectors_ND) in enumerate(zip(layers, words_LND, strict=True))
     ]
     notes = [
@@ -155,19 +157,52 @@ def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
     return Table(("layer", "within", "across", "nearest", "any two"), rows, tuple(notes), more)
 
 
-def _texts(file: str, word: str, read: dict[str, Occurrence], twice: bool) -> Iterator[Text]:
-    for one in occurrences(file, word):
-        read[one.where] = one
-        yield Text(one.where, one.text, one.text if twice else None)
-
-
 def _label(one: Occurrence) -> str:
     """The word with a little of what stands around it."""
     start, end = max(0, one.span[0] - AROUND), one.span[1] + AROUND
     return ("…" if start else "") + one.text[start:end].strip() + ("…" if end < len(one.text) else "")
 
 
+def draw(table: Table, path: Path) -> Path:
+    """The occurrences in the plane at the first layer, the last and some between, a colour a sense; and how alike they
+    are at every layer."""
+    path = plots.check_path(path)
+    points_LN2, senses = np.array(table.more["points"]), table.more["senses"]
+    colour_of = {sense: COLOURS[at % len(COLOURS)] for at, sense in enumerate(dict.fromkeys(senses))}
+    layers = table.column("layer")
+    shown = sorted({round(at) for at in np.linspace(0, len(layers) - 1, PANELS)})
+    width = len(shown) * (PANEL + BETWEEN) - BETWEEN
+    figure = plots.new_figure(width, PANEL + ABOVE + PLOT)
+    for column, at in enumerate(shown):
+        axes = plots.panel(figure, column * (PANEL + BETWEEN), PLOT + ABOVE, PANEL, PANEL)
+        axes.scatter(
+            points_LN2[at, :, 0],
+            points_LN2[at, :, 1],
+            s=26,
+            c=[colour_of[sense] for sense in senses],
+            alpha=0.8,
+            linewidths=0,
+        )
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set(color=HAIRLINE, linewidth=0.8)
+        axes.margins(0.12)
+        write(axes, 0, 1.02, "input" if layers[at] < 0 else f"layer {layers[at]}", 9, QUIET, transform=axes.transAxes)
+    dots = [{"color": colour, "marker": "o", "linestyle": "none", "markersize": 5} for colour in colour_of.values()]
+    names = [sense or "all" for sense in colour_of]
+    plots.legend(figure, names, dots, 9, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=len(names), handletextpad=0)
+    curves = {column: [*zip(layers, table.column(column), strict=True)] for column in CURVES}
+    curves = {column: points for column, points in curves.items() if any(y is not None for _, y in points)}
+    axes = plots.panel(figure, 0.35, 0, width - 1.6, PLOT)
+    styles = [{"color": CURVES[column][1], "linestyle": DASHES[[*CURVES].index(column)]} for column in curves]
+    plots.lines(axes, curves, {-1: "input"}, styles)
+    plots.quiet(axes, "y", below="layer")
+    axes.set_ylim(min(0.0, axes.get_ylim()[0]), 1.02)
+    plots.name_ends(axes, [CURVES[column][0] for column in curves], PLOT)
+    write(axes, 0, 1.04, "mean cosine", 9, QUIET, transform=axes.transAxes)
+    return plots.save(figure, path)
+
+
 CONTEXTS = Analysis(
     "contexts", "one word in many sentences: how alike its vectors are by layer, within and across its senses",
-    "marked", ("hidden",), contexts, contexts_picture, Options,
+    "marked", ("hidden",), contexts, draw, Options,
 )  # fmt: skip

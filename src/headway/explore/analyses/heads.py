@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
 from headway.explore.analyses.texts import read_texts
+from headway.explore.plots import HeatMap, heat_maps
 from headway.traces import Trace, Track
 
 Array = NDArray[Any]
@@ -62,7 +62,7 @@ def _of_layer(weights_HTS: Array, looks: Track, seen: Track) -> Iterator[tuple[s
     separator and entropy are told."""
     one_text = looks.name == seen.name
     # Across two texts a row belongs to the word that is written next: the start has one, the last row none.
-    rows = [t for t in range(len(looks)) if t not in looks.specials] if one_text else list(range(len(looks) - 1))
+    rows = looks.ordinary if one_text else list(range(len(looks) - 1))
     text_HTS = weights_HTS[:, rows].astype(np.float64)
     separators = [s for s in seen.specials if s > 0]
     if one_text:
@@ -94,14 +94,12 @@ def heads(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
             layers[place] = trace.layers(place[0], f"{place[1]}.weights")
             for name, one in measured(trace, *place):
                 sums[place][name] = sums[place][name] + one if name in sums[place] else one
-    if not texts:
-        raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
     rows: list[tuple[Cell, ...]] = []
     for place, found in sums.items():
-        means = {name: one.sum_LH / one.count for name, one in found.items() if one.count}
-        for at, head in np.ndindex(next(iter(means.values())).shape):
-            told = [float(means[name][at, head]) if name in means else None for name in MEASURES]
-            rows.append((".".join(place), layers[place][at], head, *told))
+        means = [
+            found[name].sum_LH / found[name].count if name in found and found[name].count else None for name in MEASURES
+        ]
+        rows += head_rows(".".join(place), layers[place], *means)
     counts = ", ".join(f"{found['entropy'].count:,} places at {'.'.join(place)}" for place, found in sums.items())
     return Table(
         ("site", "layer", "head", *MEASURES),
@@ -112,28 +110,43 @@ def heads(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
 
 
 def draw(table: Table, path: Path) -> Path:
-    """A grid a measure, site after site; shares are all on one scale, and what nobody looks at is left out."""
+    """A heat map a measure, site after site; shares are all on one scale, and measures that are 0 are left out."""
     shares = [cell for name in SHARES for cell in table.column(name) if cell is not None]
-    rows: list[list[Grid]] = []
+    rows: list[list[HeatMap]] = []
     for site in dict.fromkeys(table.column("site")):
-        grids: list[Grid] = []
+        maps: list[HeatMap] = []
         for name in MEASURES:
-            values_LH, numbers = by_head(table, name, site)
-            if np.nan_to_num(values_LH).max() > 0:
-                high = max(shares) if name in SHARES else None
-                grids.append(Grid(f"{site}: {name}" if not grids else name, values_LH, high=high, layers=numbers))
-        beside = -(-len(grids) // -(-len(grids) // BESIDE))  # rows of about the same length
-        rows += [grids[at : at + beside] for at in range(0, len(grids), beside)]
-    return grids_picture(rows, path, title="Where the heads look")
+            high = max(shares) if name in SHARES else None
+            one = head_map(table, name, site, name if maps else f"{site}: {name}", high=high)
+            if np.nan_to_num(one.values_RC).max() > 0:
+                maps.append(one)
+        beside = -(-len(maps) // -(-len(maps) // BESIDE))  # rows of about the same length
+        rows += [maps[at : at + beside] for at in range(0, len(maps), beside)]
+    return heat_maps(rows, path, heading="Where the heads look")
 
 
-def by_head(table: Table, name: str, site: str) -> tuple[Array, tuple[int, ...]]:
-    """One column of a table of heads as values_LH (NaN where there is none), and the numbers of the layers."""
-    at = table.columns.index(name)
-    found: dict[Any, Cell] = {(row[1], row[2]): row[at] for row in table.rows if row[0] == site}
-    layers, numbers = sorted({key[0] for key in found}), sorted({key[1] for key in found})
-    values = [[found.get((layer, head)) for head in numbers] for layer in layers]
-    return np.array(values, dtype=np.float64), tuple(layers)
+def head_rows(site: str, layers: Sequence[int], *columns: Array | None) -> list[tuple[Cell, ...]]:
+    """A row for each head of a site, its values from columns of shape (L, H); None: there is no such value."""
+    shape = next(values_LH.shape for values_LH in columns if values_LH is not None)
+    return [
+        (site, layers[at], head, *(None if values_LH is None else float(values_LH[at, head]) for values_LH in columns))
+        for at, head in np.ndindex(shape)
+    ]
+
+
+def head_map(table: Table, name: str, site: str, title: str = "", *, best: bool = False, **more: Any) -> HeatMap:
+    """One column of a table of heads as a heat map (blank where there is no value). best: outline the highest."""
+    at, layer_at = table.columns.index(name), table.columns.index("layer")
+    found: dict[Any, Cell] = {
+        (row[layer_at], row[layer_at + 1]): row[at]
+        for row in table.rows
+        if row[layer_at - 1] == site and row[layer_at] is not None
+    }
+    layers, heads = (sorted({key[axis] for key in found}) for axis in (0, 1))
+    values_LH = np.array([[found.get((layer, head)) for head in heads] for layer in layers], dtype=np.float64)
+    if best:
+        more["best"] = tuple(map(int, np.unravel_index(np.nanargmax(values_LH), values_LH.shape)))
+    return HeatMap(title or site, values_LH, rows=layers, **more)
 
 
 HEADS = Analysis(

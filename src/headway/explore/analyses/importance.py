@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import InputError
-from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
-from headway.explore.analyses.heads import by_head
+from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced, second_text
+from headway.explore.analyses.heads import head_map
 from headway.explore.analyses.silence import attending, silenced
 from headway.explore.analyses.texts import read_texts
-from headway.generate.encoder import Encoder
-from headway.generate.translator import Translator
-from headway.traces import Trace
+from headway.explore.plots import heat_maps
+from headway.traces import Trace, log_softmax
 
 Losses = Callable[[], list[float]]  # −log p of each token that is judged, as the model is just now
 
@@ -43,13 +41,11 @@ class Options:
 
 def losses_of(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses | None:
     """How this text's losses are found again and again; None: there is nothing in it to judge."""
-    if isinstance(traced.loaded, Encoder):
+    if traced.loaded.takes == "pair":
         return _gaps(traced, text, trace, options)
-    second = text.second
-    if isinstance(traced.loaded, Translator) and second is None:
-        second = trace.tracks["target"].text
-        if not second:
-            return None
+    second = second_text(text, trace)
+    if second == "":
+        return None
 
     def found() -> list[float]:
         taken = traced.trace(text.first, second, tensors=("next",), top=1).about["next"]["taken"]
@@ -62,7 +58,7 @@ def _gaps(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses 
     """Of words that are one piece, some are taken out, all at once; the others say what stood there."""
     encoder, track = traced.loaded, trace.tracks["tokens"]
     if "next" not in trace.about or getattr(encoder.tokenizer, "mask", None) is None:
-        raise InputError("this model foretells no words, so there is no loss to judge a head by: take one that does")
+        raise InputError("this model predicts no words, so there is no loss to judge a head by: take one that does")
     words, spans = track.words or (), track.spans
     alone = [t for t, word in enumerate(words) if word >= 0 and words.count(word) == 1]
     if spans is None or not alone:
@@ -76,17 +72,11 @@ def _gaps(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses 
 
     def found() -> list[float]:
         seen = traced.trace(first, second or None, tensors=("logits",))
-        return [-float(_log_softmax(seen["logits"][t])[track.ids[t]]) for t in places]
+        return [-float(log_softmax(seen["logits"][t].astype(np.float64))[track.ids[t]]) for t in places]
 
     wanted = [encoder.tokenizer.mask if t in places else i for t, i in enumerate(track.ids)]
     read = traced.trace(first, second or None, tensors=("logits",)).tracks["tokens"].ids
     return found if list(read) == wanted else None  # else the text is cut in another way around the gaps
-
-
-def _log_softmax(logits_V: NDArray[Any]) -> NDArray[Any]:
-    logits_V = logits_V.astype(np.float64)
-    top = logits_V.max()
-    return logits_V - top - np.log(np.exp(logits_V - top).sum())
 
 
 def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
@@ -123,13 +113,12 @@ def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
 
 
 def draw(table: Table, path: Path) -> Path:
-    """In thousandths, so that a number fits its cell; what does no harm is palest."""
-    grids = []
-    for site in dict.fromkeys(table.column("site")):
-        values_LH, layers = by_head(table, "change", site)
-        best = np.unravel_index(np.nanargmax(values_LH), values_LH.shape)
-        grids.append(Grid(site, 1000 * values_LH, layers=layers, best=(int(best[0]), int(best[1]))))
-    return grids_picture([grids], path, title="What silencing a head costs, nats in 1,000 tokens")
+    """In thousandths, so that a number fits its cell; the palest heads do no harm when they are silenced."""
+    columns = tuple("change in 1,000" if name == "change" else name for name in table.columns)
+    rows = [(*row[:4], 1000 * float(row[4] or 0), row[5]) for row in table.rows]
+    sites = dict.fromkeys(table.column("site"))
+    maps = [head_map(Table(columns, rows), "change in 1,000", site, best=True) for site in sites]
+    return heat_maps([maps], path, heading="What silencing a head costs, nats in 1,000 tokens")
 
 
 IMPORTANCE = Analysis(

@@ -18,10 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from headway.errors import InputError
-from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
-from headway.explore.analyses.heads import attention_sites, by_head
-from headway.generate.generator import Generator
+from headway.explore.analyses.analysis import Analysis, Table, Traced
+from headway.explore.analyses.heads import attention_sites, head_map, head_rows
+from headway.explore.plots import heat_maps
 from headway.generate.tracing import trace
 
 Array = NDArray[Any]
@@ -47,7 +46,7 @@ def scores(weights_HTT: Array, before: int, length: int) -> tuple[Array, Array]:
     return weights_HTT[..., t, t - 1].mean(-1), weights_HTT[..., again, again - length + 1].mean(-1)
 
 
-def random_rounds(generator: Generator, length: int, rows: int, seed: int) -> torch.Tensor:
+def random_rounds(generator: Any, length: int, rows: int, seed: int) -> torch.Tensor:
     """Tokens of the vocabulary, specials apart, twice over; each row begins as the model's texts do."""
     tokenizer = generator.tokenizer
     special = {*tokenizer.stops, tokenizer.start, tokenizer.end, tokenizer.pad, tokenizer.unknown}
@@ -59,7 +58,7 @@ def random_rounds(generator: Generator, length: int, rows: int, seed: int) -> to
 
 def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
     generator = traced.loaded
-    if not isinstance(generator, Generator):
+    if generator.takes != "one":
         raise InputError("induction is for language models, which read a text from left to right: this is none")
     if files:
         raise InputError(f"{files[0]}: this analysis makes up its own texts, leave the file out")
@@ -77,10 +76,7 @@ def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
     layers = one.layers(stack, f"{site}.weights")
     found = [scores(recording.row(row).attention(stack, site), before, length) for row in range(options.rows)]
     previous_LH, induction_LH = (np.mean(some, 0) for some in zip(*found, strict=True))
-    rows: list[tuple[Cell, ...]] = [
-        (f"{stack}.{site}", layers[at], head, float(previous_LH[at, head]), float(induction_LH[at, head]))
-        for at, head in np.ndindex(previous_LH.shape)
-    ]
+    rows = head_rows(f"{stack}.{site}", layers, previous_LH, induction_LH)
     first, second = _losses(recording.tensors["logits"], ids_BT, before, length)
     best = max(rows, key=lambda row: float(row[4] or 0))
     notes = (
@@ -93,7 +89,7 @@ def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
 
 
 def _losses(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, before: int, length: int) -> tuple[float, float]:
-    """−log p of the tokens of each round; the first of a round is left out: nothing foretells it."""
+    """−log p of the tokens of each round; the first of a round is left out: nothing predicts it."""
     logp_BTV = logits_BTV[:, :-1].double().log_softmax(-1)
     loss_BT = -logp_BTV.gather(-1, ids_BT[:, 1:, None]).squeeze(-1)
     starts = [before, before + length]  # of the rounds; the loss of the token at t stands at t − 1
@@ -107,11 +103,9 @@ def _anywhere(before: int, length: int) -> float:
 
 
 def draw(table: Table, path: Path) -> Path:
-    grids = []
-    for name, title in (("previous", "previous token"), ("induction", "induction")):
-        values_LH, layers = by_head(table, name, table.column("site")[0])
-        grids.append(Grid(title, values_LH, high=1.0, layers=layers))
-    return grids_picture([grids], path, title="Random tokens read twice over")
+    site, titles = table.column("site")[0], {"previous": "previous token", "induction": "induction"}
+    maps = [head_map(table, name, site, title, high=1.0) for name, title in titles.items()]
+    return heat_maps([maps], path, heading="Random tokens read twice over")
 
 
 INDUCTION = Analysis(

@@ -16,28 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import InputError
-from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Text, Traced
-from headway.explore.analyses.lens_picture import lens_picture
+from headway.explore import plots
+from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Text, Traced, second_text
 from headway.explore.analyses.silence import ended, last_stack
 from headway.explore.analyses.texts import read_texts
-from headway.generate.encoder import Encoder
-from headway.generate.translator import Translator
-from headway.traces import Trace
+from headway.explore.plots import DARK, INK, QUIET, write
+from headway.traces import Trace, log_softmax
 
 Array = NDArray[Any]
 SHOWN = 16  # places of the first text that the picture has
+CELL, TALL, BELOW, LONGEST = 0.74, 0.27, 0.42, 9  # inches of the picture, and letters that fit a cell
 
 
 def by_layer(traced: Traced, text: Text, trace: Trace) -> list[Trace]:
     """The traces of one text as read by the first 0, 1, … layers; the last is the whole model's."""
     name, stack = last_stack(traced.loaded.model)
-    second = text.second
-    if isinstance(traced.loaded, Translator) and second is None:
-        second = trace.tracks["target"].text
     found = []
     for layers in range(len(trace.layers(name, "hidden")) + 1):
         with ended(stack, layers):
-            found.append(traced.trace(text.first, second, tensors=("logits",), top=1))
+            found.append(traced.trace(text.first, second_text(text, trace), tensors=("logits",), top=1))
     return found
 
 
@@ -46,28 +43,27 @@ def followed(logits_LTV: Sequence[Array]) -> tuple[Array, Array]:
     answer_T = logits_LTV[-1].argmax(-1)
     ranks, logps = [], []
     for logits_TV in logits_LTV:
-        wide_TV = logits_TV.astype(np.float64)
-        own_T = wide_TV[np.arange(len(wide_TV)), answer_T]
-        top_T = wide_TV.max(-1)
-        ranks.append((wide_TV > own_T[:, None]).sum(-1) + 1)
-        logps.append(own_T - top_T - np.log(np.exp(wide_TV - top_T[:, None]).sum(-1)))
+        logp_TV = log_softmax(logits_TV.astype(np.float64))
+        own_T1 = np.take_along_axis(logp_TV, answer_T[:, None], -1)
+        ranks.append((logp_TV > own_T1).sum(-1) + 1)
+        logps.append(own_T1[:, 0])
     return np.array(ranks), np.array(logps)
 
 
 def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
     ranks, logps, taken, shown = [], [], [], {}  # type: list[Array], list[Array], list[Array], dict[str, Any]
-    sees_all = isinstance(traced.loaded, Encoder)
+    fills_gaps = traced.loaded.takes == "pair"
     for text, trace in traced.over(read_texts(files)):
-        if sees_all and "next" not in trace.about:
-            raise InputError("this model foretells no words: there is no head to look at its layers with")
+        if fills_gaps and "next" not in trace.about:
+            raise InputError("this model predicts no words: there is no head to look at its layers with")
         traces = by_layer(traced, text, trace)
         track = traces[-1].tracks[traces[-1].axes["logits"][0]]
-        # At a special nothing is foretold, unless the model goes on from there.
-        kept = [t for t in range(len(track)) if not sees_all or t not in track.specials]
+        # At a special nothing is predicted, unless the model continues from there.
+        kept = track.ordinary if fills_gaps else list(range(len(track)))
         rank_LT, logp_LT = followed([one["logits"][kept] for one in traces])
         ranks.append(rank_LT)
         logps.append(logp_LT)
-        taken.append(np.zeros((len(traces), 0)) if sees_all else _taken(traces))
+        taken.append(np.zeros((len(traces), 0)) if fills_gaps else _taken(traces))
         shown = shown or _shown(traces, kept[:SHOWN], logp_LT)
     rank_LT, logp_LT, taken_LT = (np.concatenate(some, 1) for some in (ranks, logps, taken))
     rows: list[tuple[Cell, ...]] = []
@@ -98,7 +94,26 @@ def _shown(traces: list[Trace], places: list[int], logp_LT: Array) -> dict[str, 
 
 
 def draw(table: Table, path: Path) -> Path:
-    return lens_picture(table.more["places"], table.more["said"], table.more["p"], path)
+    """Places from left to right, layers from the input at the bottom upward, in each cell the layer's own answer."""
+    path = plots.check_path(path)
+    # From the last layer down.
+    answers, p_LT = table.more["said"][::-1], np.array(table.more["p"], dtype=np.float64)[::-1]
+    layers, length = p_LT.shape
+    figure = plots.new_figure(length * CELL, layers * TALL + BELOW)
+    axes = plots.panel(figure, 0, BELOW, length * CELL, layers * TALL)
+    plots.heat(axes, p_LT, high=1.0, line=0.8)
+    centred = {"ha": "center", "va": "center_baseline"}
+    for (row, t), p in np.ndenumerate(p_LT):
+        colour = "white" if p > DARK else INK if answers[row][t] == answers[0][t] else QUIET
+        write(axes, t + 0.5, row + 0.5, plots.cut(answers[row][t], LONGEST), 7.5, colour, **centred)
+    for t, word in enumerate(table.more["places"]):
+        write(axes, t + 0.5, layers + 0.75, plots.cut(word, LONGEST), 8.5, **centred)
+    names = [*(f"layer {layer}" for layer in reversed(range(layers - 1))), "input"]
+    for y, name in [*((row + 0.5, name) for row, name in enumerate(names)), (layers + 0.75, "reads")]:
+        write(axes, -0.1, y, name, 8, QUIET, ha="right", va="center_baseline")
+    title = "What each layer would answer; the darker, the more probable the last layer's answer is there"
+    write(axes, 0, -0.35, title, 9, va="bottom")
+    return plots.save(figure, path)
 
 
 LENS = Analysis("lens", "what the model would answer if it stopped at each layer", "lines", ("hidden",), lens, draw)

@@ -9,8 +9,8 @@ L layers, H heads, N stretches of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from headway.data.gap import Named, Pronoun, read_gap
 from headway.errors import InputError
-from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Text, Traced
-from headway.explore.analyses.charts import Grid, grids_picture
-from headway.explore.analyses.halves import halves, told
-from headway.explore.analyses.heads import attention_sites, by_head
+from headway.explore.analyses.analysis import Analysis, NoOptions, Table, Traced
+from headway.explore.analyses.halves import chosen_on, halves
+from headway.explore.analyses.heads import attention_sites, head_map, head_rows
 from headway.explore.analyses.places import Span, own_attention
+from headway.explore.plots import heat_maps
 from headway.generate.attention import merge_words
-from headway.generate.translator import Translator
 from headway.traces import Trace
 
 Array = NDArray[Any]
@@ -105,11 +104,12 @@ class Sums:
 
 def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
     halves_of = (Sums(), Sums())
-    found: dict[str, tuple[bool, Pronoun]] = {}
     layers: list[int] = []
     place, left_out = "", 0
-    for text, trace in traced.over(_texts(files, found, twice=isinstance(traced.loaded, Translator))):
-        measured, pronoun = found.pop(text.where)
+    texts = halves(files, read_gap, "pronoun")
+    of_one_name = (text for text in texts if text.item[1].names[0].meant != text.item[1].names[1].meant)
+    for text, trace in traced.over(of_one_name, copied=True):
+        measured, pronoun = text.item
         stack, site = attention_sites(trace)[0]
         place, layers = f"{stack}.{site}", layers or trace.layers(stack, f"{site}.weights")
         one = judged(pronoun, trace)
@@ -119,14 +119,14 @@ def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
             halves_of[measured].add(one)
     if not (halves_of[0].count and halves_of[1].count):
         raise InputError(f"{files[0]}: not enough pronouns whose right and wrong name this model both sees from there")
-    return _table(*halves_of, place, layers, told(files, "pronoun"), left_out)
+    return _table(*halves_of, place, layers, chosen_on(files, "pronoun"), left_out)
 
 
 def _table(choosing: Sums, measured: Sums, place: str, layers: list[int], how: str, left_out: int) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (place, layers[at], head, *(float(half_LH[at, head]) for half_LH in _shares(choosing, measured)))
-        for at, head in np.ndindex(np.shape(measured.right_LH))
-    ]
+    shares = (
+        choosing.right_LH / choosing.count, measured.right_LH / measured.count, measured.mention_LH / measured.count,
+    )  # fmt: skip
+    rows = head_rows(place, layers, *shares)
     best = max(rows, key=lambda row: float(row[3] or 0))
     by = (choosing.right_by / choosing.count, measured.right_by / measured.count, measured.mention_by / measured.count)
     rows += [(name, None, None, *(float(share[at]) for share in by)) for at, name in enumerate(BASELINES)]
@@ -142,32 +142,15 @@ def _table(choosing: Sums, measured: Sums, place: str, layers: list[int], how: s
     return Table(columns, rows, tuple(notes), {"best": [best[1], best[2]]})
 
 
-def _shares(choosing: Sums, measured: Sums) -> tuple[Array, Array, Array]:
-    return (
-        choosing.right_LH / choosing.count,
-        measured.right_LH / measured.count,
-        measured.mention_LH / measured.count,
-    )
-
-
-def _texts(files: Sequence[str], found: dict[str, tuple[bool, Pronoun]], twice: bool) -> Iterator[Text]:
-    """Each text of which one name is right; in `found`, by where it stands, its half and its pronoun."""
-    for (where, measured), pronoun in halves(files, read_gap, "pronoun"):
-        if pronoun.names[0].meant != pronoun.names[1].meant:
-            found[where] = measured, pronoun
-            yield Text(where, pronoun.text, pronoun.text if twice else None)
-
-
 def draw(table: Table, path: Path) -> Path:
-    """How often each head is right, from a coin's half on; the head that was chosen is outlined."""
-    site = table.column("site")[0]
-    grids = []
+    """How often each head is right, from one half (a guess) on; the head that was chosen is outlined."""
+    site, maps = table.column("site")[0], []
     for name, title in (("right", "right name over wrong"), ("mention", "most seen mention is right")):
-        values_LH, layers = by_head(table, name, site)
+        one = head_map(table, name, site, low=0.5)
         layer, head = table.more["best"]
-        title = f"{title} (0.5 to {values_LH.max():.2f})"  # from a coin to the darkest
-        grids.append(Grid(title, values_LH, low=0.5, layers=layers, best=(layers.index(layer), head)))
-    return grids_picture([grids], path, title="Whom a pronoun looks at")
+        title = f"{title} (0.5 to {one.values_RC.max():.2f})"
+        maps.append(replace(one, title=title, best=(list(one.rows or ()).index(layer), head)))
+    return heat_maps([maps], path, heading="Which name a pronoun looks at")
 
 
 PRONOUNS = Analysis(

@@ -10,28 +10,24 @@ L layers, H heads, W words.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.conllu import Sentence, read_conllu
 from headway.errors import InputError
-from headway.explore.analyses.analysis import Analysis, Table, Text, Traced
-from headway.explore.analyses.charts import quiet_axes
-from headway.explore.analyses.halves import halves, told
+from headway.explore import plots
+from headway.explore.analyses.analysis import Analysis, Table, Traced
+from headway.explore.analyses.halves import chosen_on, halves
 from headway.explore.analyses.heads import attention_sites
 from headway.explore.analyses.places import own_attention
-from headway.explore.canvas import ACCENT, HAIRLINE, INK, QUIET, check_path, new_figure, save, write
+from headway.explore.plots import ACCENT, HAIRLINE, QUIET, Bar, write
 from headway.generate.attention import merge_words
-from headway.generate.translator import Translator
 from headway.traces import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 UP, DOWN = "dependent → head", "head → dependent"
 ROW, WIDTH = 0.24, 5.2  # inches of the picture
@@ -97,13 +93,11 @@ def chosen(first: Tally, second: Tally) -> tuple[int, int, float, int, float]:
 
 def relations(traced: Traced, files: Sequence[str], options: Options) -> Table:
     tallies: tuple[Tallies, Tallies] = (defaultdict(Tally), defaultdict(Tally))
-    found: dict[str, tuple[bool, Sentence]] = {}
     sentences = unknown = 0
     layers: list[int] = []
-    # A translator that is given a target does not search for one; its encoder never sees it.
-    texts = _texts(files, found, twice=isinstance(traced.loaded, Translator))
-    for text, trace in traced.over(texts):
-        measured, sentence = found.pop(text.where)
+    # A model that is given a target does not search for one; its encoder never sees it.
+    for text, trace in traced.over(halves(files, read_conllu, "sentence"), copied=True):
+        measured, sentence = text.item
         stack, site = attention_sites(trace)[0]
         layers = layers or trace.layers(stack, f"{site}.weights")
         sentences += 1
@@ -115,15 +109,8 @@ def relations(traced: Traced, files: Sequence[str], options: Options) -> Table:
             "--set least=1"
         )
     columns = ("relation", "looks", "pairs", "layer", "head", "accuracy", "offset", "by offset")
-    notes = (f"{sentences:,} sentences; heads and offsets {told(files, 'sentence')}", *_notes(tallies, unknown))
+    notes = (f"{sentences:,} sentences; heads and offsets {chosen_on(files, 'sentence')}", *_notes(tallies, unknown))
     return Table(columns, rows, notes, {"looks": _better_ways(tallies[0], {(row[0], row[1]) for row in rows})})
-
-
-def _texts(files: Sequence[str], found: dict[str, tuple[bool, Sentence]], twice: bool) -> Iterator[Text]:
-    """Each sentence as a text, and in `found`, by where it stands, its half and its tree."""
-    for (where, measured), sentence in halves(files, read_conllu, "sentence"):
-        found[where] = measured, sentence
-        yield Text(where, sentence.text, sentence.text if twice else None)
 
 
 def _rows(tallies: tuple[Tallies, Tallies], layers: list[int], least: int) -> list[tuple[Any, ...]]:
@@ -162,31 +149,26 @@ def _notes(tallies: tuple[Tallies, Tallies], unknown: int) -> list[str]:
 
 
 def draw(table: Table, path: Path) -> Path:
-    """A row a relation: its best head beside the best offset, in the way of reading that finds more."""
-    path = check_path(path)
+    """A row a relation: its best head beside the best offset, in the direction of reading that finds more."""
+    path = plots.check_path(path)
     shown: list[tuple[Any, ...]] = [row for row in table.rows if row[1] == table.more["looks"][row[0]]]
-    figure = new_figure(WIDTH, ROW * len(shown))
+    figure = plots.new_figure(WIDTH, ROW * len(shown))
     axes = figure.add_axes((0, 0, 1, 1))
-    _dress(axes, len(shown))
+    bars = []
     for row, (relation, way, _, layer, head, accuracy, _, by_offset) in enumerate(shown):
-        axes.plot([by_offset, accuracy], [row, row], color=HAIRLINE, linewidth=3, zorder=1)
-        axes.plot(by_offset, row, "o", markersize=5, markerfacecolor="white", markeredgecolor=QUIET, zorder=2)
-        axes.plot(accuracy, row, "o", markersize=5, color=ACCENT, zorder=3)
-        write(axes, -0.02, row, str(relation), 8.5, ha="right", va="center")
+        dots = ((by_offset, QUIET, False), (accuracy, ACCENT, True))
+        bars.append(Bar(relation, by_offset, accuracy, HAIRLINE, dots=dots))
         write(axes, 1.02, row, f"{layer}.{head}  {way}", 7, QUIET, va="center")
-    write(axes, 1.02, -1.1, "layer.head  who looks", 7, QUIET, va="center")
-    axes.plot(0.0, -1.1, "o", markersize=5, color=ACCENT, clip_on=False)
-    write(axes, 0.02, -1.1, "best head", 8, INK, va="center")
-    axes.plot(0.22, -1.1, "o", markersize=5, markerfacecolor="white", markeredgecolor=QUIET, clip_on=False)
-    write(axes, 0.24, -1.1, "best fixed offset", 8, INK, va="center")
-    return save(figure, path)
-
-
-def _dress(axes: Axes, rows: int) -> None:
-    quiet_axes(axes)
-    axes.set(xlim=(0, 1), ylim=(rows - 0.4, -0.6))
-    axes.set_yticks([])
+    plots.bars(axes, bars, 8.5)
+    plots.quiet(axes, "x")
+    axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    write(axes, 1.02, -1.1, "layer.head  looks from → to", 7, QUIET, va="center")
+    dot = {"marker": "o", "markersize": 5.5, "linestyle": "none"}
+    styles = [dot | {"color": ACCENT}, dot | {"color": QUIET, "markerfacecolor": "white"}]
+    where: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 2, "handletextpad": 0.2}
+    plots.legend(axes, ["best head", "best fixed offset"], styles, 8, **where)
+    return plots.save(figure, path)
 
 
 RELATIONS = Analysis(

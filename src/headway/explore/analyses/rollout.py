@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
-from headway.explore.analyses.charts import layers_picture
 from headway.explore.analyses.heads import attention_sites, entropy
 from headway.explore.analyses.texts import read_texts
 from headway.explore.picture import alignment_picture
+from headway.explore.plots import lines_picture
 from headway.traces import Trace, Track
 
 Array = NDArray[Any]
@@ -78,10 +78,6 @@ def stacks(trace: Trace) -> Iterator[tuple[str, Track, list[int], Array]]:
             yield stack, trace.tracks[looks], layers, trace.attention(stack, site)
 
 
-def _rows(track: Track) -> list[int]:
-    return [t for t in range(len(track)) if t not in track.specials]
-
-
 def _means(sums: dict[tuple[Cell, ...], Array]) -> list[tuple[Cell, ...]]:
     """Sums with the count of places in front, as rows of means."""
     return [(*key, *(float(one) for one in total[1:] / total[0])) for key, total in sums.items()]
@@ -92,7 +88,7 @@ def rollout(traced: Traced, files: Sequence[str], options: RolloutOptions) -> Ta
     shown: dict[str, Any] = {}
     for _, trace in traced.over(read_texts(files)):
         for stack, track, layers, weights_LHTT in stacks(trace):
-            rolled_LTT, rows = rolled_out(weights_LHTT, options.residual), _rows(track)
+            rolled_LTT, rows = rolled_out(weights_LHTT, options.residual), track.ordinary
             distance_TT = np.abs(np.subtract.outer(np.arange(len(track)), np.arange(len(track))))
             for layer, rolled_TT in zip(layers, rolled_LTT, strict=True):
                 told = [
@@ -105,7 +101,6 @@ def rollout(traced: Traced, files: Sequence[str], options: RolloutOptions) -> Ta
             if not shown or (len(track) < len(shown["labels"]) and len(shown["labels"]) > SHOWN):
                 last_TT = [[round(float(one), 5) for one in row] for row in rolled_LTT[-1]]
                 shown = {"stack": stack, "layer": layers[-1], "labels": list(track.labels), "rollout": last_TT}
-    _some(sums, files)
     places = _places(sums)
     return Table(
         ("stack", "layer", "self", "first", "entropy", "distance"),
@@ -121,11 +116,6 @@ def _places(sums: dict[tuple[Cell, ...], Array]) -> int:
     return sum({stack: int(total[0]) for (stack, _), total in sums.items()}.values())
 
 
-def _some(sums: dict[tuple[Cell, ...], Array], files: Sequence[str]) -> None:
-    if not sums:
-        raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
-
-
 def draw_rollout(table: Table, path: Path) -> Path:
     """The last layer's rollout of one text: the first that is short enough to be read."""
     shown = table.more["shown"]
@@ -139,7 +129,7 @@ def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Tabl
     sums: dict[tuple[Cell, ...], Array] = defaultdict(lambda: np.zeros(4))
     for _, trace in traced.over(read_texts(files)):
         for stack, track, layers, weights_LHTT in stacks(trace):
-            rows, rolled_LTT = _rows(track), rolled_out(weights_LHTT, options.residual)
+            rows, rolled_LTT = track.ordinary, rolled_out(weights_LHTT, options.residual)
             for at, layer in enumerate(layers):
                 mean_TT = weights_LHTT[at].mean(0, dtype=np.float64)
                 seen_TT = (mean_TT > 0).astype(np.float64)
@@ -149,7 +139,6 @@ def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Tabl
                     reach(seen_TT, 1.0)[rows].sum(),
                 ]
                 sums[stack, layer] += np.array([len(rows), *told])
-    _some(sums, files)
     places = _places(sums)
     return Table(
         ("stack", "layer", "of the layer", "through all layers", "visible"),
@@ -162,15 +151,13 @@ def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Tabl
 
 
 def draw_reach(table: Table, path: Path) -> Path:
-    curves, layers = {}, {}
-    for stack in dict.fromkeys(table.column("stack")):
-        rows = [row for row in table.rows if row[0] == stack]
-        for column in table.columns[2:]:
-            name = f"{stack}, {column}"
-            curves[name] = [row[table.columns.index(column)] for row in rows]
-            layers[name] = [row[1] for row in rows]
+    curves = {
+        f"{stack}, {column}": [(row[1], row[at]) for row in table.rows if row[0] == stack]
+        for stack in dict.fromkeys(table.column("stack"))
+        for at, column in enumerate(table.columns[2:], 2)
+    }
     value = f"tokens within which a place has {table.more['share']:.0%} of its attention"
-    return layers_picture(curves, path, layers=layers, title="How far a place sees", value=value)  # type: ignore[arg-type]
+    return lines_picture(curves, path, heading="How far a place sees", value=value)  # type: ignore[arg-type]
 
 
 ROLLOUT = Analysis(

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
-from headway.explore.analyses.charts import layers_picture
 from headway.explore.analyses.texts import read_texts
+from headway.explore.plots import lines_picture
 
 STATES = re.compile(r"^(?P<stack>[a-z_]+?)(\.(?P<layer>\d+))?\.hidden$")
 EMBEDDING, NORMED = "embedding", "norm"
@@ -73,10 +73,7 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
             place = layer_of(name)
             if place is not None:
                 track = trace.tracks[trace.axes[name][0]]
-                rows = [t for t in range(len(track)) if t not in track.specials]
-                sums.setdefault(place, Alike()).add(trace[name][rows])
-    if not texts:
-        raise InputError(f"{files[0]} has no text that this model can read: every one of them is too long")
+                sums.setdefault(place, Alike()).add(trace[name][track.ordinary])
     if not sums:
         raise InputError("this model gives no hidden states by layer: there is nothing to compare")
     means = {place: alike.means() for place, alike in sums.items()}
@@ -100,18 +97,15 @@ def draw(table: Table, path: Path) -> Path:
     embeddings = [stack for stack in order if stack.startswith("embed")]
     last = max((layer for layer in table.column("layer") if isinstance(layer, int)), default=-1)
     at: dict[Any, int] = {EMBEDDING: -1, NORMED: last + 1}
-    curves: dict[str, list[Any]] = {}
-    places: dict[str, list[int]] = {}
+    curves: dict[str, list[tuple[Any, Any]]] = {}
     for number, stack in enumerate(stacks):
         own = embeddings[number : number + 1] if len(embeddings) == len(stacks) else embeddings[:1]
         rows = [row for row in table.rows if row[0] in (*own, stack)]
-        for column in table.columns[2:]:
-            curves[f"{stack}, {column}"] = [row[table.columns.index(column)] for row in rows]
-            layers: list[Any] = [row[1] for row in rows]
-            places[f"{stack}, {column}"] = [at.get(layer, layer) for layer in layers]
-    return layers_picture(
-        curves, path, title="How alike the places become", value="mean cosine between the vectors of two places",
-        layers=places, ticks={place: name for name, place in at.items()}, from_zero=False,
+        for column, name in enumerate(table.columns[2:], 2):
+            curves[f"{stack}, {name}"] = [(at.get(row[1], row[1]), row[column]) for row in rows]
+    return lines_picture(
+        curves, path, heading="How alike the places become", value="mean cosine between the vectors of two places",
+        names_of_x={place: name for name, place in at.items()}, from_zero=False,
     )  # fmt: skip
 
 

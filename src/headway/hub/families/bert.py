@@ -16,7 +16,8 @@ from headway.hub.families.foreign import Foreign, Keys, one_vocabulary
 from headway.hub.names import Entry, Table, joined, layered, same
 from headway.hub.sentence_folder import declared_vectors
 from headway.models import parts
-from headway.models.bert import BertConfig, MaskedWords, Task, TextLabels, TokenLabels, Vectors, WordsAndPair
+from headway.models.bert import BertConfig
+from headway.models.heads import Classes, Tags, Vectors, Words, WordsAndPair
 
 ACTIVATIONS: dict[str, parts.Gelu | parts.Relu] = {
     "gelu": parts.Gelu(),
@@ -25,8 +26,8 @@ ACTIVATIONS: dict[str, parts.Gelu | parts.Relu] = {
     "relu": parts.Relu(),
 }
 ANSWERS = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "number"}
-HEADS = {"Model": Vectors, "ForMaskedLM": MaskedWords, "ForPreTraining": WordsAndPair,
-         "ForSequenceClassification": TextLabels, "ForTokenClassification": TokenLabels}  # fmt: skip
+HEADS: dict[str, Any] = {"Model": Vectors, "ForMaskedLM": Words, "ForPreTraining": WordsAndPair,
+         "ForSequenceClassification": Classes, "ForTokenClassification": Tags}  # fmt: skip
 CLASS = {"bert": "Bert", "roberta": "Roberta", "albert": "Albert"}
 OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}  # of a norm
 
@@ -35,7 +36,7 @@ def _architectures(kind: str) -> tuple[str, ...]:
     return tuple(CLASS[kind] + head for head in HEADS if (kind, head) != ("roberta", "ForPreTraining"))
 
 
-def config_in(facts: dict[str, Any]) -> BertConfig:
+def config_in(facts: dict[str, Any]) -> tuple[BertConfig, Any]:
     keys = Keys(facts)
     kind = facts["model_type"]
     keys.must("position_embedding_type", "absolute")
@@ -64,13 +65,13 @@ def config_in(facts: dict[str, Any]) -> BertConfig:
         attention_dropout=keys.number("attention_probs_dropout_prob", 0.0 if kind == "albert" else 0.1),
         norm=parts.PostNorm(keys.number("layer_norm_eps", 1e-12)),
         feed_forward=keys.choice("hidden_act", "gelu_new" if kind == "albert" else "gelu", ACTIVATIONS),
-        task=_task(keys, kind),
     )
+    head = _head_in(keys, kind, config)
     keys.done()
-    return config
+    return config, head
 
 
-def _task(keys: Keys, kind: str) -> Task:
+def _head_in(keys: Keys, kind: str, config: BertConfig) -> Any:
     asked = keys.take("architectures") or [CLASS[kind] + "Model"]
     head = next(name.removeprefix(CLASS[kind]) for name in asked if name in _architectures(kind))
     tied = keys.flag("tie_word_embeddings", True)
@@ -78,12 +79,12 @@ def _task(keys: Keys, kind: str) -> Task:
     key, usual = ("classifier_dropout_prob", 0.1) if kind == "albert" else ("classifier_dropout", None)
     dropout = keys.take(key, usual, (int, float))
     if head == "ForMaskedLM":
-        return MaskedWords(tied, "gelu" if kind == "roberta" else None)
+        return Words(tied, _word_activation(config, kind), config.norm.epsilon)
     if head == "ForPreTraining":
-        return WordsAndPair(tied)
+        return WordsAndPair(tied, _word_activation(config, kind), config.norm.epsilon)
     if head == "ForSequenceClassification":
-        return TextLabels(_labels(keys), _answer(keys), dropout, twice=kind == "roberta")
-    return TokenLabels(_labels(keys), dropout) if head == "ForTokenClassification" else Vectors(first=True)
+        return Classes(_labels(keys), _answer(keys), dropout, twice=kind == "roberta")
+    return Tags(_labels(keys), dropout) if head == "ForTokenClassification" else Vectors(first=True)
 
 
 def _labels(keys: Keys) -> tuple[str, ...]:
@@ -103,19 +104,18 @@ def _answer(keys: Keys) -> Any:
     return keys.choice("problem_type", "single_label_classification", ANSWERS)
 
 
-def settle(config: BertConfig, folder: Path, names: Collection[str]) -> BertConfig:
+def settle(head: Any, folder: Path, names: Collection[str]) -> Any:
     """What else the folder says: how vectors are made of the last layer, whether there is a map for the first token."""
-    if not isinstance(config.task, Vectors):
-        return config
-    first = any("pooler" in name for name in names)
-    return replace(config, task=replace(declared_vectors(folder), first=first))
+    if not isinstance(head, Vectors):
+        return head
+    return replace(declared_vectors(folder), first=any("pooler" in name for name in names))
 
 
-def config_out(kind: str) -> Callable[[BertConfig, tuple[int, ...]], dict[str, Any]]:
+def config_out(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], dict[str, Any]]:
     """Theirs; what the family has no word for is named."""
 
-    def out(config: BertConfig, vocabularies: tuple[int, ...]) -> dict[str, Any]:
-        _check_fits(config, kind)
+    def out(config: BertConfig, vocabularies: tuple[int, ...], head: Any) -> dict[str, Any]:
+        _check_fits(config, head, kind)
         albert = kind == "albert"
         activation = next(name for name, part in ACTIVATIONS.items() if part == config.feed_forward)
         facts: dict[str, Any] = {
@@ -130,48 +130,54 @@ def config_out(kind: str) -> Callable[[BertConfig, tuple[int, ...]], dict[str, A
             "layer_norm_eps": config.norm.epsilon,
             "hidden_act": activation,
             "vocab_size": vocabularies[0],
-            "tie_word_embeddings": getattr(config.task, "tied", True),
-            "architectures": [_architecture(config.task, kind)],
+            "tie_word_embeddings": getattr(head, "tied", True),
+            "architectures": [_architecture(head, kind)],
         }
         if albert:
             shared = {"num_hidden_groups": config.groups, "inner_group_num": config.group_layers}
             facts |= {"embedding_size": config.narrow, **shared}
         if kind == "roberta":
             facts["pad_token_id"] = config.first_position - 1
-        if isinstance(config.task, TextLabels | TokenLabels):
-            labels = config.task.labels
+        if isinstance(head, Classes | Tags):
+            labels = head.labels
             facts["id2label"] = {str(number): label for number, label in enumerate(labels)}
             facts["label2id"] = {label: number for number, label in enumerate(labels)}
-            if config.task.dropout is not None:
-                facts["classifier_dropout_prob" if albert else "classifier_dropout"] = config.task.dropout
-        if isinstance(config.task, TextLabels):
-            facts["problem_type"] = next(key for key, answer in ANSWERS.items() if answer == config.task.answer)
+            if head.dropout is not None:
+                facts["classifier_dropout_prob" if albert else "classifier_dropout"] = head.dropout
+        if isinstance(head, Classes):
+            facts["problem_type"] = next(key for key, answer in ANSWERS.items() if answer == head.answer)
         return facts
 
     return out
 
 
-def _architecture(task: Task, kind: str) -> str:
-    return CLASS[kind] + next(head for head, part in HEADS.items() if isinstance(task, part))
+def _architecture(head: Any, kind: str) -> str:
+    return CLASS[kind] + next(name for name, part in HEADS.items() if isinstance(head, part))
 
 
-def _check_fits(config: BertConfig, kind: str) -> None:
+def _check_fits(config: BertConfig, head: Any, kind: str) -> None:
     shared = (config.groups, config.group_layers, config.narrow)
     in_the_way = {
         "groups, group_layers or narrow": (kind == "albert") != (0 not in shared),
         "types": config.types < 1,
         "first_position": (kind == "roberta") != (config.first_position > 0),
         "feed_forward": config.feed_forward not in ACTIVATIONS.values(),
-        "task": kind == "roberta" and isinstance(config.task, WordsAndPair),
-        "task.twice": getattr(config.task, "twice", kind == "roberta") != (kind == "roberta"),
-        "task.activation": isinstance(config.task, MaskedWords) and config.task.activation != _word_activation(kind),
+        "head": kind == "roberta" and isinstance(head, WordsAndPair),
+        "head.twice": getattr(head, "twice", kind == "roberta") != (kind == "roberta"),
+        "head.activation": isinstance(head, Words | WordsAndPair) and head.activation != _word_activation(config, kind),
+        "head.epsilon": isinstance(head, Words | WordsAndPair) and head.epsilon != config.norm.epsilon,
     }
     if found := [key for key, is_so in in_the_way.items() if is_so]:
-        raise InputError(f"{kind} cannot hold this model: model.{found[0]} stands in the way")
+        key = found[0] if found[0].startswith("head") else f"model.{found[0]}"
+        raise InputError(f"{kind} cannot hold this model: {key} stands in the way")
 
 
-def _word_activation(kind: str) -> str | None:
-    return "gelu" if kind == "roberta" else None
+def _word_activation(config: BertConfig, kind: str) -> Any:
+    """Of the head for words: RoBERTa's own, else that of the layers."""
+    layers = config.feed_forward
+    if kind == "roberta":
+        return "gelu"
+    return "gelu-tanh" if getattr(layers, "approximate", "none") == "tanh" else layers.name
 
 
 def _both(ours: str, theirs: str) -> list[Entry]:
@@ -203,30 +209,30 @@ def _layer(ours: str, theirs: str, names: dict[str, str], attention: str, width:
     return maps + [entry for own, name in names.items() for entry in _both(ours + own, theirs + name)]
 
 
-def table(kind: str) -> Callable[[BertConfig, tuple[int, ...]], Table]:
+def table(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], Table]:
     prefix = f"{kind}."
 
-    def of(config: BertConfig, vocabularies: tuple[int, ...]) -> Table:
+    def of(config: BertConfig, vocabularies: tuple[int, ...], head: Any) -> Table:
         entries = [
-            same("embed.table.weight", f"{prefix}embeddings.word_embeddings.weight"),
-            same("embed.position.table.weight", f"{prefix}embeddings.position_embeddings.weight"),
-            same("embed.types.weight", f"{prefix}embeddings.token_type_embeddings.weight"),
-            *_both("embed.norm", f"{prefix}embeddings.LayerNorm"),
+            same("encoder.embed.table.weight", f"{prefix}embeddings.word_embeddings.weight"),
+            same("encoder.embed.position.table.weight", f"{prefix}embeddings.position_embeddings.weight"),
+            same("encoder.embed.types.weight", f"{prefix}embeddings.token_type_embeddings.weight"),
+            *_both("encoder.embed.norm", f"{prefix}embeddings.LayerNorm"),
         ]
         if kind == "albert":
-            entries += _both("embed.widen", f"{prefix}encoder.embedding_hidden_mapping_in")
+            entries += _both("encoder.embed.widen", f"{prefix}encoder.embedding_hidden_mapping_in")
             for group in range(config.groups):
                 for inner in range(config.group_layers):
-                    ours = f"encoder.layers.{group * config.group_layers + inner}."
+                    ours = f"encoder.encoder.layers.{group * config.group_layers + inner}."
                     theirs = f"{prefix}encoder.albert_layer_groups.{group}.albert_layers.{inner}."
                     entries += _layer(ours, theirs, ALBERT_LAYER, "attention.", config.width)
         else:
             theirs = f"{prefix}encoder.layer.{{n}}."
-            one = _layer("encoder.layers.{n}.", theirs, LAYER, "attention.self.", config.width)
+            one = _layer("encoder.encoder.layers.{n}.", theirs, LAYER, "attention.self.", config.width)
             entries += layered(config.layers, one)
-        head, copies, useless = _head(config.task, kind)
+        own, copies, useless = _head(head, kind)
         masks = (r"embeddings\.position_ids$", r"embeddings\.token_type_ids$")
-        return Table((*entries, *head), prefix, copies, (*masks, *useless), OLD_ENDINGS)
+        return Table((*entries, *own), prefix, copies, (*masks, *useless), OLD_ENDINGS)
 
     return of
 
@@ -241,31 +247,30 @@ PLACES = {
 }  # fmt: skip
 
 
-def _head(task: Task, kind: str) -> tuple[list[Entry], dict[str, str], list[str]]:
+def _head(head: Any, kind: str) -> tuple[list[Entry], dict[str, str], list[str]]:
     """Entries of the head, second names of its tied weights, and heads that its checkpoints carry without need."""
     pooler, map_, norm, words, pair = PLACES[kind]
-    first = _both("task.first.layer.map", pooler)
+    first = _both("head.first.layer.map", pooler)
     idle = ["^" + name.replace(".", r"\.") + r"\." for name in (pooler, pair) if name]
-    if isinstance(task, MaskedWords | WordsAndPair):
-        ours = "task." if isinstance(task, MaskedWords) else "task.words."
-        entries = [*_both(f"{ours}map", map_), *_both(f"{ours}norm", norm)]
-        if isinstance(task, WordsAndPair):
-            entries, idle = [*entries, *first, *_both("task.pair", pair)], []
-        if not task.tied:  # the bias beside the output is then not used
-            output = [same(f"{ours}output.weight", f"{words}.decoder.weight"),
-                      same(f"{ours}bias_V", f"{words}.decoder.bias")]  # fmt: skip
+    if isinstance(head, Words | WordsAndPair):
+        entries = [*_both("head.map", map_), *_both("head.norm", norm)]
+        if isinstance(head, WordsAndPair):
+            entries, idle = [*entries, *first, *_both("head.pair", pair)], []
+        if not head.tied:  # the bias beside the output is then not used
+            output = [same("head.output.weight", f"{words}.decoder.weight"),
+                      same("head.bias_V", f"{words}.decoder.bias")]  # fmt: skip
             return [*entries, *output], {}, [*idle, "^" + words.replace(".", r"\.") + r"\.bias$"]
         table_name = f"{kind}.embeddings.word_embeddings.weight"
         copies = {f"{words}.decoder.weight": table_name, f"{words}.decoder.bias": f"{words}.bias"}
-        return [*entries, same(f"{ours}bias_V", f"{words}.bias")], copies, idle
-    if isinstance(task, TextLabels) and kind == "roberta":
-        own = [*_both("task.first.layer.map", "classifier.dense"), *_both("task.labels", "classifier.out_proj")]
+        return [*entries, same("head.bias_V", f"{words}.bias")], copies, idle
+    if isinstance(head, Classes) and kind == "roberta":
+        own = [*_both("head.first.layer.map", "classifier.dense"), *_both("head.labels", "classifier.out_proj")]
         return own, {}, idle
-    if isinstance(task, TextLabels):
-        return [*first, *_both("task.labels", "classifier")], {}, []
-    if isinstance(task, TokenLabels):
-        return _both("task.labels", "classifier"), {}, idle
-    return first if task.first else [], {}, []
+    if isinstance(head, Classes):
+        return [*first, *_both("head.labels", "classifier")], {}, []
+    if isinstance(head, Tags):
+        return _both("head.labels", "classifier"), {}, idle
+    return first if head.first else [], {}, []
 
 
 BERT, ROBERTA, ALBERT = (

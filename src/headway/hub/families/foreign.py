@@ -120,21 +120,26 @@ class Foreign:
     """One model_type of theirs.
 
     family: ours that holds it. architectures: theirs that can be read, the one that is written first. config_in: ours
-    of their config.json. config_out: theirs of our config and vocabularies, without what is the same for every family
-    (model_type, architectures). table: weight names, of our config and vocabularies. vocabularies: sizes that
-    config.json names. settle: our config once more, by what lies beside config.json and which weights there are.
-    constants: tables of a formula that they keep as if they were weights.
+    of their config.json, with the head of an encoder. config_out: theirs of our config, sizes and, where there is one,
+    head, without what is the same for every family (model_type, architectures). table: weight names, of the same.
+    vocabularies: sizes that config.json names. settle: our head once more, by what lies beside config.json and which
+    weights there are. constants: tables of a formula that they keep as if they were weights.
     """
 
     model_type: str
     family: str
     architectures: tuple[str, ...]
     config_in: Callable[[dict[str, Any]], Any]
-    config_out: Callable[[Any, tuple[int, ...]], dict[str, Any]]
-    table: Callable[[Any, tuple[int, ...]], Table]
+    config_out: Callable[..., dict[str, Any]]
+    table: Callable[..., Table]
     vocabularies: Callable[[dict[str, Any]], tuple[int, ...]]
     settle: Callable[[Any, Path, Collection[str]], Any] | None = None
     constants: Callable[[Any], dict[str, Tensor]] | None = None
+
+    def model_in(self, facts: dict[str, Any]) -> tuple[Any, Any]:
+        """Our config and, of an encoder, the head."""
+        found = self.config_in(facts)
+        return found if isinstance(found, tuple) else (found, None)
 
 
 def one_vocabulary(facts: dict[str, Any]) -> tuple[int, ...]:

@@ -4,43 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
+from headway.card import Loaded
 from headway.errors import InputError
-from headway.folder import WEIGHTS, Loaded, find_model, load_weights, read_model
+from headway.folder import read_model
+from headway.models import build
 from headway.models.tables import token_tables
+from headway.nn.weights import kept_tensors
+from headway.random_states import process_seed
+from headway.tasks.task import RunContext
 from headway.text.tokenizer import SPECIALS, Tokenizer
 from headway.text.vectors import WordVectors, read_vectors
-from headway.train.run import Run
 
 Say = Callable[[str], None]
 
 
-def starts_from_vectors(run: Run) -> bool:
+def starts_from_vectors(run: Any) -> bool:
     """Whether `init` is a file: a model is a folder."""
     return bool(run.init) and Path(run.init).is_file()
 
 
-def earlier_model(run: Run) -> Loaded | None:
+def earlier_model(run: Any) -> Loaded | None:
     return read_model(run.init) if run.init and not starts_from_vectors(run) else None
 
 
-def fill_from_model(model: nn.Module, init: str) -> None:
-    """All weights as they are in an earlier model, of whatever format; one that does not fit is named."""
-    place = find_model(init)
-    if (place / WEIGHTS).is_file() and (place / "headway.json").is_file():
-        load_weights(model, place / WEIGHTS)
-        return
-    found, wanted = dict(read_model(init).model.named_parameters()), dict(model.named_parameters())
+def first_model(
+    run: Any, context: RunContext, sizes: Sequence[int], tokenizers: Sequence[Any], head: Any = None,
+    earlier: Loaded | None = None,
+) -> Any:  # fmt: skip
+    """The model at its start, the same in every process; then the random generator of each process has its own seed.
+
+    `tokenizers`: of the vocabularies, for a file of word vectors to start from. `earlier`: the model to start from; of
+    an encoder with another head the new head stays as drawn."""
+    torch.manual_seed(run.engine.seed)
+    model = build(run.model.name, run.model, sizes, head)
+    if starts_from_vectors(run):
+        fill_from_vectors(model, tokenizers, Path(run.init), context.log.say)
+    elif earlier is not None:
+        new = take_over(model, earlier, run.init, head)
+        if head is not None:
+            context.log.say(f"weights of {run.init}" + (f"; new: {', '.join(new)}" if new else ""))
+    if context.ranks.count > 1:
+        torch.manual_seed(process_seed(run.engine.seed, context.ranks.rank))
+    return model.to(context.device, context.dtype)
+
+
+@torch.no_grad()
+def take_over(model: nn.Module, earlier: Loaded, where: str, head: Any = None) -> list[str]:
+    """Every weight as it is in an earlier model; one that does not fit is named. Of another head only the map of the
+    first token is taken. Returns what stays new."""
+    found, wanted = kept_tensors(earlier.model), kept_tensors(model)
+    other = head is not None and earlier.card.head != head
+    if other:
+        found = {name: tensor for name, tensor in found.items() if name.startswith(("encoder.", "head.first."))}
     for name, weight in wanted.items():
+        if name not in found and other and name.startswith("head."):
+            continue
         if name not in found or found[name].shape != weight.shape:
             there = f"has it as {list(found[name].shape)}" if name in found else "lacks it"
-            raise InputError(f"the model to train has a weight '{name}' {list(weight.shape)}: {init} {there}")
-    with torch.no_grad():
-        for name, weight in wanted.items():
-            weight.copy_(found[name])
+            raise InputError(
+                f"the model to train has a weight '{name}' {list(weight.shape)}: {where} {there}; leave its sizes"
+            )
+        weight.copy_(found[name])
+    return [name for name in wanted if name not in found]
 
 
 def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: Path, say: Say) -> None:
@@ -49,7 +79,7 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
     A word that the file has only in lower case is taken from there.
     """
     if any(tokenizer.kind == "bpe" for tokenizer in tokenizers):
-        raise InputError(f"{path} has vectors of words, the vocabulary has pieces of them: set data.text.kind=word")
+        raise InputError(f"{path} has vectors of words, the vocabulary has parts of words: set data.text.kind=word")
     tables = token_tables(model)
     if not tables:
         raise InputError(f"{path}: the model has no table of vectors to fill")

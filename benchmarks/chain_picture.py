@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.errors import InputError
-from headway.explore.canvas import ACCENT, INK, QUIET, check_path, inches, new_figure, save, write
+from headway.explore.plots import ACCENT, INK, QUIET, check_path, inches, new_figure, save, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.errors import InputError
-from headway.explore.canvas import ACCENT, HAIRLINE, INK, QUIET, check_path, inches, new_figure, save, write
-from headway.explore.picture import SHADES
+from headway.explore.plots import ACCENT, HAIRLINE, INK, QUIET, check_path, heat, inches, new_figure, save, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,14 +58,8 @@ def votes_picture(
 
 
 def _grid(figure: Figure, place: tuple[float, float, float, float], cells: np.ndarray) -> Axes:
-    from matplotlib.colors import LinearSegmentedColormap
-
     axes = figure.add_axes(place)
-    shades = LinearSegmentedColormap.from_list("headway", SHADES)
-    axes.pcolormesh(cells, cmap=shades, vmin=0, vmax=1, edgecolors="white", linewidth=1.2)
-    axes.set(xlim=(0, cells.shape[1]), ylim=(cells.shape[0], 0), xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    heat(axes, cells, high=1.0, line=1.2)
     return axes
 
 

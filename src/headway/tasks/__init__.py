@@ -1,0 +1,19 @@
+"""Tasks: one file each. `TASKS` is the one place where the name of a task becomes its class."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+from headway.tasks.classification import Classification
+from headway.tasks.encoding import Embedding, MaskedWords, Tagging
+from headway.tasks.language import Language
+from headway.tasks.task import Task
+from headway.tasks.translation import Translation
+from headway.tasks.word_vectors import WordVectors
+
+EVERY = (Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging)
+TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
+
+BY_DATA: dict[str, type[Task]] = {task.data.name: task for task in EVERY if task.data}
+Data: Any = Union[tuple(task.data for task in BY_DATA.values())]  # noqa: UP007
+Objective: Any = Union[tuple(dict.fromkeys(kind for task in EVERY for kind in task.objectives))]  # noqa: UP007

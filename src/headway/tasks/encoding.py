@@ -1,0 +1,87 @@
+"""What encoders with other heads answer: vectors of texts, words for gaps, labels of words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from headway.card import Loaded
+from headway.errors import InputError
+from headway.generate.encoder import Encoder
+from headway.tasks.task import Prediction, Task, refuse
+
+ENCODER_VERBS = ("embed", "fill", "predict")  # a head refuses what it has no answer for
+
+
+def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]]) -> list[list[Any]]:
+    """The answer to each value; a blank text has none."""
+    there = [at for at, value in enumerate(values) if any(part.strip() for part in _parts(value))]
+    found = dict(zip(there, ask([values[at] for at in there]), strict=True))
+    return [found.get(at, []) for at in range(len(values))]
+
+
+def _parts(value: str | tuple[str, str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+def pair_of(line: str, number: int) -> Any:
+    """The two texts of a line; a blank line stays one."""
+    first, tab, second = line.partition("\t")
+    if not tab and line.strip():
+        raise InputError(f"line {number} has no tab: with --pairs each line is text TAB text")
+    return (first, second) if tab else line
+
+
+class Encoding(Task):
+    """Abstract. A model that is asked, and not trained by headway yet."""
+
+    roles = ("encodes",)
+    verbs = ENCODER_VERBS
+
+    @classmethod
+    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
+        return Encoder(loaded, device, dtype)
+
+
+class Embedding(Encoding):
+    name = "embedding"
+    verb = "embed"
+
+    @classmethod
+    def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse(options, ("truncate",), "a model that gives vectors")
+        for text, vector in zip(values, model.embed(values, truncate="truncate" in options), strict=True):
+            numbers = [round(float(number), 6) for number in vector]
+            yield Prediction(" ".join(map(str, numbers)), {"text": text, "vector": numbers})
+
+
+class MaskedWords(Encoding):
+    name = "masked-words"
+    verb = "fill"
+
+    @classmethod
+    def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse(options, ("truncate",), "a model that fills gaps")
+        found = answered(values, lambda texts: model.fill(texts, truncate="truncate" in options))
+        for text, gaps in zip(values, found, strict=True):
+            rows = [[[guess.text, round(guess.probability, 6)] for guess in guesses] for guesses in gaps]
+            yield Prediction(" ".join(guesses[0].text for guesses in gaps), {"text": text, "gaps": rows})
+
+
+class Tagging(Encoding):
+    name = "tagging"
+    verb = "predict"
+
+    @classmethod
+    def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse(options, ("truncate",), "a model that labels words")
+        found = answered(values, lambda texts: model.tag(texts, truncate="truncate" in options))
+        for text, words in zip(values, found, strict=True):
+            labels = [
+                {"text": word.text, "start": word.start, "end": word.end, "label": word.label,
+                 "probability": round(word.probability, 6)}
+                for word in words
+            ]  # fmt: skip
+            yield Prediction(" ".join(f"{word.text}/{word.label}" for word in words), {"text": text, "labels": labels})

@@ -1,0 +1,79 @@
+"""The files of a run: a person's own, or those of a data set that headway knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.data.catalog import find, find_all
+from headway.data.labelled import in_archive
+from headway.data.readers import must_be_there
+from headway.errors import InputError
+from headway.tasks.task import Reports, RunContext
+from headway.text.tokenizer import TextOptions, Tokenizer
+
+NAMED = 20  # numbers that a line lists
+
+
+def is_own(name: str) -> bool:
+    """Whether a name means a file of one's own, there or mistyped, and not one of a known data set."""
+    path = Path(name)
+    return path.exists() or path.is_absolute() or path.parent.is_dir()
+
+
+def files_of(run: Any) -> list[str]:
+    """What a run learns from and is judged by, each once; of an archive's members the archive."""
+    names = (*run.data.train, *run.data.valid, *run.data.test)
+    return list(dict.fromkeys(in_archive(name)[0] for name in names))
+
+
+def look_for_own(run: Any) -> None:
+    """Refuse a run whose own files are missing or empty, before anything is begun."""
+    for path in map(Path, filter(is_own, files_of(run))):
+        if path.is_dir():
+            continue
+        must_be_there(path)
+        if path.is_file() and not path.stat().st_size:
+            raise InputError(f"file {path} is empty")
+
+
+def look_for_known(run: Any) -> None:
+    """Refuse a run whose known data sets are not at hand; they may yet be fetched."""
+    for file in files_of(run):
+        if not is_own(file):
+            find_all(file)
+
+
+def fetched(name: str, download: bool, log: Reports) -> Path:
+    """A file of a known data set: at hand or, if asked, from the network."""
+    if not download:
+        return find(name)
+    with log.bar(f"fetching {name}", None, " bytes") as show:
+        return find(name, download=True, progress=lambda done, total: show(done))
+
+
+def listed(numbers: Sequence[int], count: int) -> str:
+    """The first of `count` numbers, for a line that a person reads."""
+    shown = numbers[:NAMED]
+    return ", ".join(map(str, shown)) + (" …" if count > len(shown) else "")
+
+
+def vocabularies(
+    context: RunContext, names: Sequence[str], learn: Callable[[], Sequence[Tokenizer]]
+) -> list[Tokenizer]:
+    """Tokenizers kept in the run's folder under these names: as a resumed run left them, or learned now."""
+    paths = [context.out / "data" / f"{name}.tokenizer.json" for name in names]
+    if context.resumed and all(path.is_file() for path in paths):
+        return [Tokenizer.load(path) for path in paths]
+    context.log.say("learning the vocabulary")
+    tokenizers = list(learn())
+    paths[0].parent.mkdir(exist_ok=True)
+    for path, tokenizer in zip(paths, tokenizers, strict=False):
+        tokenizer.save(path)
+    return tokenizers
+
+
+def vocabulary(context: RunContext, texts: Callable[[], Iterable[str]], options: TextOptions) -> Tokenizer:
+    """One tokenizer for all texts."""
+    return vocabularies(context, ["joint"], lambda: [Tokenizer.train(texts(), options)])[0]

@@ -1,0 +1,342 @@
+"""Language modelling: documents, windows or streams of them, judged by the loss on held-out text."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.batch import TokenBatch
+from headway.card import Loaded
+from headway.data.catalog import cache_folder, find_all
+from headway.data.documents import Corpus, Documents, left_out
+from headway.data.split import hold_out
+from headway.data.streams import StreamBatch, StreamBatches
+from headway.data.token_store import TokenStore, prepare_documents, train_document_tokenizer
+from headway.data.windows import WindowBatches, evaluation_windows
+from headway.errors import InputError
+from headway.evaluate.perplexity import Perplexity, score_store
+from headway.folder import text_card, with_tokenizers
+from headway.generate.generator import Generator
+from headway.plain import to_plain
+from headway.tasks.files import NAMED, is_own, vocabularies
+from headway.tasks.objective import Carried, Counting, CrossEntropy, NextToken
+from headway.tasks.start import earlier_model, first_model
+from headway.tasks.task import Prediction, Report, RunContext, Task, entropy, refuse
+from headway.text.tokenizer import END, TextOptions
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Files, folders, .jsonl, or names of a data set that headway knows.
+
+    Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash; and so is
+    the share `hold_out_test` for a test at the very end.
+    """
+
+    name: ClassVar[str] = "files"
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    hold_out: float = 0.1
+    hold_out_test: float = 0.0
+    text: TextOptions = field(default_factory=lambda: TextOptions(exact=True), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.hold_out < 1:
+            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
+        if not 0 <= self.hold_out_test < 1 - self.hold_out:
+            raise InputError(
+                f"data.hold_out_test must be at least 0 and leave something to learn from, not {self.hold_out_test}"
+            )
+
+
+@dataclass(frozen=True)
+class PlainText(TextFiles):
+    """Text whose next token is predicted.
+
+    order: `random` starts every window anywhere; `epoch` gives each part of the text once before any comes again;
+    `stream` continues each row of a batch where it ended in the last, for models that carry their state; the cuts are
+    moved by up to the share `jitter` of a window.
+    apart: attention stays inside a document. weights: of each name in `train`, the share of the windows (none: by
+    their sizes).
+    """
+
+    name: ClassVar[str] = "plain-text"
+    order: Literal["random", "epoch", "stream"] = "epoch"
+    jitter: float = 0.0
+    apart: bool = False
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.order == "stream" and self.weights:
+            raise InputError("data.weights mix windows: data.order=stream reads one corpus from front to back")
+        if self.order != "stream" and self.jitter:
+            raise InputError("data.jitter moves the cuts of a stream: set data.order=stream")
+        if self.weights and len(self.weights) != len(self.train):
+            raise InputError(f"data.weights has {len(self.weights)} shares for {len(self.train)} corpora")
+
+
+@dataclass
+class TextCorpus:
+    """A run's text, ready. `train` has a store for each corpus of a mixture."""
+
+    tokenizer: Any
+    train: list[TokenStore]
+    valid: TokenStore
+    test: TokenStore | None
+
+    def names(self) -> dict[str, str]:
+        """What a run learns from, by what is in it."""
+        return {"train": " ".join(store.folder.name for store in self.train), "valid": self.valid.folder.name}
+
+
+def open_text(data: TextFiles, context: RunContext, earlier: Loaded | None = None) -> TextCorpus:
+    """Find the documents, hold some out, learn the vocabulary (or take that of `earlier`), encode all of it."""
+    with context.ranks.in_turn():
+        train_parts, held = _parts(data, context)
+        if earlier is not None:
+            tokenizer = earlier.source_tokenizer
+        else:
+            everything = train_parts[0]
+            if len(train_parts) > 1:
+                files = tuple(file for part in train_parts for file in part.files)  # type: ignore[attr-defined]
+                everything = Documents(files, lines=data.text.lines)
+            [tokenizer] = vocabularies(context, ["joint"], lambda: [train_document_tokenizer(everything, data.text)])
+        stores = [_encode(part, tokenizer, "train", context) for part in train_parts]
+        encoded = {name: _encode(part, tokenizer, name, context) for name, part in held.items()}
+    return TextCorpus(tokenizer, stores, encoded["valid"], encoded.get("test"))
+
+
+def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str, Corpus]]:
+    """The corpora to learn from, one for each name, and the texts that are held out of all of them."""
+    if not data.train:
+        raise InputError("no training data: pass --data FILE (text, a folder of it, or .jsonl)")
+    corpora = [Documents.at(_found(name, context), lines=data.text.lines) for name in data.train]
+    held: dict[str, Corpus] = {
+        part: Documents.at([path for name in names for path in _found(name, context)], lines=data.text.lines)
+        for part, names in (("valid", data.valid), ("test", data.test))
+        if names
+    }
+    if "valid" in held:
+        return list(corpora), held
+    if len(corpora) > 1:
+        raise InputError("a mixture of several corpora needs --valid: name the text that it is judged on")
+    parts: dict[str, Corpus] = {**hold_out(corpora[0], data.hold_out, 0.0 if held else data.hold_out_test)}
+    return [parts.pop("train")], parts | held
+
+
+def _found(name: str, context: RunContext) -> list[Path]:
+    if is_own(name):
+        if others := left_out([name]):
+            shown = ", ".join(file.name for file in others[:NAMED]) + (" …" if len(others) > NAMED else "")
+            context.log.say(f"{name}: {len(others):,} files that are no .txt or .jsonl are left out ({shown})")
+        return [Path(name)]
+    return list(find_all(name, download=context.download))
+
+
+def _encode(part: Corpus, tokenizer: Any, name: str, context: RunContext) -> TokenStore:
+    with context.log.bar(f"encoding {name}", None, " characters") as show:
+        store = prepare_documents(part, tokenizer, cache_folder() / "stores", progress=show)
+    before = " (encoded before)" if store.reused else ""
+    unknown = f", {store.amount.unknown:,} unknown" if store.amount.unknown else ""
+    context.log.say(f"{name}: {store.amount.characters:,} characters, {store.tokens:,} tokens{unknown}{before}")
+    context.log.event("data", part=name, characters=store.amount.characters, tokens=store.tokens)
+    return store
+
+
+class Language(Task):
+    """Judged by the loss on held-out text, in windows side by side, or read through by a model that carries its
+    state."""
+
+    name = "language"
+    data = PlainText
+    objectives = (NextToken, Carried, CrossEntropy, Counting)
+    roles = ("steps", "scores")
+    headline = ("perplexity", False)
+    verb = "generate"
+    verbs = ("score",)
+
+    def __init__(self, run: Any, context: RunContext) -> None:
+        super().__init__(run, context)
+        earlier = earlier_model(run)
+        self.corpus = corpus = open_text(run.data, context, earlier)
+        sizes = earlier.card.sizes[:1] if earlier else (len(corpus.tokenizer),)
+        self.model = None
+        if not run.objective.one_pass:
+            self.model = first_model(run, context, sizes, [corpus.tokenizer], earlier=earlier)
+        self.card = text_card(
+            run.model.name, run.model, sizes, earlier.card.text if earlier else run.data.text,
+            foreign=bool(earlier and earlier.card.foreign_text), run=to_plain(run),
+        )  # fmt: skip
+        self.processors = with_tokenizers(self.card, corpus.tokenizer)
+        if self.model is not None:
+            self._check_order()
+            self.length = run.max_length
+            self.rows = max(1, run.engine.batch // self.length)
+            self.batches = self._batches()
+
+    def _check_order(self) -> None:
+        data, family = self.run.data, self.run.model.name
+        if data.apart and self.model.context is None:
+            raise InputError(f"data.apart keeps attention inside a document: the family '{family}' has none")
+        if data.order == "stream" and not self.model.carries:
+            raise InputError(
+                f"data.order=stream is for models whose state keeps its size, as a recurrent one's: set "
+                f"data.order=epoch objective=next-token for the family '{family}'"
+            )
+        if data.order == "stream" and self.context.ranks.count > 1:
+            raise InputError(
+                f"a carried state stays with its rows: {self.context.ranks.count} processes cannot share them. Start "
+                "one, or set data.order=epoch objective=next-token"
+            )
+
+    def _batches(self) -> WindowBatches | StreamBatches:
+        data, corpora, seed = self.run.data, self.corpus.train, self.run.engine.seed
+        if data.order == "stream":
+            return StreamBatches(corpora, self.rows, self.length, seed, data.jitter)
+        return WindowBatches(corpora, self.rows, self.length, seed, data.order, data.weights or None, data.apart)
+
+    def batch(self, step: int) -> TokenBatch:
+        return self.batches.batch(step)
+
+    def valid_batches(self) -> Iterable[TokenBatch]:
+        return evaluation_windows(self.corpus.valid, self.length, rows=self.rows, segments=self.run.data.apart)
+
+    def valid_losses(self, objective: nn.Module) -> dict[str, float]:
+        if self.model.context is not None:
+            return super().valid_losses(objective)
+        found = score_store(self.model, self.corpus.valid, None, streams=self.rows)
+        return {"loss": found.per_token, "nll": found.per_token}
+
+    def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
+        return {"loss": losses["loss"], "perplexity": math.exp(min(losses["nll"], 700))}
+
+    def final_figures(self) -> dict[str, Any]:
+        """Validation once more as others count, by word, by character; then the test, if there is one."""
+        window = None if self.model.context is None else self.length
+        return self._perplexities(window)
+
+    def _perplexities(self, window: int | None) -> dict[str, Any]:
+        scores = in_words("validation", score_store(self.model, self.corpus.valid, window))
+        if self.corpus.test is not None:
+            scores |= in_words("test", score_store(self.model, self.corpus.test, window))
+        return scores
+
+    def learn_at_once(self) -> dict[str, Any]:
+        """Count the n-grams of the whole text."""
+        from headway.models import FAMILIES
+
+        _check_counting(self.run, self.context)
+        stores = [store.windows([0], store.tokens)[0] for store in self.corpus.train]
+        ids_T = np.concatenate([[END], *stores])
+        started = time.perf_counter()
+        config = self.run.model
+        self.model = FAMILIES[config.name].model.count(config, len(self.corpus.tokenizer), ids_T)
+        seconds = time.perf_counter() - started
+        self.card.config = self.model.config
+        sizes = {f"{order}-grams": size for order, size in enumerate(self.model.config.sizes, 2)}
+        self.log.say(f"counted {len(ids_T) - 1:,} tokens in {seconds:.2f} s, smoothed by {config.smoothing.name}")
+        for name, size in sizes.items():
+            self.log.say(f"{size:,} {name}")
+        self.log.event("counted", tokens=len(ids_T) - 1, **sizes)
+        scores = self._perplexities(None)
+        if note := config.smoothing.note:
+            scores["note"] = note
+        return scores | {"tokens counted": len(ids_T) - 1, "counting seconds": round(seconds, 2)}
+
+    def shown(self, example: int) -> str:
+        corpus, place = self.batches.where(example)
+        ids = self.batches.corpora[corpus].windows([place], min(32, self.length))[0]
+        return str(self.corpus.tokenizer.decode(ids.tolist()))
+
+    def data_names(self) -> dict[str, str]:
+        return self.corpus.names()
+
+    def guess(self) -> float:
+        return entropy(sum((store.counts() for store in self.corpus.train[1:]), self.corpus.train[0].counts()))
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        if (run.data.order == "stream") != run.objective.carries:
+            raise InputError(
+                "a state is carried along contiguous streams: data.order=stream and objective=carried go together"
+            )
+
+    @classmethod
+    def sample(cls, run: Any, size: int, device: torch.device) -> TokenBatch:
+        rows = max(1, run.engine.batch // run.max_length)
+        ids = torch.randint(4, size, (rows, run.max_length), device=device)
+        return StreamBatch(ids, ids, fresh=torch.tensor(True, device=device))
+
+    @classmethod
+    def tokens_a_step(cls, run: Any) -> int:
+        length = max(1, run.max_length)
+        return max(1, run.engine.batch // length) * length
+
+    @classmethod
+    def level(cls, data: Any, text: Any) -> Any:
+        data = super().level(data, text)
+        return data if data.test or data.hold_out_test else replace(data, hold_out_test=data.hold_out)
+
+    @classmethod
+    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
+        return Generator.of(loaded, device, dtype)
+
+    @classmethod
+    def answer(cls, model: Generator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        """A continuation of each text."""
+        refuse(options, ("max_new_tokens", "seed"), "a language model")
+        names = {"max_new_tokens": "max_new", "seed": "seed"}
+        settings = {names[name]: value for name, value in options.items()}
+        for prompt, text in zip(values, model.generate(values, **settings), strict=True):
+            yield Prediction(" ".join((prompt + text).split()), {"text": prompt, "continuation": text})
+
+    @classmethod
+    def evaluate(cls, model: Generator, files: Sequence[str], options: dict[str, Any]) -> Report:
+        """Perplexity of these documents. `stride`: by how many tokens the window moves."""
+        refuse(options, ("stride",), "a language model")
+        documents = Documents.at(list(files), lines=model.card.text.lines)
+        store = prepare_documents(documents, model.tokenizer, cache_folder() / "stores")
+        network: Any = model.model
+        found = score_store(network, store, network.context, options.get("stride"))
+        how = f"windows of {found.window} moved by {found.stride}" if found.window else "read from front to back"
+        unknown = f"; {found.unknown:,} tokens are unknown to the model, so not all of the text is predicted"
+        lines = [
+            f"loss per token         {found.per_token:.4f}",
+            f"perplexity per token   {found.perplexity:.4f}",
+            f"perplexity per word    {found.word_perplexity:,.2f}",
+            f"bits per character     {found.bits_per_character:.4f}",
+            f"{found.tokens:,} tokens, {how}" + (unknown if found.unknown else ""),
+        ]
+        return Report(found.values(), lines)
+
+
+def _check_counting(run: Any, context: RunContext) -> None:
+    if run.init:
+        raise InputError("a model that is counted starts from nothing: leave --init out")
+    if run.data.weights:
+        raise InputError("a model that is counted takes every text once: leave data.weights out")
+    if context.ranks.count > 1:
+        raise InputError("counting takes one process: start it without torchrun")
+
+
+def in_words(part: str, found: Perplexity) -> dict[str, Any]:
+    """Figures of a card: by token, by character and, where there are words, by word."""
+    if not math.isfinite(found.nll):
+        return {f"{part} perplexity": "infinite: it has words that were never counted behind their history"}
+    figures = {
+        f"{part} perplexity": round(found.perplexity, 4),
+        f"{part} bits per character": round(found.bits_per_character, 4),
+    }
+    if found.words:
+        figures[f"{part} perplexity per word"] = round(found.word_perplexity, 2)
+    return figures

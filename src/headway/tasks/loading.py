@@ -1,0 +1,31 @@
+"""A model by its folder, ready to answer what its task answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headway.device import choose
+from headway.errors import InputError
+from headway.folder import find_model, read_card, read_model
+from headway.generate.tracing import called
+from headway.tasks import TASKS
+from headway.tasks.task import Task
+
+
+def task_of(folder: str | Path) -> type[Task]:
+    """The task of the model in a folder (or in a run's folder)."""
+    return TASKS[read_card(find_model(folder)).task]
+
+
+def load(folder: str | Path, device: str = "auto", dtype: str = "auto", *, verb: str | None = None) -> Any:
+    """What the model's task gives: a `Translator`, a `Generator`, an `Encoder`. `verb`: the command that it must
+    answer, one of its `verbs`."""
+    place, precision = choose(device, dtype)
+    task = task_of(folder)
+    loaded = read_model(folder, place, precision)
+    if verb is not None and verb not in (task.verb, *task.verbs):
+        raise InputError(f"{folder} does not {verb} ({loaded.card.family}): headway {task.verb} {folder}")
+    answering = task.open(loaded, place, precision)
+    answering.name = called(folder)
+    return answering

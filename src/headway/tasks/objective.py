@@ -1,0 +1,355 @@
+"""Objectives: a module that owns the model and turns a batch into named sums with their weights.
+
+Compiling and several processes wrap the objective from outside, so that nothing inside a model depends on them.
+
+B rows, T length, D width, V vocabulary; of skip-gram those of `headway.data.word_windows`, and E columns and noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.batch import IGNORED, TokenBatch
+from headway.data.streams import StreamBatch
+from headway.data.word_windows import Tiles
+from headway.evaluate.labels import Judge
+from headway.models.protocols import Terms
+from headway.nn.loss import linear_cross_entropy, paired_cross_entropy
+
+
+class Config:
+    """What every objective's config has.
+
+    learns: how the weights are found, as a family declares it. one_pass: in one pass over the data, without steps.
+    carries: over contiguous streams, the state passed from step to step.
+    """
+
+    name: ClassVar[str]
+    learns: ClassVar[str] = "gradients"
+    one_pass: ClassVar[bool] = False
+    carries: ClassVar[bool] = False
+
+    def build(self, model: nn.Module) -> Objective:
+        raise NotImplementedError
+
+    def cost_in_words(self, run: Any) -> str | None:
+        """What a run takes, where a few steps of random values would not show it."""
+        return None
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Config):
+    """Label-smoothed cross-entropy per target token."""
+
+    name: ClassVar[str] = "cross-entropy"
+    smoothing: float = 0.1
+
+    def build(self, model: nn.Module) -> TokenObjective:
+        return TokenObjective(model, self.smoothing)
+
+
+@dataclass(frozen=True)
+class NextToken(CrossEntropy):
+    """Cross-entropy per token of a text, each predicted from the ones before it."""
+
+    name: ClassVar[str] = "next-token"
+    smoothing: float = 0.0
+
+
+@dataclass(frozen=True)
+class RDrop(Config):
+    """Cross-entropy of two passes with different dropout, and α times the distance between their answers:
+    ½(KL(p‖q) + KL(q‖p)) (Liang et al. 2021). For small data: it takes twice the work a step."""
+
+    name: ClassVar[str] = "r-drop"
+    smoothing: float = 0.1
+    weight: float = 1.0
+
+    def build(self, model: nn.Module) -> TokenObjective:
+        return RDropObjective(model, self.smoothing, self.weight)
+
+
+@dataclass(frozen=True)
+class Carried(Config):
+    """`NextToken` over contiguous streams: the state after a step is the next step's first, and no gradient goes back
+    through it (truncated back-propagation through time: Mikolov et al. 2010).
+
+    activation, change: weights of mean h² and mean (h_t − h_{t−1})² of the last layer's output after its dropout (AR
+    and TAR: Merity et al. 2018, who take the second before it; a locked mask multiplies that by 1/(1 − p) on average).
+    """
+
+    name: ClassVar[str] = "carried"
+    carries: ClassVar[bool] = True
+    smoothing: float = 0.0
+    activation: float = 0.0
+    change: float = 0.0
+
+    def build(self, model: nn.Module) -> CarriedObjective:
+        return CarriedObjective(model, self)
+
+
+@dataclass(frozen=True)
+class Labels(Config):
+    """The loss of an encoder's head. `judge`: the figure by which the best weights are chosen."""
+
+    name: ClassVar[str] = "labels"
+    smoothing: float = 0.0
+    judge: Judge = "accuracy"
+
+    def build(self, model: nn.Module) -> HeadObjective:
+        return HeadObjective(model, self.smoothing)
+
+
+@dataclass(frozen=True)
+class Counting(Config):
+    """The frequencies of n-grams, counted in one pass."""
+
+    name: ClassVar[str] = "counting"
+    learns: ClassVar[str] = "counting"
+    one_pass: ClassVar[bool] = True
+
+    def cost_in_words(self, run: Any) -> str:
+        return "learned in one pass over the text: seconds for a million words"
+
+
+@dataclass(frozen=True)
+class NegativeSampling(Config):
+    """Neighbours against words of noise (Mikolov et al. 2013)."""
+
+    name: ClassVar[str] = "negative-sampling"
+    learns: ClassVar[str] = "rows"
+
+    def build(self, model: nn.Module) -> NegativeSamplingObjective:
+        return NegativeSamplingObjective(model)
+
+    def cost_in_words(self, run: Any) -> str:
+        tokens = run.engine.steps * run.engine.batch
+        return f"{tokens:,} tokens in {run.engine.steps:,} steps: about a minute for 20 million on two CPU cores"
+
+
+class Objective(nn.Module):
+    """Abstract. `loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of.
+
+    small_kernels: the time goes into kernels that are one already, so that there is little to compile.
+    """
+
+    small_kernels: ClassVar[bool] = False
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, batch: Any) -> Terms:
+        raise NotImplementedError
+
+    def step(self, masters: Any) -> Any:
+        """A training step of the objective's own, called with a batch and a number of parts; None: the usual one."""
+        return None
+
+    def carried(self) -> dict[str, Tensor]:
+        """What a step takes over from the one before, beside the weights: it is saved with the run."""
+        return {}
+
+    def resume(self, carried: dict[str, Tensor]) -> None:
+        """Take over what `carried` gave."""
+
+
+class TokenObjective(Objective):
+    """Each token from those before it and, where the batch has inputs, from those."""
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__(model)
+        self.smoothing = smoothing
+
+    def hidden(self, batch: TokenBatch) -> Tensor:
+        """The last layer's vectors under teacher forcing, a row a token."""
+        ids_BT = batch.ids_BT
+        state = self.model.start(batch.inputs, len(ids_BT), ids_BT.device, room=0)
+        return self.model.read(ids_BT, state, batch.segments_BT)[0].flatten(0, 1)
+
+    def weight(self) -> Tensor:
+        """The head's, (V', D). In training the rows that only fill it up are cheaper to keep than to cut off."""
+        weight: Tensor = self.model.output_weight
+        return weight if self.training else weight[: self.model.vocabulary]
+
+    def cross_entropy(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        labels_N = batch.labels_BT.flatten()
+        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.smoothing, IGNORED)
+
+    def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """The sums of `loss` and `nll` over the batch."""
+        return self.cross_entropy(batch)
+
+    def forward(self, batch: TokenBatch) -> Terms:
+        loss, nll = self.losses(batch)
+        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
+
+
+@final
+class RDropObjective(TokenObjective):
+    """Two passes as one batch of twice the rows; without dropout, in validation, one pass is enough."""
+
+    def __init__(self, model: nn.Module, smoothing: float, weight: float) -> None:
+        super().__init__(model, smoothing)
+        self.distance = weight
+
+    def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        if not self.training:
+            return self.cross_entropy(batch)
+        twice_2ND = self.hidden(TokenBatch.join([batch, batch]))
+        labels_N = batch.labels_BT.flatten()
+        return paired_cross_entropy(twice_2ND, self.weight(), labels_N, self.smoothing, IGNORED, self.distance)
+
+
+@final
+class CarriedObjective(TokenObjective):
+    """A window continues where the last has ended. What is carried stays at its address, so that captured steps read
+    and change it there; it belongs to the run, not to the model, and is saved with the run."""
+
+    small_kernels = True
+
+    def __init__(self, model: nn.Module, config: Carried) -> None:
+        super().__init__(model, config.smoothing)
+        self.weights = {"activation": config.activation, "change": config.change}
+        self.places: list[Tensor] = []  # the state of all rows after the last step
+
+    def carried(self) -> dict[str, Tensor]:
+        return {f"part{number:03}": place for number, place in enumerate(self.places)}
+
+    def resume(self, carried: dict[str, Tensor]) -> None:
+        device = next(self.model.parameters()).device
+        self.places = [carried[name].to(device, copy=True) for name in sorted(carried)]
+
+    def forward(self, batch: StreamBatch) -> Terms:  # type: ignore[override]
+        hidden_BTD, state = self.model.read(batch.ids_BT, self._begin(batch))
+        if self.training:
+            self._keep(batch, state)
+        labels_N = batch.labels_BT.flatten()
+        loss, nll = linear_cross_entropy(hidden_BTD.flatten(0, 1), self.weight(), labels_N, self.smoothing, IGNORED)
+        found: Terms = {"loss": (loss, 1.0), "nll": (nll, 0.0)}
+        h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
+        terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}
+        for name, weight in self.weights.items():
+            if weight:
+                found[name] = (terms[name].square().mean(-1).sum(), weight)
+        return found
+
+    def _begin(self, batch: StreamBatch) -> Any:
+        """The state that these rows continue from; at an epoch's start the model's first, which may be learned."""
+        first = self.model.start(None, len(batch.ids_BT), batch.ids_BT.device)
+        assert batch.fresh is not None
+        pairs = zip(first.parts(), self._rows(batch, first.parts()), strict=True)
+        return first.of([torch.where(batch.fresh, new_BH, old_BH) for new_BH, old_BH in pairs])
+
+    @torch.no_grad()
+    def _keep(self, batch: StreamBatch, state: Any) -> None:
+        # A batch that is skipped, since it is not finite, must not spoil those after it.
+        for place_BH, new_BH in zip(self._rows(batch, state.parts()), state.parts(), strict=True):
+            place_BH.copy_(torch.where(new_BH.isfinite(), new_BH, 0.0))
+
+    def _rows(self, batch: StreamBatch, like: list[Tensor]) -> list[Tensor]:
+        """The places of these rows; there are as many as were ever asked for."""
+        start, end = batch.first_row, batch.first_row + len(batch.ids_BT)
+        if not self.places:
+            self.places = [part_BH.new_zeros(0, part_BH.shape[1]) for part_BH in like]
+        if (missing := end - len(self.places[0])) > 0:
+            self.places = [torch.cat([place, place.new_zeros(missing, place.shape[1])]) for place in self.places]
+        return [place[start:end] for place in self.places]
+
+
+@final
+class HeadObjective(Objective):
+    """The loss terms of an encoder's head."""
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__(model)
+        self.smoothing = smoothing
+
+    def forward(self, batch: Any) -> Terms:
+        terms: Terms = self.model.head.losses(self.model.encode(batch.inputs), batch, self.smoothing)
+        return terms
+
+
+@final
+class NegativeSamplingObjective(Objective):
+    """For a word i of a tile, its n_i neighbours j, and the tile's M words of noise m,
+
+        loss = −Σ_i [Σ_j log σ(u_j·v_i) + (K n_i / M) Σ_m log σ(−u_m·v_i)]
+
+    which is eq. 4 of Mikolov et al. (2013) summed over all pairs, in expectation: every pair has K words of noise there
+    and M of the weight K/M here.
+    """
+
+    small_kernels = True
+
+    def forward(self, batch: Tiles) -> Terms:
+        near_PTC, noise_PT1 = self.weights(batch)
+        v_PTD = self.model.table(batch.words_PT)
+        score_PTC, score_PTM = (v_PTD @ self.model.around_VD[ids].mT for ids in (batch.around_PC, batch.noise_PM))
+        loss = -(near_PTC * F.logsigmoid(score_PTC)).sum() - (noise_PT1 * F.logsigmoid(-score_PTM)).sum()
+        return {"loss": (loss, 1.0), "nll": (loss.detach(), 0.0)}
+
+    def weights(self, tiles: Tiles) -> tuple[Tensor, Tensor]:
+        """What each product of a tile counts: 1 for a neighbour, K n_i / M for noise."""
+        near_PTC = tiles.near_PTC.float()
+        noise = self.model.config.negatives / tiles.noise_PM.shape[1]
+        return near_PTC, near_PTC.sum(-1, keepdim=True) * noise
+
+    def step(self, masters: Any) -> RowStep:
+        return RowStep(self, masters)
+
+
+@final
+class RowStep:
+    """One step down the gradient of `NegativeSamplingObjective`, written out by hand: only the rows of words that are
+    in the tiles are touched, where an optimiser would read and write both tables.
+
+    The gradients of a step are summed. For a word that stands in many of its pairs the sum would overshoot where steps
+    of one pair each would not: rate · pairs is held to `most`. The loss is measured on every tenth batch.
+    """
+
+    most = 1.0
+
+    def __init__(self, objective: NegativeSamplingObjective, masters: Any) -> None:
+        self.objective, self.masters, self.model = objective, masters, objective.model
+        pairs_V: Tensor = self.model.pairs_V
+        self.most_V = (self.most / pairs_V.clamp(min=1e-9)).float().to(masters.device)
+        self.bad = torch.zeros((), device=masters.device)
+
+    @torch.no_grad()
+    def __call__(self, batch: Tiles, parts: int = 1) -> dict[str, Tensor]:
+        tiles = batch.map(lambda tensor: tensor.to(self.masters.device, non_blocking=True))
+        loss = count = torch.zeros((), device=self.masters.device)
+        if batch.measured:
+            loss, count = self.objective(tiles)["loss"][0], tiles.counts["loss"]
+            self.bad = (~loss.isfinite()).float()
+        self.learn(tiles, self.masters.rate)
+        sums = {"loss": loss, "nll": loss, "count.loss": count, "count.nll": count}
+        return sums | {"norm": torch.zeros_like(loss), "bad": self.bad}
+
+    @torch.no_grad()
+    def learn(self, tiles: Tiles, rate: float) -> None:
+        """The rate of a word is `rate`, or `most_V` where that is less."""
+        model, columns = self.model, tiles.around_PC.shape[1]
+        ids_PE = torch.cat([tiles.around_PC, tiles.noise_PM], 1)
+        v_PTD, u_PED = F.embedding(tiles.words_PT, model.table.weight), F.embedding(ids_PE, model.around_VD)
+        near_PTC, noise_PT1 = self.objective.weights(tiles)
+        # ∂loss/∂(u·v): weight · (σ − 1) for a neighbour, weight · σ for noise.
+        slope_PTE = torch.bmm(v_PTD, u_PED.mT).sigmoid_()
+        slope_PTE[:, :, :columns].sub_(1).mul_(near_PTC)
+        slope_PTE[:, :, columns:].mul_(noise_PT1)
+        toward_v, toward_u = torch.bmm(slope_PTE, u_PED), torch.bmm(slope_PTE.mT, v_PTD)
+        self._descend(model.table.weight, tiles.words_PT, toward_v, rate)
+        self._descend(model.around_VD, ids_PE, toward_u, rate)
+
+    def _descend(self, table_VD: Tensor, ids: Tensor, toward: Tensor, rate: float) -> None:
+        """Take each gradient off its row; a row that is there several times gets the sum."""
+        ids_N1 = ids.flatten()[:, None]
+        steps_ND = toward.flatten(0, 1).mul_(self.most_V[ids_N1].clamp_(max=rate).neg_())
+        # Over rows that are expanded this is twice as fast as index_add_.
+        table_VD.scatter_add_(0, ids_N1.expand_as(steps_ND), steps_ND)

@@ -1,0 +1,210 @@
+"""What a task is: what is learned from what, how it is judged, and how a trained model answers.
+
+A task is chosen by the run's data. Training (`headway.train`) calls the methods below and nothing else of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from headway.batch import Batch
+from headway.card import Card, Loaded
+from headway.errors import InputError
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A score as it is shown: its value, in which direction it is better, and its digits."""
+
+    value: float
+    higher_is_better: bool = False
+    digits: int = 4
+
+    @property
+    def score(self) -> float:
+        """Higher is better."""
+        return self.value if self.higher_is_better else -self.value
+
+    def __str__(self) -> str:
+        return f"{self.value:.{self.digits}f}"
+
+
+class Reports(Protocol):
+    """Where a task reports to; `headway.train.log.Log` is one."""
+
+    def say(self, line: str) -> None: ...
+    def event(self, kind: str, step: int | None = None, **values: Any) -> None: ...
+    def bar(self, title: str, total: int | None, unit: str) -> AbstractContextManager[Callable[..., None]]: ...
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Where a run works. `resumed`: vocabularies and held-out text are in the folder already. `ranks`: this process
+    among several (`headway.train.parallel.ranks`)."""
+
+    out: Path
+    log: Any
+    device: torch.device
+    dtype: torch.dtype
+    ranks: Any
+    download: bool = False
+    resumed: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an evaluation found: values for a program, lines for a reader."""
+
+    values: dict[str, Any]
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """An answer: a line for a reader, values for a program."""
+
+    line: str
+    values: dict[str, Any]
+
+
+class Task:
+    """Abstract. An instance is a run with its data and its model, ready to train; the class methods serve any model of
+    the task.
+
+    data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
+    must be, and the processors that it must take. headline: the figure that tables show, and whether higher is better.
+    verb: the command that asks a finished model; verbs: others that it answers too.
+    """
+
+    name: ClassVar[str]
+    data: ClassVar[Any] = None
+    objectives: ClassVar[tuple[Any, ...]] = ()
+    roles: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[tuple[str, ...]] = ("text",)
+    headline: ClassVar[tuple[str, bool]] = ("loss", False)
+    verb: ClassVar[str]
+    verbs: ClassVar[tuple[str, ...]] = ()
+
+    model: Any
+    card: Card
+    processors: dict[str, Any]
+
+    def __init__(self, run: Any, context: RunContext) -> None:
+        """Find the data, learn vocabularies where there are none, build the model."""
+        self.run, self.context, self.log = run, context, context.log
+
+    # What training asks.
+
+    def batch(self, step: int) -> Batch:
+        """The batch of any step, counted from 0: a function of data, seed and step alone."""
+        raise NotImplementedError
+
+    def valid_batches(self) -> Iterable[Batch]:
+        raise NotImplementedError
+
+    def valid_losses(self, objective: nn.Module) -> dict[str, float]:
+        """The mean of every loss term over the validation data."""
+        sums: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
+        for batch in self.valid_batches():
+            for name, (value, _) in objective(batch.map(lambda tensor: tensor.to(self.context.device))).items():
+                sums[name] += float(value)  # type: ignore[assignment]
+                counts[name] += float(batch.counts[name])  # type: ignore[assignment]
+        return {name: value / counts[name] for name, value in sums.items()}
+
+    def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
+        """What a validation logs of the means."""
+        return {"loss": losses["loss"]}
+
+    def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
+        """The figure by which weights are chosen, of the weights as they are. `losses`: `valid_losses` of them."""
+        return "loss", Figure(losses["loss"])
+
+    def final_figures(self) -> dict[str, Any]:
+        """More figures of the chosen weights, on the validation data and, once, on the test data."""
+        return {}
+
+    def learn_at_once(self) -> dict[str, Any]:
+        """Find the weights in one pass over the data, for objectives that need no steps; returns what there is to
+        report."""
+        raise NotImplementedError
+
+    def shown(self, example: int) -> str:
+        """An example as a line that names it."""
+        return ""
+
+    def data_names(self) -> dict[str, str]:
+        """What the run learns from, by content: it must not change between a checkpoint and its resumption."""
+        raise NotImplementedError
+
+    def guess(self) -> float:
+        """The nll of a model that has only learned how frequent each label is."""
+        return float("inf")
+
+    # What anybody asks.
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        """Refuse a run whose settings contradict each other."""
+
+    @classmethod
+    def sample(cls, run: Any, size: int, device: torch.device) -> Batch:
+        """A batch of random values as large as the run's, for an estimate of its time."""
+        raise NotImplementedError
+
+    @classmethod
+    def tokens_a_step(cls, run: Any) -> int:
+        return int(run.engine.batch)
+
+    @classmethod
+    def level(cls, data: Any, text: Any) -> Any:
+        """The data of one recipe among several that are compared: with the vocabulary options `text`, where they are
+        given, and a part held out for a last test."""
+        from dataclasses import replace
+
+        return data if text is None else replace(data, text=text)
+
+    @classmethod
+    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Any:
+        """A trained model, ready to answer."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:
+        """The values that a command line names: files, or texts. `lines`: the lines of both (`headway.cli.texts`)."""
+        if len(inputs) > 1:
+            raise InputError(f"give one file with a text a line, not {len(inputs)}: join them, or use --text")
+        return list(lines(texts, inputs[0] if inputs else None))
+
+    @classmethod
+    def answer(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
+        """What an opened model answers to each value, in order. `options`: those that were given."""
+        raise InputError(f"a model for {cls.name} answers `headway {cls.verb} MODEL`")
+
+    @classmethod
+    def evaluate(cls, model: Any, files: Sequence[str], options: dict[str, Any]) -> Report:
+        """The task's figures of an opened model on other data. `options`: those that were given."""
+        raise InputError(f"headway has no figures for the task '{cls.name}' yet")
+
+
+def entropy(counts: npt.NDArray[np.int64]) -> float:
+    """−Σ p log p: the mean loss, per token, of knowing nothing but how frequent each is."""
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum())
+
+
+def refuse(options: dict[str, Any], known: Sequence[str], what: str) -> None:
+    """Refuse an option that has no meaning here. `what`: a phrase for what is evaluated."""
+    for name in options:
+        if name not in known:
+            raise InputError(f"--{name.replace('_', '-')} has no meaning for {what}")

@@ -1,0 +1,237 @@
+"""Sequence to sequence: sentence pairs, batches by length, judged by BLEU."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from headway.batch import TextInputs, TokenBatch
+from headway.card import Card, Loaded
+from headway.data.batches import Frame, pair_batches
+from headway.data.catalog import cache_folder
+from headway.data.readers import read_pairs
+from headway.data.split import held_out, split_corpus
+from headway.data.store import PairStore, prepare, train_tokenizers
+from headway.errors import InputError
+from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
+from headway.folder import text_card, with_tokenizers
+from headway.generate.translator import Translator
+from headway.plain import to_plain
+from headway.tasks.files import fetched, is_own, listed, vocabularies
+from headway.tasks.objective import CrossEntropy, RDrop
+from headway.tasks.start import earlier_model, first_model
+from headway.tasks.task import Figure, Prediction, Report, RunContext, Task, entropy, refuse
+from headway.text.codec import Codec
+from headway.text.tokenizer import TextOptions
+
+LENGTH = 24  # of the sentences that an estimate is made with
+PAIR = ("source", "target")
+AT_ONCE = 512  # sentences that are translated before the first is shown
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Sentence pairs: files of one's own, or names of a data set that headway knows.
+
+    Without `valid`, about `hold_out` training pairs are held out for it and as many for `test`, chosen by a hash
+    of the source, so that no held-out sentence is ever trained on.
+    """
+
+    name: ClassVar[str] = "parallel-text"
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    source: str = "source"
+    target: str = "target"
+    hold_out: int = 1000
+    text: TextOptions = field(default_factory=TextOptions)
+
+    def __post_init__(self) -> None:
+        if self.hold_out < 1:
+            raise InputError(f"data.hold_out must be at least 1, not {self.hold_out}")
+
+
+class Translation(Task):
+    """Judged by BLEU with the run's own search."""
+
+    name = "translation"
+    data = ParallelText
+    objectives = (CrossEntropy, RDrop)
+    roles = ("steps",)
+    takes = PAIR
+    headline = ("BLEU", True)
+    verb = "translate"
+
+    def __init__(self, run: Any, context: RunContext) -> None:
+        super().__init__(run, context)
+        earlier = earlier_model(run)
+        with context.ranks.in_turn():
+            self.files = self._files()
+            self.tokenizers = self._tokenizers(earlier)
+            self.stores = {part: self._encoded(part) for part in ("train", "valid")}
+        sizes = earlier.card.sizes if earlier else tuple(map(len, self.tokenizers))
+        self.model = first_model(run, context, sizes, self.tokenizers, earlier=earlier)
+        data = run.data
+        self.card = text_card(
+            run.model.name, run.model, sizes, earlier.card.text if earlier else data.text, (data.source, data.target),
+            symbols=earlier.card.symbols if earlier else None, foreign=bool(earlier and earlier.card.foreign_text),
+            search=to_plain(run.search), run=to_plain(run),
+        )  # fmt: skip
+        self.processors = with_tokenizers(self.card, *self.tokenizers)
+        loaded = Loaded(self.model, self.card, self.processors)
+        self.translator = Translator(loaded, context.device, context.dtype)
+        frame = framed(self.card, self.tokenizers[0])
+        batch, seed, captured = run.engine.batch, run.engine.seed, context.device.type == "cuda"
+        self.batches = pair_batches(self.stores["train"], batch, seed, frame=frame, full=captured)
+        self.valid = pair_batches(self.stores["valid"], 4 * batch, 0, shuffle=False, frame=frame)
+        limit = run.validation.sentences or None
+        self.valid_texts = tuple(side[:limit] for side in self._texts("valid"))
+        # Read now: what is wrong with a test file should not be found out after hours of training.
+        self.test_texts = self._texts("test") if self.files.get("test") else ([], [])
+
+    def _files(self) -> dict[str, list[Path]]:
+        """The files of each part; where there is no validation text, some training pairs are held out for it."""
+        data, context = self.run.data, self.context
+        if not data.train:
+            raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
+        files = {
+            part: [Path(name) if is_own(name) else fetched(name, context.download, self.log) for name in names]
+            for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test))
+        }
+        for part in ("valid", "test"):  # a fault there is reported now, not after everything has been encoded
+            if files[part]:
+                deque(read_pairs(files[part], data.source, data.target), maxlen=0)
+        if files["valid"]:
+            return files
+        if context.ranks.first:
+            split_corpus(files["train"], context.out / "data", data.hold_out, data.source, data.target)
+        held = {part: list(paths) for part, paths in held_out(context.out / "data").items()}
+        return held | ({"test": files["test"]} if files["test"] else {})
+
+    def _tokenizers(self, earlier: Loaded | None) -> tuple[Any, Any]:
+        if earlier is not None:
+            return earlier.source_tokenizer, earlier.target_tokenizer
+        data = self.run.data
+
+        def learn() -> tuple[Any, Any]:
+            return train_tokenizers(self.files["train"], data.text, source=data.source, target=data.target)
+
+        found = vocabularies(self.context, ["joint"] if data.text.joint else PAIR, learn)
+        return found[0], found[-1]
+
+    def _encoded(self, part: str) -> PairStore:
+        data, log, source = self.run.data, self.log, self.tokenizers[0]
+        longest = self.run.max_length - max(1, len(source.opening) + len(source.closing))
+        with log.bar(f"encoding {part}", None, " pairs") as show:
+            store = prepare(
+                self.files[part], *self.tokenizers, cache_folder() / "stores", max_length=longest,
+                source=data.source, target=data.target, progress=show,
+            )  # fmt: skip
+        tokens = int(store.source_lengths.sum()), int(store.target_lengths.sum())
+        before = " (encoded before)" if store.reused else ""
+        log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} tokens{before}")
+        log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
+        if store.skipped["too_long"]:
+            which = listed(store.too_long, store.skipped["too_long"])
+            count = store.skipped["too_long"]
+            log.say(f"{part}: {count:,} pairs longer than {longest} tokens left out (pairs {which})")
+        if store.skipped["empty"]:
+            log.say(f"{part}: {store.skipped['empty']:,} pairs with an empty side left out")
+        return store
+
+    def _texts(self, part: str) -> tuple[list[str], list[str]]:
+        """The pairs of a part as text, without those whose source is longer than the model takes."""
+        pairs = list(read_pairs(self.files[part], self.run.data.source, self.run.data.target))
+        limit = self.translator.limit
+        fits = [len(ids) <= limit for ids in self.translator.encode([source for source, _ in pairs])]
+        too_long = [number for number, fit in enumerate(fits, 1) if not fit]
+        if too_long:
+            which = listed(too_long, len(too_long))
+            self.log.say(f"{part}: {len(too_long):,} sources longer than {limit} tokens are not scored (pairs {which})")
+            self.log.event("scored", part=part, pairs=sum(fits), too_long=too_long)
+        kept = list(compress(pairs, fits))
+        return [source for source, _ in kept], [target for _, target in kept]
+
+    def batch(self, step: int) -> TokenBatch:
+        return self.batches.batch(step)
+
+    def valid_batches(self) -> Iterable[TokenBatch]:
+        return self.valid.epoch()
+
+    def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
+        return {"loss": losses["loss"], "perplexity": perplexity(losses["nll"])}
+
+    def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
+        return "BLEU", Figure(self._bleu(*self.valid_texts), True, 2)
+
+    def final_figures(self) -> dict[str, Any]:
+        return {"test BLEU": round(self._bleu(*self.test_texts), 2)} if self.test_texts[0] else {}
+
+    def _bleu(self, sources: list[str], references: list[str]) -> float:
+        with self.log.bar("translating", len(sources), " sentences") as show:
+            found = self.translator.translate_n(sources, progress=show)
+        texts = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
+        return corpus_bleu(texts, references, tokenize=self.run.validation.tokenize)
+
+    def shown(self, example: int) -> str:
+        return str(self.tokenizers[0].decode(self.stores["train"].source(example).tolist()))
+
+    def data_names(self) -> dict[str, str]:
+        return {part: store.folder.name for part, store in self.stores.items()}
+
+    def guess(self) -> float:
+        return entropy(self.stores["train"].target_counts(self.card.symbols.end))
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        check_tokenizer(run.validation.tokenize)
+        if run.data.text.lines:
+            raise InputError("data.text.lines is for plain text: each line of a pair is a sentence anyway")
+
+    @classmethod
+    def sample(cls, run: Any, size: int, device: torch.device) -> TokenBatch:
+        ids = torch.randint(4, size, (max(1, run.engine.batch // LENGTH), LENGTH), device=device)
+        return TokenBatch(ids, ids, inputs=TextInputs(ids))
+
+    @classmethod
+    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Translator:
+        return Translator(loaded, device, dtype)
+
+    @classmethod
+    def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse(options, ("beam_size",), "a translator")
+        search = {"beam": options["beam_size"]} if "beam_size" in options else {}
+        for start in range(0, len(values), AT_ONCE):
+            texts = values[start : start + AT_ONCE]
+            for text, translation in zip(texts, model.translate(texts, **search), strict=True):
+                yield Prediction(" ".join(translation.split()), {"text": text, "translation": translation})
+
+    @classmethod
+    def evaluate(cls, model: Translator, files: Sequence[str], options: dict[str, Any]) -> Report:
+        """BLEU and chrF of the translations of these pairs. `keep` is called with the translations."""
+        known = ("tokenize", "lowercase", "bootstrap", "beam", "length_penalty", "batch", "keep")
+        refuse(options, known, "a translator")
+        pairs = list(read_pairs(list(files), model.card.reads.language, model.card.writes.language))
+        search = {name: options[name] for name in ("beam", "length_penalty", "batch") if name in options}
+        texts = model.translate([source for source, _ in pairs], **search)
+        if "keep" in options:
+            options["keep"](texts)
+        how = {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
+        found = score(texts, [target for _, target in pairs], **how)
+        return Report(found.to_dict(), found.lines())
+
+
+def framed(card: Card, source: Codec) -> Frame:
+    """The ids around the two sides of a pair for this model."""
+    return Frame(source.opening, source.closing, card.symbols.start, card.symbols.end)
+
+
+def perplexity(nll: float) -> float:
+    return math.exp(min(nll, 700))

@@ -1,0 +1,100 @@
+"""Word vectors by skip-gram: tiles of words and their neighbours, judged by the loss of held-out pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from headway.card import Loaded
+from headway.data.word_windows import Tiles, WordWindows, count_words
+from headway.errors import InputError
+from headway.folder import text_card, with_tokenizers
+from headway.models.skip_gram import kept_share, noise
+from headway.plain import to_plain
+from headway.tasks.language import TextFiles, open_text
+from headway.tasks.objective import NegativeSampling
+from headway.tasks.start import earlier_model, first_model
+from headway.tasks.task import RunContext, Task
+from headway.text.tokenizer import TextOptions
+
+JUDGED, JUDGED_AT_ONCE = 1 << 16, 1 << 13  # tokens of held-out text that a validation takes
+JUDGED_NOISE = 256  # words of a tile
+PASSES = 5  # many more bring words together that stood side by side only once
+
+
+@dataclass(frozen=True)
+class Words(TextFiles):
+    """Text whose words get vectors."""
+
+    name: ClassVar[str] = "words"
+    text: TextOptions = field(default_factory=lambda: TextOptions(kind="word"), kw_only=True)
+
+
+class WordVectors(Task):
+    """Judged by the loss a pair on held-out text, with the same windows and the same noise each time."""
+
+    name = "word-vectors"
+    data = Words
+    objectives = (NegativeSampling,)
+    roles = ("vectors",)
+    verb = "neighbours"
+
+    def __init__(self, run: Any, context: RunContext) -> None:
+        super().__init__(run, context)
+        if context.ranks.count > 1:
+            raise InputError("skip-gram learns in one process: start it without torchrun")
+        earlier = earlier_model(run)
+        self.corpus = corpus = open_text(run.data, context, earlier)
+        sizes = earlier.card.sizes if earlier else (len(corpus.tokenizer),)
+        self.model = first_model(run, context, sizes, [corpus.tokenizer], earlier=earlier)
+        text = earlier.card.text if earlier else run.data.text
+        self.card = text_card(run.model.name, run.model, sizes, text, run=to_plain(run))
+        self.processors = with_tokenizers(self.card, corpus.tokenizer)
+        config = run.model
+        counts_V = torch.from_numpy(count_words(corpus.train, sizes[0]))
+        if not counts_V.sum():
+            raise InputError("no word of the vocabulary is in the text")
+        kept_V, noise_V = kept_share(counts_V, config.threshold), noise(counts_V, config.power)
+        self.windows = WordWindows(
+            corpus.train, run.engine.batch, config.window, kept_V, noise_V, run.engine.seed
+        )  # fmt: skip
+        held = WordWindows(
+            [corpus.valid], JUDGED_AT_ONCE, config.window, kept_V, noise_V, seed=0, noise=JUDGED_NOISE
+        )  # fmt: skip
+        self.valid = [held.batch(step) for step in range(-(-min(corpus.valid.tokens, JUDGED) // held.tokens))]
+        tokens = sum(store.tokens for store in corpus.train)
+        # How often a word stands in the pairs of a step: the objective keeps such a word's rate down.
+        self.model.pairs_V = (self.windows.tokens * counts_V / tokens * kept_V * (config.window + 1)).float()
+        passes = run.engine.steps * self.windows.tokens / tokens
+        usual = math.ceil(PASSES * tokens / self.windows.tokens)
+        self.log.say(
+            f"{sizes[0]:,} words of width {config.width}; {passes:.1f} passes over the text "
+            f"({PASSES}, as word2vec does it: engine.steps={usual})"
+        )
+
+    def batch(self, step: int) -> Tiles:
+        return self.windows.batch(step)
+
+    def valid_batches(self) -> Iterable[Tiles]:
+        return self.valid
+
+    def final_figures(self) -> dict[str, Any]:
+        return {"words": self.card.reads.size}
+
+    def data_names(self) -> dict[str, str]:
+        return self.corpus.names()
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        if run.engine.dtype not in ("auto", "float32"):
+            raise InputError(f"skip-gram learns in float32, not in {run.engine.dtype}: leave --dtype out")
+        if run.data.text.kind != "word":
+            raise InputError(f"skip-gram learns vectors of words: set data.text.kind=word, not {run.data.text.kind}")
+
+    @classmethod
+    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Any:
+        raise InputError("a model of word vectors answers `headway neighbours MODEL WORD`")
