@@ -36,7 +36,9 @@ class View:
     rule: Mask | None = None  # None: every key is visible
     scene: Scene | None = None
     position: Position | None = None
-    _built: list[Tensor] = field(default_factory=list, repr=False)  # the matrix, once for all layers
+    # The matrix and the block mask, once for all layers.
+    _built: list[Tensor] = field(default_factory=list, repr=False)
+    _blocks: list[BlockMask] = field(default_factory=list, repr=False)
 
     @property
     def dense(self) -> bool:
@@ -73,10 +75,12 @@ class View:
 
         if self.scene is None:
             raise ValueError("a block mask needs sizes: make the view with Mask.view(scene)")
-        rule, scene = self.rule or Everything(), self.scene
-        by_row = rule.by_row() or isinstance(scene.start, Tensor)
-        rows = scene.rows if by_row else None
-        return create_block_mask(rule.predicate(scene), rows, None, scene.queries, scene.keys, device=scene.device)
+        if not self._blocks:
+            rule, scene = self.rule or Everything(), self.scene
+            rows = scene.rows if rule.by_row() or isinstance(scene.start, Tensor) else None
+            sizes = rows, None, scene.queries, scene.keys
+            self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
+        return self._blocks[0]
 
     def placed(self, position: Position) -> View:
         """The same view, with a position part that every layer applies."""
@@ -267,6 +271,7 @@ class Random(Mask):
     seed: int = 0
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
+        query, key = query.long(), key.long()  # in a compiled kernel they have 32 bits
         mixed = (query * 2654435761 + key * 40503 + self.seed * 97531) & 0x7FFFFFFF
         mixed = ((mixed ^ (mixed >> 15)) * 739982445) & 0x7FFFFFFF
         mixed = ((mixed ^ (mixed >> 12)) * 695872825) & 0x7FFFFFFF
