@@ -271,11 +271,13 @@ class Random(Mask):
     seed: int = 0
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        query, key = query.long(), key.long()  # in a compiled kernel they have 32 bits
-        mixed = (query * 2654435761 + key * 40503 + self.seed * 97531) & 0x7FFFFFFF
-        mixed = ((mixed ^ (mixed >> 15)) * 739982445) & 0x7FFFFFFF
-        mixed = ((mixed ^ (mixed >> 12)) * 695872825) & 0x7FFFFFFF
-        return (mixed ^ (mixed >> 15)) < int(self.share * 0x80000000)
+        # Modulo 2³¹, so that integers of 32 and 64 bits give the same. `&` also keeps a compiler from multiplying the
+        # constants with its block sizes, beyond 32 bits.
+        low = 0x7FFFFFFF
+        mixed = (query & low) * (2654435761 & low) + (key & low) * 40503 + (self.seed * 97531 & low) & low
+        mixed = (mixed ^ (mixed >> 15)) * 739982445 & low
+        mixed = (mixed ^ (mixed >> 12)) * 695872825 & low
+        return (mixed ^ (mixed >> 15)) <= int(self.share * 0x80000000) - 1
 
 
 @dataclass(frozen=True)
