@@ -78,7 +78,7 @@ def test_equal_texts_are_held_out_together_and_the_same_each_time() -> None:
 def test_headways_own_frame_and_where_it_is_cut() -> None:
     tokenizer = Tokenizer.train(["one two three four five"] * 2, TextOptions(kind="word"))
     one, two, three, four = (tokenizer.encode(word)[0] for word in ("one", "two", "three", "four"))
-    assert frame(tokenizer, ["one two"], 9) == [
+    assert frame(tokenizer, ["one two"], 9, spans=True) == [
         Framed([START, one, two, END], None, ((0, 0), (0, 3), (4, 7), (0, 0)), (None, 0, 1, None))
     ]
     [pair] = frame(tokenizer, [("one two", "three")], 9)

@@ -12,7 +12,7 @@ import torch
 
 from headway.errors import InputError
 from headway.folder import Card, read_model, weights_of, write_model
-from headway.hub.arpa import export_arpa, import_arpa, read_arpa, spelled
+from headway.hub.families.arpa import export_arpa, import_arpa, read_arpa, spelled
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import AddK, MaximumLikelihood, ModifiedKneserNey, StupidBackoff
 from headway.text.tokenizer import END, TextOptions, Tokenizer

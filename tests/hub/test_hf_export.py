@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 import headway
 from headway.errors import InputError
 from headway.folder import Card, weights_of, write_model
+from headway.hub.families.restated import halved
 from headway.hub.hf_export import export_hf
-from headway.hub.restated import halved
 from headway.models import parts
 from headway.models.gpt import GPTConfig
 from headway.models.t5 import T5Config
@@ -204,7 +204,7 @@ def test_two_vocabularies_are_refused(tmp_path: Path) -> None:
 
 def test_words_that_keep_their_spaces_have_no_tokenizer_json(tmp_path: Path) -> None:
     gpt(tmp_path / "mine", GPT_SMALL, TextOptions(kind="word", size=400, min_count=1, exact=True))
-    with pytest.raises(InputError, match=r"text\.exact=true stands in the way"):
+    with pytest.raises(InputError, match=r"text\.exact=true has no counterpart"):
         export_hf(tmp_path / "mine", tmp_path / "hf")
 
 

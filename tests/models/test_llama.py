@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
 from headway.generate.sampling import Sampling
-from headway.generate.stream import Prompt
-from headway.generate.stream_offline import generate_all
 from headway.models.llama import Llama, LlamaConfig, OneRmsNorm
 from headway.models.rotary_scaling import Llama3, Yarn
 from headway.nn.mask import And, Causal, Scene, Segments, Window
@@ -91,7 +91,7 @@ def test_a_window_that_hides_nothing_costs_no_matrix() -> None:
 
 
 def texts(model: Llama, device: torch.device) -> list[list[int]]:
-    prompts = [Prompt(list(range(3, 3 + n)), Sampling(temperature=0.0), max_new=20) for n in (2, 11, 5)]
+    prompts = [Request(list(range(3, 3 + n)), Sampling(temperature=0.0), max_new=20) for n in (2, 11, 5)]
     found = generate_all(model, prompts, context=64, device=device)
     return [written.ids for [written] in found]
 

@@ -17,9 +17,9 @@ from killing import result
 from running import World, before_each_step, call
 from torch import nn
 
+from headway.tasks.objective import CrossEntropyObjective
 from headway.train.health import Diverged, Health
 from headway.train.meter import Meter
-from headway.train.objective import CrossEntropyObjective
 from headway.train.optimiser import Adam, AdamW, Masters
 from headway.train.sealed import verify
 

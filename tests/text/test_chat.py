@@ -10,7 +10,7 @@ import transformers
 from foreign_world import CHAT, give_tokenizer
 from headway.errors import InputError
 from headway.hub.vocabularies import read_tokenizer
-from headway.text.chat import conversation, spoken
+from headway.text.chat import conversation, rendered
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 TEMPLATES = {
@@ -40,15 +40,15 @@ def test_a_conversation_becomes_the_text_of_transformers(
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     mine = read_tokenizer(tmp_path)
     expected = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    assert spoken(mine, messages) == expected
+    assert rendered(mine.chat, messages) == expected
     ids = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    assert mine.encode(spoken(mine, messages)) == ids
+    assert mine.encode(rendered(mine.chat, messages)) == ids
 
 
 def test_a_template_file_stands_before_the_config(tmp_path: Path) -> None:
     give_tokenizer(tmp_path, "old")
     (tmp_path / "chat_template.jinja").write_text("new {{ messages[0].content }}")
-    assert spoken(read_tokenizer(tmp_path), conversation("x")) == "new x"
+    assert rendered(read_tokenizer(tmp_path).chat, conversation("x")) == "new x"
 
 
 def test_a_conversation_grows() -> None:
@@ -71,13 +71,13 @@ def test_a_conversation_grows() -> None:
 def test_a_template_that_will_not_is_told_in_one_line(tmp_path: Path, template: str | None, line: str) -> None:
     give_tokenizer(tmp_path, template)
     with pytest.raises(InputError) as caught:
-        spoken(read_tokenizer(tmp_path), TALK)
+        rendered(read_tokenizer(tmp_path).chat, TALK)
     assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_messages_need_a_role_and_a_content(tmp_path: Path) -> None:
     give_tokenizer(tmp_path, CHAT)
     with pytest.raises(InputError, match="message 2 must have a role and a content"):
-        spoken(read_tokenizer(tmp_path), [TALK[0], {"role": "user"}])
+        rendered(read_tokenizer(tmp_path).chat, [TALK[0], {"role": "user"}])
     with pytest.raises(InputError, match="has no chat template"):
-        spoken(Tokenizer.train(["a b a b"], TextOptions(size=300, min_count=1)), TALK)
+        rendered(Tokenizer.train(["a b a b"], TextOptions(size=300, min_count=1)).chat, TALK)

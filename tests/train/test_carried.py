@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from headway.train.objective import Carried
 from torch import nn
 
 from headway.data.streams import StreamBatches
@@ -16,6 +15,7 @@ from headway.errors import InputError
 from headway.models.recurrent import Locked, Recurrent, RecurrentConfig
 from headway.plain import change
 from headway.recipes import RECIPES
+from headway.tasks.objective import Carried
 from headway.train.gauge import operations_per_token
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.schedule import Staircase
@@ -40,7 +40,7 @@ def truncated(twin, some):
     """The oracle: torch's own loss, on a state that is detached by hand; the gradients of each batch."""
     state, found = None, []
     for batch in some:
-        state = None if bool(batch.fresh) else state.detach()
+        state = None if bool(batch.fresh) else state.of([part.detach() for part in state.parts()])
         logits, state = twin(batch.ids_BT, state)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.labels_BT.flatten(), reduction="sum") / 15
         found.append(torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True))

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import torch
-from headway.train.objective import CrossEntropy
 from torch import Tensor, nn
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.recipes import RECIPES
+from headway.tasks.objective import CrossEntropy
 from headway.text.tokenizer import END, PAD, START
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log

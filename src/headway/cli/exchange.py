@@ -34,7 +34,7 @@ def export(
 
 
 def _arpa(model: str, file: str, dtype: str) -> str:
-    from headway.hub.arpa import export_arpa
+    from headway.hub.families.arpa import export_arpa
 
     _check_ending(file)
     kind = export_arpa(model, file)
@@ -90,7 +90,7 @@ def take_in(
             raise InputError("--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
         import_foreign(file, folder)
     else:
-        from headway.hub.arpa import import_arpa
+        from headway.hub.families.arpa import import_arpa
 
         _check_ending(file)
         import_arpa(file, folder, like)

@@ -4,7 +4,7 @@ other selects), one draws random numbers, one records the chosen tokens.
 R rows, V vocabulary, N blocks of a row, G blocks at a time, B logits of a block, C continuations (k of them),
 P parts of a row, L room for ids, A alternatives; of records, G steps and S numbers of a row.
 The readable twins are `readable_continuations` in `headway.generate.top_k`, `uniforms` in `headway.generate.noise` and
-`readable_note` in `headway.generate.stream_step`.
+`readable_note` in `headway.generate.samples`.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def note(
 ) -> None:  # fmt: skip
     """Write a token of each row (None: its likeliest) after its text, and into its next record the token, log p of it
     and the likeliest ids with theirs, all in place."""
-    needs_triton("choice", "readable_note of headway.generate.stream_step")
+    needs_triton("choice", "readable_note of headway.generate.samples")
     rows, room = texts_RL.shape
     top = records_GRS.shape[2] // 2 - 1
     logits_RV = logits_RV if logits_RV.stride(1) == 1 else logits_RV.contiguous()

@@ -11,18 +11,19 @@ import torch
 
 from headway.card import Card, Loaded
 from headway.errors import InputError, TooLong, nearest
+from headway.generate.engine import Engine
+from headway.generate.offline import generate_all
+from headway.generate.request import UNBOUNDED, Ended, Request, Token, Written
 from headway.generate.saliency import recorded
 from headway.generate.sampling import Sampling
 from headway.generate.spelling import Spelling, continuation
-from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
-from headway.generate.stream_offline import generate_all
-from headway.generate.stream_stepper import stream_stepper_for
+from headway.generate.stepper import stepper_for
 from headway.generate.tracing import check_one, checked, described, nexts, one_text, token_track, trace_of
 from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
 from headway.nn.tap import chosen
 from headway.plain import from_plain, to_plain
-from headway.text.chat import Message, spoken
+from headway.text.chat import Message, rendered
 from headway.text.codec import Codec
 from headway.traces import Trace
 
@@ -35,7 +36,7 @@ class Wishes:
     """What may be asked for beside `Sampling`.
 
     stop: a text ends before any of these strings. choices: only one of these strings is written, right behind the
-    prompt (" yes", with its space, behind "Is it?"). The others are as in `Prompt`.
+    prompt (" yes", with its space, behind "Is it?"). The others are as in `Request`.
     """
 
     max_new: int = 128
@@ -85,7 +86,7 @@ class Generator:
         texts follow each other, the next one begins behind it."""
         self.model, self.tokenizer, self.context, self.device = model, tokenizer, context, device
         self.opening, self.sampling = tuple(opening), sampling or Sampling()
-        self.stepper = stream_stepper_for(model, device)  # what it captures serves later calls
+        self.stepper = stepper_for(model, device)  # what it captures serves later calls
 
     @classmethod
     def of(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
@@ -144,7 +145,7 @@ class Generator:
         def stopped(token: Token) -> bool:
             at = token.key, token.sample
             if at not in spellings:
-                spellings[at] = Spelling(self.tokenizer, asked[token.key].ids, wishes.stop)
+                spellings[at] = Spelling(self.tokenizer, asked[token.key].given, wishes.stop)
             if token.id is not None:
                 spellings[at].add(token.id)
             return spellings[at].stopped
@@ -168,20 +169,24 @@ class Generator:
         asked.check("the prompt", self.model.vocabulary, self.context)
         return self._pieces(asked, wishes)
 
-    def _pieces(self, asked: Prompt, wishes: Wishes) -> Pieces:
-        engine = StreamEngine(self.model, context=self.context, device=self.device, stepper=self.stepper)
-        engine.admit([(0, asked)])
-        spelling = Spelling(self.tokenizer, asked.ids, wishes.stop)
+    def _pieces(self, asked: Request, wishes: Wishes) -> Pieces:
+        engine = Engine(self.model, context=self.context, device=self.device, stepper=self.stepper)
+        spelling = Spelling(self.tokenizer, asked.given, wishes.stop)
         written = None
-        while written is None:
-            (token,) = engine.step()
-            written = token.written
-            if token.id is not None and (piece := spelling.add(token.id)):
-                yield piece
-            if spelling.stopped:
-                return "stop"
-        if piece := spelling.end():
-            yield piece
+        try:
+            engine.admit([(0, asked)])
+            while written is None:
+                token: Any
+                (token,) = engine.step()
+                written = token.written
+                if token.id is not None and (text := spelling.add(token.id)):
+                    yield text
+                if spelling.stopped:
+                    return "stop"
+        finally:
+            engine.close()
+        if text := spelling.end():
+            yield text
         return written.ended
 
     def _settings(self, given: dict[str, Any]) -> tuple[Wishes, Sampling]:
@@ -223,7 +228,7 @@ class Generator:
     def ids(self, prompt: Asked) -> list[int]:
         """What the model reads before it writes."""
         if not isinstance(prompt, str):
-            return self.tokenizer.encode(spoken(self.tokenizer, prompt))
+            return self.tokenizer.encode(rendered(self.tokenizer.chat, prompt))
         return [*self.opening, *self.tokenizer.encode(prompt)] or [self._end()]
 
     def _end(self) -> int:
@@ -233,8 +238,8 @@ class Generator:
                 return end
         raise InputError("this model's tokenizer has nothing that ends a text: a prompt and free choice are needed")
 
-    def _prompt(self, prompt: Asked, wishes: Wishes, sampling: Sampling) -> Prompt:
-        return Prompt(
+    def _prompt(self, prompt: Asked, wishes: Wishes, sampling: Sampling) -> Request:
+        return Request(
             self.ids(prompt),
             sampling,
             # A choice is written whole.
@@ -246,8 +251,8 @@ class Generator:
             window=wishes.window,
         )
 
-    def _passage(self, prompt: Prompt, written: Written, wishes: Wishes) -> Passage:
-        spelling = Spelling(self.tokenizer, prompt.ids, wishes.stop)
+    def _passage(self, prompt: Request, written: Written, wishes: Wishes) -> Passage:
+        spelling = Spelling(self.tokenizer, prompt.given, wishes.stop)
         text = "".join([*map(spelling.add, written.ids), spelling.end()])
         ended: Ended = "stop" if spelling.stopped else written.ended
         return Passage(text, self.tokenizer.pieces(written.ids), ended, written)

@@ -21,8 +21,9 @@ from headway.generate.attention import Attention
 from headway.generate.sampling import Sampling
 from headway.generate.search import Hypothesis, Search
 from headway.generate.translator import TextTranslator, Translation
-from headway.hub.ctranslate2_export import entries, write_ctranslate2
+from headway.hub.ctranslate2_export import engine_of, write_ctranslate2
 from headway.hub.extras import wanted
+from headway.hub.families.ctranslate2 import entries
 from headway.text.codec import Codec
 from headway.text.tokenizer import END
 
@@ -53,10 +54,8 @@ def _opened(kind: str, folder: str | Path, device: str, precision: str) -> tuple
     library = wanted("ctranslate2", "ctranslate2")
     with _converted(folder, precision) as place:
         card = read_card(place)
-        wants = 2 if kind == "Translator" else 1
-        if len(card.sizes) != wants:
-            verb = "generate" if wants == 2 else "translate"
-            raise InputError(f"{folder} holds another kind of model: headway {verb} {folder} takes it")
+        if (found := engine_of(card.family)).name != kind:
+            raise InputError(f"{folder} holds another kind of model: headway {found.command} {folder} takes it")
         engine = getattr(library, kind)(
             str(place), device="cpu", compute_type="default" if precision == "auto" else precision,
             inter_threads=1, intra_threads=torch.get_num_threads(),

@@ -1,26 +1,13 @@
-"""headway's models for CTranslate2, an engine for fast use on a CPU: its specification, filled from our own parts.
-
-Its own converters go through `transformers`, and take Marian's start of a target and Pegasus' for granted; this way
-needs neither, and every choice that both have is kept: where the norm stands, how a position is told, which id starts.
-"""
+"""Folders for CTranslate2, an engine for fast inference on a CPU."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
-from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.folder import Card, Loaded, read_model, replace_folder, write_card
-from headway.hub.extras import wanted
-from headway.models import parts
-from headway.models.gpt import GPTConfig
-from headway.models.transformer import TransformerConfig
-from headway.nn.position import Position, Sinusoidal
-from headway.text.codec import Codec
+from headway.folder import Loaded, read_model, replace_folder, write_card
+from headway.hub.families.ctranslate2 import Engine
+from headway.hub.families.exports import EXPORTS, export_of
 
 PRECISIONS = ("float32", "float16", "int8")
 
@@ -33,160 +20,16 @@ def export_ctranslate2(model: str | Path, folder: str | Path, precision: str = "
 
 
 def write_ctranslate2(place: Path, loaded: Loaded, precision: str) -> None:
-    """Fill an empty folder: what CTranslate2 reads, and headway's card and tokenizers beside it."""
-    spec = specification(loaded)
+    """Fill an empty folder with CTranslate2's files, and headway's card and tokenizers beside them."""
+    spec = engine_of(loaded.card.family).specification(loaded)
     spec.validate()
     spec.optimize(quantization=precision)
     spec.save(str(place))
     write_card(place, loaded.card, loaded.processors)
 
 
-def entries(tokenizer: Codec, size: int) -> list[str]:
-    """What CTranslate2 calls each id. Ids that the tokenizer does not name get a name too."""
-    found = [tokenizer.inner.id_to_token(i) for i in range(len(tokenizer))]  # type: ignore[attr-defined]
-    found = [f"<{i}>" if entry is None else entry for i, entry in enumerate(found)]
-    return found + [f"<{i}>" for i in range(len(found), size)]
-
-
-def specification(loaded: Loaded) -> Any:
-    if loaded.card.family == "transformer":
-        return _translator(loaded)
-    if loaded.card.family == "gpt":
-        return _gpt(loaded)
-    raise InputError(f"headway writes translators and GPTs for CTranslate2, not a {loaded.card.family}")
-
-
-def _translator(loaded: Loaded) -> Any:
-    specs = wanted("ctranslate2.specs", "ctranslate2")
-    model: Any = loaded.model
-    config: TransformerConfig = model.config
-    before = isinstance(config.norm, parts.PreNorm)
-    spec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers), config.heads, pre_norm=before, **_feed_forward(config)
-    )
-    for side, embed, stack in (
-        (spec.encoder, model.embed_source, model.encoder), (spec.decoder, model.embed_target, model.decoder)
-    ):  # fmt: skip
-        table = side.embeddings[0] if isinstance(side.embeddings, list) else side.embeddings
-        table.weight = _plain(embed.table.weight)
-        side.scale_embeddings = np.float32(embed.scale)
-        side.position_encodings.encodings = _positions(embed.position, config.max_length, config.width)
-        _stack(side, stack, before)
-    weight_VD = model.head.weight
-    spec.decoder.projection.weight = _plain(weight_VD[:, : config.width])
-    if config.output_bias:
-        spec.decoder.projection.bias = _plain(weight_VD[:, config.width])
-    card = loaded.card
-    source, target = (
-        entries(tokenizer, size)
-        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.sizes, strict=True)
-    )
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(target)
-    _name_specials(spec.config, card, target, loaded.target_tokenizer)
-    spec.config.decoder_start_token = target[card.symbols.start]
-    spec.config.layer_norm_epsilon = config.norm.epsilon
-    return spec
-
-
-def _gpt(loaded: Loaded) -> Any:
-    specs = wanted("ctranslate2.specs", "ctranslate2")
-    model: Any = loaded.model
-    config: GPTConfig = model.config
-    before = isinstance(config.norm, parts.PreNorm)
-    if config.shared_heads not in (0, config.heads):
-        raise InputError("headway does not write keys and values that heads share for CTranslate2: model.shared_heads")
-    spec = specs.TransformerDecoderModelSpec.from_config(
-        config.layers, config.heads, pre_norm=before, **_feed_forward(config)
-    )
-    decoder, vocabulary = spec.decoder, loaded.card.sizes[0]
-    decoder.scale_embeddings = False
-    decoder.embeddings.weight = _plain(model.embed.table.weight[:vocabulary])
-    decoder.position_encodings.encodings = _positions(model.embed.position, config.max_length, config.width)
-    decoder.projection.weight = _plain(model.output.weight[:vocabulary])
-    _stack(decoder, model.decoder, before)
-    names = entries(loaded.source_tokenizer, vocabulary)
-    spec.register_vocabulary(names)
-    _name_specials(spec.config, loaded.card, names, loaded.source_tokenizer)
-    spec.config.layer_norm_epsilon = config.norm.epsilon
-    return spec
-
-
-def _feed_forward(config: TransformerConfig | GPTConfig) -> dict[str, Any]:
-    """Which non-linearity, and whether it is a gate."""
-    kinds = wanted("ctranslate2.specs.common_spec", "ctranslate2").Activation
-    part = config.feed_forward
-    if isinstance(part, parts.Gated):
-        gates = {"silu": kinds.SWISH, "gelu": kinds.GELU, "gelu-tanh": kinds.GELUTanh, "relu": kinds.RELU}
-        return {"activation": gates[part.activation], "ffn_glu": True}
-    if isinstance(part, parts.Gelu):
-        return {"activation": kinds.GELUTanh if part.approximate == "tanh" else kinds.GELU}
-    return {"activation": kinds.SWISH if isinstance(part, parts.Silu) else kinds.RELU}
-
-
-def _positions(position: Position, length: int, width: int) -> np.ndarray:
-    """A row for each place, to be added; what turns queries or adds to scores is no such table."""
-    kind = type(position)
-    if kind.rotate is not Position.rotate or kind.bias is not Position.bias:
-        raise InputError(
-            f"headway writes only positions that are added for CTranslate2, not model.position={kind.__name__}"
-        )
-    if isinstance(position, Sinusoidal):
-        return _plain(position.formula(torch.arange(length), width, position.base).float())
-    with torch.no_grad():
-        first = next(position.parameters(), torch.zeros(0))
-        return _plain(position.add(torch.zeros(1, length, width, dtype=first.dtype))[0])
-
-
-def _stack(side: Any, stack: Any, before: bool) -> None:
-    if before:
-        _norm(side.layer_norm, stack.final)
-    for spec, block in zip(side.layer, stack.layers, strict=True):
-        _linear(spec.self_attention.linear[0], block.attention.qkv)
-        _linear(spec.self_attention.linear[1], block.attention.output)
-        _norm(spec.self_attention.layer_norm, _norm_of(block.around_attention, before))
-        if hasattr(block, "cross"):
-            maps = (block.cross.query, block.cross.key_value, block.cross.output)
-            for into, layer in zip(spec.attention.linear, maps, strict=True):
-                _linear(into, layer)
-            _norm(spec.attention.layer_norm, _norm_of(block.around_cross, before))
-        _feed(spec.ffn, block.feed_forward)
-        _norm(spec.ffn.layer_norm, _norm_of(block.around_feed_forward, before))
-
-
-def _feed(spec: Any, part: Any) -> None:
-    if hasattr(spec, "linear_0_noact"):
-        gate, value = part.expand.weight.chunk(2)
-        spec.linear_0.weight, spec.linear_0_noact.weight = _plain(gate), _plain(value)
-    else:
-        _linear(spec.linear_0, part.expand)
-    _linear(spec.linear_1, part.contract)
-
-
-def _norm_of(residual: Any, before: bool) -> nn.Module:
-    norm: nn.Module = residual.before if before else residual.outside
-    return norm
-
-
-def _norm(spec: Any, norm: Any) -> None:
-    if not isinstance(norm, nn.LayerNorm):
-        raise InputError(f"headway writes layer norms for CTranslate2, not {type(norm).__name__}: model.norm")
-    spec.gamma = _plain(norm.weight)
-    spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _plain(norm.bias)
-
-
-def _linear(spec: Any, layer: Any) -> None:
-    spec.weight = _plain(layer.weight)
-    if layer.bias is not None:
-        spec.bias = _plain(layer.bias)
-
-
-def _plain(tensor: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
-
-
-def _name_specials(config: Any, card: Card, names: list[str], tokenizer: Codec) -> None:
-    end = card.symbols.end if len(card.sizes) == 2 or not card.foreign_text else tokenizer.end
-    config.eos_token = names[end if end is not None else 0]
-    config.bos_token = names[tokenizer.start] if tokenizer.start is not None else config.eos_token
-    config.unk_token = names[tokenizer.unknown] if tokenizer.unknown is not None else config.eos_token
+def engine_of(family: str) -> Engine:
+    if (engine := export_of(family, "CTranslate2").ctranslate2) is None:
+        held = ", ".join(name for name, export in EXPORTS.items() if export.ctranslate2)
+        raise InputError(f"headway writes the families {held} for CTranslate2, not a {family}")
+    return engine

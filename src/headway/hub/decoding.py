@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.folder import Card
 from headway.hub.hf_folder import CONFIG, read_json
 from headway.text.symbols import Symbols
-from headway.text.tokenizer import PAD
 
 GENERATION = "generation_config.json"
 
@@ -43,26 +41,3 @@ def search_in(folder: Path) -> dict[str, Any]:
         "length_penalty": float(facts.get("length_penalty") or 1.0),
         "finish": "full" if facts.get("early_stopping") is True else "bound",
     }
-
-
-def symbols_out(card: Card, pad: int | None = PAD) -> dict[str, Any]:
-    """The same of a headway translator; `pad` only fills rows up."""
-    symbols = card.symbols
-    return {
-        "decoder_start_token_id": symbols.start,
-        "eos_token_id": symbols.end,
-        "forced_eos_token_id": symbols.end,
-        "pad_token_id": symbols.end if pad is None else pad,
-    }
-
-
-def search_out(card: Card) -> dict[str, Any]:
-    """The longest output is the model's own limit: theirs knows no share of the source."""
-    search, symbols = card.search, card.symbols
-    found = {
-        "num_beams": search.get("beam", 5),
-        "length_penalty": search.get("length_penalty", 1.0),
-        "early_stopping": True if search.get("finish", "full") == "full" else "never",
-        "max_length": card.config.max_length,
-    }
-    return found | ({"bad_words_ids": [[i] for i in symbols.never]} if symbols.never else {})

@@ -11,28 +11,27 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.folder import Card, Loaded, read_model, replace_folder, weights_of
-from headway.hub.decoding import GENERATION, search_out, symbols_out
+from headway.hub.decoding import GENERATION
 from headway.hub.families import FOREIGN
+from headway.hub.families.exports import export_of
 from headway.hub.families.foreign import Foreign
 from headway.hub.hf_folder import CONFIG, SAFE
 from headway.hub.names import to_hf
-from headway.hub.restated import RESTATED
 from headway.hub.tokenizer_export import write_tokenizer
-from headway.text.codec import Codec
-from headway.text.tokenizer import END
 
 
 def export_hf(model: str | Path, folder: str | Path) -> str:
     """Write a model for `transformers`; returns the model_type that holds it."""
     loaded = read_model(model)
     foreign, facts, weights = held(loaded)
+    layout = export_of(loaded.card.family, "Hugging Face").layout
 
     def fill(place: Path) -> None:
         save_file(weights, place / SAFE, metadata={"format": "pt"})
         _write(place / CONFIG, facts)
-        _write(place / GENERATION, generation(loaded.card, loaded.source_tokenizer))
-        write_tokenizer(place, loaded)
-        (place / "README.md").write_text(_readme(foreign, loaded.card), encoding="utf-8")
+        _write(place / GENERATION, layout.generation(loaded.card, loaded.source_tokenizer))
+        write_tokenizer(place, loaded, layout)
+        (place / "README.md").write_text(_readme(foreign, loaded.card, layout.title(loaded.card)), encoding="utf-8")
 
     replace_folder(Path(folder), fill)
     return foreign.model_type
@@ -41,16 +40,15 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
 def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     """The first foreign family that holds the model exactly, its config.json and its weights."""
     card, sizes = loaded.card, loaded.card.sizes
-    if len(sizes) == 2 and loaded.source_tokenizer is not loaded.target_tokenizer:
+    if loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false stands in the way"
         )
     families = [foreign for foreign in FOREIGN.values() if foreign.family == card.family]
     if not families:
         raise InputError(f"no Hugging Face family holds a headway {card.family}")
-    config, weights = card.config, weights_of(loaded.model)
-    if card.family in RESTATED:
-        config, weights = RESTATED[card.family](config, sizes, weights)
+    export = export_of(card.family, "Hugging Face")
+    config, weights = export.restate(card.config, sizes, weights_of(loaded.model))
     reasons = []
     for foreign in families:
         try:
@@ -59,37 +57,17 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
             reasons.append(str(error))
             continue
         fixed = {"model_type": foreign.model_type, "architectures": list(foreign.architectures[:1]), "dtype": "float32"}
-        theirs = to_hf(foreign.table(config, sizes, *card.heads), weights) | (
-            foreign.constants(config) if foreign.constants else {}
-        )
-        return foreign, fixed | facts | specials(card, loaded.source_tokenizer), theirs
+        theirs = to_hf(foreign.table(config, sizes, *card.heads), weights)
+        theirs |= foreign.constants(config) if foreign.constants else {}
+        return foreign, fixed | facts | export.layout.specials(card, loaded.source_tokenizer), theirs
     raise InputError("; ".join(reasons))
-
-
-def specials(card: Card, tokenizer: Codec) -> dict[str, Any]:
-    """Ids with a role, as config.json wants them."""
-    if len(card.sizes) == 2:
-        return symbols_out(card, tokenizer.pad)
-    if not card.foreign_text:
-        # Where texts follow each other, the next one begins behind END.
-        return {"bos_token_id": END, "eos_token_id": END, "pad_token_id": tokenizer.pad}
-    named = {"bos_token_id": tokenizer.start, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
-    return {key: value for key, value in named.items() if value is not None}
-
-
-def generation(card: Card, tokenizer: Codec) -> dict[str, Any]:
-    """Defaults of `generate` that are those of headway's verbs: a search for translators, sampling for the others."""
-    if len(card.sizes) == 2:
-        return symbols_out(card, tokenizer.pad) | search_out(card)
-    return specials(card, tokenizer) | {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
     path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _readme(foreign: Foreign, card: Card) -> str:
-    title = f"{card.reads.language} → {card.writes.language}" if len(card.sizes) == 2 else f"A {card.family}"
+def _readme(foreign: Foreign, card: Card, title: str) -> str:
     score = "".join(f"- {key}: {value}\n" for key, value in card.score.items())
     return (
         f"# {title}\n\nTrained with headway, exported as `{foreign.model_type}`: `transformers` opens it with "

@@ -1,16 +1,11 @@
-"""headway's models as ONNX graphs: the encoder, the decoder from its first token, the decoder with what it has read.
-
-Names of files, inputs and outputs are those that programs around ONNX Runtime look for. Batch and lengths are free.
-
-B batch, S source length, T new tokens, P past tokens, H heads, K head width.
-"""
+"""Models as ONNX graphs in the layout that programs around ONNX Runtime look for. Batch and lengths are free."""
 
 from __future__ import annotations
 
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,105 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.folder import Loaded, read_model, replace_folder
 from headway.hub.extras import wanted
+from headway.hub.families.exports import export_of
 from headway.hub.hf_export import held
 from headway.hub.hf_folder import CONFIG
+from headway.hub.onnx_graphs import CACHED, ENCODER
 from headway.hub.tokenizer_export import write_tokenizer
-from headway.models.encoder_decoder import EncoderDecoder
-from headway.models.language import NextTokenModel
-from headway.nn.state import Clock, DecoderState, GrowingCache, Memory, StreamState
 
-ENCODER, DECODER, CACHED = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 OPSET = 18
-
-
-class Encoder(nn.Module):
-    """(ids, mask) → the last layer."""
-
-    def __init__(self, model: EncoderDecoder) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
-        return self.model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
-
-
-class Decoder(nn.Module):
-    """(ids, what the encoder gave, mask) → logits, and all that the next step needs."""
-
-    def __init__(self, model: EncoderDecoder) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
-        memories = [block.remember(source_BSD) for block in self.model.decoder.layers]  # type: ignore[operator]
-        caches = [GrowingCache() for _ in memories]
-        state = DecoderState(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
-        logits_BTV, state = self.model.logits(ids_BT, state)
-        of_source = [part for memory in memories for part in (memory.k_BHSK, memory.v_BHSK)]
-        return [logits_BTV, *_contents(caches), *of_source]
-
-
-class CachedDecoder(nn.Module):
-    """(ids, mask, the target's keys and values, the source's) → logits, and the target's keys and values."""
-
-    def __init__(self, model: EncoderDecoder) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, ids_BT: Tensor, mask_BS: Tensor, past: Sequence[Tensor], of_source: Sequence[Tensor]
-    ) -> list[Tensor]:
-        memories = [Memory(k_BHSK, v_BHSK) for k_BHSK, v_BHSK in _pairs(of_source)]
-        caches = [_holding(*pair) for pair in _pairs(past)]
-        state = DecoderState(caches, _clock(ids_BT, past[0].shape[2]), memories, mask_BS.sum(1))
-        logits_BTV, state = self.model.logits(ids_BT, state)
-        return [logits_BTV, *_contents(caches)]
-
-
-class Writer(nn.Module):
-    """A language model: (ids) → logits, and keys and values."""
-
-    def __init__(self, model: NextTokenModel, layers: int) -> None:
-        super().__init__()
-        self.model, self.layers = model, layers
-
-    def forward(self, ids_BT: Tensor) -> list[Tensor]:
-        caches = [GrowingCache() for _ in range(self.layers)]
-        logits_BTV, _ = self.model(ids_BT, StreamState(caches, _clock(ids_BT, 0)))
-        return [logits_BTV, *_contents(caches)]
-
-
-class CachedWriter(nn.Module):
-    def __init__(self, model: NextTokenModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids_BT: Tensor, past: Sequence[Tensor]) -> list[Tensor]:
-        caches = [_holding(*pair) for pair in _pairs(past)]
-        logits_BTV, _ = self.model(ids_BT, StreamState(caches, _clock(ids_BT, past[0].shape[2])))
-        return [logits_BTV, *_contents(caches)]
-
-
-def _clock(ids_BT: Tensor, read: int) -> Clock:
-    return Clock(torch.full((ids_BT.shape[0],), read, device=ids_BT.device), read)
-
-
-def _holding(k_BHPK: Tensor, v_BHPK: Tensor) -> GrowingCache:
-    cache = GrowingCache()
-    cache.append(k_BHPK, v_BHPK)
-    return cache
-
-
-def _pairs(tensors: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(tensors[::2], tensors[1::2], strict=True))
-
-
-def _contents(caches: Sequence[GrowingCache]) -> list[Tensor]:
-    return [part for cache in caches for part in (cache.k_RHSK, cache.v_RHSK) if part is not None]
 
 
 def export_onnx(model: str | Path, folder: str | Path) -> list[str]:
@@ -125,67 +31,22 @@ def export_onnx(model: str | Path, folder: str | Path) -> list[str]:
     for module in ("onnx", "onnxscript"):
         wanted(module, "onnx")
     loaded = read_model(model)
-    found = loaded.model
-    if isinstance(found, EncoderDecoder):
-        graphs = _of_translator(found)
-    elif isinstance(found, NextTokenModel) and isinstance(getattr(found, "decoder", None), nn.Module):
-        graphs = _of_language_model(found)
-    else:
+    export = export_of(loaded.card.family, "ONNX")
+    if export.onnx is None:
         raise InputError(f"headway writes Transformers with a decoder as ONNX, not a {loaded.card.family}")
-
-    length = int(loaded.card.config.max_length)
+    graphs, length = export.onnx(loaded.model), int(loaded.card.config.max_length)
 
     def fill(place: Path) -> None:
         for name, graph in graphs.items():
             _write(place / name, *graph, length)
-        write_tokenizer(place, loaded)
+        write_tokenizer(place, loaded, export.layout)
         _describe(place, loaded)
 
     replace_folder(Path(folder), fill)
     return list(graphs)
 
 
-Graph = tuple[nn.Module, tuple[Any, ...], list[str], list[str]]  # module, example, names of inputs and of outputs
 B, T, S, P = "batch", "target", "source", "past"
-
-
-def _of_translator(model: Any) -> dict[str, Graph]:
-    layers = range(len(model.decoder.layers))
-    ids_BS, ids_BT = torch.full((2, 5), 3), torch.full((2, 4), 3)
-    mask_BS = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    with torch.no_grad():
-        source_BSD = model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
-        _, *rest = Decoder(model)(ids_BT, source_BSD, mask_BS)
-    past, of_source = rest[: 2 * len(layers)], rest[2 * len(layers) :]
-    mine, theirs = (
-        [f"{n}.{side}.{part}" for n in layers for part in ("key", "value")] for side in ("decoder", "encoder")
-    )
-    presents, source_names = [f"present.{name}" for name in mine], [f"present.{name}" for name in theirs]
-    pasts, source_pasts = ([f"past_key_values.{name}" for name in names] for names in (mine, theirs))
-    return {
-        ENCODER: (Encoder(model), (ids_BS, mask_BS), ["input_ids", "attention_mask"], ["last_hidden_state"]),
-        DECODER: (
-            Decoder(model), (ids_BT, source_BSD, mask_BS),
-            ["input_ids", "encoder_hidden_states", "encoder_attention_mask"], ["logits", *presents, *source_names],
-        ),
-        CACHED: (
-            CachedDecoder(model), (ids_BT[:, :1], mask_BS, past, of_source),
-            ["input_ids", "encoder_attention_mask", *pasts, *source_pasts], ["logits", *presents],
-        ),
-    }  # fmt: skip
-
-
-def _of_language_model(model: Any) -> dict[str, Graph]:
-    layers = range(len(model.decoder.layers))
-    ids_BT = torch.full((2, 4), 3)
-    with torch.no_grad():
-        _, *past = Writer(model, len(layers))(ids_BT)
-    names = [f"{n}.{part}" for n in layers for part in ("key", "value")]
-    presents, pasts = [f"present.{name}" for name in names], [f"past_key_values.{name}" for name in names]
-    return {
-        DECODER: (Writer(model, len(layers)), (ids_BT,), ["input_ids"], ["logits", *presents]),
-        CACHED: (CachedWriter(model), (ids_BT[:, :1], past), ["input_ids", *pasts], ["logits", *presents]),
-    }
 
 
 def _write(

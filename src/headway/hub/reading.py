@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from headway.card import Card, Loaded
 from headway.errors import InputError
-from headway.folder import PAIR, text_card, with_tokenizers, write_model
+from headway.folder import text_card, with_tokenizers, write_model
 from headway.hub.decoding import search_in, symbols_in
 from headway.hub.families import foreign_of
 from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights, read_json
 from headway.hub.names import Entry, Table
 from headway.hub.vocabularies import read_tokenizers, two_sided
-from headway.models import FAMILIES
 from headway.models.blank import blank
 from headway.text.tokenizer import TextOptions
 
@@ -42,12 +41,11 @@ def foreign_card(folder: Path) -> Card:
     try:
         sizes, (config, head) = foreign.vocabularies(facts), foreign.model_in(facts)
         if foreign.settle is not None:
-            head = foreign.settle(head, folder, open_weights(folder).shapes())
+            config, head = foreign.settle(config, head, folder, open_weights(folder).shapes())
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
-    text, more = TextOptions(joint=not two_sided(folder)), dict[str, Any]()
-    if FAMILIES[foreign.family].takes == PAIR:
-        more = {"symbols": symbols_in(folder), "search": search_in(folder)}
+    text = TextOptions(joint=not two_sided(folder))
+    more: dict[str, Any] = {"symbols": symbols_in(folder), "search": search_in(folder)} if foreign.seq2seq else {}
     return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 
 

@@ -1,44 +1,45 @@
-"""headway's tokenizers as files that `AutoTokenizer` opens, with the same ids for the same text, and the same text."""
+"""Tokenizers as files that `AutoTokenizer` opens, with the same ids and the same decoded text."""
 
 from __future__ import annotations
 
 import json
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import Regex, decoders, normalizers, processors
+from tokenizers import decoders, processors
 
 from headway.errors import InputError
 from headway.folder import Card, Loaded
+from headway.hub.layouts import Layout
 from headway.text.foreign import ForeignTokenizer
-from headway.text.tokenizer import END, PAD, SPACE, SPECIALS, START, UNKNOWN, Tokenizer
+from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 
 ROLES = {"pad_token": PAD, "bos_token": START, "eos_token": END, "unk_token": UNKNOWN}
 
 
-def write_tokenizer(folder: Path, loaded: Loaded) -> None:
+def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     """`tokenizer.json` and `tokenizer_config.json`."""
-    tokenizer, card = loaded.source_tokenizer, loaded.card
-    if isinstance(tokenizer, ForeignTokenizer):
-        text, facts = tokenizer.to_json(), _of_foreign(tokenizer)
-    else:
-        text, facts = _of_ours(tokenizer, card), {key: SPECIALS[i] for key, i in ROLES.items()}
-        # "</s>" in somebody's text is text.
-        facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False}
-        if len(card.sizes) == 1:
-            facts |= {"bos_token": SPECIALS[END], "padding_side": "left"}
+    text, facts = files(loaded.source_tokenizer, loaded.card, layout)
     facts["tokenizer_class"] = "PreTrainedTokenizerFast"
     facts["model_input_names"] = ["input_ids", "attention_mask"]
-    if limit := getattr(card.config, "max_length", 0):
+    if limit := getattr(loaded.card.config, "max_length", 0):
         facts["model_max_length"] = limit
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     named = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
     (folder / "tokenizer_config.json").write_text(named, encoding="utf-8")
 
 
-def _of_foreign(tokenizer: ForeignTokenizer) -> dict[str, Any]:
-    """What was read from such a file, written again."""
+@singledispatch
+def files(tokenizer: Any, card: Card, layout: Layout) -> tuple[str, dict[str, Any]]:
+    """The text of tokenizer.json and the entries of tokenizer_config.json."""
+    raise InputError(f"no tokenizer.json holds a {type(tokenizer).__name__}")
+
+
+@files.register
+def _of_foreign(tokenizer: ForeignTokenizer, card: Card, layout: Layout) -> tuple[str, dict[str, Any]]:
+    """As it was read."""
     settings = tokenizer.settings
     named = {
         "pad_token": settings.pad, "bos_token": settings.start, "eos_token": settings.end,
@@ -50,24 +51,24 @@ def _of_foreign(tokenizer: ForeignTokenizer) -> dict[str, Any]:
         facts["additional_special_tokens"] = list(settings.more)
     if settings.frame:
         facts |= dict(zip(("add_bos_token", "add_eos_token"), settings.frame, strict=True))
-    return facts | {"clean_up_tokenization_spaces": settings.tidy, "split_special_tokens": settings.spelled}
+    facts |= {"clean_up_tokenization_spaces": settings.tidy, "split_special_tokens": settings.spelled}
+    return tokenizer.to_json(), facts
 
 
-def _of_ours(tokenizer: Tokenizer, card: Card) -> str:
-    """What headway does around the file (END behind a source, spaces, the space before the first word) inside it."""
+@files.register
+def _of_own(tokenizer: Tokenizer, card: Card, layout: Layout) -> tuple[str, dict[str, Any]]:
+    """With everything that headway does outside its file: special tokens, white space, the space before a text."""
     if tokenizer.kind == "word" and tokenizer.exact:
-        raise InputError("no tokenizer.json puts spaces back as this one does: text.exact=true stands in the way")
+        raise InputError("no tokenizer.json restores spaces as this tokenizer does: text.exact=true has no counterpart")
     inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    end = SPECIALS[END]
-    if len(card.sizes) == 2:
-        one_space = [normalizers.Replace(Regex(f"{SPACE}+"), " "), normalizers.Strip()]
-        inner.normalizer = normalizers.Sequence([*one_space, *([inner.normalizer] if inner.normalizer else [])])
-        single, pair = f"$A {end}", f"$A $B {end}"
-    else:
-        # Where each line was a text, a prompt is the beginning of one.
-        single, pair = (f"{end} $A", f"{end} $A $B") if card.text.lines else ("$A", "$A $B")
+    single, pair = layout.template(card, inner)
     if single != "$A":
-        inner.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=[(end, END)])
+        inner.post_processor = processors.TemplateProcessing(
+            single=single, pair=pair, special_tokens=[(SPECIALS[END], END)]
+        )
     if tokenizer.kind == "bpe" and not tokenizer.exact:
         inner.decoder = decoders.Sequence([inner.decoder, decoders.Strip(" ", 1, 0)])
-    return str(inner.to_str(pretty=True))
+    facts: dict[str, Any] = {key: SPECIALS[i] for key, i in ROLES.items()}
+    # "</s>" in a text is text.
+    facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False} | layout.tokenizer_facts()
+    return str(inner.to_str(pretty=True)), facts

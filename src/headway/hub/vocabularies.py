@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face folder: `tokenizer.json` as it is, or made of the older vocabulary files."""
+"""The tokenizer of a Hugging Face folder: its `tokenizer.json`, or one built from the older vocabulary files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import InputError
+from headway.hub.families import FOREIGN
+from headway.hub.families.bert import BERT
+from headway.hub.families.foreign import Usual
+from headway.hub.families.marian import MARIAN
 from headway.hub.hf_folder import CONFIG, read_json
 from headway.hub.sentencepiece import read_sentencepiece
 from headway.text.foreign import ForeignTokenizer, Settings
@@ -22,34 +26,14 @@ ROLES = {
     "first": "cls_token",
     "separator": "sep_token",
 }
-# What families call their specials where no file of the folder says so.
-USUAL: dict[str, dict[str, str]] = {
-    "gpt2": {"start": "<|endoftext|>", "end": "<|endoftext|>", "unknown": "<|endoftext|>"},
-    "roberta": {
-        "start": "<s>", "end": "</s>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>", "first": "<s>",
-        "separator": "</s>",
-    },
-    "bert": {"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"},
-    "t5": {"end": "</s>", "unknown": "<unk>", "pad": "<pad>"},
-    "marian": {"end": "</s>", "unknown": "<unk>", "pad": "<pad>"},
-    "llama": {"start": "<s>", "end": "</s>", "unknown": "<unk>"},
-    "mistral": {"start": "<s>", "end": "</s>", "unknown": "<unk>"},
-    "gemma": {"start": "<bos>", "end": "<eos>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>"},
-}  # fmt: skip
-# Whether a text has the start before it and the end behind it, of families whose pieces are SentencePiece's.
-FRAMES = {
-    "t5": (False, True), "marian": (False, True), "llama": (True, False), "mistral": (True, False),
-    "gemma": (True, False),
-}  # fmt: skip
-PIECES = ("spiece.model", "tokenizer.model")
-SIDES = ("source.spm", "target.spm")  # of Marian: each cuts its own texts, vocab.json numbers the pieces of both
-GAPS = 100  # T5's <extra_id_…>, the last of them first
+SENTENCEPIECE = ("spiece.model", "tokenizer.model")
+SIDES = ("source.spm", "target.spm")  # of Marian: a model for each side, whose tokens vocab.json numbers together
 BYTE_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # the latter: as GPT-2 was first published
 NO_LIMIT = 10**9  # some files say "no limit" with a number of thirty digits
 
 
 def two_sided(folder: Path) -> bool:
-    """Whether source and target are cut in different ways."""
+    """Whether source and target have tokenizers of their own."""
     return not (folder / "tokenizer.json").is_file() and all((folder / side).is_file() for side in SIDES)
 
 
@@ -58,16 +42,16 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
     if not two_sided(folder):
         return (one := read_tokenizer(folder)), one
     facts = _optional(folder / "tokenizer_config.json")
-    settings = _settings(folder, facts, "marian")
-    places = {str(piece): int(i) for piece, i in read_json(folder / "vocab.json").items()}
+    settings = _settings(folder, facts, MARIAN.usual)
+    places = {str(token): int(i) for token, i in read_json(folder / "vocab.json").items()}
     if sorted(places.values()) != list(range(len(places))) or facts.get("separate_vocabs"):
-        raise InputError(f"{folder / 'vocab.json'} must number the pieces of both sides from 0, each number once")
+        raise InputError(f"{folder / 'vocab.json'} must number the tokens of both sides from 0, each number once")
     source, target = (_numbered(folder / side, places, settings) for side in SIDES)
     return source, target
 
 
 def _numbered(path: Path, places: dict[str, int], settings: Settings) -> ForeignTokenizer:
-    """Language codes such as >>fr<<, which say what a text is to become, are no text."""
+    """Language codes such as >>fr<< (the target language) are special tokens."""
     codes = [text for text in places if text.startswith(">>") and text.endswith("<<")]
     if lost := [special for special in settings.specials() if special not in places]:
         raise InputError(f"{path.with_name('vocab.json')} lacks the special '{lost[0]}'")
@@ -80,10 +64,11 @@ def _numbered(path: Path, places: dict[str, int], settings: Settings) -> Foreign
 def read_tokenizer(folder: Path) -> ForeignTokenizer:
     facts = _optional(folder / "tokenizer_config.json")
     kind = str(_optional(folder / CONFIG).get("model_type", ""))
-    settings = _settings(folder, facts, kind)
+    usual = FOREIGN[kind].usual if kind in FOREIGN else Usual()
+    settings = _settings(folder, facts, usual)
     if (folder / "tokenizer.json").is_file():
         return ForeignTokenizer.load(folder / "tokenizer.json", settings)
-    inner = _from_older_files(folder, facts, kind, settings)
+    inner = _from_older_files(folder, facts, usual, settings)
     inner.add_special_tokens(_described(facts))
     return ForeignTokenizer(inner, settings)
 
@@ -92,14 +77,13 @@ def _optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _settings(folder: Path, facts: dict[str, Any], kind: str) -> Settings:
+def _settings(folder: Path, facts: dict[str, Any], usual: Usual) -> Settings:
     named = _optional(folder / "special_tokens_map.json") | facts
     whole = (folder / "tokenizer.json").is_file()
-    usual = {} if whole else USUAL.get(kind, {})
-    roles = {role: _spelled(named.get(key)) or usual.get(role) for role, key in ROLES.items()}
+    specials = {} if whole else usual.specials
+    roles = {role: _spelled(named.get(key)) or specials.get(role) for role, key in ROLES.items()}
     more = [_spelled(token) for token in named.get("additional_special_tokens") or []]
-    usually = FRAMES.get(kind, (None, None))
-    keys = zip(("add_bos_token", "add_eos_token"), usually, strict=True)
+    keys = zip(("add_bos_token", "add_eos_token"), usual.frame or (None, None), strict=True)
     asked = [None if whole else facts.get(key, default) for key, default in keys]
     limit = facts.get("model_max_length")
     return Settings(
@@ -115,7 +99,7 @@ def _settings(folder: Path, facts: dict[str, Any], kind: str) -> Settings:
 
 
 def _spelled(token: Any) -> str | None:
-    """A special stands as text, or as an object with its text as content."""
+    """A special token is given as text, or as an object with its text as content."""
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) and content else None
 
@@ -150,42 +134,41 @@ def _chat(folder: Path, facts: dict[str, Any]) -> str | None:
     return template if isinstance(template, str) else None
 
 
-def _from_older_files(folder: Path, facts: dict[str, Any], kind: str, settings: Settings) -> tokenizers.Tokenizer:
+def _from_older_files(folder: Path, facts: dict[str, Any], usual: Usual, settings: Settings) -> tokenizers.Tokenizer:
     for names in BYTE_PAIRS:
         if all((folder / name).is_file() for name in names):
-            return _byte_pairs(folder / names[0], folder / names[1], facts, kind, settings)
+            return _byte_pairs(folder / names[0], folder / names[1], facts, usual, settings)
     if (folder / "vocab.txt").is_file():
         return _word_pieces(folder, facts, settings)
-    there = [name for name in (*PIECES, *SIDES) if (folder / name).is_file()]
-    if there and there[0] in PIECES and kind in FRAMES:
-        return _pieces(folder / there[0], facts, kind)
+    there = [name for name in (*SENTENCEPIECE, *SIDES) if (folder / name).is_file()]
+    if there and there[0] in SENTENCEPIECE and usual.frame is not None:
+        return _sentencepiece(folder / there[0], facts, usual)
     if there:
         raise InputError(
             f"{folder} has its vocabulary only as {there[0]} (SentencePiece), which headway does not read for "
-            f"model_type '{kind}': save its tokenizer.json beside it (AutoTokenizer.from_pretrained(...)"
+            "this model_type: save its tokenizer.json beside it (AutoTokenizer.from_pretrained(...)"
             ".save_pretrained(...) of transformers does)"
         )
-    raise InputError(
-        f"{folder} has no tokenizer: expected tokenizer.json, vocab.json with merges.txt, vocab.txt or {PIECES[0]}"
-    )
+    expected = f"tokenizer.json, vocab.json with merges.txt, vocab.txt or {SENTENCEPIECE[0]}"
+    raise InputError(f"{folder} has no tokenizer: expected {expected}")
 
 
-def _pieces(path: Path, facts: dict[str, Any], kind: str) -> tokenizers.Tokenizer:
-    """Llama's first program put a space before what stands behind a special too (`legacy`)."""
-    gaps = int(facts.get("extra_ids", GAPS)) if kind == "t5" else 0
-    more = tuple(f"<extra_id_{n}>" for n in reversed(range(gaps)))
-    inner = read_sentencepiece(path).tokenizer(kind == "t5" or bool(facts.get("legacy")), more)
-    if kind == "t5":  # transformers takes the few spaces out that SentencePiece's table leaves
+def _sentencepiece(path: Path, facts: dict[str, Any], usual: Usual) -> tokenizers.Tokenizer:
+    """With `legacy`, as in Llama's first program, the text after a special token gets a leading space too."""
+    sentinels = int(facts.get("extra_ids", usual.sentinels)) if usual.sentinels else 0
+    more = tuple(f"<extra_id_{n}>" for n in reversed(range(sentinels)))
+    inner = read_sentencepiece(path).tokenizer(usual.split or bool(facts.get("legacy")), more)
+    if usual.split:  # transformers removes the few spaces that SentencePiece's normalization leaves
         inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), inner.pre_tokenizer])
     return inner
 
 
 def _byte_pairs(
-    vocabulary: Path, merges: Path, facts: dict[str, Any], kind: str, settings: Settings
+    vocabulary: Path, merges: Path, facts: dict[str, Any], usual: Usual, settings: Settings
 ) -> tokenizers.Tokenizer:
-    """Byte-level BPE as GPT-2 has it; RoBERTa puts <s> before a text and </s> behind it."""
+    """Byte-level BPE as in GPT-2."""
     try:
-        entries = {str(piece): int(i) for piece, i in read_json(vocabulary).items()}
+        entries = {str(token): int(i) for token, i in read_json(vocabulary).items()}
         lines = merges.read_text(encoding="utf-8").split("\n")
         pairs = [_pair(line) for line in lines if line and not line.startswith("#version")]
         inner = tokenizers.Tokenizer(models.BPE(entries, pairs, fuse_unk=False))
@@ -196,7 +179,7 @@ def _byte_pairs(
     spaced = bool(facts.get("add_prefix_space", False))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = decoders.ByteLevel()
-    if kind == "roberta":
+    if usual.enclosed:
         first, last = ((str(token), entries[str(token)]) for token in (settings.first, settings.separator))
         inner.post_processor = processors.TemplateProcessing(
             single=f"{first[0]}:0 $A:0 {last[0]}:0",
@@ -212,15 +195,12 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tokenizers.Tokenizer:
-    """BERT's word pieces, the longest first (Devlin et al. 2019)."""
+    """BERT's WordPiece, the longest match first (Devlin et al. 2019)."""
     lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
     entries = {line.rstrip("\r"): i for i, line in enumerate(lines) if line or i < len(lines) - 1}
-    usual = USUAL["bert"]
+    usual = BERT.usual.specials
     unknown, first, last = (
-        token or usual[role]
-        for role, token in (
-            ("unknown", settings.unknown), ("first", settings.first), ("separator", settings.separator)
-        )
+        getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator")
     )  # fmt: skip
     for token in (unknown, first, last):
         if token not in entries:

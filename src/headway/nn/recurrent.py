@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from headway.compiling import Uncompiled
 from headway.nn import tap
 from headway.nn.dropout import dropout
-from headway.nn.recurrent_state import LayerState, RecurrentState
+from headway.nn.state import State, Values
 
 # cuDNN copies the weights into one block of memory at each call, which takes little time beside a layer's steps.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
@@ -28,6 +28,7 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 ALIGNED = 16  # bytes: for rows that are no multiple of it cuDNN takes slower kernels (in tf32 1.6 times the time)
 
 Gates = dict[str, Tensor]
+LayerState = tuple[Tensor, ...]  # (B, H) each: the hidden vector, and where there is one the cell
 Anew = tuple[Tensor, LayerState]  # (B, T), true where a row restarts, and the state that it restarts from
 
 
@@ -256,26 +257,21 @@ class RecurrentStack(nn.Module):
         parts = [torch.zeros(layer.cell.width) for layer in layers for _ in layer.cell.parts]
         self.first = nn.ParameterList(parts if learned else [])
 
-    def start(self, rows: int, like: Tensor) -> RecurrentState:
+    def start(self, rows: int, like: Tensor) -> State:
         """The state before the first token, with the dtype and device of `like`."""
-        zero = RecurrentState(
-            [tuple(like.new_zeros(rows, layer.cell.width) for _ in layer.cell.parts) for layer in self.layers]
-        )
+        cells = [layer.cell for layer in self.layers]
+        zero = State({"layers": [Values(*(like.new_zeros(rows, cell.width) for _ in cell.parts)) for cell in cells]})
         return zero.of([part_H.expand(rows, -1) for part_H in self.first]) if self.first else zero
 
     def forward(
-        self,
-        x_BTD: Tensor,
-        state: RecurrentState,
-        lengths_B: Tensor | None = None,
-        anew_BT: Tensor | None = None,
-    ) -> tuple[Tensor, RecurrentState]:
+        self, x_BTD: Tensor, state: State, lengths_B: Tensor | None = None, anew_BT: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Where `anew_BT` is true a row restarts from the first state."""
         x_BTD = self.inputs(x_BTD)
-        states = []
+        parts: list[Tensor] = []
         first = None if anew_BT is None else self.start(len(x_BTD), x_BTD)
-        for number, (layer, of_layer) in enumerate(zip(self.layers, state.layers, strict=True)):
-            anew = None if first is None else (anew_BT, first.layers[number])
-            x_BTD, new = layer(self.between(x_BTD) if number else x_BTD, of_layer, lengths_B, anew)
-            states.append(new)
-        return self.outputs(x_BTD), RecurrentState(states)
+        for number, (layer, of_layer) in enumerate(zip(self.layers, state["layers"], strict=True)):
+            anew = None if first is None else (anew_BT, first["layers"][number].tensors)
+            x_BTD, new = layer(self.between(x_BTD) if number else x_BTD, of_layer.tensors, lengths_B, anew)
+            parts += new
+        return self.outputs(x_BTD), state.of(parts)

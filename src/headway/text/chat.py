@@ -1,44 +1,48 @@
-"""A conversation as the one text that a model was trained on: the folder's own chat template, filled in.
+"""Conversations as the one text that a model was trained on: the folder's own chat template, filled in.
 
-A template is somebody else's program in a small language (Jinja); it runs in a sandbox, sees nothing but the messages
-and gives nothing but text.
+A template is a program of the model's authors in a small language (Jinja). It runs in a sandbox, with the messages as
+its only input and text as its only output.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from headway.errors import InputError
-from headway.text.foreign import ForeignTokenizer
 
 Message = dict[str, str]  # role: system, user, assistant, …; content
-OLDEST = (3, 1, 6)  # whose sandbox has no known hole
+OLDEST = (3, 1, 6)  # the first version whose sandbox has no known hole
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat template, and the special tokens that it may use, by Hugging Face's names."""
+
+    template: str
+    specials: dict[str, str]
 
 
 def conversation(text: str, system: str | None = None, before: Sequence[Message] = ()) -> list[Message]:
-    """What a person says next, behind what was said before."""
+    """The messages so far and the user's next one."""
     start = [{"role": "system", "content": system}] if system and not before else []
     return [*start, *before, {"role": "user", "content": text}]
 
 
-def spoken(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """The conversation up to where the model's answer begins."""
-    template = tokenizer.settings.chat if isinstance(tokenizer, ForeignTokenizer) else None
-    if template is None:
+def rendered(chat: Chat | None, messages: Sequence[Message]) -> str:
+    """The text of a conversation, up to where the model's answer begins."""
+    if chat is None:
         raise InputError("this model has no chat template: leave out --chat, and write the prompt as it was trained on")
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
             raise InputError(f"message {number} must have a role and a content, both of them text")
-    settings = tokenizer.settings
-    roles = {"bos": settings.start, "eos": settings.end, "unk": settings.unknown, "pad": settings.pad}
-    specials = {f"{role}_token": token for role, token in roles.items() if token is not None}
-    compiled, errors = _compiled(template)
+    compiled, errors = _compiled(chat.template)
     try:
-        text = compiled.render(messages=[dict(m) for m in messages], add_generation_prompt=True, **specials)
+        text = compiled.render(messages=[dict(m) for m in messages], add_generation_prompt=True, **chat.specials)
     except errors as error:
         raise InputError(f"the model's chat template refuses these messages: {error}") from error
     return str(text)
@@ -56,7 +60,7 @@ def _compiled(template: str) -> tuple[Any, Any]:
         raise InputError(f"a chat template needs jinja2 {oldest} or newer, this is {jinja2.__version__}: upgrade it")
 
     class Answer(ext.Extension):
-        """{% generation %}: what a model said, marked for training; the text is the same."""
+        """{% generation %} marks a model's answers for training; the text stays the same."""
 
         tags = {"generation"}
 

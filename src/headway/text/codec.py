@@ -1,4 +1,4 @@
-"""What every verb knows of a tokenizer: headway's own and other people's have this face."""
+"""The interface of every tokenizer: headway's own (`text.tokenizer`) and those of other programs (`text.foreign`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import tokenizers
+
+from headway.text.chat import Chat
+
 
 class Codec(Protocol):
-    """Text to ids and back, and the ids that have a role. None: it has no such entry."""
+    """Text to ids and back, and the ids of special tokens by their role. None: the vocabulary has no such entry."""
+
+    inner: tokenizers.Tokenizer
 
     @property
     def pad(self) -> int | None: ...
@@ -24,12 +30,18 @@ class Codec(Protocol):
 
     @property
     def opening(self) -> tuple[int, ...]:
-        """Ids that stand before a text that is read; `encode` leaves them out."""
+        """Special ids before a text that is read; `encode` leaves them out."""
 
     @property
     def closing(self) -> tuple[int, ...]:
-        """Ids that stand behind one; `encode` leaves them out."""
+        """Special ids after it; `encode` leaves them out."""
 
+    @property
+    def template(self) -> tokenizers.Tokenizer:
+        """Adds the special tokens of a text or a pair of texts, as an encoder reads them."""
+
+    @property
+    def chat(self) -> Chat | None: ...
     @property
     def fingerprint(self) -> str: ...
 

@@ -19,6 +19,7 @@ from tokenizers import models, processors
 
 from headway.errors import InputError
 from headway.plain import from_plain, to_plain
+from headway.text.chat import Chat
 from headway.text.tokenizer import BYTE_OF, SPACE_MARK, encoded, readable
 
 SETTINGS = "tokenizer.settings.json"
@@ -129,6 +130,18 @@ class ForeignTokenizer:
         """A hash of everything that decides how text becomes ids."""
         whole = json.dumps([self._raw_json, to_plain(self.settings)])
         return hashlib.blake2b(whole.encode("utf-8"), digest_size=16).hexdigest()
+
+    @property
+    def template(self) -> tokenizers.Tokenizer:
+        """The file's own."""
+        return self.inner
+
+    @property
+    def chat(self) -> Chat | None:
+        settings = self.settings
+        roles = {"bos": settings.start, "eos": settings.end, "unk": settings.unknown, "pad": settings.pad}
+        specials = {f"{role}_token": token for role, token in roles.items() if token is not None}
+        return None if settings.chat is None else Chat(settings.chat, specials)
 
     @cached_property
     def _size(self) -> int:

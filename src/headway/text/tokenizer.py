@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, final
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headway.errors import InputError
 
@@ -82,6 +82,7 @@ class Tokenizer:
     stops = frozenset({END})
     opening: tuple[int, ...] = ()
     closing: tuple[int, ...] = (END,)
+    chat = None
 
     def __init__(self, inner: tokenizers.Tokenizer):
         self.inner = inner
@@ -138,6 +139,19 @@ class Tokenizer:
     def fingerprint(self) -> str:
         """A hash of everything that decides how text becomes ids."""
         return hashlib.blake2b(self.to_json().encode("utf-8"), digest_size=16).hexdigest()
+
+    @cached_property
+    def template(self) -> tokenizers.Tokenizer:
+        """START text END, of a pair START text END text END."""
+        framed = tokenizers.Tokenizer.from_str(self.to_json())
+        framed.encode_special_tokens = True
+        start, end = SPECIALS[START], SPECIALS[END]
+        framed.post_processor = processors.TemplateProcessing(
+            single=f"{start} $A {end}",
+            pair=f"{start} $A {end} $B:1 {end}:1",
+            special_tokens=[(start, START), (end, END)],
+        )
+        return framed
 
     def __len__(self) -> int:
         return int(self.inner.get_vocab_size())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, one_vocabulary
+from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary
 from headway.hub.names import Entry, Table, joined, layered, same
 from headway.hub.sentence_folder import declared_vectors
 from headway.models import parts
@@ -104,11 +104,11 @@ def _answer(keys: Keys) -> Any:
     return keys.choice("problem_type", "single_label_classification", ANSWERS)
 
 
-def settle(head: Any, folder: Path, names: Collection[str]) -> Any:
-    """What else the folder says: how vectors are made of the last layer, whether there is a map for the first token."""
-    if not isinstance(head, Vectors):
-        return head
-    return replace(declared_vectors(folder), first=any("pooler" in name for name in names))
+def settle(config: BertConfig, head: Any, folder: Path, names: Collection[str]) -> tuple[BertConfig, Any]:
+    """Other files of the folder: how vectors are pooled from the last layer, whether the first token has a map."""
+    if isinstance(head, Vectors):
+        head = replace(declared_vectors(folder), first=any("pooler" in name for name in names))
+    return config, head
 
 
 def config_out(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], dict[str, Any]]:
@@ -273,7 +273,19 @@ def _head(head: Any, kind: str) -> tuple[list[Entry], dict[str, str], list[str]]
     return first if head.first else [], {}, []
 
 
+USUAL = {
+    "bert": Usual({"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"}),
+    "roberta": Usual(
+        {"start": "<s>", "end": "</s>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>", "first": "<s>",
+         "separator": "</s>"},
+        enclosed=True,
+    ),
+    "albert": Usual(),
+}  # fmt: skip
 BERT, ROBERTA, ALBERT = (
-    Foreign(kind, "bert", _architectures(kind), config_in, config_out(kind), table(kind), one_vocabulary, settle)
+    Foreign(
+        kind, "bert", _architectures(kind), config_in, config_out(kind), table(kind), one_vocabulary, settle,
+        usual=USUAL[kind],
+    )
     for kind in CLASS
-)
+)  # fmt: skip

@@ -3,8 +3,8 @@ change nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -116,14 +116,31 @@ def _name(kind: type | tuple[type, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """One model_type of theirs.
+class Usual:
+    """A family's tokenizer where no file of the folder describes it.
 
-    family: ours that holds it. architectures: theirs that can be read, the one that is written first. config_in: ours
-    of their config.json, with the head of an encoder. config_out: theirs of our config, sizes and, where there is one,
-    head, without what is the same for every family (model_type, architectures). table: weight names, of the same.
-    vocabularies: sizes that config.json names. settle: our head once more, by what lies beside config.json and which
-    weights there are. constants: tables of a formula that they keep as if they were weights.
+    specials: special tokens by role. frame: whether a text gets the start token before it and the end token after it,
+    of families with SentencePiece files; None: the family has none. split: text is split at spaces before
+    SentencePiece. sentinels: how many `<extra_id_…>` follow its tokens. enclosed: byte-level BPE puts `first` before a
+    text and `separator` after it.
+    """
+
+    specials: Mapping[str, str] = field(default_factory=dict)
+    frame: tuple[bool, bool] | None = None
+    split: bool = False
+    sentinels: int = 0
+    enclosed: bool = False
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """One model_type of Hugging Face's.
+
+    family: headway's that holds it. architectures: those that can be read, first the one that is written. config_in:
+    headway's config of a config.json, with the head of an encoder. config_out: the reverse, of config, sizes and head,
+    without the keys that every family has (model_type, architectures). table: weight names, of the same. vocabularies:
+    the sizes in config.json. settle: config and head completed by the folder's other files and its weights' names.
+    constants: tables of a formula that are stored like weights. seq2seq: a target is decoded by the folder's settings.
     """
 
     model_type: str
@@ -133,8 +150,10 @@ class Foreign:
     config_out: Callable[..., dict[str, Any]]
     table: Callable[..., Table]
     vocabularies: Callable[[dict[str, Any]], tuple[int, ...]]
-    settle: Callable[[Any, Path, Collection[str]], Any] | None = None
+    settle: Callable[[Any, Any, Path, Collection[str]], tuple[Any, Any]] | None = None
     constants: Callable[[Any], dict[str, Tensor]] | None = None
+    usual: Usual = Usual()
+    seq2seq: bool = False
 
     def model_in(self, facts: dict[str, Any]) -> tuple[Any, Any]:
         """Our config and, of an encoder, the head."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, one_vocabulary
+from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary
 from headway.hub.names import Table, layered, padded, same, transposed
 from headway.models import parts
 from headway.models.gpt import GPTConfig
@@ -104,6 +104,7 @@ def table(config: GPTConfig, vocabularies: tuple[int, ...]) -> Table:
     return Table((*whole, *layered(config.layers, layer)), "transformer.", copies, useless=masks)
 
 
+USUAL = Usual(dict.fromkeys(("start", "end", "unknown"), "<|endoftext|>"))
 GPT2 = Foreign(
-    "gpt2", "gpt", ("GPT2LMHeadModel", "GPT2Model"), config_in, config_out, table, one_vocabulary
+    "gpt2", "gpt", ("GPT2LMHeadModel", "GPT2Model"), config_in, config_out, table, one_vocabulary, usual=USUAL
 )  # fmt: skip

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from headway.errors import InputError, nearest
-from headway.hub.families.foreign import Foreign, Keys, one_vocabulary
+from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary
 from headway.hub.names import Entry, Table, joined, layered, same
 from headway.models import parts
 from headway.models.llama import LlamaConfig, OneRmsNorm, RmsNorm
@@ -251,12 +251,16 @@ def table(config: LlamaConfig, vocabularies: tuple[int, ...]) -> Table:
     return Table((*whole, *layered(config.layers, layer)), "model.", copies, useless=(r"\.rotary_emb\.inv_freq$",))
 
 
-def _foreign(says: Dialect, name: str) -> Foreign:
+PLAIN = Usual({"start": "<s>", "end": "</s>", "unknown": "<unk>"}, frame=(True, False))
+BRACKETED = {"start": "<bos>", "end": "<eos>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+
+
+def _foreign(says: Dialect, name: str, usual: Usual) -> Foreign:
     return Foreign(
         says.model_type, "llama", (f"{name}ForCausalLM", f"{name}Model"), partial(config_in, says),
-        partial(config_out, says), table, one_vocabulary,
+        partial(config_out, says), table, one_vocabulary, usual=usual,
     )  # fmt: skip
 
 
-LLAMA, MISTRAL = _foreign(LLAMA_SAYS, "Llama"), _foreign(MISTRAL_SAYS, "Mistral")
-QWEN2, GEMMA = _foreign(QWEN2_SAYS, "Qwen2"), _foreign(GEMMA_SAYS, "Gemma")
+LLAMA, MISTRAL = _foreign(LLAMA_SAYS, "Llama", PLAIN), _foreign(MISTRAL_SAYS, "Mistral", PLAIN)
+QWEN2, GEMMA = _foreign(QWEN2_SAYS, "Qwen2", Usual()), _foreign(GEMMA_SAYS, "Gemma", Usual(BRACKETED, (True, False)))

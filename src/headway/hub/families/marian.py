@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys
+from headway.hub.families.foreign import Foreign, Keys, Usual
 from headway.hub.names import Entry, Table, joined, layered, same, transposed
 from headway.models import parts
 from headway.models.transformer import TransformerConfig
@@ -173,16 +173,11 @@ def constants(config: TransformerConfig) -> dict[str, Tensor]:
     return {f"model.{side}.embed_positions.weight": table_PD.clone() for side in ("encoder", "decoder")}
 
 
+USUAL = {"marian": Usual({"end": "</s>", "unknown": "<unk>", "pad": "<pad>"}, frame=(False, True)), "pegasus": Usual()}
 MARIAN, PEGASUS = (
     Foreign(
-        name,
-        "transformer",
-        (architecture,),
-        config_in,
-        partial(config_out, name),
-        table,
-        vocabularies,
-        constants=constants,
-    )  # fmt: skip
+        name, "transformer", (architecture,), config_in, partial(config_out, name), table, vocabularies,
+        constants=constants, usual=USUAL[name], seq2seq=True,
+    )
     for name, architecture in (("marian", "MarianMTModel"), ("pegasus", "PegasusForConditionalGeneration"))
-)
+)  # fmt: skip

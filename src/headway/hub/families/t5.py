@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys
+from headway.hub.families.foreign import Foreign, Keys, Usual
 from headway.hub.names import Entry, Table, joined, layered, same
 from headway.models import parts
 from headway.models.t5 import T5Config
@@ -54,8 +54,8 @@ def config_in(facts: dict[str, Any]) -> T5Config:
     return config
 
 
-def settle(config: T5Config, folder: Path, weights: Collection[str]) -> T5Config:
-    return replace(config, tied=config.scaled_output or "lm_head.weight" not in weights)
+def settle(config: T5Config, head: None, folder: Path, weights: Collection[str]) -> tuple[T5Config, None]:
+    return replace(config, tied=config.scaled_output or "lm_head.weight" not in weights), head
 
 
 def vocabularies(facts: dict[str, Any]) -> tuple[int, ...]:
@@ -140,4 +140,8 @@ def layer(side: str, config: T5Config) -> Iterator[Entry]:
     yield same(f"{ours}around_feed_forward.before.weight", f"{theirs}{last}.layer_norm.weight")
 
 
-T5 = Foreign("t5", "t5", ("T5ForConditionalGeneration",), config_in, config_out, table, vocabularies, settle)
+USUAL = Usual({"end": "</s>", "unknown": "<unk>", "pad": "<pad>"}, frame=(False, True), split=True, sentinels=100)
+T5 = Foreign(
+    "t5", "t5", ("T5ForConditionalGeneration",), config_in, config_out, table, vocabularies, settle, usual=USUAL,
+    seq2seq=True,
+)  # fmt: skip

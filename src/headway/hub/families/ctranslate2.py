@@ -1,0 +1,177 @@
+"""Specifications of CTranslate2, an engine for fast inference on a CPU, filled from headway's own parts.
+
+CTranslate2's own converters need `transformers` and assume the start tokens of Marian and Pegasus. This one keeps every
+choice that both sides have: norm placement, positions, start token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.folder import Loaded
+from headway.hub.extras import wanted
+from headway.models import parts
+from headway.models.gpt import GPTConfig
+from headway.models.transformer import TransformerConfig
+from headway.nn.position import Position, Sinusoidal
+from headway.text.codec import Codec
+
+
+@dataclass(frozen=True)
+class Engine:
+    """name: CTranslate2's class that runs the model. command: headway's."""
+
+    name: str
+    command: str
+    specification: Callable[[Loaded], Any]
+
+
+def entries(tokenizer: Codec, size: int) -> list[str]:
+    """The name of each id for CTranslate2, of ids without a token too."""
+    return [tokenizer.inner.id_to_token(i) or f"<{i}>" for i in range(size)]
+
+
+def _translator(loaded: Loaded) -> Any:
+    specs = wanted("ctranslate2.specs", "ctranslate2")
+    model: Any = loaded.model
+    config: TransformerConfig = model.config
+    before = isinstance(config.norm, parts.PreNorm)
+    spec = specs.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers), config.heads, pre_norm=before, **_feed_forward(config)
+    )
+    for side, embed, stack in (
+        (spec.encoder, model.embed_source, model.encoder), (spec.decoder, model.embed_target, model.decoder)
+    ):  # fmt: skip
+        table = side.embeddings[0] if isinstance(side.embeddings, list) else side.embeddings
+        table.weight = _plain(embed.table.weight)
+        side.scale_embeddings = np.float32(embed.scale)
+        side.position_encodings.encodings = _positions(embed.position, config.max_length, config.width)
+        _stack(side, stack, before)
+    weight_VD = model.head.weight
+    spec.decoder.projection.weight = _plain(weight_VD[:, : config.width])
+    if config.output_bias:
+        spec.decoder.projection.bias = _plain(weight_VD[:, config.width])
+    card = loaded.card
+    source, target = (
+        entries(tokenizer, size)
+        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.sizes, strict=True)
+    )
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    _name_specials(spec.config, target, loaded.target_tokenizer, card.symbols.end)
+    spec.config.decoder_start_token = target[card.symbols.start]
+    spec.config.layer_norm_epsilon = config.norm.epsilon
+    return spec
+
+
+def _gpt(loaded: Loaded) -> Any:
+    specs = wanted("ctranslate2.specs", "ctranslate2")
+    model: Any = loaded.model
+    config: GPTConfig = model.config
+    before = isinstance(config.norm, parts.PreNorm)
+    if config.shared_heads not in (0, config.heads):
+        raise InputError("headway does not write keys and values that heads share for CTranslate2: model.shared_heads")
+    spec = specs.TransformerDecoderModelSpec.from_config(
+        config.layers, config.heads, pre_norm=before, **_feed_forward(config)
+    )
+    decoder, vocabulary = spec.decoder, loaded.card.sizes[0]
+    decoder.scale_embeddings = False
+    decoder.embeddings.weight = _plain(model.embed.table.weight[:vocabulary])
+    decoder.position_encodings.encodings = _positions(model.embed.position, config.max_length, config.width)
+    decoder.projection.weight = _plain(model.output.weight[:vocabulary])
+    _stack(decoder, model.decoder, before)
+    names = entries(loaded.source_tokenizer, vocabulary)
+    spec.register_vocabulary(names)
+    _name_specials(spec.config, names, loaded.source_tokenizer, loaded.source_tokenizer.end)
+    spec.config.layer_norm_epsilon = config.norm.epsilon
+    return spec
+
+
+def _feed_forward(config: TransformerConfig | GPTConfig) -> dict[str, Any]:
+    """Which non-linearity, and whether it is a gate."""
+    kinds = wanted("ctranslate2.specs.common_spec", "ctranslate2").Activation
+    part = config.feed_forward
+    if isinstance(part, parts.Gated):
+        gates = {"silu": kinds.SWISH, "gelu": kinds.GELU, "gelu-tanh": kinds.GELUTanh, "relu": kinds.RELU}
+        return {"activation": gates[part.activation], "ffn_glu": True}
+    if isinstance(part, parts.Gelu):
+        return {"activation": kinds.GELUTanh if part.approximate == "tanh" else kinds.GELU}
+    return {"activation": kinds.SWISH if isinstance(part, parts.Silu) else kinds.RELU}
+
+
+def _positions(position: Position, length: int, width: int) -> np.ndarray:
+    """A row for each place, to be added; what turns queries or adds to scores is no such table."""
+    kind = type(position)
+    if kind.rotate is not Position.rotate or kind.bias is not Position.bias:
+        raise InputError(
+            f"headway writes only positions that are added for CTranslate2, not model.position={kind.__name__}"
+        )
+    if isinstance(position, Sinusoidal):
+        return _plain(position.formula(torch.arange(length), width, position.base).float())
+    with torch.no_grad():
+        first = next(position.parameters(), torch.zeros(0))
+        return _plain(position.add(torch.zeros(1, length, width, dtype=first.dtype))[0])
+
+
+def _stack(side: Any, stack: Any, before: bool) -> None:
+    if before:
+        _norm(side.layer_norm, stack.final)
+    for spec, block in zip(side.layer, stack.layers, strict=True):
+        _linear(spec.self_attention.linear[0], block.attention.qkv)
+        _linear(spec.self_attention.linear[1], block.attention.output)
+        _norm(spec.self_attention.layer_norm, _norm_of(block.around_attention, before))
+        if hasattr(block, "cross"):
+            maps = (block.cross.query, block.cross.key_value, block.cross.output)
+            for into, layer in zip(spec.attention.linear, maps, strict=True):
+                _linear(into, layer)
+            _norm(spec.attention.layer_norm, _norm_of(block.around_cross, before))
+        _feed(spec.ffn, block.feed_forward)
+        _norm(spec.ffn.layer_norm, _norm_of(block.around_feed_forward, before))
+
+
+def _feed(spec: Any, part: Any) -> None:
+    if hasattr(spec, "linear_0_noact"):
+        gate, value = part.expand.weight.chunk(2)
+        spec.linear_0.weight, spec.linear_0_noact.weight = _plain(gate), _plain(value)
+    else:
+        _linear(spec.linear_0, part.expand)
+    _linear(spec.linear_1, part.contract)
+
+
+def _norm_of(residual: Any, before: bool) -> nn.Module:
+    norm: nn.Module = residual.before if before else residual.outside
+    return norm
+
+
+def _norm(spec: Any, norm: Any) -> None:
+    if not isinstance(norm, nn.LayerNorm):
+        raise InputError(f"headway writes layer norms for CTranslate2, not {type(norm).__name__}: model.norm")
+    spec.gamma = _plain(norm.weight)
+    spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _plain(norm.bias)
+
+
+def _linear(spec: Any, layer: Any) -> None:
+    spec.weight = _plain(layer.weight)
+    if layer.bias is not None:
+        spec.bias = _plain(layer.bias)
+
+
+def _plain(tensor: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
+
+
+def _name_specials(config: Any, names: list[str], tokenizer: Codec, end: int | None) -> None:
+    config.eos_token = names[end if end is not None else 0]
+    config.bos_token = names[tokenizer.start] if tokenizer.start is not None else config.eos_token
+    config.unk_token = names[tokenizer.unknown] if tokenizer.unknown is not None else config.eos_token
+
+
+TRANSLATOR = Engine("Translator", "translate", _translator)
+GENERATOR = Engine("Generator", "generate", _gpt)

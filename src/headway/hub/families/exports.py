@@ -1,0 +1,42 @@
+"""How each headway family is exported. `EXPORTS` is the one place where its name becomes its exporters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headway.errors import InputError
+from headway.hub.families import ctranslate2, restated
+from headway.hub.families.ctranslate2 import Engine
+from headway.hub.families.restated import Weights
+from headway.hub.layouts import Layout, RunningText, SourceAndTarget
+from headway.hub.onnx_graphs import Graph, decoder_only, encoder_decoder
+
+
+@dataclass(frozen=True)
+class Export:
+    """restate: an equal config with equal weights that more formats can express. ctranslate2: the engine that runs the
+    model, and its specification; onnx: its graphs. None: the format does not hold the family."""
+
+    layout: Layout
+    restate: Callable[[Any, tuple[int, ...], Weights], tuple[Any, Weights]] = restated.unchanged
+    ctranslate2: Engine | None = None
+    onnx: Callable[[Any], dict[str, Graph]] | None = None
+
+
+EXPORTS = {
+    "transformer": Export(SourceAndTarget(), restated.translator, ctranslate2.TRANSLATOR, encoder_decoder),
+    "t5": Export(SourceAndTarget(), onnx=encoder_decoder),
+    "gpt": Export(RunningText(), restated.gpt, ctranslate2.GENERATOR, decoder_only),
+    "llama": Export(RunningText(), onnx=decoder_only),
+    "rung": Export(RunningText(), onnx=decoder_only),
+    "bert": Export(RunningText()),
+}
+
+
+def export_of(family: str, form: str) -> Export:
+    """`form`: the format's name, for the message where no format holds the family."""
+    if family not in EXPORTS:
+        raise InputError(f"{form} has no place for a headway {family}: the families {', '.join(EXPORTS)} are exported")
+    return EXPORTS[family]

@@ -1,0 +1,88 @@
+"""How the tokens of an exported model are laid out: special ids, defaults of `generate`, the tokenizer's template."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, final
+
+import tokenizers
+from tokenizers import Regex, normalizers
+
+from headway.folder import Card
+from headway.text.codec import Codec
+from headway.text.tokenizer import END, SPACE, SPECIALS
+
+
+class Layout(Protocol):
+    def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+        """Ids by their role in config.json."""
+
+    def generation(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+        """generation_config.json: the defaults of headway's own commands."""
+
+    def title(self, card: Card) -> str: ...
+    def tokenizer_facts(self) -> dict[str, Any]:
+        """Entries of tokenizer_config.json for a tokenizer of headway's."""
+
+    def template(self, card: Card, inner: tokenizers.Tokenizer) -> tuple[str, str]:
+        """A text, and a pair of texts, with their special tokens; `inner` may be changed."""
+
+
+@final
+class SourceAndTarget:
+    """A sequence-to-sequence model: END after the source, a search for the target."""
+
+    def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+        symbols, pad = card.symbols, tokenizer.pad
+        return {
+            "decoder_start_token_id": symbols.start,
+            "eos_token_id": symbols.end,
+            "forced_eos_token_id": symbols.end,
+            "pad_token_id": symbols.end if pad is None else pad,
+        }
+
+    def generation(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+        """The longest output is the model's own limit: `generate` has no limit relative to the source."""
+        search, symbols = card.search, card.symbols
+        found = self.specials(card, tokenizer) | {
+            "num_beams": search.get("beam", 5),
+            "length_penalty": search.get("length_penalty", 1.0),
+            "early_stopping": True if search.get("finish", "full") == "full" else "never",
+            "max_length": card.config.max_length,
+        }
+        return found | ({"bad_words_ids": [[i] for i in symbols.never]} if symbols.never else {})
+
+    def title(self, card: Card) -> str:
+        return f"{card.reads.language} → {card.writes.language}"
+
+    def tokenizer_facts(self) -> dict[str, Any]:
+        return {}
+
+    def template(self, card: Card, inner: tokenizers.Tokenizer) -> tuple[str, str]:
+        one_space = [normalizers.Replace(Regex(f"{SPACE}+"), " "), normalizers.Strip()]
+        inner.normalizer = normalizers.Sequence([*one_space, *([inner.normalizer] if inner.normalizer else [])])
+        return f"$A {SPECIALS[END]}", f"$A $B {SPECIALS[END]}"
+
+
+@final
+class RunningText:
+    """A model of one text: sampling."""
+
+    def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+        # headway's own texts follow each other, each after the END of the one before.
+        start = tokenizer.start if card.foreign_text else END
+        named = {"bos_token_id": start, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
+        return {key: value for key, value in named.items() if value is not None}
+
+    def generation(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+        return self.specials(card, tokenizer) | {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+
+    def title(self, card: Card) -> str:
+        return f"A {card.family}"
+
+    def tokenizer_facts(self) -> dict[str, Any]:
+        return {"bos_token": SPECIALS[END], "padding_side": "left"}
+
+    def template(self, card: Card, inner: tokenizers.Tokenizer) -> tuple[str, str]:
+        # Where each line was a text, a prompt is the beginning of one.
+        before = f"{SPECIALS[END]} " if card.text.lines else ""
+        return f"{before}$A", f"{before}$A $B"
