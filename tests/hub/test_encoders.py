@@ -4,18 +4,20 @@ head; transformers' own tiny random models are the oracle of both."""
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.hub.families import FOREIGN
 from headway.hub.families.bert import CLASS
 from headway.hub.names import from_hf, to_hf
-from headway.models.bert import Bert, MaskedWords, TextLabels, Vectors
+from headway.models.bert import Bert
+from headway.models.heads import Classes, Headed, Vectors, Words
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -68,13 +70,13 @@ class Case:
             torch.nn.init.normal_(weight, std=0.3)
         return model.to(dtype).train()
 
-    def ours(self, theirs: Any) -> tuple[Bert, Any]:
+    def ours(self, theirs: Any) -> tuple[Headed, Any]:
         """headway's model with their weights, and the table that they went through."""
         foreign = FOREIGN[self.kind]
         facts = theirs.config.to_dict() | {"architectures": [CLASS[self.kind] + self.head]}
-        config = foreign.config_in(facts)
-        model = Bert(config, VOCABULARY).double().train()
-        table = foreign.table(config, (VOCABULARY,))
+        config, head = foreign.model_in(facts)
+        model = Headed(Bert(config, VOCABULARY), head).double().train()
+        table = foreign.table(config, (VOCABULARY,), head)
         shapes = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
         made = from_hf(table, dict(theirs.state_dict()), shapes)
         model.load_state_dict(made, strict=False)
@@ -107,7 +109,7 @@ def test_equal_to_transformers_padded_with_gradients(case: Case) -> None:
     ours, table = case.ours(theirs)
     ids, types, own = padded(theirs.config)
     expected = answers(theirs(input_ids=ids, attention_mask=own.long(), token_type_ids=types).to_tuple(), own)
-    found = answers(ours(ids, LENGTHS, types), own)
+    found = answers(ours(TextInputs(ids, LENGTHS, types)), own)
     for ours_, theirs_ in zip(found, expected, strict=True):
         torch.testing.assert_close(ours_, theirs_, rtol=1e-10, atol=1e-10)
     sum(tensor.square().sum() for tensor in found).backward()  # type: ignore[union-attr]
@@ -124,7 +126,7 @@ def test_equal_in_float32_without_types(case: Case) -> None:
     ours, _ = case.ours(theirs)
     ids, _, own = padded(theirs.config)
     expected = answers(theirs.eval()(input_ids=ids, attention_mask=own.long()).to_tuple(), own)
-    for ours_, theirs_ in zip(answers(ours.eval()(ids, LENGTHS), own), expected, strict=True):
+    for ours_, theirs_ in zip(answers(ours.eval()(TextInputs(ids, LENGTHS)), own), expected, strict=True):
         torch.testing.assert_close(ours_, theirs_, rtol=1e-5, atol=1e-5)
 
 
@@ -144,9 +146,9 @@ def test_weights_come_back_as_they_were(case: Case) -> None:
 def test_config_comes_back_as_it_was(case: Case) -> None:
     foreign = FOREIGN[case.kind]
     facts = case.config().to_dict() | {"architectures": [CLASS[case.kind] + case.head]}
-    config = foreign.config_in(facts)
-    out = foreign.config_out(config, (VOCABULARY,))
-    assert foreign.config_in(out | {"model_type": case.kind}) == config
+    config, head = foreign.model_in(facts)
+    out = foreign.config_out(config, (VOCABULARY,), head)
+    assert foreign.model_in(out | {"model_type": case.kind}) == (config, head)
     read = type(case.config())(**out)
     assert read.to_dict().items() >= {key: facts[key] for key in ("hidden_act", "hidden_size", "pad_token_id")}.items()
 
@@ -175,28 +177,30 @@ def test_the_other_tasks_of_a_pretrained_checkpoint_are_left_aside() -> None:
         for name, weight in whole.state_dict().items()
     }
     state["bert.embeddings.position_ids"] = torch.arange(20)[None]
-    config = FOREIGN["bert"].config_in(whole.config.to_dict() | {"architectures": ["BertForMaskedLM"]})
-    model = Bert(config, VOCABULARY).double()
+    config, head = FOREIGN["bert"].model_in(whole.config.to_dict() | {"architectures": ["BertForMaskedLM"]})
+    model = Headed(Bert(config, VOCABULARY), head).double()
     shapes = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-    made = from_hf(FOREIGN["bert"].table(config, (VOCABULARY,)), state, shapes)
+    made = from_hf(FOREIGN["bert"].table(config, (VOCABULARY,), head), state, shapes)
     model.load_state_dict(made, strict=False)
     ids, types, own = padded(whole.config)
     expected = whole(input_ids=ids, attention_mask=own.long(), token_type_ids=types).prediction_logits
-    torch.testing.assert_close(model.eval()(ids, LENGTHS, types)[own], expected[own], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        model.eval()(TextInputs(ids, LENGTHS, types))[own], expected[own], rtol=1e-10, atol=1e-10
+    )
 
 
 def test_labels_are_read_with_what_they_answer() -> None:
     facts = Case("bert", "ForSequenceClassification", 0).config(
         id2label={0: "bad", 1: "fair", 2: "good"}, problem_type="multi_label_classification", classifier_dropout=0.3
     )
-    config = FOREIGN["bert"].config_in(facts.to_dict() | {"architectures": ["BertForSequenceClassification"]})
-    assert config.task == TextLabels(("bad", "fair", "good"), "several", 0.3)
+    _, head = FOREIGN["bert"].model_in(facts.to_dict() | {"architectures": ["BertForSequenceClassification"]})
+    assert head == Classes(("bad", "fair", "good"), "several", 0.3)
 
 
 def test_what_a_family_cannot_hold_is_named() -> None:
-    bert = FOREIGN["bert"].config_in(Case("bert", "ForMaskedLM", 0).config().to_dict())
+    bert, head = FOREIGN["bert"].model_in(Case("bert", "ForMaskedLM", 0).config().to_dict())
     with pytest.raises(InputError, match=r"albert cannot hold this model: model\.groups"):
-        FOREIGN["albert"].config_out(bert, (VOCABULARY,))
-    with pytest.raises(InputError, match=r"bert cannot hold this model: model\.task\.activation"):
-        FOREIGN["bert"].config_out(replace(bert, task=MaskedWords(activation="gelu")), (VOCABULARY,))
-    assert isinstance(bert.task, Vectors)  # without architectures a config.json promises no head
+        FOREIGN["albert"].config_out(bert, (VOCABULARY,), head)
+    with pytest.raises(InputError, match=r"bert cannot hold this model: head\.activation"):
+        FOREIGN["bert"].config_out(bert, (VOCABULARY,), Words(activation="relu"))
+    assert isinstance(head, Vectors)  # without architectures a config.json promises no head

@@ -104,9 +104,10 @@ def test_the_config_goes_back_as_it_came(tiny: Tiny) -> None:
     theirs = tiny.build()
     mine, _, foreign = twin(theirs)
     facts = facts_of(theirs)
-    config, sizes = foreign.config_in(facts), foreign.vocabularies(facts)
-    written: dict[str, Any] = foreign.config_out(config, sizes) | {"architectures": [tiny.architecture]}
-    assert foreign.config_in(written | {"model_type": foreign.model_type}) == config
+    (config, head), sizes = foreign.model_in(facts), foreign.vocabularies(facts)
+    heads = () if head is None else (head,)
+    written: dict[str, Any] = foreign.config_out(config, sizes, *heads) | {"architectures": [tiny.architecture]}
+    assert foreign.model_in(written | {"model_type": foreign.model_type}) == (config, head)
     kind = getattr(transformers, tiny.architecture)
     specials = {key: value for key, value in tiny.settings.items() if key.endswith("token_id")}
     again = kind(kind.config_class(**written | specials)).eval()

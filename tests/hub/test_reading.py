@@ -136,7 +136,7 @@ def test_import_makes_a_model_folder(gpt2: tuple[Path, Any], tmp_path: Path) -> 
     assert (
         found.source_tokenizer.end == 0 and found.source_tokenizer.decode(found.source_tokenizer.encode("a b")) == "a b"
     )
-    assert "its own tokenizer" in (tmp_path / "mine" / "README.md").read_text()
+    assert found.card.foreign_text and "# A headway gpt" in (tmp_path / "mine" / "README.md").read_text()
     with pytest.raises(InputError, match="no model in the Hugging Face format"):
         import_foreign(str(tmp_path), tmp_path / "other")
 

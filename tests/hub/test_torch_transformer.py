@@ -73,15 +73,15 @@ def sinusoid(length: int, width: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
 
 
-class BiasedHead(nn.Linear):
-    def forward(self, hidden_BTD: Tensor, state: Any = None) -> Tensor:
-        return super().forward(hidden_BTD)
+class LinearHead(nn.Linear):
+    def forward(self, hidden_RTD: Tensor, state: Any = None) -> Tensor:
+        return super().forward(hidden_RTD)
 
 
 def ours(config: TransformerConfig, vocabulary: int) -> Any:
     """headway's Transformer with one table of characters for both sides, and a head of its own with a bias."""
     model = Transformer(config, vocabulary, vocabulary)
-    model.head = BiasedHead(config.width, vocabulary)  # type: ignore[assignment]
+    model.head = LinearHead(config.width, vocabulary)  # type: ignore[assignment]
     return model
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from headway.batch import TextInputs
 from headway.hub.families import foreign_of
 from headway.hub.names import from_hf
-from headway.models import FAMILIES
+from headway.models import build
 
 transformers.utils.logging.set_verbosity_error()
 VOCABULARY = 101
@@ -94,9 +94,9 @@ def twin(theirs: Any) -> tuple[nn.Module, Any, Any]:
     """Our model with their weights, its table of names, and what headway knows of the family."""
     facts = facts_of(theirs)
     foreign = foreign_of(facts, "config.json")
-    config, sizes = foreign.config_in(facts), foreign.vocabularies(facts)
-    mine = FAMILIES[foreign.family].model(config, *sizes)
-    table = foreign.table(config, sizes)
+    (config, head), sizes = foreign.model_in(facts), foreign.vocabularies(facts)
+    mine = build(foreign.family, config, sizes, head)
+    table = foreign.table(config, sizes, *(() if head is None else (head,)))
     shapes = {name: tuple(weight.shape) for name, weight in mine.named_parameters()}
     weights = from_hf(table, theirs.state_dict(), shapes)
     mine = mine.to(next(theirs.parameters()).dtype).eval()
@@ -145,7 +145,7 @@ KINDS = {
     ),
     "encoder": Kind(
         ours=lambda model, ids_BT, lengths_B: _side_by_side(
-            model(ids_BT, lengths_B, ids_BT % model.config.types), ids_BT
+            model(TextInputs(ids_BT, lengths_B, ids_BT % model.config.types)), ids_BT
         ),
         theirs=lambda model, ids_BT, lengths_B: _side_by_side(
             model(

@@ -241,6 +241,30 @@ def test_a_step_with_shared_keys_takes_the_kernel(dtype, tolerance, monkeypatch)
 
 
 @pytest.mark.gpu
+def test_a_compiled_model_takes_block_masks_for_long_packed_rows(monkeypatch):
+    torch.manual_seed(0)
+    part = SelfAttention(64, 4, shared_heads=2).cuda()
+    x_BTD = torch.randn(2, 1100, 64, device="cuda", requires_grad=True)
+    segments_BT = (torch.arange(1100, device="cuda") // torch.tensor([[300], [170]], device="cuda")).contiguous()
+
+    def model(x_BTD, segments_BT):
+        scene = Scene(1100, 1100, x_BTD.device, 0, None, segments_BT, segments_BT)
+        view = (Causal() & Segments()).view(scene)
+        return part(part(x_BTD, view), view)
+
+    taken = []
+    flex = attention.flex_attend
+    monkeypatch.setattr(attention, "flex_attend", lambda *them: taken.append(1) or flex(*them))
+    wanted = model(x_BTD, segments_BT)
+    assert not taken
+    found = torch.compile(model)(x_BTD, segments_BT)
+    assert taken
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-3)
+    mine, exact = (torch.autograd.grad(y.square().sum(), x_BTD)[0] for y in (found, wanted))
+    assert (mine - exact).norm() < 5e-3 * exact.norm()
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("mask", [Causal(), Causal() & Segments() & Padding(), Global(3) | Window(40) | Random(0.05)])
 def test_a_compiled_block_mask_equals_the_equation_with_gradients(mask):
     q, k, v = on_gpu(2, 300, torch.float32)

@@ -261,7 +261,7 @@ def verdict(losses: list[float], warmup: int = 0, break_at: int | None = None, e
         if number == break_at:
             facts = json.loads(json.dumps(health.facts()))
             health = Health(20, 10, warmup * every, GUESS)
-            health.go_on(facts)
+            health.resume(facts)
     return None
 
 

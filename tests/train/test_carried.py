@@ -151,7 +151,7 @@ def test_the_mean_begins_when_scores_stall_and_is_what_is_judged():
     assert torch.equal(weight, torch.full((2, 2), 9.0))
     again = nn.Parameter(torch.zeros(2, 2))
     twin = Masters([("weight", again)], AveragedSgd(wait=2))
-    twin.go_on(masters.state())
+    twin.resume(masters.state())
     for some, one in ((masters, weight), (twin, again)):
         descend(some, one, [1.0])
         with some.judged():

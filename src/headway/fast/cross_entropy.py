@@ -17,13 +17,10 @@ from headway.fast.jit import available, constexpr, jit, needs_triton, tensor, tl
 
 __all__ = ["available", "cross_entropy_rows", "paired_rows"]
 
-# Up to so many logits (of one row or of a pair) stay in registers; more are read a second time, from the cache.
-LONGEST_HELD = 2**14
-
-# Of longer ones, a single row and a pair: logits of a row that a program walks at a time, and its warps. Each thread
-# then has 16 bytes of bfloat16, read and written at once. The more warps a row has, the fewer rows are under way: they
-# stay in the cache until they are read again. 16,384 rows of 50,304 take 0.82 ms; with 2,048 and 8 1.09, a copy 0.77.
-STEPS = {1: (8192, 32), 2: (2048, 8)}
+# Of a single row and of a pair: the most logits of a row that a program reads at a time. A warp has 256 of them: each
+# thread then reads and writes 16 bytes of bfloat16 at once. The more warps a row has, the fewer rows are under way, and
+# a row stays in the cache until it is read again. 16,384 rows of 50,304 take 0.82 ms, in steps of 2,048 1.09.
+STEPS = {1: 8192, 2: 2048}
 
 
 # In the kernels V is a constant of the compilation: Triton then infers how rows are aligned (of a variable it
@@ -67,27 +64,6 @@ def _shares(z_B: tensor, high_B: tensor, mask_B: tensor) -> tensor:
     lesser_B = tl.exp(-tl.abs(z_B - high_B))
     rises_B = z_B > high_B
     return tl.where(rises_B, lesser_B, 1.0), tl.where(rises_B, 1.0, tl.where(mask_B, lesser_B, 0.0))
-
-
-@jit
-def _entropy_held(
-    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
-    smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr
-) -> None:  # fmt: skip
-    """One row, all of it in registers."""
-    n = tl.program_id(0).to(tl.int64)
-    row, label = logits + n * V, tl.load(labels + n)
-    kept, at_B = label != ignore, tl.arange(0, B)
-    z_B = _read(row, at_B, (at_B < V) & kept)
-    total, high = tl.sum(tl.where(at_B < V, z_B, 0.0), 0), tl.max(z_B, 0)
-    exp_B = tl.exp(z_B - high)
-    sum_exp = tl.sum(exp_B, 0)
-    lse = high + tl.log(sum_exp)
-    nll = lse - _label_logit(row, label, V)
-    tl.store(losses + n, tl.where(kept, _entropy(nll, lse, total, smoothing, V), 0.0))
-    tl.store(nlls + n, tl.where(kept, nll, 0.0))
-    grad_B = exp_B * (1.0 / sum_exp) - _target(at_B, label, smoothing, V)
-    tl.store(grads + n * V + at_B, tl.where(kept, grad_B, 0.0), mask=at_B < V)
 
 
 @jit
@@ -147,7 +123,7 @@ def _zero_row(grad_row: tensor, V: constexpr, L: constexpr, E: constexpr) -> Non
 
 
 @jit
-def _entropy_looped(
+def _entropy_row(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr, SMOOTH: constexpr
 ) -> None:  # fmt: skip
@@ -210,37 +186,7 @@ def _pair_grads(
 
 
 @jit
-def _paired_held(
-    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
-    smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
-) -> None:  # fmt: skip
-    """The two rows of a pair, all of both in registers.
-
-    KL(p‖q) = Σ p·(z_p − z_q) − (logsumexp_p − logsumexp_q): float32 keeps more of it than of Σ p·(log p − log q).
-    """
-    n = tl.program_id(0).to(tl.int64)
-    at_p, at_q = n * V, (tl.num_programs(0) + n) * V
-    row_p, row_q, label = logits + at_p, logits + at_q, tl.load(labels + n)
-    kept, at_B = label != ignore, tl.arange(0, B)
-    zp_B, zq_B = _read(row_p, at_B, (at_B < V) & kept), _read(row_q, at_B, (at_B < V) & kept)
-    total = tl.sum(tl.where(at_B < V, zp_B + zq_B, 0.0), 0)
-    high_p, high_q = tl.max(zp_B, 0), tl.max(zq_B, 0)
-    exp_p_B, exp_q_B = tl.exp(zp_B - high_p), tl.exp(zq_B - high_q)
-    sum_p, sum_q = tl.sum(exp_p_B, 0), tl.sum(exp_q_B, 0)
-    lse_p, lse_q = high_p + tl.log(sum_p), high_q + tl.log(sum_q)
-    kl_p = tl.sum(exp_p_B * (zp_B - zq_B), 0) / sum_p - (lse_p - lse_q)
-    kl_q = tl.sum(exp_q_B * (zq_B - zp_B), 0) / sum_q - (lse_q - lse_p)
-    loss, nll = _pair_losses(row_p, row_q, label, lse_p, lse_q, total, kl_p + kl_q, smoothing, weight, V)
-    tl.store(losses + n, tl.where(kept, loss, 0.0))
-    tl.store(nlls + n, tl.where(kept, nll, 0.0))
-    target_B = _target(at_B, label, smoothing, V)
-    grad_p_B, grad_q_B = _pair_grads(zp_B - lse_p, zq_B - lse_q, kl_p, kl_q, target_B, weight)
-    tl.store(grads + at_p + at_B, tl.where(kept, grad_p_B, 0.0), mask=at_B < V)
-    tl.store(grads + at_q + at_B, tl.where(kept, grad_q_B, 0.0), mask=at_B < V)
-
-
-@jit
-def _paired_looped(
+def _paired_row(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
 ) -> None:  # fmt: skip
@@ -290,22 +236,18 @@ def _outputs(logits: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _launch(
-    held: Any, looped: Any, logits: Tensor, labels_N: Tensor, *numbers: float, **looped_settings: bool
+    kernel: Any, logits: Tensor, labels_N: Tensor, *numbers: float, **settings: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     needs_triton("loss", "the functions of headway.train.loss")
     grad, loss_N, nll_N = _outputs(logits, labels_N)
-    if len(labels_N) == 0:
-        return grad, loss_N, nll_N
-    V, rows = logits.shape[-1], logits.dim() - 1
-    step, warps = STEPS[rows]
-    kernel, settings = looped, {"B": step, **looped_settings}
-    if rows * V <= LONGEST_HELD:
-        kernel, settings = held, {"B": triton.next_power_of_2(V)}
-        warps = max(4, rows * settings["B"] // 1024)
-    with torch.cuda.device_of(logits):
-        kernel[(len(labels_N),)](
-            logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, **settings, num_warps=warps
-        )
+    if len(labels_N):
+        V = logits.shape[-1]
+        step = min(STEPS[logits.dim() - 1], max(256, triton.next_power_of_2(V)))
+        with torch.cuda.device_of(logits):
+            kernel[(len(labels_N),)](
+                logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, B=step, **settings,
+                num_warps=step // 256,
+            )  # fmt: skip
     return grad, loss_N, nll_N
 
 
@@ -326,8 +268,7 @@ def cross_entropy_rows(
     All three are zero in rows whose label is `ignore`. It has no backward: the gradient is a result.
     """
     _check(logits_NV, labels_N, (len(labels_N),))
-    numbers = float(smoothing), ignore
-    return _launch(_entropy_held, _entropy_looped, logits_NV, labels_N, *numbers, SMOOTH=smoothing > 0)
+    return _launch(_entropy_row, logits_NV, labels_N, float(smoothing), ignore, SMOOTH=smoothing > 0)
 
 
 @cross_entropy_rows.register_fake
@@ -344,7 +285,7 @@ def paired_rows(
     All three are zero where the label is `ignore`. It has no backward: the gradient is a result.
     """
     _check(logits_2NV, labels_N, (2, len(labels_N)))
-    return _launch(_paired_held, _paired_looped, logits_2NV, labels_N, float(smoothing), ignore, float(weight))
+    return _launch(_paired_row, logits_2NV, labels_N, float(smoothing), ignore, float(weight))
 
 
 @paired_rows.register_fake

@@ -153,6 +153,10 @@ class SamplePool(Pool[Row]):
 
     rows: SampleRows
 
+    def __init__(self, model: Steps, kind: Hashable, rows: SampleRows, **how: Any) -> None:
+        super().__init__(model, kind, rows, **how)
+        self.capturable = self.capturable and not self.constrained
+
     def clear(self) -> None:
         super().clear()
         self.landed: deque[list[tuple[Row, Step]]] = deque()

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.encoder_decoder import EncoderDecoder, decoder_state
 from headway.models.language import NextTokenModel
-from headway.nn.state import Clock, GrowingCache, Memory, SourceValues, State
+from headway.nn.state import Clock, GrowingCache, Memory, State
 
 ENCODER, DECODER, CACHED = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 
@@ -42,7 +42,7 @@ class Decoder(nn.Module):
     def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
         memories = [block.remember(source_BSD) for block in self.model.decoder.layers]  # type: ignore[operator]
         caches = [GrowingCache() for _ in memories]
-        state = _decoder_state(caches, _clock(ids_BT, 0), memories, mask_BS)
+        state = decoder_state(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
         logits_BTV, state = self.model.logits(ids_BT, state)
         of_source = [part for memory in memories for part in (memory.k_BHSK, memory.v_BHSK)]
         return [logits_BTV, *_contents(caches), *of_source]
@@ -60,7 +60,7 @@ class CachedDecoder(nn.Module):
     ) -> list[Tensor]:
         memories = [Memory(k_BHSK, v_BHSK) for k_BHSK, v_BHSK in _pairs(of_source)]
         caches = [_holding(*pair) for pair in _pairs(past)]
-        state = _decoder_state(caches, _clock(ids_BT, past[0].shape[2]), memories, mask_BS)
+        state = decoder_state(caches, _clock(ids_BT, past[0].shape[2]), memories, mask_BS.sum(1))
         logits_BTV, state = self.model.logits(ids_BT, state)
         return [logits_BTV, *_contents(caches)]
 
@@ -91,11 +91,6 @@ class CachedWriter(nn.Module):
 
 def _clock(ids_BT: Tensor, read: int) -> Clock:
     return Clock(torch.full((ids_BT.shape[0],), read, device=ids_BT.device), read)
-
-
-def _decoder_state(caches: list[GrowingCache], clock: Clock, memories: list[Memory], mask_BS: Tensor) -> State:
-    lengths = [SourceValues(mask_BS.sum(1))]
-    return State({"caches": caches, "memories": memories, "source_lengths": lengths}, clock)
 
 
 def _holding(k_BHPK: Tensor, v_BHPK: Tensor) -> GrowingCache:

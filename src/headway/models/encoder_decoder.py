@@ -5,6 +5,7 @@ B sources, R rows (hypotheses), S source length, T target length, D width, V voc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +17,15 @@ from headway.models.steps import StepModel
 from headway.nn.block import Stack
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene
-from headway.nn.state import SourceValues, State, fresh_caches
+from headway.nn.state import Cache, Clock, Memory, SourceValues, State, fresh_caches
+
+
+def decoder_state(
+    caches: Sequence[Cache], clock: Clock, memories: Sequence[Memory], lengths_B: Tensor | None
+) -> State:  # fmt: skip
+    """What a decoder carries: keys and values of the target, and those of the source with its lengths."""
+    lengths = [] if lengths_B is None else [SourceValues(lengths_B)]
+    return State({"caches": caches, "memories": memories, "source_lengths": lengths}, clock)
 
 
 class EncoderDecoder(StepModel):
@@ -58,8 +67,7 @@ class EncoderDecoder(StepModel):
         """The state before the first token, from what the encoder gave."""
         memories = [block.remember(encoded.x_BTD) for block in self.decoder.layers]  # type: ignore[operator]
         caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
-        lengths = [] if encoded.lengths_B is None else [SourceValues(encoded.lengths_B)]
-        return State({"caches": caches, "memories": memories, "source_lengths": lengths}, clock)
+        return decoder_state(caches, clock, memories, encoded.lengths_B)
 
     def embed(
         self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None

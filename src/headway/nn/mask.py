@@ -36,7 +36,9 @@ class View:
     rule: Mask | None = None  # None: every key is visible
     scene: Scene | None = None
     position: Position | None = None
-    _built: list[Tensor] = field(default_factory=list, repr=False)  # the matrix, once for all layers
+    # The matrix and the block mask, once for all layers.
+    _built: list[Tensor] = field(default_factory=list, repr=False)
+    _blocks: list[BlockMask] = field(default_factory=list, repr=False)
 
     @property
     def dense(self) -> bool:
@@ -73,10 +75,12 @@ class View:
 
         if self.scene is None:
             raise ValueError("a block mask needs sizes: make the view with Mask.view(scene)")
-        rule, scene = self.rule or Everything(), self.scene
-        by_row = rule.by_row() or isinstance(scene.start, Tensor)
-        rows = scene.rows if by_row else None
-        return create_block_mask(rule.predicate(scene), rows, None, scene.queries, scene.keys, device=scene.device)
+        if not self._blocks:
+            rule, scene = self.rule or Everything(), self.scene
+            rows = scene.rows if rule.by_row() or isinstance(scene.start, Tensor) else None
+            sizes = rows, None, scene.queries, scene.keys
+            self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
+        return self._blocks[0]
 
     def placed(self, position: Position) -> View:
         """The same view, with a position part that every layer applies."""
@@ -267,16 +271,29 @@ class Random(Mask):
     seed: int = 0
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        mixed = (query * 2654435761 + key * 40503 + self.seed * 97531) & 0x7FFFFFFF
-        mixed = ((mixed ^ (mixed >> 15)) * 739982445) & 0x7FFFFFFF
-        mixed = ((mixed ^ (mixed >> 12)) * 695872825) & 0x7FFFFFFF
-        return (mixed ^ (mixed >> 15)) < int(self.share * 0x80000000)
+        # Modulo 2³¹, so that integers of 32 and 64 bits give the same. `&` also keeps a compiler from multiplying the
+        # constants with its block sizes, beyond 32 bits.
+        low = 0x7FFFFFFF
+        mixed = (query & low) * (2654435761 & low) + (key & low) * 40503 + (self.seed * 97531 & low) & low
+        mixed = (mixed ^ (mixed >> 15)) * 739982445 & low
+        mixed = (mixed ^ (mixed >> 12)) * 695872825 & low
+        return (mixed ^ (mixed >> 15)) <= int(self.share * 0x80000000) - 1
 
 
 @dataclass(frozen=True)
-class And(Mask):
+class Pair(Mask):
+    """Abstract. Two rules combined."""
+
     left: Mask
     right: Mask
+
+    def by_row(self) -> bool:
+        return self.left.by_row() or self.right.by_row()
+
+
+@dataclass(frozen=True)
+class And(Pair):
+    """Keys that both rules allow."""
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) & self.right.allows(row, query, key, scene)
@@ -287,18 +304,14 @@ class And(Mask):
             return right
         return left if isinstance(right, Everything) else And(left, right)
 
-    def by_row(self) -> bool:
-        return self.left.by_row() or self.right.by_row()
-
     def prefix(self, scene: Scene) -> Tensor | None:
         left_B, right_B = self.left.prefix(scene), self.right.prefix(scene)
         return None if left_B is None or right_B is None else torch.minimum(left_B, right_B)
 
 
 @dataclass(frozen=True)
-class Or(Mask):
-    left: Mask
-    right: Mask
+class Or(Pair):
+    """Keys that one of the rules allows."""
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) | self.right.allows(row, query, key, scene)
@@ -308,6 +321,3 @@ class Or(Mask):
         if isinstance(left, Everything) or isinstance(right, Everything):
             return Everything()
         return Or(left, right)
-
-    def by_row(self) -> bool:
-        return self.left.by_row() or self.right.by_row()

@@ -39,6 +39,14 @@ def sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
     return table.flatten(-2)[..., :width]
 
 
+def _rows_at(table_PD: Tensor, start: int | Tensor, length: int) -> Tensor:
+    """The rows of `length` positions from `start`, for each row of the batch where their starts differ."""
+    if isinstance(start, Tensor):
+        # Not checked against the table: reading the values would wait for the device.
+        return table_PD[start[:, None] + torch.arange(length, device=start.device)]
+    return table_PD[start : start + length]
+
+
 def halved_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
     """`sinusoid` with all sines before all cosines, as Marian has it (Junczys-Dowmunt et al. 2018)."""
     table = sinusoid(positions, width, base)
@@ -62,13 +70,9 @@ class Sinusoidal(Position):
 
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
-        if isinstance(start, Tensor):
-            # Not checked against the table: reading the values would wait for the device.
-            steps_BT = start[:, None] + torch.arange(length, device=start.device)
-            return x_BTD + self.table_PD[steps_BT].to(x_BTD.dtype)
-        if start + length > len(self.table_PD):
+        if isinstance(start, int) and start + length > len(self.table_PD):
             self.table_PD = self._rows(2 * (start + length)).to(self.table_PD)
-        return x_BTD + self.table_PD[start : start + length].to(x_BTD.dtype)
+        return x_BTD + _rows_at(self.table_PD, start, length).to(x_BTD.dtype)
 
 
 class Learned(Position):
@@ -81,11 +85,9 @@ class Learned(Position):
 
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
-        if isinstance(start, Tensor):
-            return x_BTD + self.table(start[:, None] + torch.arange(length, device=start.device))
-        if start + length > self.table.num_embeddings:
+        if isinstance(start, int) and start + length > self.table.num_embeddings:
             raise IndexError(f"position {start + length} is beyond the table of {self.table.num_embeddings}")
-        return x_BTD + self.table.weight[start : start + length]
+        return x_BTD + _rows_at(self.table.weight, start, length)
 
 
 class Rotary(Position):
@@ -120,13 +122,11 @@ class Rotary(Position):
 
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         length = q_BHTK.shape[2]
+        if isinstance(start, int) and start + length > len(self.cos_PK):
+            self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
+        cos, sin = (_rows_at(table_PK, start, length) for table_PK in (self.cos_PK, self.sin_PK))
         if isinstance(start, Tensor):
-            at = (start[:, None] + torch.arange(length, device=start.device))[:, None]
-            cos, sin = self.cos_PK[at], self.sin_PK[at]
-        else:
-            if start + length > len(self.cos_PK):
-                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
-            cos, sin = self.cos_PK[start : start + length], self.sin_PK[start : start + length]
+            cos, sin = cos[:, None], sin[:, None]  # of all heads
         return _turn(q_BHTK, cos, sin), _turn(k_BHTK, cos, sin)
 
 

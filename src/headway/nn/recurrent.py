@@ -36,6 +36,7 @@ class Cell(nn.Module):
     """Abstract. Maps of the input and of the state for all gates."""
 
     gates: ClassVar[tuple[str, ...]]
+    kernel: ClassVar[Callable[..., tuple[Tensor, ...]]]  # torch's, of all steps
     parts: ClassVar[tuple[str, ...]] = ("hidden",)  # of a state; the first is the layer's output
     own_bias: ClassVar[bool] = False  # whether the map of the state needs a bias beside the input's
 
@@ -54,7 +55,9 @@ class Cell(nn.Module):
 
     def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
         """All steps in one call: of rows `x_BTD`, or of packed rows with their batch `sizes`."""
-        raise NotImplementedError
+        first = [part_BH[None] for part_BH in state]
+        y, *last = _call(self.kernel, x, sizes, first if len(first) > 1 else first[0], self.weights(u_GH))
+        return y, tuple(part_1BH[0] for part_1BH in last)
 
     def weights(self, u_GH: Tensor) -> list[Tensor]:
         """In the order of torch's kernels: W, U and a bias of each."""
@@ -68,15 +71,12 @@ class RNNCell(Cell):
     """h' = tanh(Wx + Uh + b) (Elman 1990)."""
 
     gates = ("candidate",)
+    kernel = staticmethod(torch.rnn_tanh)
 
     def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
         (h_BH,) = state
         h_BH = torch.tanh(x_BG + h_BH @ u_GH.T)
         return (h_BH,), {}
-
-    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
-        y, h_1BH = _call(torch.rnn_tanh, x, sizes, state[0][None], self.weights(u_GH))
-        return y, (h_1BH[0],)
 
 
 @final
@@ -89,6 +89,7 @@ class LSTMCell(Cell):
 
     gates = ("input", "forget", "candidate", "output")
     parts = ("hidden", "cell")
+    kernel = staticmethod(torch.lstm)
 
     def __init__(self, inputs: int, width: int, spread: float = 0.0, forget: float = 0.0) -> None:
         """`forget` is added to that gate's bias, so that a new cell remembers (Jozefowicz et al. 2015)."""
@@ -103,11 +104,6 @@ class LSTMCell(Cell):
         c_BH = f_BH * c_BH + i_BH * g_BH
         return (o_BH * c_BH.tanh(), c_BH), {"input": i_BH, "forget": f_BH, "candidate": g_BH, "output": o_BH}
 
-    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
-        h_BH, c_BH = state
-        y, h_1BH, c_1BH = _call(torch.lstm, x, sizes, [h_BH[None], c_BH[None]], self.weights(u_GH))
-        return y, (h_1BH[0], c_1BH[0])
-
 
 @final
 class GRUCell(Cell):
@@ -115,6 +111,7 @@ class GRUCell(Cell):
     reset gate r after the product, as in fused kernels)."""
 
     gates = ("reset", "update", "candidate")
+    kernel = staticmethod(torch.gru)
     own_bias = True
 
     def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
@@ -124,10 +121,6 @@ class GRUCell(Cell):
         r_BH, z_BH = (xr_BH + hr_BH).sigmoid(), (xz_BH + hz_BH).sigmoid()
         n_BH = torch.tanh(xn_BH + r_BH * hn_BH)
         return ((1 - z_BH) * n_BH + z_BH * h_BH,), {"reset": r_BH, "update": z_BH, "candidate": n_BH}
-
-    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
-        y, h_1BH = _call(torch.gru, x, sizes, state[0][None], self.weights(u_GH))
-        return y, (h_1BH[0],)
 
 
 # Not compiled: a compiler would unroll the steps, and these kernels are already fused.
