@@ -12,7 +12,8 @@ from foreign_world import write_language_model
 from headway.errors import InputError
 from headway.evaluate import scoring
 from headway.evaluate.scoring import Task, choose, score_texts
-from headway.generate.generator import Generator, load
+from headway.generate.generator import Generator
+from headway.tasks.loading import load
 
 TEXTS = ["the cat sat", "a", "on the mat, in the sun", "", "dog", "the cat sat"]
 CHOICES = [" yes", " no", " it may well be"]
