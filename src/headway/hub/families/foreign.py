@@ -40,7 +40,7 @@ OFF: dict[str, tuple[Any, ...]] = {
 
 
 class Keys:
-    """A config.json that is read key by key; `done` refuses what nobody asked for."""
+    """A config.json, read key by key; `done` refuses keys that were not read."""
 
     def __init__(self, facts: dict[str, Any], where: str = "config.json") -> None:
         self.facts, self.where = facts, where
