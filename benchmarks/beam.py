@@ -29,7 +29,7 @@ SIZES = {"cpu": [32, 64, 128], "cuda": [256, 512, 1000]}
 def marian(translator: Any, device: torch.device) -> Any:
     from transformers import MarianConfig, MarianMTModel
 
-    config, vocabulary = translator.card.config, translator.card.vocabularies[1]
+    config, vocabulary = translator.card.config, translator.card.sizes[1]
     settings = MarianConfig(
         vocab_size=vocabulary, d_model=config.width, encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers, encoder_attention_heads=config.heads,

@@ -26,11 +26,11 @@ from typing import Any
 import torch
 
 from headway.device import DTYPES
-from headway.folder import Card, Loaded
+from headway.folder import Loaded, text_card, with_tokenizers
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
 from headway.generate.sampling import Sampling
-from headway.generate.stream import Prompt
-from headway.generate.stream_offline import generate_all
-from headway.generate.stream_stepper import stream_stepper_for
+from headway.generate.stepper import stepper_for
 from headway.hub.ctranslate2_export import write_ctranslate2
 from headway.hub.families.ctranslate2 import entries
 from headway.models import parts
@@ -122,8 +122,8 @@ def hugging_face(peer: Any, texts: list[list[int]], new: int, **how: Any) -> Cal
 
 def headway(model: GPT, texts: list[list[int]], new: int, speed: Any) -> Callable[[], list[list[int]]]:
     device = next(model.parameters()).device
-    asked = [Prompt(ids, Sampling(0), max_new=new, stops=frozenset()) for ids in texts]
-    stepper = stream_stepper_for(model, device, speed)
+    asked = [Request(ids, Sampling(0), max_new=new, stops=frozenset()) for ids in texts]
+    stepper = stepper_for(model, device, speed)
 
     def work() -> list[list[int]]:
         found = generate_all(
@@ -140,9 +140,9 @@ def ctranslate2(model: GPT, texts: list[list[int]], new: int, precision: str) ->
 
     text = TextOptions(size=300, min_count=1)
     tokenizer = Tokenizer.train(["a b"], text)  # names for a few ids; the others get one from `entries`
-    card = Card("gpt", model.config, (model.vocabulary,), text)
+    card = text_card("gpt", model.config, (model.vocabulary,), text)
     with tempfile.TemporaryDirectory() as folder:
-        write_ctranslate2(Path(folder), Loaded(model, card, tokenizer, tokenizer), precision)
+        write_ctranslate2(Path(folder), Loaded(model, card, with_tokenizers(card, tokenizer)), precision)
         engine = Generator(folder, compute_type=precision, inter_threads=1, intra_threads=torch.get_num_threads())
     names = entries(tokenizer, model.vocabulary)
     asked = [[names[i] for i in ids] for ids in texts]

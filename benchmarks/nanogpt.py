@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 from fp8 import with_fp8
-from headway.train.objective import NextToken
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.batch import TokenBatch
 from headway.models.gpt import GPT, GPTConfig
+from headway.tasks.objective import NextToken
 from headway.train.optimiser import AdamW, Masters
 from headway.train.step import GraphStep, TrainStep, compiled
 

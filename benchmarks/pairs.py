@@ -26,10 +26,11 @@ from headway.folder import read_model
 from headway.models.neural_ngram import NeuralNGramConfig
 from headway.models.rung import RungConfig
 from headway.recipes import GROUPS, RECIPES
+from headway.tasks.language import PlainText
 from headway.text.tokenizer import TextOptions
 from headway.train.comparison import within
 from headway.train.log import Log
-from headway.train.run import PlainText, Run
+from headway.train.run import Run
 
 SENTENCES, PAIRS, WIDTH = 20_000, 200, 64
 

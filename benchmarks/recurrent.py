@@ -21,7 +21,7 @@ from torch import nn
 
 from headway.data.streams import StreamBatch
 from headway.models.recurrent import SIZES, Recurrent, RecurrentConfig, Stepwise
-from headway.train.objective import Carried
+from headway.tasks.objective import Carried
 from headway.train.optimiser import Masters, Sgd
 from headway.train.step import GraphStep, TrainStep
 

@@ -24,10 +24,10 @@ import torch
 from headway.batch import TextInputs, TokenBatch
 from headway.models.transformer import SIZES, Transformer
 from headway.recipes import RECIPES
+from headway.tasks.objective import CrossEntropy
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
 from headway.train.loop import Training
-from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.snapshots import Snapshots
 from headway.train.step import GraphStep, TrainStep, compiled

@@ -21,7 +21,7 @@ from torch import nn
 
 from headway.batch import TextInputs, TokenBatch
 from headway.models.transformer import SIZES, Transformer, TransformerConfig
-from headway.train.objective import CrossEntropy
+from headway.tasks.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.step import GraphStep, TrainStep, compiled
 

@@ -38,6 +38,6 @@ def test_a_function_left_out_cuts_the_graph_as_torch_does():
 
 
 def test_the_compiler_is_not_loaded_before_somebody_compiles():
-    used = "import headway.recipes, headway.train.kinds, headway.generate.generator, sys"
+    used = "import headway.recipes, headway.train.job, headway.generate.generator, sys"
     ask = f"{used}; sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", ask], check=False).returncode == 0

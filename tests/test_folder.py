@@ -15,7 +15,18 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from headway.errors import InputError
-from headway.folder import WEIGHTS, Card, find_model, read_card, read_model, replace_folder, weights_of, write_model
+from headway.folder import (
+    WEIGHTS,
+    Card,
+    find_model,
+    read_card,
+    read_model,
+    replace_folder,
+    text_card,
+    weights_of,
+    with_tokenizers,
+    write_model,
+)
 from headway.models import parts
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.plain import to_plain
@@ -40,7 +51,7 @@ def made(joint: bool, embeddings: Any = "tied") -> tuple[Transformer, Card, tupl
     sizes = (len(two[0]), len(two[1]))
     config = replace(CONFIG, embeddings=embeddings, position=parts.Learned())
     score, run = {"validation BLEU": 31.5}, {"recipe": "ours"}
-    card = Card("transformer", config, sizes, text, "en", "fr", {"beam": 2}, run, score)
+    card = text_card("transformer", config, sizes, text, ("en", "fr"), search={"beam": 2}, run=run, score=score)
     return Transformer(config, *sizes).eval(), card, two
 
 
@@ -49,7 +60,7 @@ def made(joint: bool, embeddings: Any = "tied") -> tuple[Transformer, Card, tupl
 )
 def test_what_is_written_is_read(tmp_path: Path, joint: bool, embeddings: str) -> None:
     model, card, two = made(joint, embeddings)
-    write_model(tmp_path / "model", weights_of(model), card, two)
+    write_model(tmp_path / "model", weights_of(model), card, with_tokenizers(card, *two))
     loaded = read_model(tmp_path / "model")
     assert to_plain(loaded.card) == to_plain(card)
     source = torch.tensor([loaded.source_tokenizer.encode(ENGLISH[0])])
@@ -67,28 +78,30 @@ def test_what_is_written_is_read(tmp_path: Path, joint: bool, embeddings: str) -
 
 def test_weights_are_float32_and_a_tied_one_is_kept_once(tmp_path: Path) -> None:
     model, card, two = made(True, "shared")
-    write_model(tmp_path / "model", weights_of(model.to(torch.bfloat16)), card, two)
+    write_model(tmp_path / "model", weights_of(model.to(torch.bfloat16)), card, with_tokenizers(card, *two))
     with safe_open(tmp_path / "model" / WEIGHTS, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
-    assert sum(tensor.shape == (card.vocabularies[0], CONFIG.width) for tensor in tensors.values()) == 1
+    assert sum(tensor.shape == (card.sizes[0], CONFIG.width) for tensor in tensors.values()) == 1
 
 
 def test_a_run_stands_for_its_model(tmp_path: Path) -> None:
     model, card, two = made(True)
-    write_model(tmp_path / "run" / "model", weights_of(model), card, two)
+    write_model(tmp_path / "run" / "model", weights_of(model), card, with_tokenizers(card, *two))
     assert find_model(tmp_path / "run") == find_model(tmp_path / "run" / "model") == tmp_path / "run" / "model"
 
 
 def test_a_folder_of_the_first_format_loads_without_what_is_optional(tmp_path: Path) -> None:
     model, card, two = made(True)
-    write_model(tmp_path, weights_of(model), card, two)
+    write_model(tmp_path, weights_of(model), card, with_tokenizers(card, *two))
     path = tmp_path / "headway.json"
     facts = json.loads(path.read_text(encoding="utf-8"))
-    kept = {key: facts[key] for key in ("format", "family", "config", "vocabularies", "text")}
-    path.write_text(json.dumps(kept), encoding="utf-8")
+    kept = {"format": 1, "vocabularies": list(card.sizes), "text": facts["processors"]["source"]["options"]}
+    path.write_text(json.dumps(kept | {key: facts[key] for key in ("family", "config")}), encoding="utf-8")
     loaded = read_card(tmp_path)
-    assert (loaded.source, loaded.target, loaded.search, loaded.score) == ("source", "target", {}, {})
+    languages = loaded.reads.language, loaded.writes.language
+    assert (*languages, loaded.search, loaded.score) == ("source", "target", {}, {})
+    assert loaded.task == "translation" and read_model(tmp_path).card.sizes == card.sizes
 
 
 def drop(weights: dict[str, torch.Tensor]) -> None:
@@ -109,7 +122,7 @@ def test_weights_that_do_not_fit_are_named(
     tmp_path: Path, change: Callable[[dict[str, torch.Tensor]], None], words: str
 ) -> None:
     model, card, two = made(True)
-    write_model(tmp_path / "model", weights_of(model), card, two)
+    write_model(tmp_path / "model", weights_of(model), card, with_tokenizers(card, *two))
     weights = load_file(tmp_path / "model" / WEIGHTS)
     change(weights)
     save_file(weights, tmp_path / "model" / WEIGHTS)
@@ -123,19 +136,19 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     model, card, two = made(False)
-    write_model(tmp_path / "model", weights_of(model), card, two)
+    write_model(tmp_path / "model", weights_of(model), card, with_tokenizers(card, *two))
     model, card, two = made(True, "shared")
-    write_model(tmp_path / "model", weights_of(model), card, two)
+    write_model(tmp_path / "model", weights_of(model), card, with_tokenizers(card, *two))
     assert "source.tokenizer.json" not in content(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize("at", ["save_file", "Tokenizer.save", "_readme", "os.fsync"])
+@pytest.mark.parametrize("at", ["save_file", "TextProcessor.save", "_readme", "os.fsync"])
 def test_a_failure_at_any_point_leaves_the_earlier_model_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     model, card, two = made(True)
-    write_model(tmp_path / "model", weights_of(model), card, two)
+    write_model(tmp_path / "model", weights_of(model), card, with_tokenizers(card, *two))
     before = content(tmp_path / "model")
 
     def full(*_: Any, **__: Any) -> None:
@@ -145,7 +158,7 @@ def test_a_failure_at_any_point_leaves_the_earlier_model_whole(
     other = {name: tensor + 1 for name, tensor in weights_of(model).items()}
     for place in (tmp_path / "model", tmp_path / "other"):
         with pytest.raises(InputError, match=f"no room left on the disk for {place}"):
-            write_model(place, other, card, two)
+            write_model(place, other, card, with_tokenizers(card, *two))
     assert content(tmp_path / "model") == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -191,7 +204,7 @@ FOLDERS = Path(__file__).parent / "folders"
 def test_a_folder_of_every_format_version_loads_for_ever() -> None:
     """Format 1: a small English to French translator, written by the first headway that had folders."""
     translator = load(FOLDERS / "format-1", "cpu")
-    assert (translator.card.source, translator.card.target) == ("en", "fr")
+    assert (translator.card.reads.language, translator.card.writes.language) == ("en", "fr")
     source = torch.tensor([[*translator.source_tokenizer.encode("He drives the car"), END]])
     target = torch.tensor([[START, *translator.target_tokenizer.encode("Il conduit la voiture")]])
     with torch.no_grad():

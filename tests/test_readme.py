@@ -143,7 +143,7 @@ def test_python_shown_imports_what_is_there(page: Path) -> None:
 @pytest.fixture
 def demo_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An untrained model of the demo's shape as `demo` in the working folder."""
-    from headway.folder import Card, weights_of, write_model
+    from headway.folder import text_card, weights_of, with_tokenizers, write_model
     from headway.models.transformer import Transformer
     from headway.recipes import RECIPES
     from headway.text.tokenizer import Tokenizer
@@ -151,8 +151,8 @@ def demo_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RECIPES["demo"].make()
     tokenizer = Tokenizer.train(["He drives the car", "The girl does not sleep."], run.data.text)
     model = Transformer(run.model, len(tokenizer), len(tokenizer))
-    card = Card("transformer", run.model, (len(tokenizer), len(tokenizer)), run.data.text, "en", "fr")
-    write_model(tmp_path / "demo" / "model", weights_of(model), card, (tokenizer, tokenizer))
+    card = text_card("transformer", run.model, (len(tokenizer), len(tokenizer)), run.data.text, ("en", "fr"))
+    write_model(tmp_path / "demo" / "model", weights_of(model), card, with_tokenizers(card, tokenizer))
     monkeypatch.chdir(tmp_path)
 
 

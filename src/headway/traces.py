@@ -1,8 +1,8 @@
-"""A trace: what went on inside a model while it read one text, as named tensors, and its file.
+"""A trace: the values inside a model while it read one text, as named tensors, and its file.
 
 Tensors are named `stack.layer.site.tensor` (`decoder.3.cross.weights`); each axis is a track (the tokens of the text,
 of the translation: what a reader sees at each place) or one of `head`, `unit`, `key_unit`, `vocabulary`, `label`.
-Analyses, pictures and the page read traces; none of them knows a model family.
+Analyses, pictures and the page read traces; none of them depends on a model family.
 
 On disk: one safetensors file, with all that is no tensor as JSON in its header.
 
@@ -222,8 +222,8 @@ def _packed(tensor: Array, precision: Precision) -> Array:
 
 
 def _in_steps(weights: Array) -> tuple[Array, Array]:
-    """Whole steps, and the size of a step of each row. With one size for all, whose largest is the 1 of a first row, an
-    even row of a long text would be nothing but zeros."""
+    """Whole steps, and the size of a step of each row. With one size for all rows, set by a
+    first row that has a 1, an even row of a long text would become zeros."""
     step = (weights.max(-1, initial=0.0) / 255).astype(np.float32)
     step = np.where(step > 0, step, np.float32(1))
     return np.rint(weights.astype(np.float32) / step[..., None]).astype(np.uint8), step
@@ -248,10 +248,10 @@ def _write(path: Path, tensors: dict[str, Array], header: str) -> None:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
         with safe_open(path, "numpy") as file:
-            told = (file.metadata() or {}).get(HEADER)
-            if told is None:
+            text = (file.metadata() or {}).get(HEADER)
+            if text is None:
                 raise InputError(f"{path} is no trace: a safetensors file without headway's header")
-            header = json.loads(told)
+            header = json.loads(text)
             version = header.get("format") if isinstance(header, dict) else None
             if not isinstance(version, int) or version > FORMAT:
                 raise InputError(

@@ -71,7 +71,7 @@ def test_what_is_wrong_is_one_line(refuses: Callable[..., str], trace: Path, tmp
         ((FOLDER, "--text", TEXT, "--heads", "x"), "--heads takes numbers, as in --heads 0,3, not x"),
         ((FOLDER, "--text", TEXT, "--second", trace), "give two of a kind"),
         ((trace, "--heads", "7"), "this trace has no head 7"),
-        ((trace, "--text", TEXT), "a trace has its text inside, and no model is asked: leave --text out"),
+        ((trace, "--text", TEXT), "a trace has its text inside, and needs no model: leave --text out"),
         ((trace, "--target", "Il"), "leave --target out"),
         ((trace, "--beam", "2"), "leave --beam out"),
         ((FOLDER, "--text", ""), "the text of --text is empty"),

@@ -143,7 +143,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headway.train.translation.open_corpus", interrupt)
+    monkeypatch.setattr("headway.tasks.translation.Translation._files", interrupt)
     answer = headway(*world.train(tmp_path / "x"))
     assert answer.code == 130 and answer.line == "interrupted"
     assert list(tmp_path.iterdir()) == []
@@ -184,7 +184,7 @@ def test_out_of_memory_is_a_failure_with_advice(
     def too_much(*_: Any, **__: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("headway.train.translation.open_corpus", too_much)
+    monkeypatch.setattr("headway.tasks.translation.Translation._files", too_much)
     answer = headway(*world.train(tmp_path / "x"))
     assert answer.code == 1 and "engine.batch" in answer.line
 

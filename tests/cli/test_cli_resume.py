@@ -135,8 +135,8 @@ def test_a_finished_run_can_be_given_more_steps_and_is_unfinished_until_it_has_t
     assert listing(run / "model") == model  # of the first 12 steps
     [row] = json.loads(headway("runs", run, "--json").out)
     assert (row["state"], row["step"], row["steps"]) == ("stopped", 16, 20)
-    assert row["go_on"] == f"headway train {shlex.quote(str(run))} --resume"
-    answer = headway(*shlex.split(row["go_on"])[1:])
+    assert row["next"] == f"headway train {shlex.quote(str(run))} --resume"
+    answer = headway(*shlex.split(row["next"])[1:])
     assert answer.code == 0 and "going on from step 16" in answer.err and "steps: 20" in answer.out
     [row] = json.loads(headway("runs", run, "--json").out)
     assert (row["state"], row["step"], row["steps"]) == ("finished", 20, 20)
@@ -250,7 +250,7 @@ def test_the_line_that_runs_prints_works_for_a_run_without_a_checkpoint(headway:
     shutil.rmtree(run / "checkpoints")
     [row] = json.loads(headway("runs", run, "--json").out)
     assert (row["state"], row["checkpoint"]) == ("stopped", None)
-    assert headway(*shlex.split(row["go_on"])[1:]).code == 0
+    assert headway(*shlex.split(row["next"])[1:]).code == 0
     [row] = json.loads(headway("runs", run, "--json").out)
     assert row["state"] == "finished"
 

@@ -62,8 +62,8 @@ def test_a_real_run_is_finished_and_its_line_runs(headway: Headway, world: World
     card = json.loads((world.model / "headway.json").read_text(encoding="utf-8"))
     assert (row["state"], row["recipe"], row["step"], row["steps"]) == ("finished", "translate", 150, 150)
     assert row["validation_bleu"] == card["score"]["validation BLEU"] and row["test_bleu"] is None
-    assert row["go_on"] == f"headway translate {world.run}"
-    answer = headway(*shlex.split(row["go_on"])[1:], world.root / "test.en", "--device", "cpu")
+    assert row["next"] == f"headway translate {world.run}"
+    answer = headway(*shlex.split(row["next"])[1:], world.root / "test.en", "--device", "cpu")
     assert answer.code == 0
 
 
@@ -74,7 +74,7 @@ def test_every_state_is_told_with_how_to_go_on(here: Path, rows: Any) -> None:
     score = {"validation BLEU": 42.5, "test BLEU": 41.45, "steps": 800}
     a_run(here / "runs/done", scores=(50.0,), checkpoints=(800,), model={"score": score})
     found = rows()
-    keys = ("state", "step", "checkpoint", "validation_bleu", "test_bleu", "go_on")
+    keys = ("state", "step", "checkpoint", "validation_bleu", "test_bleu", "next")
     again = "headway train runs/{0}/run.json --out runs/{0} --overwrite".format
     assert {name: tuple(row[key] for key in keys) for name, row in found.items()} == {
         "fresh": ("not started", None, None, None, None, again("fresh")),
@@ -98,7 +98,7 @@ def test_it_runs_while_somebody_holds_the_lock_and_looking_does_not_disturb(here
         assert rows()["one"]["state"] == "stopped"
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         row = rows()["one"]
-        assert (row["state"], row["go_on"]) == ("running", "headway plot runs/one")
+        assert (row["state"], row["next"]) == ("running", "headway plot runs/one")
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert rows()["one"]["state"] == "stopped"
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +120,7 @@ def test_broken_folders_are_rows_among_the_others(headway: Headway, here: Path, 
         "empty",
         "model",
     }
-    assert found["cut"]["problem"].startswith("runs/cut/run.json is not JSON: ") and found["cut"]["go_on"] is None
+    assert found["cut"]["problem"].startswith("runs/cut/run.json is not JSON: ") and found["cut"]["next"] is None
     assert found["model"]["problem"] == "runs/model/model/headway.json is not a JSON object"
     assert (found["odd"]["state"], found["odd"]["recipe"], found["odd"]["validation_bleu"]) == ("stopped", None, None)
     answer = headway("runs")
@@ -150,8 +150,8 @@ def test_the_demo_goes_on_as_a_demo_because_its_sentences_are_in_its_folder(here
         path = a_run(here / name) / "run.json"
         data = {"train": [f"{name}/data/train.en", f"{name}/data/train.fr"]}
         path.write_text(json.dumps({"recipe": recipe, "engine": {"steps": 300}, "data": data}))
-    assert rows("demo")["demo"]["go_on"] == "headway demo --out demo --overwrite --steps 300"
-    assert rows("own")["own"]["go_on"] == "headway train own/run.json --out own-2"
+    assert rows("demo")["demo"]["next"] == "headway demo --out demo --overwrite --steps 300"
+    assert rows("own")["own"]["next"] == "headway train own/run.json --out own-2"
 
 
 def test_a_pipe_gets_aligned_lines_and_names_that_a_shell_takes(headway: Headway, here: Path) -> None:

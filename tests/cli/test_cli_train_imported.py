@@ -63,7 +63,7 @@ def test_it_learns_its_new_pairs_and_stays_the_same_kind_of_model(
 def test_what_a_run_would_be_is_told_with_the_folders_vocabulary(
     headway: Headway, folder: Path, data: list[object]
 ) -> None:
-    size = library.load(folder, "cpu").card.vocabularies[1]
+    size = library.load(folder, "cpu").card.sizes[1]
     count = sum(weight.numel() for weight in weights(folder).values())
     told = headway("train", "translate", *data, "--init", folder, *DEVICE, "--dry-run").out
     assert f"parameters: {count:,} (with a vocabulary of {size})" in told

@@ -41,7 +41,7 @@ CASES: list[tuple[str, Any]] = [
 
 
 def sketch(family: str, config: Any) -> Sketch:
-    return Sketch(family, config, (50,) * FAMILIES[family].vocabularies)
+    return Sketch(family, config, (50,) * len(FAMILIES[family].takes))
 
 
 def torchs_count(model: nn.Module, *inputs: Any, backward: bool = False) -> int:
@@ -76,7 +76,7 @@ def test_no_family_is_forgotten(family: str) -> None:
     cost = of.cost(6, batch=2)
     assert cost.unknown == ()
     if family != "ngram":  # whose tables decide what is looked up: below, with real ones
-        lengths = (6,) * FAMILIES[family].vocabularies
+        lengths = (6,) * len(FAMILIES[family].takes)
         with torch.device("meta"):
             assert cost.flops == torchs_count(of.build(), *of.inputs(2, *lengths))
 
@@ -95,7 +95,7 @@ def test_a_markov_chain_multiplies_nothing_and_sees_its_order() -> None:
 def test_a_training_step_is_three_forward_passes(family: str, config: Any) -> None:
     """With a learned first state: one that is zero needs no gradient, which spares a recurrence a product a layer."""
     of = sketch(family, config)
-    lengths = (6,) * FAMILIES[family].vocabularies
+    lengths = (6,) * len(FAMILIES[family].takes)
     with torch.device("meta"):
         counted = torchs_count(of.build(), *of.inputs(2, *lengths), backward=True)
     assert of.cost(6, batch=2).training_flops == counted
@@ -226,7 +226,7 @@ def test_the_state_is_as_large_as_a_real_one() -> None:
 @pytest.mark.parametrize(("family", "config"), [CASES[0], CASES[3], CASES[7], CASES[10]])
 def test_activations_are_what_autograd_keeps_of_a_real_pass(family: str, config: Any) -> None:
     of = sketch(family, config)
-    lengths = (11,) * FAMILIES[family].vocabularies
+    lengths = (11,) * len(FAMILIES[family].takes)
     model = of.build().train()
     kept: dict[int, Tensor] = {}
 

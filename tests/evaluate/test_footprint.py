@@ -13,8 +13,8 @@ from headway.evaluate.footprint import (
     PUBLISHED,
     TRAININGS,
     Footprint,
+    corrected,
     disagreements,
-    mended,
 )
 
 ROWS = {row.model: row for row in PUBLISHED}
@@ -41,7 +41,7 @@ def test_every_other_row_comes_out_as_printed(row: object) -> None:
 def test_the_two_misprints_and_the_rounded_hours_are_just_what_has_to_change() -> None:
     assert [found.rounded for found in ERRATA] == [False, False, True]
     for name in {found.model for found in ERRATA}:
-        assert disagreements(ROWS[name]) and disagreements(mended(ROWS[name])) == []
+        assert disagreements(ROWS[name]) and disagreements(corrected(ROWS[name])) == []
     nas = ROWS["NAS on a TPU"]
     # Neither printed price is that of the printed hours, and the two are not of the same hours.
     low, high = (price / rate for price, rate in zip(nas.cost, PRICES["TPUv2"], strict=True))

@@ -94,7 +94,7 @@ def test_the_table_ends_with_the_model_itself_and_the_picture_shows_its_words(tm
         logps = [mine.model.score(torch.tensor([mine.ids(text)]))[0, 1:] for text in (TEXT, "the mat")]
     assert table.rows[-1][-1] == pytest.approx(float(torch.cat(logps).mean()), abs=1e-5)
     trace = mine.trace(TEXT, top=1)
-    assert table.more["said"][-1] == [row[0] for row in trace.about["next"]["labels"]][: len(table.more["places"])]
+    assert table.more["answers"][-1] == [row[0] for row in trace.about["next"]["labels"]][: len(table.more["places"])]
     np.testing.assert_allclose(
         table.more["p"][-1], np.exp([row[0] for row in trace.about["next"]["logp"]])[:16], atol=1e-4
     )

@@ -65,7 +65,7 @@ def test_a_pronoun_that_cannot_see_both_names_is_left_out_and_told(tmp_path):
     table, found = measured(HandMade(knowing, causal=True), gap(tmp_path, *TEXTS))
     assert found[0]["right"] == 1.0 and "1 pronouns with one right" in table.notes[0]
     assert any("1 pronouns left out" in note for note in table.notes)
-    with pytest.raises(InputError, match="not enough pronouns whose right and wrong name this model both sees"):
+    with pytest.raises(InputError, match="not enough pronouns from which this model sees both"):
         measured(HandMade(knowing, causal=True), gap(tmp_path, "For her part Ann liked Eve"))
 
 

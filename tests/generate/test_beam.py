@@ -13,11 +13,11 @@ from headway.fast import attention as attention_kernels
 from headway.fast import sampling as search_kernels
 from headway.fast.jit import triton
 from headway.generate import top_k as top_k_module
-from headway.generate.beam import Board
-from headway.generate.engine import SearchEngine
-from headway.generate.offline import search_all
-from headway.generate.search import Request, Search
-from headway.generate.stepper import Captured, GraphStepper, PlainStepper
+from headway.generate.engine import Engine
+from headway.generate.offline import search_all, source_of
+from headway.generate.request import Request
+from headway.generate.search import Search
+from headway.generate.stepper import GraphStepper, PlainStepper
 from headway.generate.top_k import top_k
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.text.symbols import Symbols
@@ -39,9 +39,18 @@ def run(model, sources, search, limit=CONFIG.max_length, **how):
     return search_all(model, sources, search, limit=limit, device=CPU, **how)
 
 
-def engine_of(model, search, pace=1, room=0):
-    stepper = PlainStepper(model, pace)
-    return SearchEngine(model, search, stepper, symbols=Symbols(), limit=64, device=CPU, room=room)
+def asked(source, search, **more):
+    longest = search.longest(len(source), CONFIG.max_length)
+    return Request([START], search, longest, inputs=source_of(source), **more)
+
+
+def engine_of(model, slots=0, length=0, stepper=None):
+    return Engine(model, context=CONFIG.max_length, device=CPU, slots=slots, length=length, stepper=stepper)
+
+
+def hypotheses(engine):
+    """What one step has found, by key."""
+    return {found.key: found.hypotheses for found in engine.step()}
 
 
 def exhaustive(model, source, longest, alpha, min_length=0):
@@ -134,69 +143,69 @@ def test_a_sentence_gives_the_same_alone_and_in_any_batch(finish):
             assert len(a) == len(b) == 3 and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_readings_may_be_rare_without_changing_the_answer():
-    model, sources = model_of(30, seed=4), many(9)
-    answers = []
-    for pace in (1, 4):
-        engine = engine_of(model, Search(beam=3), pace)
-        engine.admit([Request(i, source) for i, source in enumerate(sources)])
-        found = {}
-        while engine.flights:
-            found |= dict(engine.step())
-        answers.append(found)
-    assert all(same(answers[0][i][0], answers[1][i][0]) for i in range(9))
-
-
-def test_sources_admitted_later_step_beside_the_earlier_ones():
-    model, sources = model_of(30, seed=5), many(8)
+@pytest.mark.parametrize("ahead", [False, True])
+def test_sources_admitted_later_step_beside_the_earlier_ones(ahead):
+    model, sources = model_of(30, seed=5), many(12)
     search = Search(beam=3, max_ratio=0, max_extra=12)
     alone = [run(model, [source], search)[0][0] for source in sources]
-    engine = engine_of(model, search, room=60)
-    waiting, found, shared = list(enumerate(sources)), {}, 0
-    with torch.inference_mode():
-        while waiting or engine.flights:
-            if waiting and (not engine.flights or engine.fits(Request(*waiting[0]))):
-                shared += bool(engine.flights)
-                engine.admit([Request(*waiting.pop(0))])
-            found |= dict(engine.step())
-    assert shared >= 5
-    assert all(same(found[i][0], alone[i]) for i in range(8))
+    engine = engine_of(model, slots=8, length=16, stepper=Uncaptured(model) if ahead else None)
+    waiting, found, shared, places = list(enumerate(sources)), {}, 0, set()
+    longest_first = sorted(waiting, key=lambda keyed: len(keyed[1]))
+    while longest_first or len(engine):
+        if longest_first and len(engine) < 8:
+            shared += bool(len(engine))
+            key, source = longest_first.pop()
+            engine.admit([(key, asked(source, search))])
+            state = engine.pools[0][1].rows.state
+            both = [
+                {slot.kv_2CRHK.data_ptr(), slot.spare.data_ptr()} for slot in state["caches"] if slot.spare is not None
+            ]
+            places |= {frozenset(pair) for pair in both}
+        found |= hypotheses(engine)
+    assert shared >= 5 and len(places) == CONFIG.decoder_layers  # a cache and its spare change places, and no more
+    assert all(same(found[i][0], alone[i]) for i in range(12))
 
 
 def test_room_of_sources_that_left_serves_those_that_come():
     model, sources = model_of(30, seed=5), many(12)
     search = Search(beam=3, max_ratio=0, max_extra=6)
     alone = [run(model, [source], search)[0][0] for source in sources]
-    engine = engine_of(model, search, room=14)
-    waiting, found, longest_run = list(enumerate(sources)), {}, 0
-    while waiting or engine.flights:
-        if waiting and (not engine.flights or engine.fits(Request(*waiting[0]))):
-            engine.admit([Request(*waiting.pop(0))])
-        found |= dict(engine.step())
-        longest_run = max(longest_run, engine.history.steps)
-    assert longest_run > 14  # more steps in one go than the caches have positions
+    engine = engine_of(model, slots=2, length=9)
+    waiting, found, longest_run = sorted(enumerate(sources), key=lambda keyed: len(keyed[1])), {}, 0
+    while waiting or len(engine):
+        if waiting and len(engine) < 2:
+            key, source = waiting.pop()
+            engine.admit([(key, asked(source, search))])
+        assert len(engine.pools) == 1
+        pool = engine.pools[0][1]
+        found |= hypotheses(engine)
+        longest_run = max(longest_run, pool.history.steps)
+    assert longest_run > 9  # more steps in one go than the caches have positions
     assert all(same(found[i][0], alone[i]) for i in range(12))
 
 
-def test_a_source_that_does_not_fit_is_refused_and_an_empty_engine_has_nothing_to_do():
-    model = model_of(30, seed=5)
-    engine = engine_of(model, Search(beam=2, max_ratio=0, max_extra=6))
+def test_an_empty_engine_has_nothing_to_do_and_an_evicted_search_reports_nothing():
+    model, search = model_of(30, seed=5), Search(beam=2, max_ratio=0, max_extra=6)
+    engine = engine_of(model)
     assert engine.step() == []
-    engine.admit([Request(0, [5, END])])
+    engine.admit([(0, asked([5, END], search)), (1, asked([6, END], search))])
     engine.step()
-    with pytest.raises(ValueError, match="ask `fits` first"):
-        engine.admit([Request(1, [6, END])])
+    assert engine.evict([(0, 0)]) == [] and len(engine) == 1
+    found = {}
+    while len(engine):
+        found |= hypotheses(engine)
+    assert found.keys() == {1} and same(found[1][0], run(model, [[6, END]], search)[0][0])
 
 
 def test_finished_rows_leave_the_batch():
     model, sources = model_of(30, seed=6), many(12)
-    engine = engine_of(model, Search(beam=2))
-    engine.admit([Request(i, source) for i, source in enumerate(sources)])
+    engine = engine_of(model)
+    engine.admit([(i, asked(source, Search(beam=2))) for i, source in enumerate(sources)])
     sizes = []
-    while engine.flights:
-        sizes.append(len(engine.board.state.clock.lengths_R))
+    while len(engine):
         engine.step()
-    assert sizes[0] == 24 and sizes[-1] < 24 and sizes == sorted(sizes, reverse=True)
+        sizes.append(len(engine.pools[0][1].entries))
+    assert sizes[0] == 12 and sizes[-1] < 12 and sizes == sorted(sizes, reverse=True)
 
 
 def test_the_longest_output_is_ended_by_force_and_the_shortest_is_kept():
@@ -233,24 +242,25 @@ def test_top_k_equals_torch_topk(width):
     assert all(len(set(row)) == 5 for row in indices.tolist())
 
 
-def clones(board):
-    return {name: tensor.clone() for name, tensor in board.tensors().items()}
+class Replay:
+    def __init__(self, step):
+        self.replay = step
 
 
 class Uncaptured(GraphStepper):
-    """The graph stepper's room at fixed addresses, with its steps run instead of replayed: no GPU needed."""
+    """All of the graph stepper but the capture: its steps are run instead of replayed, and no GPU is needed."""
 
-    def _capture(self, like, search, end, capacity, source_length):
-        room = Board(like.state.steady(capacity, source_length), **clones(like), captured=True)
-        homes = {id(tensor) for tensor in room.tensors().values()}
+    def _graph(self, step, restore):
+        step()
+        restore()
+        return Replay(step)
 
-        class Replay:
-            def replay(self):
-                captured.record = stepper._pace(room, search, end)
-                assert {id(tensor) for tensor in room.tensors().values()} == homes
 
-        stepper, captured = self, Captured(Replay(), room, torch.empty(0))
-        return captured
+class AheadStepper(PlainStepper):
+    """Plain steps that are launched before the last ones are read."""
+
+    def ahead(self, pool):
+        return True
 
 
 def all_same(many_a, many_b):
@@ -271,49 +281,36 @@ SEARCHES = [
 @pytest.mark.parametrize("search", SEARCHES)
 def test_steps_in_fixed_room_give_what_plain_steps_give(search):
     model, sources = model_of(30, seed=8), many(21)
-    # The same limit for both: room that is captured keeps some positions for itself.
-    plain = run(model, sources, search, limit=CONFIG.max_length - GraphStepper.margin)
-    stepper = Uncaptured(model)
-    assert stepper.ahead == 1
+    plain, stepper = run(model, sources, search), Uncaptured(model)
     for batch in (21, 6):
         assert all_same(plain, run(model, sources, search, stepper=stepper, batch=batch))
-    sizes = {key[0] for key in stepper.captured}
+    sizes = {key[0] for pools in stepper.idle.values() for pool in pools for key in pool.captured}
     assert sizes <= {1, 2, 4, 8, 16, 32} and len(sizes) > 2
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize(("pace", "ahead"), [(1, 1), (3, 1), (2, 3)])
-def test_records_may_be_read_late_without_changing_the_answer(search, pace, ahead):
+def test_records_may_be_read_late_without_changing_the_answer(search):
     model, sources = model_of(30, seed=8), many(21)
-    stepper = AheadStepper(model, pace, ahead)
-    plain = run(model, sources, search, limit=CONFIG.max_length - stepper.margin)
+    plain = run(model, sources, search)
     for batch in (21, 6):
-        assert all_same(plain, run(model, sources, search, stepper=stepper, batch=batch))
-
-
-class AheadStepper(PlainStepper):
-    joins = False
-
-    def __init__(self, model, pace, ahead):
-        self.ahead = ahead
-        super().__init__(model, pace)
+        assert all_same(plain, run(model, sources, search, stepper=AheadStepper(model), batch=batch))
 
 
 def test_steps_are_launched_before_the_last_ones_are_read():
     model, sources = model_of(30, seed=6), many(12)
-    stepper = AheadStepper(model, 2, 1)
-    engine = SearchEngine(model, Search(beam=2), stepper, symbols=Symbols(), limit=64, device=CPU)
-    rounds = []
+    stepper, rounds = AheadStepper(model), []
+    engine = engine_of(model, stepper=stepper)
     for _ in range(2):
-        engine.admit([Request(i, source) for i, source in enumerate(sources)])
-        assert engine.step() == [] and (engine.launched, engine.history.steps) == (2, 0)
+        engine.admit([(i, asked(source, Search(beam=2))) for i, source in enumerate(sources)])
+        pool = engine.pools[-1][1]
+        before = pool.steps
+        assert engine.step() == [] and (pool.steps, pool.history.steps) == (before + 2, before + 1)
         found = {}
-        while engine.flights:
-            found |= dict(engine.step())
-            assert engine.launched == engine.history.steps + 2
-        assert not engine.readings and engine.step() == []
+        while len(engine):
+            found |= hypotheses(engine)
+            assert pool.steps == pool.history.steps + 1
         rounds.append([found[i] for i in range(12)])
-    assert all_same(*rounds) and all_same(rounds[0], run(model, sources, Search(beam=2), limit=64 - stepper.margin))
+    assert all_same(*rounds) and all_same(rounds[0], run(model, sources, Search(beam=2)))
 
 
 @pytest.mark.gpu
@@ -322,7 +319,7 @@ def test_captured_steps_give_what_plain_steps_give():
     model, sources = model_of(30, seed=9).to(device), many(50)
     search = Search(beam=4, best=2)
     how = {"limit": CONFIG.max_length, "device": device}
-    plain = search_all(model, sources, search, stepper=PlainStepper(model, 4), **how)
+    plain = search_all(model, sources, search, stepper=PlainStepper(model), **how)
     stepper = GraphStepper(model)
     for _ in range(2):
         found = search_all(model, sources, search, stepper=stepper, **how)

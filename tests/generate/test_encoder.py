@@ -13,9 +13,10 @@ import torch
 import headway
 from encoder_folders import ENTRIES, LABELS, declare_pooling, their_inputs, write_encoder
 from headway.errors import InputError
-from headway.generate.encoder import Encoder, load
+from headway.generate.encoder import Encoder
 from headway.hub.reading import import_foreign
-from headway.nn.text_head import pool
+from headway.nn.pooling import pool
+from headway.tasks.loading import load
 
 TEXTS = ["the cat sat on the mat.", "", "how old are you?", "a", "the big red dog ran under a tree, the cat sat"]
 

@@ -145,8 +145,8 @@ def test_an_empty_prompt_starts_from_the_end_of_another_text_or_from_the_opening
 
 def test_a_generators_own_settings_are_changed_by_a_calls(generator):
     mine = generator_of(sampling=Sampling(0, bias=(Bias((9,), 2.0),)))
-    assert mine._settings({"top_k": 3})[1] == Sampling(0, top_k=3, bias=(Bias((9,), 2.0),))
-    assert mine._settings({"bias": [Bias((4,), 1.0)]})[1].bias == (Bias((4,), 1.0),)
+    assert mine.settings({"top_k": 3}, mine.sampling)[1] == Sampling(0, top_k=3, bias=(Bias((9,), 2.0),))
+    assert mine.settings({"bias": [Bias((4,), 1.0)]}, mine.sampling)[1].bias == (Bias((4,), 1.0),)
     assert mine.generate(["The"], temperature=1.0, bias=(), seed=2) == generator.generate(["The"], seed=2)
 
 
@@ -183,5 +183,20 @@ def test_a_setting_that_cannot_be_is_one_line(generator, settings, line):
 def test_one_text_instead_of_a_list_and_many_samples_of_a_stream_are_refused(generator):
     with pytest.raises(InputError, match=r"write \[text\]"):
         generator.generate("The cat")
-    with pytest.raises(InputError, match="a stream is one text, not 2"):
+    with pytest.raises(InputError, match="a stream is one sampled text: leave out samples"):
         generator.stream("The cat", samples=2)
+
+
+def test_a_beam_searches_for_the_likeliest_text(generator):
+    prompts = ["The cat", "A dog ran"]
+    found = generator.generate_n(prompts, beam=4, best=3, length_penalty=0.0, max_new=6)
+    for passages in found:
+        scores = [passage.score for passage in passages]
+        assert len(passages) == 3 and scores == sorted(scores, reverse=True)
+        for passage in passages:
+            assert sum(passage.written.logps) == pytest.approx(passage.score, abs=1e-4)
+    assert generator.generate(prompts, beam=4, best=3, length_penalty=0.0, max_new=6) == [p[0].text for p in found]
+    with pytest.raises(InputError, match="unknown setting 'temperature'"):
+        generator.generate(prompts, beam=4, temperature=0.5)
+    with pytest.raises(InputError, match="leave out beam"):
+        generator.generate(prompts, beam=4, choices=[" yes"])

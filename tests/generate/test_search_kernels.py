@@ -10,7 +10,7 @@ from headway.fast import sampling as kernels
 from headway.fast.jit import triton
 from headway.fast.sampling import continuations
 from headway.generate import noise
-from headway.generate.stream_step import Chosen, Notebook, Sheet, readable_note
+from headway.generate.samples import Chosen, Notebook, SampleRows, readable_note
 from headway.generate.top_k import best_continuations, readable_continuations
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -90,7 +90,7 @@ def noted(kernel, logits_RV, tokens_R, top, steps=3):
     R, L, device = len(logits_RV), 8, logits_RV.device
     lengths_R = torch.tensor([1, 4, L - 1, 0, L - 2], device=device)[:R]
     ids_RL = torch.arange(R * L, device=device).view(R, L)
-    sheet = Sheet(None, ids_RL, lengths_R, lengths_R.clone(), lengths_R.clone(), lengths_R.clone())
+    sheet = SampleRows(None, ids_RL, lengths_R, lengths_R.clone(), lengths_R.clone(), lengths_R.clone())
     notebook = Notebook.blank(4, R, top, device)
     homes = [tensor.data_ptr() for tensor in sheet.tensors().values()]
     values_RA, ids_RA, _ = continuations(logits_RV, max(1, top), 0)

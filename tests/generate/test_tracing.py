@@ -11,6 +11,7 @@ import torch
 
 import headway
 from encoder_folders import their_inputs, write_encoder
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.generate.generator import Generator
 from headway.generate.tracing import called
@@ -177,7 +178,7 @@ def test_the_rows_of_a_padded_batch_show_what_transformers_shows(tmp_path: Path)
     with torch.no_grad():
         expected = theirs(**inputs, output_attentions=True, output_hidden_states=True)
         with headway.trace(model, tensors=["weights", "hidden", "mask"]) as t:
-            model(inputs["input_ids"], lengths)
+            model(TextInputs(inputs["input_ids"], lengths))
     assert lengths.tolist() == [10, 4]
     for row, length in enumerate(lengths.tolist()):
         trace = t.row(row, tokens=length)

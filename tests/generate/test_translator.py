@@ -1,4 +1,4 @@
-"""The translator's face: what it counts, what it takes for the same text, and what it refuses."""
+"""The translator as a user has it: what it counts, what it takes for the same text, and what it refuses."""
 
 from pathlib import Path
 
@@ -38,3 +38,35 @@ def test_a_setting_that_is_none_names_the_nearest_that_is_one(translator):
 def test_one_text_instead_of_a_list_is_refused(translator):
     with pytest.raises(InputError, match=r"write \[text\]"):
         translator.translate("He sings")
+
+
+def test_sampled_translations_are_seeded_and_a_stream_joins_to_them(translator):
+    texts = ["He drives the car", "", "The cat sleeps"]
+    found = translator.sample(texts, seed=3)
+    assert found == translator.sample(texts, seed=3, batch=1) and found[1] == "" and found[0]
+    assert translator.sample(texts[:1], seed=3) == found[:1]
+    assert "".join(translator.stream(texts[2], seed=3)) == found[2]
+    many = translator.sample_n(texts[:1], samples=6, temperature=2.0)[0]
+    assert len({passage.text for passage in many}) > 1
+    best = max(many, key=lambda passage: passage.written.mean)
+    assert translator.sample(texts[:1], best_of=6, temperature=2.0) == [best.text]
+
+
+def test_greedy_samples_are_what_a_beam_of_one_finds(translator):
+    texts = ["He drives the car", "The cat sleeps", "She sings"]
+    assert translator.sample(texts, temperature=0) == translator.translate(texts, beam=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda t: t.sample("He sings"), r"write \[text\]"),
+        (lambda t: t.sample(["He sings"], beam=3), "a beam is for translate"),
+        (lambda t: t.stream(""), "there is nothing to translate"),
+        (lambda t: t.stream("He sings", samples=2), "a stream is one text, not 2"),
+        (lambda t: t.sample(["He sings"], temprature=1), "unknown setting 'temprature'.*temperature"),
+    ],
+)
+def test_what_cannot_be_sampled_is_one_line(translator, call, line):
+    with pytest.raises(InputError, match=line):
+        call(translator)

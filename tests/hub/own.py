@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from headway.folder import Card, weights_of, write_model
+from headway.folder import text_card, weights_of, with_tokenizers, write_model
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
@@ -40,8 +40,8 @@ def translator(folder: Path, config: TransformerConfig, text: TextOptions | None
     tokenizer = Tokenizer.train([*SENTENCES, *HARD], text)
     model = drawn(lambda: Transformer(config, len(tokenizer), len(tokenizer)))
     search = {"beam": 3, "length_penalty": 0.7}
-    facts = Card("transformer", config, (len(tokenizer),) * 2, text, "en", "fr", search, **card)
-    write_model(folder, weights_of(model), facts, (tokenizer, tokenizer))
+    facts = text_card("transformer", config, (len(tokenizer),) * 2, text, ("en", "fr"), search=search, **card)
+    write_model(folder, weights_of(model), facts, with_tokenizers(facts, tokenizer))
     return model
 
 
@@ -58,8 +58,10 @@ def taught(folder: Path, config: TransformerConfig, steps: int = 200) -> Transfo
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    card = Card("transformer", config, (len(tokenizer),) * 2, text, "en", "fr", {"beam": 3, "length_penalty": 0.7})
-    write_model(folder, weights_of(model), card, (tokenizer, tokenizer))
+    card = text_card(
+        "transformer", config, (len(tokenizer),) * 2, text, ("en", "fr"), search={"beam": 3, "length_penalty": 0.7}
+    )
+    write_model(folder, weights_of(model), card, with_tokenizers(card, tokenizer))
     return model
 
 
@@ -72,8 +74,8 @@ def t5(folder: Path, config: T5Config) -> T5:
     text = TextOptions(size=400, min_count=1)
     tokenizer = Tokenizer.train([*SENTENCES, *HARD], text)
     model = drawn(lambda: T5(config, len(tokenizer), len(tokenizer)))
-    card = Card("t5", config, (len(tokenizer),) * 2, text, "en", "fr", {"beam": 3})
-    write_model(folder, weights_of(model), card, (tokenizer, tokenizer))
+    card = text_card("t5", config, (len(tokenizer),) * 2, text, ("en", "fr"), search={"beam": 3})
+    write_model(folder, weights_of(model), card, with_tokenizers(card, tokenizer))
     return model
 
 
@@ -81,5 +83,6 @@ def gpt(folder: Path, config: GPTConfig, text: TextOptions | None = None) -> GPT
     text = text or TextOptions(size=400, min_count=1, exact=True)
     tokenizer = Tokenizer.train([*SENTENCES, *HARD], text)
     model = drawn(lambda: GPT(config, len(tokenizer)))
-    write_model(folder, weights_of(model), Card("gpt", config, (len(tokenizer),), text), (tokenizer, tokenizer))
+    card = text_card("gpt", config, (len(tokenizer),), text)
+    write_model(folder, weights_of(model), card, with_tokenizers(card, tokenizer, tokenizer))
     return model

@@ -13,7 +13,7 @@ import torch
 from own import gpt, t5, translator
 
 from headway.errors import InputError
-from headway.folder import Card, weights_of, write_model
+from headway.folder import text_card, weights_of, with_tokenizers, write_model
 from headway.hub.onnx_export import export_onnx
 from headway.models import parts
 from headway.models.gpt import GPTConfig
@@ -101,7 +101,7 @@ def test_what_has_no_decoder_is_refused(tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(["a b c"], text)
     config = NGramConfig(order=1)
     model = NGram(config, len(tokenizer))
-    card = Card("ngram", config, (len(tokenizer),), text)
-    write_model(tmp_path / "mine", weights_of(model), card, (tokenizer, tokenizer))
+    card = text_card("ngram", config, (len(tokenizer),), text)
+    write_model(tmp_path / "mine", weights_of(model), card, with_tokenizers(card, tokenizer))
     with pytest.raises(InputError, match="not a ngram"):
         export_onnx(tmp_path / "mine", tmp_path / "onnx")

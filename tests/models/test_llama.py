@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
 from headway.generate.sampling import Sampling
-from headway.generate.stream import Prompt
-from headway.generate.stream_offline import generate_all
 from headway.models.llama import Llama, LlamaConfig, OneRmsNorm
 from headway.models.rotary_scaling import Llama3, Yarn
 from headway.nn.mask import And, Causal, Scene, Segments, Window
@@ -85,13 +85,13 @@ def test_a_window_hides_what_is_further_back() -> None:
 def test_a_window_that_hides_nothing_costs_no_matrix() -> None:
     rule = Causal() & Segments() & Window(7)
     assert rule.view(Scene(8, 8, torch.device("cpu"))).causal
-    assert rule.view(Scene(1, 8, torch.device("cpu"), start=7)).visible_BHTS is None
+    assert rule.view(Scene(1, 8, torch.device("cpu"), start=7)).rule is None
     assert isinstance(rule.simplify(Scene(9, 9, torch.device("cpu"))), And)
-    assert rule.view(Scene(9, 9, torch.device("cpu"))).visible_BHTS is not None
+    assert rule.view(Scene(9, 9, torch.device("cpu"))).dense
 
 
 def texts(model: Llama, device: torch.device) -> list[list[int]]:
-    prompts = [Prompt(list(range(3, 3 + n)), Sampling(temperature=0.0), max_new=20) for n in (2, 11, 5)]
+    prompts = [Request(list(range(3, 3 + n)), Sampling(temperature=0.0), max_new=20) for n in (2, 11, 5)]
     found = generate_all(model, prompts, context=64, device=device)
     return [written.ids for [written] in found]
 

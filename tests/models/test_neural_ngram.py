@@ -3,13 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from headway.train.objective import NextToken
+from rooms import joined
 
 from headway.batch import TokenBatch
 from headway.errors import InputError
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.nn.recent import BLANK
 from headway.plain import from_plain, to_plain
+from headway.tasks.objective import NextToken
 
 FORMS = [
     NeuralNGramConfig(order=5, width=6, hidden=10),
@@ -108,15 +109,15 @@ def test_the_states_rows_are_kept_repeated_joined_and_forked():
     model, ids = made(FORMS[0])
     _, state = model.read(ids)
     _, other = model.read(ids.flip(0))
-    twin, joined = state.fork(), state.insert(other)
+    twin, both = state.fork(), joined([state, other], 0)
     state.keep(torch.tensor([2, 0, 0]))
-    state.repeat(2)
+    state.widen(2)
     state.reorder(torch.tensor([1, 0, 2, 3, 4, 5]))
     step = torch.full((6, 1), 9)
     expected = model(torch.cat([ids, torch.full((3, 1), 9)], 1))[0][:, -1:]
     torch.testing.assert_close(model(step, state)[0], expected[[2, 2, 0, 0, 0, 0]], rtol=0, atol=1e-12)
     torch.testing.assert_close(model(step[:3], twin)[0], expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(model(step, joined)[0], torch.cat([expected, expected.flip(0)]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(model(step, both)[0], torch.cat([expected, expected.flip(0)]), rtol=0, atol=1e-12)
 
 
 @each_form

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from rooms import joined
 
 from headway.errors import InputError
 from headway.models.counts import count_grams
@@ -231,7 +232,7 @@ def test_step_by_step_is_all_at_once(order: int) -> None:
         hidden, state = mine.read(ids[:, at : at + 1], state)
         logits.append(mine.head(hidden))
     assert torch.equal(torch.cat(logits, 1), whole)
-    assert torch.equal(state.histories_RN, state_whole.histories_RN)
+    assert torch.equal(state.parts()[0], state_whole.parts()[0])
     # A text told in two pieces, the last token of the first being the first of the second.
     first, state = mine.scored(ids[:, :9])
     second, _ = mine.scored(ids[:, 8:], state)
@@ -247,21 +248,21 @@ def test_padded_rows_end_behind_their_own_last_token() -> None:
         alone = mine.start(None, 1, ids.device)
         if length:
             _, alone = mine.read(ids[row : row + 1, :length], alone)
-        assert torch.equal(state.histories_RN[row : row + 1], alone.histories_RN)
+        assert torch.equal(state.parts()[0][row : row + 1], alone.parts()[0])
 
 
 def test_states_are_reordered_repeated_joined_and_forked() -> None:
     mine = model(3)
     _, state = mine.read(torch.tensor([[END, 4, 5], [END, 6, 7]]))
-    kept = state.histories_RN.clone()
-    copy = state.fork()
+    kept = state.parts()[0].clone()
+    copy, twin = state.fork(), state.fork()
     state.keep(torch.tensor([1, 1, 0]))
-    assert torch.equal(state.histories_RN, kept[[1, 1, 0]]) and torch.equal(copy.histories_RN, kept)
-    copy.repeat(2)
-    assert torch.equal(copy.histories_RN, kept[[0, 0, 1, 1]])
-    assert torch.equal(copy.insert(state).histories_RN, kept[[0, 0, 1, 1, 1, 1, 0]])
+    assert torch.equal(state.parts()[0], kept[[1, 1, 0]]) and torch.equal(copy.parts()[0], kept)
+    copy.widen(2)
+    assert torch.equal(copy.parts()[0], kept[[0, 0, 1, 1]])
+    assert torch.equal(joined([twin, state], 0).parts()[0], kept[[0, 1, 1, 1, 0]])
     state.reorder(torch.tensor([2]))
-    assert torch.equal(state.histories_RN, kept[[0]])
+    assert torch.equal(state.parts()[0], kept[[0]])
 
 
 def test_packed_texts_do_not_look_into_each_other() -> None:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from headway.errors import InputError
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
 from headway.generate.sampling import Sampling
-from headway.generate.stream import Prompt
-from headway.generate.stream_offline import generate_all
 from headway.models.recurrent import SIZES, Gru, Locked, Lstm, Recurrent, RecurrentConfig, Rnn, Stepwise
 from headway.nn import tap
 from headway.plain import change, from_plain, to_plain
@@ -152,7 +152,7 @@ def test_rows_are_continued_as_each_would_be_alone(kind):
     with torch.no_grad():
         model.output.weight.mul_(20)  # so that choices differ
     texts = [[5], [7, 8, 9], list(range(4, 30)), [3] * 60]
-    prompts = [Prompt(ids, Sampling(0), max_new=12, stops=frozenset()) for ids in texts]
+    prompts = [Request(ids, Sampling(0), max_new=12, stops=frozenset()) for ids in texts]
     written = generate_all(model, prompts, context=1 << 30, device=torch.device("cpu"))
     for ids, (found,) in zip(texts, written, strict=True):
         text = list(ids)

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from rooms import joined
 
 from headway.errors import InputError
 from headway.models import parts
@@ -145,16 +146,16 @@ def test_the_states_rows_are_kept_repeated_joined_and_forked(name):
         _, state = model.read(ids, model.start(None, 3, ids.device, room=20))
         _, other = model.read(ids[:2, :9], model.start(None, 2, ids.device, room=20))
         untouched = model.start(None, 1, ids.device, room=20)
-        twin, joined = state.fork(), state.insert(other).insert(untouched)
+        twin, together = state.fork(), joined([state, other, untouched], 20)
         state.keep(torch.tensor([2, 0, 0]))
-        state.repeat(2)
+        state.widen(2)
         state.reorder(torch.tensor([1, 0, 2, 3, 4, 5]))
         step = torch.full((6, 1), 9)
         expected = model(torch.cat([ids, step[:3]], 1))[0][:, -1:]
         shorter = model(torch.cat([ids[:2, :9], step[:2]], 1))[0][:, -1:]
         close(model(step, state)[0], expected[[2, 2, 0, 0, 0, 0]])
         close(model(step[:3], twin)[0], expected)
-        close(model(step, joined)[0], torch.cat([expected, shorter, model(step[:1])[0]]))
+        close(model(step, together)[0], torch.cat([expected, shorter, model(step[:1])[0]]))
 
 
 @pytest.mark.parametrize("name", ["bow", "attention", "positions"])

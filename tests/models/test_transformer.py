@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from rooms import joined
 from torch import nn
 
 from headway.batch import TextInputs
@@ -158,7 +159,7 @@ def test_hypotheses_of_one_source_share_its_memory_and_reorder_in_their_group():
     model.logits(prefixes, state)
     rows = torch.tensor([2, 2, 0, 3, 5, 4])
     state.reorder(rows)
-    assert state.memories[0].k_BHSK.shape[0] == 2
+    assert state["memories"][0].k_BHSK.shape[0] == 2
     after = torch.randint(4, 19, (6, 1))
     logits, _ = model.logits(after, state)
     whole = model(source.repeat_interleave(3, 0), torch.cat([prefixes[rows], after], 1), lengths.repeat_interleave(3))
@@ -166,7 +167,7 @@ def test_hypotheses_of_one_source_share_its_memory_and_reorder_in_their_group():
 
 
 @torch.no_grad()
-def test_select_keeps_sources_with_their_hypotheses_and_fork_copies():
+def test_keep_takes_sources_with_their_hypotheses_and_fork_copies():
     torch.manual_seed(5)
     model = Transformer(SMALL, 19, 19).double().eval()
     source, lengths = torch.randint(4, 19, (3, 6)), torch.tensor([6, 3, 5])
@@ -175,7 +176,7 @@ def test_select_keeps_sources_with_their_hypotheses_and_fork_copies():
     state.widen(2)
     model.logits(prefixes, state)
     fork = state.fork()
-    state.select(torch.tensor([2, 0]))
+    state.keep(torch.tensor([2, 0]))
     logits, _ = model.logits(after, state)
     kept = prefixes[[4, 5, 0, 1]]
     whole = model(source[[2, 2, 0, 0]], torch.cat([kept, after], 1), lengths[[2, 2, 0, 0]])
@@ -197,10 +198,10 @@ def test_rows_of_different_age_step_together():
     old = begun(model, source[:2], torch.tensor([6, 4]), 9)
     prefix = torch.randint(4, 19, (2, 3))
     model.logits(prefix, old)
-    joined = old.insert(begun(model, source[2:, :5], None, 9))
+    joined_state = joined([old, begun(model, source[2:, :5], torch.tensor([5]), 9)], 9, source_length=7)
     steps = torch.randint(4, 19, (3, 2))
     for t in range(2):
-        logits, joined = model.logits(steps[:, t : t + 1], joined)
+        logits, joined_state = model.logits(steps[:, t : t + 1], joined_state)
     first = model(source[:2], torch.cat([prefix, steps[:2]], 1), torch.tensor([6, 4]))
     second = model(source[2:, :5], steps[2:])
     torch.testing.assert_close(logits[:2, 0], first[:, -1], rtol=0, atol=1e-10)
@@ -245,5 +246,5 @@ def test_without_positions_the_encoder_is_permutation_equivariant():
     torch.manual_seed(8)
     model = Transformer(dataclasses.replace(SMALL, position=parts.NoPosition()), 19, 19).double().eval()
     source, order = torch.randint(4, 19, (1, 6)), torch.randperm(6)
-    a, b = begun(model, source).memories[0].k_BHSK, begun(model, source[:, order]).memories[0].k_BHSK
+    a, b = (begun(model, ids)["memories"][0].k_BHSK for ids in (source, source[:, order]))
     torch.testing.assert_close(a[:, :, order], b, rtol=0, atol=1e-10)

@@ -14,7 +14,7 @@ from headway.nn.feed_forward import MLP, GatedMLP
 from headway.nn.mask import Causal, Scene
 from headway.nn.position import Learned, LinearBias, Position, Rotary
 from headway.nn.residual import post_norm, pre_norm
-from headway.nn.state import StreamState, fresh_caches
+from headway.nn.state import State, fresh_caches
 
 CPU, WIDTH = torch.device("cpu"), 24
 
@@ -38,21 +38,22 @@ def norm():
 def walk(block, x_RTD, position=None, pad=False, steady=False):
     """The first three tokens at once, then one by one, as a model does it."""
     rows = len(x_RTD)
-    state = StreamState(*fresh_caches(1, rows, CPU, room=x_RTD.shape[1]))
+    caches, clock = fresh_caches(1, rows, CPU, room=x_RTD.shape[1])
+    state = State({"caches": caches}, clock)
     found = []
     for first, last in [(0, 3), *((t, t + 1) for t in range(3, x_RTD.shape[1]))]:
         clock = state.clock
         scene = Scene(last - first, clock.longest + last - first, CPU, clock.start)
         view = Causal().view(scene).placed(position or Position())
         x = torch.cat([x_RTD, x_RTD[:1]]) if steady and first else x_RTD  # a row that only fills the room
-        found.append(block(x[:, first:last], view, state.caches[0])[:rows])
+        found.append(block(x[:, first:last], view, state["caches"][0])[:rows])
         clock.advance(last - first)
         if first == 0 and pad:
             state.trim(torch.tensor([3, 1, 2]))
         if first == 0 and steady:
-            room = state.steady_rows(4)
-            room.load(state)
-            state = room
+            room = state.steady(5, 1, x_RTD.shape[1])
+            room.insert(state, torch.arange(3))
+            state = room.first(4, x_RTD.shape[1] - 1)
     return torch.cat(found, 1)
 
 

@@ -74,7 +74,7 @@ def test_fixed_cache_equals_growing_cache_over_appends_and_reorders():
             assert torch.equal(a, b)
         clock.advance(steps)
         rows = torch.randint(0, 3, (3,))
-        fixed.reorder(rows)
-        growing.reorder(rows)
+        fixed.pick(rows)
+        growing.pick(rows)
     with pytest.raises(IndexError, match="10 positions is full"):
         fixed.append(torch.randn(3, 2, 4, 4), torch.randn(3, 2, 4, 4))

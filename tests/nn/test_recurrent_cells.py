@@ -7,7 +7,6 @@ from torch import nn
 from headway.nn import recurrent, tap
 from headway.nn.dropout import Dropout, LockedDropout, WordDropout
 from headway.nn.recurrent import GRUCell, LSTMCell, RecurrentLayer, RecurrentStack, RNNCell
-from headway.nn.recurrent_state import RecurrentState
 
 CELLS = {"rnn": (RNNCell, nn.RNN), "lstm": (LSTMCell, nn.LSTM), "gru": (GRUCell, nn.GRU)}
 each_cell = pytest.mark.parametrize("kind", CELLS)
@@ -32,8 +31,12 @@ def pair(kind, layers=2, inputs=5, width=7, learned=False):
 
 def torch_state(state):
     """As torch.nn has it: a tensor of all layers, or two."""
-    parts = [torch.stack(parts) for parts in zip(*state.layers, strict=True)]
+    parts = [torch.stack(parts) for parts in zip(*(slot.tensors for slot in state["layers"]), strict=True)]
     return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def drawn(state):
+    return state.of([torch.randn_like(part) for part in state.parts()])
 
 
 def tensors(state):
@@ -68,7 +71,7 @@ def test_units_that_only_fill_up_change_nothing(kind, lengths, monkeypatch):
     stack, _ = pair(kind)
     x = torch.randn(3, 6, 5, dtype=torch.float64, requires_grad=True)
     lengths = None if lengths is None else torch.tensor(lengths)
-    first = RecurrentState([tuple(torch.randn(3, 7).double() for _ in parts) for parts in stack.start(3, x).layers])
+    first = drawn(stack.start(3, x))
     found = []
     for multiple in (1, 8):
         monkeypatch.setattr(recurrent, "alignment", lambda x, multiple=multiple: multiple)
@@ -98,7 +101,7 @@ def test_on_a_gpu_widths_that_are_no_multiple_give_the_same(kind, dtype, within)
 def test_padded_rows_leave_the_state_behind_their_own_last_step(kind, readable):
     stack, oracle = pair(kind)
     x, lengths = torch.randn(5, 6, 5, dtype=torch.float64), torch.tensor([2, 6, 0, 1, 5])
-    first = RecurrentState([tuple(torch.randn(5, 7).double() for _ in parts) for parts in stack.start(5, x).layers])
+    first = drawn(stack.start(5, x))
     if readable:
         with tap.record(stack):
             y, state = stack(x, first, lengths)
@@ -131,7 +134,8 @@ def test_a_row_that_begins_anew_forgets_what_came_before(kind):
     later, behind_later = stack(x[:1, 3:], stack.start(1, x))
     torch.testing.assert_close(y[1], whole[1])
     torch.testing.assert_close(y[0], torch.cat([whole[0, :3], later[0]]))
-    torch.testing.assert_close(state.layers[1][0], torch.cat([behind_later.layers[1][0], behind.layers[1][0][1:]]))
+    a, b, c = (found["layers"][1].tensors[0] for found in (state, behind_later, behind))
+    torch.testing.assert_close(a, torch.cat([b, c[1:]]))
 
 
 def test_a_learned_first_state_is_learned_and_a_zero_one_is_zero():
@@ -141,7 +145,7 @@ def test_a_learned_first_state_is_learned_and_a_zero_one_is_zero():
     grads = torch.autograd.grad(y.sum(), list(stack.first))
     assert len(grads) == 4 and all(grad.abs().sum() > 0 for grad in grads)
     zero, _ = pair("lstm")
-    assert not list(zero.first) and not zero.start(2, x).layers[0][1].any()
+    assert not list(zero.first) and not any(part.any() for part in zero.start(2, x).parts())
 
 
 @each_cell
@@ -216,7 +220,7 @@ def test_a_state_is_reordered_kept_repeated_inserted_and_forked():
     before = [part.clone() for part in state.parts()]
 
     def rows():
-        return state.layers[1][1][:, 0].tolist()
+        return state.parts()[-1][:, 0].tolist()
 
     a, b, c = rows()
     twin = state.fork()
@@ -224,14 +228,17 @@ def test_a_state_is_reordered_kept_repeated_inserted_and_forked():
     assert rows() == [c, a, a]
     state.keep(torch.tensor([1, 0]))
     assert rows() == [a, c]
-    state.repeat(2)
-    assert rows() == [a, a, c, c]
-    state = state.insert(twin)
-    assert rows() == [a, a, c, c, a, b, c] and state.rows == 7
+    state.widen(2)
+    assert rows() == [a, a, c, c] and (state.rows, state.group) == (4, 2)
+    state = twin.steady(5, 1, capacity=0)
+    state.insert(twin, torch.tensor([4, 0, 2]))
+    assert rows() == [b, 0, c, 0, a] and state.rows == 5
+    state.move(torch.tensor([4, 2]), torch.tensor([1, 3]))
+    assert rows() == [b, a, c, c, a]
     for mine, its in zip(twin.parts(), before, strict=True):
         assert torch.equal(mine, its)
-    again = twin.of(twin.detach().parts())
-    assert not again.layers[0][0].requires_grad and torch.equal(again.layers[1][0], twin.layers[1][0])
+    again = twin.of([part.detach() for part in twin.parts()])
+    assert not again.parts()[0].requires_grad and torch.equal(again.parts()[2], twin.parts()[2])
 
 
 def test_a_state_at_fixed_addresses_steps_as_any_other():
@@ -239,15 +246,16 @@ def test_a_state_at_fixed_addresses_steps_as_any_other():
     x = torch.randn(3, 6, 5, dtype=torch.float64)
     with torch.no_grad():
         _, free = stack(x[:, :2], stack.start(3, x))
-        room = free.steady_rows(4)
-        room.load(free)
-        homes = room.homes()
+        whole = free.steady(5, 1, capacity=0)
+        whole.insert(free, torch.arange(3))
+        room = whole.first(4, [])
+        homes = room.parts()
         for t in range(2, 6):
             y, free = stack(x[:, t : t + 1], free)
             padded = torch.cat([x[:, t : t + 1], x[:1, :1]])  # a row that nobody reads
             found, new = stack(padded, room)
-            room.layers = new.layers
+            room = new
             room.settle(homes)
             torch.testing.assert_close(found[:3], y)
             assert all(a is b for a, b in zip(room.parts(), homes, strict=True))
-    torch.testing.assert_close([part[:3] for part in room.parts()], free.parts())
+    torch.testing.assert_close([part[:3] for part in whole.parts()], free.parts())

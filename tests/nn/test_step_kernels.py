@@ -96,7 +96,7 @@ def test_the_kernel_counts_on_as_its_twin_does(rows, device):
 
 
 def test_a_clock_that_stays_is_advanced_in_place_up_to_its_bound():
-    clock = Clock(torch.arange(7), 6, even=False, steady=True)
+    clock = Clock(torch.arange(7), 6, even=False, last=6, steady=True)
     home_R, fork = clock.lengths_R, clock.fork()
     clock.advance(2)
     assert clock.lengths_R is home_R and home_R.tolist() == [2, 3, 4, 5, 6, 6, 6] and clock.longest == 6

@@ -11,6 +11,7 @@ import torch
 import torch._dynamo
 from torch import nn
 
+from headway.batch import TextInputs
 from headway.compiling import compiled
 from headway.errors import InputError
 from headway.models import parts
@@ -172,7 +173,7 @@ def test_a_block_that_stands_for_several_layers_gives_a_tensor_for_each():
     config = BertConfig(4, 12, 20, 3, groups=2, max_length=16)
     model, ids = drawn(Bert(config, V)), torch.randint(4, V, (2, 6))
     with tap.record(model) as recorder:
-        last = model.encode(ids)
+        last = model.encode(TextInputs(ids)).x_BTD
     hidden = [recorder.tensors[f"encoder.{n}.hidden"] for n in range(4)]
     assert {name for name in recorder.tensors if name.endswith("weights")} == {
         f"encoder.{n}.attention.weights" for n in range(4)
@@ -264,6 +265,6 @@ def test_a_compiled_model_shows_the_same_numbers_and_stays_compiled(in_place):
 
 
 def test_what_is_captured_refuses_a_recorder():
-    with tap.record(nn.Linear(2, 2)), pytest.raises(InputError, match="captured steps cannot be looked into"):
+    with tap.record(nn.Linear(2, 2)), pytest.raises(InputError, match="captured steps cannot be traced"):
         tap.closed()
     tap.closed()

@@ -124,7 +124,7 @@ def check_sharded_masters() -> None:
         for name, weight in whole.items():
             torch.testing.assert_close(weight, theirs.named()[name])
         state = theirs.state()
-        mine.go_on(state)
+        mine.resume(state)
         for name, master in zip(mine.names, mine.masters, strict=True):
             begin = mine.shards()[name]["start"]
             assert torch.equal(master, state["weights"][name][begin : begin + len(master)])

@@ -14,10 +14,10 @@ import pytest
 from headway.cli.app import main
 from headway.plain import change
 from headway.recipes import RECIPES
+from headway.train.job import train as train_run
 from headway.train.log import Log
 from headway.train.loop import Training
 from headway.train.run import Run
-from headway.train.translation import train_translator
 from small_world import write_pairs
 
 SETTINGS = (
@@ -66,7 +66,7 @@ class World:
         log = Heard(out, run.engine.tensorboard)
         self.lines = log.lines
         try:
-            train_translator(run, out, log, resume=resume)
+            train_run(run, out, log, resume=resume)
         finally:
             log.close()
         return out

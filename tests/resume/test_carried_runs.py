@@ -16,7 +16,7 @@ from headway.plain import change
 from headway.recipes import RECIPES
 from headway.recipes.grammar import sample
 from headway.train.checkpoint import Checkpoint
-from headway.train.language import train_language_model
+from headway.train.job import train as train_run
 from headway.train.loop import Training
 from headway.train.parallel.ranks import Ranks
 
@@ -46,7 +46,7 @@ def train(text: Path, out: Path, settings: tuple[str, ...], *, resume: bool = Fa
     out.mkdir(exist_ok=True)
     log = Heard(out)
     try:
-        train_language_model(run, out, log, resume=resume)
+        train_run(run, out, log, resume=resume)
     finally:
         log.close()
     return log.lines
@@ -133,4 +133,4 @@ def test_several_processes_are_refused_in_one_line(text: Path, tmp_path: Path, m
 def test_a_transformer_carries_no_state_of_fixed_size(text: Path, tmp_path: Path) -> None:
     run = change(RECIPES["gpt"].make(), [f"data.train={text}", "data.order=stream", "objective=carried"])
     with pytest.raises(InputError, match="whose state keeps its size"):
-        train_language_model(run, tmp_path, Heard(tmp_path))
+        train_run(run, tmp_path, Heard(tmp_path))

@@ -17,9 +17,9 @@ from killing import result
 from running import World, before_each_step, call
 from torch import nn
 
+from headway.tasks.objective import CrossEntropyObjective
 from headway.train.health import Diverged, Health
 from headway.train.meter import Meter
-from headway.train.objective import CrossEntropyObjective
 from headway.train.optimiser import Adam, AdamW, Masters
 from headway.train.sealed import verify
 
@@ -261,7 +261,7 @@ def verdict(losses: list[float], warmup: int = 0, break_at: int | None = None, e
         if number == break_at:
             facts = json.loads(json.dumps(health.facts()))
             health = Health(20, 10, warmup * every, GUESS)
-            health.go_on(facts)
+            health.resume(facts)
     return None
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from headway.train.objective import Carried
 from torch import nn
 
 from headway.data.streams import StreamBatches
@@ -16,6 +15,7 @@ from headway.errors import InputError
 from headway.models.recurrent import Locked, Recurrent, RecurrentConfig
 from headway.plain import change
 from headway.recipes import RECIPES
+from headway.tasks.objective import Carried
 from headway.train.gauge import operations_per_token
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.schedule import Staircase
@@ -40,7 +40,7 @@ def truncated(twin, some):
     """The oracle: torch's own loss, on a state that is detached by hand; the gradients of each batch."""
     state, found = None, []
     for batch in some:
-        state = None if bool(batch.fresh) else state.detach()
+        state = None if bool(batch.fresh) else state.of([part.detach() for part in state.parts()])
         logits, state = twin(batch.ids_BT, state)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.labels_BT.flatten(), reduction="sum") / 15
         found.append(torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True))
@@ -151,7 +151,7 @@ def test_the_mean_begins_when_scores_stall_and_is_what_is_judged():
     assert torch.equal(weight, torch.full((2, 2), 9.0))
     again = nn.Parameter(torch.zeros(2, 2))
     twin = Masters([("weight", again)], AveragedSgd(wait=2))
-    twin.go_on(masters.state())
+    twin.resume(masters.state())
     for some, one in ((masters, weight), (twin, again)):
         descend(some, one, [1.0])
         with some.judged():

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from headway.train.objective import Carried
 
 from headway.data.streams import StreamBatches
 from headway.data.windows import TokenArray
 from headway.models.recurrent import Gru, Locked, Recurrent, RecurrentConfig, Rnn
 from headway.nn import tap
+from headway.tasks.objective import Carried
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.step import GraphStep, TrainStep
 

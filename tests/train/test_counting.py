@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from headway.train.counting import train_by_counting
-from headway.train.kinds import learns_in_steps, trainer
 
 from headway.errors import InputError
 from headway.folder import read_model
@@ -18,11 +16,15 @@ from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import MaximumLikelihood, StupidBackoff
 from headway.recipes import RECIPES
 from headway.recipes.grammar import sample
+from headway.tasks.language import PlainText
 from headway.tasks.loading import load
+from headway.tasks.objective import Counting, NextToken
+from headway.tasks.translation import ParallelText
 from headway.text.tokenizer import END, TextOptions
 from headway.train.estimate import describe
+from headway.train.job import train
 from headway.train.log import Log
-from headway.train.run import ParallelText, PlainText, Run
+from headway.train.run import Run
 from small_world import surroundings
 
 LINES = TextOptions(kind="word", size=500, min_count=1, lines=True)
@@ -50,7 +52,7 @@ def rows_of(path: str) -> list[str]:
 def learn(data: PlainText, out: Path, model: NGramConfig = NGramConfig(3)) -> dict[str, object]:  # noqa: B008
     out.mkdir()
     log = Log(out, quiet=True)
-    outcome = train_by_counting(Run("x", data, model), out, log)
+    outcome = train(Run("x", data, model, Counting()), out, log)
     log.close()
     return outcome.scores
 
@@ -63,7 +65,7 @@ def test_a_folder_is_written_that_scores_as_its_card_says(data: PlainText, tmp_p
     logp = found.model.score(torch.tensor([lines]))
     assert scores["test perplexity"] == pytest.approx(float((-logp.sum() / (len(lines) - 1)).exp()), abs=1e-4)
     events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert [event["event"] for event in events] == ["data", "data", "data", "counted", "end"]
+    assert [event["event"] for event in events] == ["data", "data", "data", "counted", "start", "end"]
     assert events[3]["3-grams"] == found.model.config.sizes[1]
     assert json.loads((tmp_path / "run" / "run.json").read_text())["model"]["order"] == 3
 
@@ -102,20 +104,22 @@ def test_held_out_lines_are_never_counted(data: PlainText, tmp_path: Path) -> No
 def test_what_cannot_be_counted_is_refused(data: PlainText, tmp_path: Path) -> None:
     mixture = replace(data, train=data.train * 2, weights=(0.5, 0.5))
     for run, said in (
-        (Run("x", data, NGramConfig(), init="somewhere"), "leave --init out"),
-        (Run("x", mixture, NGramConfig()), "data.weights"),
+        (Run("x", data, NGramConfig(), Counting(), init="somewhere"), "leave --init out"),
+        (Run("x", mixture, NGramConfig(), Counting()), "data.weights"),
     ):
         with pytest.raises(InputError, match=said):
-            train_by_counting(run, tmp_path, Log(quiet=True))
+            train(run, tmp_path, Log(quiet=True))
     with pytest.raises(InputError, match="model.order must be at least 1"):
-        Run("x", data, NGramConfig(0))
-    with pytest.raises(InputError, match="lines is for text to go on writing"):
+        Run("x", data, NGramConfig(0), Counting())
+    with pytest.raises(InputError, match="lines is for plain text"):
         Run("x", ParallelText(text=LINES), RECIPES["translate"].make().model)
 
 
 def test_a_counted_run_is_told_from_one_in_steps(data: PlainText) -> None:
-    run = Run("x", data, NGramConfig())
-    assert trainer(run) is train_by_counting and not learns_in_steps(run)
+    run = Run("x", data, NGramConfig(), Counting())
+    assert run.objective.one_pass and not RECIPES["gpt"].make().objective.one_pass
+    with pytest.raises(InputError, match="objective=next-token is not for .* 'ngram' .*: set objective=counting"):
+        Run("x", data, NGramConfig(), NextToken())
     assert "one pass" in describe(run) and '"smoothing"' in describe(run)
 
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 from fp8 import DIGITS, RANGE, Fp8Linear, product, readable_product, scaled, with_fp8
-from headway.train.objective import NextToken
 from torch import nn
 
 from headway.batch import TokenBatch
 from headway.models.gpt import GPT, GPTConfig
+from headway.tasks.objective import NextToken
 from headway.train.optimiser import AdamW, Masters
 from headway.train.step import TrainStep, compiled
 

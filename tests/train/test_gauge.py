@@ -7,8 +7,8 @@ import torch
 
 from headway.batch import TextInputs, TokenBatch
 from headway.models.transformer import Transformer, TransformerConfig
+from headway.tasks.objective import CrossEntropy, RDrop
 from headway.train.gauge import Gauge, measured_peak, operations_per_token, words
-from headway.train.objective import CrossEntropy, RDrop
 
 CPU = torch.device("cpu")
 CONFIG = TransformerConfig(encoder_layers=2, decoder_layers=3, width=64, inner=128, heads=4, dropout=0.1)

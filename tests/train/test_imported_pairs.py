@@ -12,9 +12,9 @@ from headway.data.batches import Frame, pair_batches
 from headway.data.store import prepare
 from headway.folder import read_model
 from headway.recipes.grammar import sample
+from headway.tasks.objective import CrossEntropy, RDrop
+from headway.tasks.translation import framed
 from headway.text.tokenizer import PAD
-from headway.train.objective import CrossEntropy, RDrop
-from headway.train.translation import framed
 
 ROWS = sample(40, seed=6)
 SOURCES, TARGETS = ([getattr(row, side) for row in ROWS] for side in ("source", "target"))

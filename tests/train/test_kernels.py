@@ -4,24 +4,23 @@ import os
 
 import pytest
 import torch
-from headway.train.loss import (
-    linear_cross_entropy,
-    paired_cross_entropy,
-    readable_paired_cross_entropy,
-    smoothed_cross_entropy,
-)
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headway.errors import InputError
 from headway.fast import cross_entropy as kernels
 from headway.fast.cross_entropy import available, cross_entropy_rows, paired_rows
+from headway.nn.loss import (
+    linear_cross_entropy,
+    paired_cross_entropy,
+    readable_paired_cross_entropy,
+    smoothed_cross_entropy,
+)
 
 # Triton's interpreter runs the kernels without a GPU: TRITON_INTERPRET=1 where triton is installed.
 INTERPRETED = kernels.triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
 on_each_device = pytest.mark.parametrize("device", DEVICES)
-held_and_looped = pytest.mark.parametrize("longest_held", [kernels.LONGEST_HELD, 0])
-WHOLE = 2 * kernels.STEPS[1][0]  # a row of whole steps; one that is longer by little has a rest
+WHOLE = 2 * kernels.STEPS[1]  # a row of whole steps; one that is longer by little has a rest
 
 
 def batch(V, scale, dtype, device, ignore=0, N=6):
@@ -53,11 +52,9 @@ def assert_near(mine, expected, ignored, dtype):
 
 
 @on_each_device
-@held_and_looped
 @pytest.mark.parametrize("scale", [1e-3, 3, 60])
 @pytest.mark.parametrize("V", [7, 101, 5003, 10000])
-def test_float32_rows_equal_the_readable_twins(V, scale, longest_held, device, monkeypatch):
-    monkeypatch.setattr(kernels, "LONGEST_HELD", longest_held)
+def test_float32_rows_equal_the_readable_twins(V, scale, device):
     logits_2NV, labels_N = batch(V, scale, torch.float32, device)
     one = twin(logits_2NV[0], labels_N, 0, smoothed_cross_entropy, 0.1, 0)
     assert_near(cross_entropy_rows(logits_2NV[0], labels_N, 0.1, 0), one, labels_N == 0, torch.float32)
@@ -66,14 +63,10 @@ def test_float32_rows_equal_the_readable_twins(V, scale, longest_held, device, m
 
 
 @on_each_device
-@held_and_looped
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("V", [WHOLE, WHOLE + 3])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_narrow_logits_lose_nothing_but_the_rounding_of_the_gradient(
-    dtype, V, smoothing, longest_held, device, monkeypatch
-):
-    monkeypatch.setattr(kernels, "LONGEST_HELD", longest_held)
+def test_narrow_logits_lose_nothing_but_the_rounding_of_the_gradient(dtype, V, smoothing, device):
     logits_2NV, labels_N = batch(V, 8, dtype, device, ignore=-100)
     one = twin(logits_2NV[1], labels_N, -100, smoothed_cross_entropy, smoothing, -100)
     assert_near(cross_entropy_rows(logits_2NV[1], labels_N, smoothing, -100), one, labels_N == -100, dtype)
@@ -95,11 +88,10 @@ def test_rows_that_are_not_contiguous_are_read_right(device):
 
 @on_each_device
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("V", [kernels.STEPS[1][0] // 2, WHOLE, WHOLE + 900])
+@pytest.mark.parametrize("V", [kernels.STEPS[1] // 2, WHOLE, WHOLE + 900])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_looped_row_has_its_label_anywhere(dtype, V, smoothing, device, monkeypatch):
-    """The first and the last word, and those on both sides of a step's and of a lane's end."""
-    monkeypatch.setattr(kernels, "LONGEST_HELD", 0)
+def test_a_row_has_its_label_anywhere(dtype, V, smoothing, device):
+    """The first and the last word, and those on both sides of a step's and of a thread's end."""
     logits_2NV, _ = batch(V, 8, dtype, device, N=9)
     labels_N = torch.tensor([0, 3, 4, 7, 8, V // 2 - 1, -100, V // 2, V - 1], device=device)
     expected = twin(logits_2NV[0], labels_N, -100, smoothed_cross_entropy, smoothing, -100)
@@ -111,9 +103,7 @@ def test_a_looped_row_has_its_label_anywhere(dtype, V, smoothing, device, monkey
 
 
 @on_each_device
-@held_and_looped
-def test_a_label_outside_the_vocabulary_shows_as_nan_and_touches_no_other_row(longest_held, device, monkeypatch):
-    monkeypatch.setattr(kernels, "LONGEST_HELD", longest_held)
+def test_a_label_outside_the_vocabulary_shows_as_nan_and_touches_no_other_row(device):
     logits_2NV, labels_N = batch(33, 3, torch.float32, device)
     plain_NV, _, _ = cross_entropy_rows(logits_2NV[0], labels_N, 0.1, 0)
     labels_N[[2, 5]] = torch.tensor([33, -1], device=device)
@@ -123,32 +113,26 @@ def test_a_label_outside_the_vocabulary_shows_as_nan_and_touches_no_other_row(lo
 
 
 @on_each_device
-@held_and_looped
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_words_at_minus_infinity_are_no_words(dtype, longest_held, device, monkeypatch):
+def test_words_at_minus_infinity_are_no_words(dtype, device):
     """A whole step of them, some of a step, and all of the rest of a row."""
-    monkeypatch.setattr(kernels, "LONGEST_HELD", longest_held)
     V = WHOLE + 900
     logits_2NV, labels_N = batch(V, 8, dtype, device)
     words = torch.arange(V, device=device)
-    left = (words >= kernels.STEPS[1][0] + 5) & (words < WHOLE)
+    left = (words >= kernels.STEPS[1] + 5) & (words < WHOLE)
     logits_NV = logits_2NV[0].masked_fill(~left, -torch.inf)
-    labels_N = torch.where(labels_N == 0, 0, kernels.STEPS[1][0] + 5 + labels_N % (WHOLE - kernels.STEPS[1][0] - 5))
+    labels_N = torch.where(labels_N == 0, 0, kernels.STEPS[1] + 5 + labels_N % (WHOLE - kernels.STEPS[1] - 5))
     grad_NV, loss_N, nll_N = cross_entropy_rows(logits_NV, labels_N, 0.0, 0)
     assert not grad_NV[:, ~left].any()
-    shorter_N = torch.where(labels_N == 0, -1, labels_N - kernels.STEPS[1][0] - 5)
+    shorter_N = torch.where(labels_N == 0, -1, labels_N - kernels.STEPS[1] - 5)
     expected = twin(logits_NV[:, left], shorter_N, -1, smoothed_cross_entropy, 0.0, -1)
     assert_near((grad_NV[:, left], loss_N, nll_N), expected, labels_N == 0, dtype)
 
 
 @on_each_device
-@held_and_looped
 @pytest.mark.parametrize("stray", [torch.nan, torch.inf])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_a_logit_that_is_no_number_shows_as_nan_unless_its_row_is_ignored(
-    smoothing, stray, longest_held, device, monkeypatch
-):
-    monkeypatch.setattr(kernels, "LONGEST_HELD", longest_held)
+def test_a_logit_that_is_no_number_shows_as_nan_unless_its_row_is_ignored(smoothing, stray, device):
     logits_2NV, labels_N = batch(WHOLE + 900, 8, torch.bfloat16, device)
     plain = cross_entropy_rows(logits_2NV[0], labels_N, smoothing, 0)
     stray_NV = logits_2NV[0].clone()

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.recipes import RECIPES
+from headway.tasks.objective import CrossEntropy, Objective
 from headway.text.tokenizer import END, PAD, START
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
 from headway.train.loop import Progress, Training, prefetch
-from headway.train.objective import CrossEntropy
 from headway.train.optimiser import Adam, Masters
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots
@@ -119,12 +119,11 @@ def test_prefetch_stops_its_thread_when_nobody_reads_on() -> None:
     assert threading.active_count() <= before
 
 
-class Counter(nn.Module):
+class Counter(Objective):
     """An objective whose model has one weight, which each step raises by 1."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.model = nn.Linear(1, 1, bias=False)
+        super().__init__(nn.Linear(1, 1, bias=False))
         nn.init.zeros_(self.model.weight)
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from headway.train import loss as module
-from headway.train.loss import linear_cross_entropy, readable_paired_cross_entropy, smoothed_cross_entropy
+from headway.nn import loss as module
+from headway.nn.loss import linear_cross_entropy, readable_paired_cross_entropy, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

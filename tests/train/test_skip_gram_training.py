@@ -17,13 +17,15 @@ from headway.explore.words import open_words
 from headway.models.skip_gram import SkipGram, SkipGramConfig, kept_share, noise
 from headway.plain import change
 from headway.recipes.vectors import own_text
+from headway.tasks.objective import NegativeSamplingObjective, RowStep
 from headway.text.tokenizer import END, UNKNOWN
 from headway.text.vectors import WordVectors, write_vectors
 from headway.train.health import Diverged
+from headway.train.job import train as train_run
 from headway.train.log import Log
+from headway.train.optimiser import Masters, Sgd
 from headway.train.pace import Pace
 from headway.train.run import Run
-from headway.train.skip_gram import learn, tile_loss, train_skip_gram
 from small_world import surroundings
 
 V = 30
@@ -53,6 +55,17 @@ def skip_gram(width: int = 7) -> SkipGram:
         for weight in model.parameters():
             weight.normal_(std=0.5)
     return model
+
+
+def tile_loss(model: SkipGram, tiles: Tiles) -> torch.Tensor:
+    return NegativeSamplingObjective(model)(tiles)["loss"][0]
+
+
+def learn(model: SkipGram, tiles: Tiles, rate: float, most_V: torch.Tensor) -> None:
+    """One step; the rate of a word is `rate`, or `most_V` where that is less."""
+    model.pairs_V.copy_(1 / most_V)
+    step = RowStep(NegativeSamplingObjective(model), Masters(model.named_parameters(), Sgd()))
+    step.learn(tiles, rate)
 
 
 def pairs(tiles: Tiles) -> list[tuple[int, int, int]]:
@@ -213,7 +226,7 @@ def train(folder: Path, name: str, *settings: str, resume: bool = False) -> Path
     out = folder / name
     out.mkdir(exist_ok=True)
     log = Log(out, quiet=True)
-    train_skip_gram(small_run(folder, *settings), out, log, resume=resume)
+    train_run(small_run(folder, *settings), out, log, resume=resume)
     log.close()
     return out
 

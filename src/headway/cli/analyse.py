@@ -113,7 +113,7 @@ def _plain(one: Analysis, model: str, table: Table, notes: list[str], options: A
 
 def printed(table: Table) -> list[str]:
     """Columns of text: numbers on the right, words on the left."""
-    columns = [[name, *(_told(cell) for cell in table.column(name))] for name in table.columns]
+    columns = [[name, *(_shown(cell) for cell in table.column(name))] for name in table.columns]
     widths = [max(map(len, column)) for column in columns]
     words = [any(isinstance(cell, str) for cell in table.column(name)) for name in table.columns]
     return [
@@ -125,7 +125,7 @@ def printed(table: Table) -> list[str]:
     ]
 
 
-def _told(cell: Cell) -> str:
+def _shown(cell: Cell) -> str:
     if cell is None:
         return "–"
     return f"{cell:,.3f}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell

@@ -164,7 +164,7 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
         _carried_out(seeded, folder, download)
         entry.add(seed, seeded, folder)
     card = read_card(find_model(folder))
-    sketch, length = Sketch(card.family, card.config, card.sizes), getattr(card.config, "max_length", 1)
+    sketch, length = Sketch(card.family, card.config, card.sizes, head=card.head), getattr(card.config, "max_length", 1)
     entry.parameters = sketch.size().parameters
     entry.operations = sketch.cost(length).flops / length
     return entry

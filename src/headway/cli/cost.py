@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 EXAMPLES, WIDTH, WINDOW = [100, 1000], 1000, 3  # of the lecture's two examples
 SENTENCE = 32  # tokens, where a model has no length of its own
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-# What is no recipe, run or model, and the options that it takes.
+# Names that are not a recipe, run or model, with the options that they take.
 OTHERS = {
     "layers": ("--length", "--width", "--window"),
     "energy": (),
     "bert-base": ("--length", "--batch"),
     "bert-large": ("--length", "--batch"),
 }
-Told = tuple[Any, str]  # as plain values, and in words
+Report = tuple[Any, str]  # as plain values, and as text
 
 
 def cost(
@@ -42,10 +42,12 @@ def cost(
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="Of a recipe: model.layers=96."),
     width: int = typer.Option(None, metavar="D", help="layers: how wide they are (default: 1000)."),
     window: int = typer.Option(None, metavar="K", help="layers: of convolutions and windowed attention (default: 3)."),
-    seconds: float = typer.Option(None, metavar="S", help="Of the run, where there is no log to read them from."),
-    devices: int = typer.Option(1, metavar="N", help="That worked for so long."),
+    seconds: float = typer.Option(None, metavar="S", help="Training time, where there is no log to read it from."),
+    devices: int = typer.Option(1, metavar="N", help="Devices that were used for this time."),
     watts: float = typer.Option(None, metavar="W", help="Power of one device: gives the energy."),
-    pue: float = typer.Option(1.0, metavar="X", help="Energy of the whole hall for each kWh of its machines."),
+    pue: float = typer.Option(
+        1.0, metavar="X", help="Power usage effectiveness: energy of the data centre for each kWh of its machines."
+    ),
     carbon: float = typer.Option(None, metavar="KG", help="kg of CO₂ for each kWh: gives the CO₂."),
     price: float = typer.Option(None, metavar="P", help="Of one device for an hour: gives the price."),
     as_json: bool = typer.Option(False, "--json", help="As JSON."),
@@ -59,16 +61,16 @@ def cost(
     }  # fmt: skip
     _refuse(what, [option for option, value in given.items() if value is not None])
     if what == "layers":
-        plain, told = _layers(
+        plain, text = _layers(
             length or EXAMPLES, WIDTH if width is None else width, WINDOW if window is None else window
         )
     elif what == "energy":
-        plain, told = _energy()
+        plain, text = _energy()
     elif what in OTHERS:
-        plain, told = _encoder(what, length or [128], batch)
+        plain, text = _encoder(what, length or [128], batch)
     else:
-        plain, told = _model(what, settings, dtype, length, source_length, batch, seconds, stated)
-    print(json.dumps(plain, indent=1, ensure_ascii=False) if as_json else told)
+        plain, text = _model(what, settings, dtype, length, source_length, batch, seconds, stated)
+    print(json.dumps(plain, indent=1, ensure_ascii=False) if as_json else text)
 
 
 def _refuse(what: str, options: list[str]) -> None:
@@ -82,13 +84,13 @@ def _refuse(what: str, options: list[str]) -> None:
 def _model(
     what: str, settings: list[str], dtype: str, lengths: list[int], source_length: int | None, batch: int,
     seconds: float | None, stated: dict[str, Any],
-) -> Told:  # fmt: skip
+) -> Report:  # fmt: skip
     from headway.evaluate.footprint import Footprint
 
     sketch, measured = _find(what, settings, dtype)
     seconds = measured if seconds is None else seconds
     if seconds is None and any(stated[name] is not None for name in ("watts", "carbon", "price")):
-        raise InputError(f"{what} has no log that says how long it took: pass --seconds")
+        raise InputError(f"{what} has no log with its training time: pass --seconds")
     used = Footprint(seconds, **stated) if seconds is not None else None
     lengths = lengths or [_usual_length(sketch)]
     costs = [sketch.cost(length, source_length, batch) for length in lengths]
@@ -122,7 +124,7 @@ def _vocabulary(what: str, sketch: Sketch, learns: bool) -> str:
 
 
 def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | None]:
-    """The model that is meant, and how many seconds its training took, where that is known."""
+    """The model, and how many seconds its training took, where that is known."""
     import torch
 
     from headway.evaluate.cost import Sketch
@@ -139,12 +141,12 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
     if what in RECIPES or place.is_file():
         return _of_run(RECIPES[what].make() if what in RECIPES else read_run(place), settings, kind), None
     if settings:
-        raise InputError(f"{what} is what it is: --set changes a recipe or a run.json")
+        raise InputError(f"{what} is trained already: --set changes a recipe or a run.json")
     if (place / "run.json").is_file() and not (place / "model" / "headway.json").is_file():
         return _of_run(read_run(place / "run.json"), [], kind), _logged_seconds(place)
     card = read_card(find_model(place))
     taken = card.score.get("training seconds")
-    sketch = Sketch(card.family, card.config, card.sizes, kind)
+    sketch = Sketch(card.family, card.config, card.sizes, kind, card.head)
     return sketch, float(taken) if isinstance(taken, int | float) else _logged_seconds(place)
 
 
@@ -155,7 +157,7 @@ def _of_run(run: Run, settings: list[str], dtype: Any) -> Sketch:
 
     run = change(run, settings)
     sizes = (run.data.text.size,) * len(FAMILIES[run.model.name].takes)
-    return Sketch(run.model.name, run.model, sizes, dtype)
+    return Sketch(run.model.name, run.model, sizes, dtype, run.head)
 
 
 def _logged_seconds(place: Path) -> float | None:
@@ -174,7 +176,7 @@ def _usual_length(sketch: Sketch) -> int:
     return SENTENCE if FAMILIES[sketch.family].has_source else getattr(sketch.config, "max_length", SENTENCE)
 
 
-def _layers(lengths: list[int], width: int, window: int) -> Told:
+def _layers(lengths: list[int], width: int, window: int) -> Report:
     from headway.evaluate.layers import LOOSE, compare
 
     tables = [compare(length, width, window) for length in lengths]
@@ -185,7 +187,7 @@ def _layers(lengths: list[int], width: int, window: int) -> Told:
     return [one.to_dict() for table in tables for one in table], "\n\n".join([*blocks, "\n".join(LOOSE)])
 
 
-def _encoder(name: str, lengths: list[int], batch: int) -> Told:
+def _encoder(name: str, lengths: list[int], batch: int) -> Report:
     from headway.evaluate.shapes import ENCODERS
 
     shape = ENCODERS[name]
@@ -209,12 +211,12 @@ def _encoder(name: str, lengths: list[int], batch: int) -> Told:
     return {"what": name, "parameters": sum(parameters.values()), "parts": parameters, "costs": costs}, "\n".join(lines)
 
 
-def _energy() -> Told:
-    """The lecture's tables, worked out again."""
+def _energy() -> Report:
+    """The lecture's tables, computed again."""
     from dataclasses import asdict
 
-    from headway.evaluate.footprint import COMPARISONS, ERRATA, PUBLISHED, TRAININGS, disagreements, mended
+    from headway.evaluate.footprint import COMPARISONS, ERRATA, PUBLISHED, TRAININGS, corrected, disagreements
 
-    rows = [asdict(row) | {"not_right": disagreements(row), "mended": asdict(mended(row))} for row in PUBLISHED]
+    rows = [asdict(row) | {"not_right": disagreements(row), "corrected": asdict(corrected(row))} for row in PUBLISHED]
     errata = [asdict(found) for found in ERRATA]
     return {"published": rows, "errata": errata, "comparisons_lbs": COMPARISONS | TRAININGS}, "\n".join(energy())

@@ -38,8 +38,8 @@ def explore(
     from headway.explore.asking import Question
 
     use_threads(threads)
-    said = " ".join(text)
-    question = Question(said, target or None, _numbers("layers", layers), _numbers("heads", heads), beam)
+    joined = " ".join(text)
+    question = Question(joined, target or None, _numbers("layers", layers), _numbers("heads", heads), beam)
     named = [name for name in (model, second) if name is not None]
     saved = [name for name in named if _is_trace(name)]
     if saved and len(saved) < len(named):
@@ -47,12 +47,12 @@ def explore(
     if question.second is not None and beam is not None:
         raise InputError("--beam is for a search, and with --target nothing is searched for: leave one of them out")
     if saved:
-        for option, given in (("--text", said), ("--target", question.second), ("--beam", beam)):
+        for option, given in (("--text", joined), ("--target", question.second), ("--beam", beam)):
             if given:
-                raise InputError(f"a trace has its text inside, and no model is asked: leave {option} out")
+                raise InputError(f"a trace has its text inside, and needs no model: leave {option} out")
         _show([_read(name, question) for name in named], html, port)
     elif html is not None:
-        if not said.strip():
+        if not joined.strip():
             raise InputError(
                 "there is nothing to trace: the text of --text is empty" if text
                 else "a file has its text inside: give it with --text"
@@ -67,11 +67,11 @@ def _serve(named: list[str], question: Question, port: int, device: str, dtype: 
     from headway.serve.running import bound, serve
 
     listening = bound(port)  # before the model is read, which takes longer
-    serve(application(list(_loaded(named, question, device, dtype)), question), listening, _tell)
+    serve(application(list(_loaded(named, question, device, dtype)), question), listening, _announce)
 
 
 def _loaded(named: list[str], question: Question, device: str, dtype: str) -> Iterator[Model]:
-    """One model after the other, each of which can be asked this."""
+    """One model after the other; each can answer the question."""
     from headway.explore.asking import card
     from headway.generate.tracing import checked
     from headway.nn.tap import chosen
@@ -134,8 +134,8 @@ def _show(traces: list[bytes], html: str | None, port: int) -> None:
     from headway.serve.app import application
     from headway.serve.running import bound, serve
 
-    serve(application(traces=traces), bound(port), _tell)
+    serve(application(traces=traces), bound(port), _announce)
 
 
-def _tell(address: str) -> None:
+def _announce(address: str) -> None:
     print(f"headway: the page is at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)

@@ -29,7 +29,7 @@ def plot(
     path = check_path(out if out is not None else Path(names[0]) / "curves.png")
     curves_picture(runs, path, value=value)
     for name, history in runs.items():
-        print(f"{name}: {_told(history, value)}")
+        print(f"{name}: {_summary(history, value)}")
     print(f"picture: {path}")
 
 
@@ -50,19 +50,19 @@ def _read(name: str) -> History:
     return history
 
 
-def _told(history: History, value: str | None) -> str:
-    """How far it is and how good: `step 5,000, loss 1.871 (validation 2.013), best BLEU 42.50 at step 4,000`."""
+def _summary(history: History, value: str | None) -> str:
+    """Its last step and its scores: `step 5,000, loss 1.871 (validation 2.013), best BLEU 42.50 at step 4,000`."""
     if history.last_step is None:
         return "nothing logged yet"
-    said = [f"step {history.last_step:,}"]
+    parts = [f"step {history.last_step:,}"]
     for name in dict.fromkeys(("loss", value or "loss")):
         trained, judged = history.last("train", name), history.last("validation", name)
         if trained is not None:
-            said.append(f"{name} {trained:,.4g}" + (f" (validation {judged:,.4g})" if judged is not None else ""))
+            parts.append(f"{name} {trained:,.4g}" + (f" (validation {judged:,.4g})" if judged is not None else ""))
         elif judged is not None:
-            said.append(f"validation {name} {judged:,.4g}")
+            parts.append(f"validation {name} {judged:,.4g}")
         else:
-            said.append(f"no {name}")
+            parts.append(f"no {name}")
     if best := history.best("bleu"):
-        said.append(f"best BLEU {best[1]:.2f} at step {best[0]:,}")
-    return ", ".join(said)
+        parts.append(f"best BLEU {best[1]:.2f} at step {best[0]:,}")
+    return ", ".join(parts)

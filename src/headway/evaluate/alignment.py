@@ -1,6 +1,6 @@
 """Word alignments read off attention, and the alignment error rate that judges them.
 
-Shapes: T target pieces, S source pieces, W target words, V source words, L layers, H heads.
+Shapes: T target tokens, S source tokens, W target words, V source words, L layers, H heads.
 A link is a pair (source word, target word), counted from 0.
 """
 
@@ -36,7 +36,7 @@ class AlignmentScore:
 class AttendedPair:
     """A sentence pair with the attention of every head and its gold links.
 
-    `target_words` and `source_words` give the word of each piece; -1 marks one of no word, as the end token.
+    `target_words` and `source_words` give the word of each token; -1: of no word, as the end token.
     """
 
     weights_LHTS: np.ndarray
@@ -61,7 +61,7 @@ def alignment_error(predicted: Sequence[Links], sure: Sequence[Links], possible:
     """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|)  (Och and Ney 2003), over all sentences together.
 
     Precision is |A∩P| / |A| and recall |A∩S| / |S|. Every sure link is possible too, listed or not. A
-    share of nothing is 1: who predicts no link makes no wrong one.
+    share of nothing is 1: without predicted links none is wrong.
     """
     if not len(predicted) == len(sure) == len(possible):
         raise InputError(
@@ -77,7 +77,7 @@ def alignment_error(predicted: Sequence[Links], sure: Sequence[Links], possible:
 def links_from_weights(weights_TS: np.ndarray, target_words: Sequence[int], source_words: Sequence[int]) -> set[Link]:
     """Each target word linked to argmaxᵥ of its merged attention; the first of equals wins.
 
-    A target word stays unlinked when it has no piece, or when all its weight is on pieces of no word.
+    A target word stays unlinked when it has no token, or when all its weight is on tokens of no word.
     """
     return _argmax_links(merge_words(weights_TS, target_words, source_words))
 
@@ -147,7 +147,7 @@ def head_table(pairs: Iterable[AttendedPair]) -> np.ndarray:
 def best_head(chosen_on: Iterable[AttendedPair], reported_on: Iterable[AttendedPair]) -> BestHead:
     """The head of lowest AER on one set of sentences, scored on another.
 
-    Two sets, because the lowest of many noisy figures flatters itself on the sentences that picked it.
+    Two sets, because the lowest of many noisy figures is too good on the sentences that it was chosen on.
     """
     table_LH = head_table(chosen_on)
     layer, head = (int(index) for index in np.unravel_index(np.argmin(table_LH), table_LH.shape))

@@ -30,7 +30,7 @@ class Scores:
     """How near translations are to their references.
 
     BLEU, its n-gram precisions and chrF run from 0 to 100, exact match and the brevity penalty from 0 to 1.
-    An interval holds the middle 95 % of resampled test sets (low, high); it is None where none was asked for.
+    An interval holds the middle 95 % of resampled test sets (low, high); None: none was requested.
     """
 
     bleu: float
@@ -75,7 +75,7 @@ def score(
 
     `bootstrap` resamples of the sentences (Koehn 2004) give the intervals: sacreBLEU's mean ± half width.
     They are drawn with sacreBLEU's own default seed, 12345, whatever SACREBLEU_SEED says, so a score never
-    changes from one call to the next. 0 asks for none; 1000 is usual.
+    changes from one call to the next. 0: no intervals; 1000 is usual.
     """
     _check_pairs(hypotheses, references)
     check_tokenizer(tokenize)
@@ -137,14 +137,14 @@ def check_bootstrap(resamples: int) -> None:
 
 
 def check_tokenizer(name: str) -> None:
-    """Refuse a tokenisation that cannot be had here, before any work is done for it."""
+    """Refuse a tokenisation that is not available here, before any work is done."""
     if name in OFFLINE_TOKENIZERS:
         return
     if name in PACKAGED_TOKENIZERS:
         modules, package = PACKAGED_TOKENIZERS[name]
         if all(find_spec(module) for module in modules):
             return
-        raise InputError(f"BLEU tokeniser '{name}' is not installed; mend it with: pip install '{package}'")
+        raise InputError(f"BLEU tokeniser '{name}' is not installed; fix it with: pip install '{package}'")
     known = (*OFFLINE_TOKENIZERS, *PACKAGED_TOKENIZERS)
     raise InputError(f"no BLEU tokeniser '{name}' that works offline{nearest(name, known)}")
 

@@ -18,7 +18,7 @@ from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.flops import Call, Count, ShapesOnly, count
 from headway.evaluate.memory import activation_bytes, state_bytes, training_bytes, weight_bytes
-from headway.models import FAMILIES
+from headway.models import FAMILIES, build
 
 TRAINING = 3  # forward passes that the products of a training step are worth
 
@@ -88,13 +88,14 @@ class Sketch:
     config: Any
     vocabularies: tuple[int, ...]
     dtype: torch.dtype = torch.float32
+    head: Any = None  # of an encoder
 
     def build(self) -> nn.Module:
         # Built in this type: a tensor without memory cannot be converted.
         default = torch.get_default_dtype()
         torch.set_default_dtype(self.dtype)
         try:
-            model: nn.Module = FAMILIES[self.family].model(self.config, *self.vocabularies)
+            model: nn.Module = build(self.family, self.config, self.vocabularies, self.head)
         finally:
             torch.set_default_dtype(default)
         return model

@@ -49,7 +49,7 @@ FORMULAS: dict[str, Callable[..., int]] = {
     "aten._cudnn_rnn_backward": lambda x, weights, *_, **__: 2 * recurrent_flops(x, weights),
     "headway.product": _product,
     "headway.attend_prefix": lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
-    # One query a row against the whole cache (2, S, B, H, K); how far it is filled, its shape does not say.
+    # One query a row against the whole cache (2, S, B, H, K); its shape does not show how full it is.
     "headway.attend_step": lambda qkv, kv, *_, **__: 2 * math.prod(kv),
     "headway.gelu": lambda *_, **__: 0,
     "headway.gelu_backward": lambda *_, **__: 0,
@@ -123,7 +123,7 @@ class Count:
 
 
 class _NoTracker(nullcontext[None]):
-    """In place of torch's tracker of modules: `_enter` and `_leave` say which part is running."""
+    """In place of torch's tracker of modules: `_enter` and `_leave` keep track of the part that is running."""
 
     parents = ("Global",)
 
@@ -157,7 +157,7 @@ class FlopCounter(FlopCounterMode):
 
     def _enter(self, path: str) -> Callable[..., None]:
         def enter(part: nn.Module, given: Any) -> None:
-            # A part that carries information between positions says how far, as attention does with `reach`.
+            # `reach`: how far a part carries information between positions, as attention does.
             self._running.append(Call(path, span=getattr(part, "reach", 0)))
             self.count.calls.append(self._running[-1])
 
@@ -167,7 +167,7 @@ class FlopCounter(FlopCounterMode):
         self._running.pop()
 
     def _count_flops(self, operator: Any, result: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """torch calls this with every operator that is no composition of others."""
+        """torch calls this for every operator that is not composed of others."""
         call, name = self._running[-1], str(operator)
         if operator in self.flop_registry:
             flops = self.flop_registry[operator](*given, **named, out_val=result)

@@ -2,8 +2,8 @@
 
     kWh = PUE · devices · W · hours / 1000,    kg = kWh · carbon intensity,    price = devices · hours · price an hour
 
-The lecture's two tables (C, "Open-source", after Strubell et al. 2019) stand beside it as data, with what can be worked
-out of them: which rates they were made with, and which of their figures cannot be right.
+The lecture's two tables (C, "Open-source", after Strubell et al. 2019) are here as data, with the rates that they were
+computed with and the figures in them that cannot be right.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ ERRATA = (
 )  # fmt: skip
 
 
-def mended(row: Published) -> Published:
-    """The row with what `ERRATA` says of it."""
+def corrected(row: Published) -> Published:
+    """The row with the corrections of `ERRATA`."""
     for found in ERRATA:
         if found.model == row.model and found.column == "hours":
             row = replace(row, hours=found.right)

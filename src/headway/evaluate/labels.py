@@ -1,4 +1,4 @@
-"""How well labels were given: accuracy, macro-F1 and Matthews' correlation, from one table of counts."""
+"""How well texts are labelled: accuracy, macro-F1 and Matthews' correlation, from one table of counts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """RNN, convolution and attention as layers: operations, steps and paths, by the lecture's formula and counted.
 
 The lecture (C, "Computational cost") gives an order for each: L·d², L·d²·k, L²·d. Beside it stands what real modules of
-width d do at length L, and how many of them it takes until the last position has heard of the first. All look to the
-left only, as in a language model.
+width d do at length L, and how many of them it takes until information from the first position reaches the last. All
+of them are causal, as in a language model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from headway.nn.mask import SEE_ALL
 @dataclass(frozen=True)
 class Kind:
     """A layer type: its name, the orders of its operations, its steps and its path, and how a real one is built (of
-    width d, window k and how many stand below it) and called (length L, width d). grows: those above reach further.
+    width d, window k and the number of layers below it) and called (length L, width d). grows: higher layers reach
+    further.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Core(nn.Module):
 
 
 class WindowedCore(nn.Module):
-    """The same where each position looks at the last `window` alone, in windows: what is hidden costs nothing."""
+    """The same where each position looks at the last `window` positions only: hidden positions cost nothing."""
 
     def __init__(self, window: int) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ KINDS = (
 LOOSE = (
     "An order leaves factors out: an RNN has two matrices (2·L·d²), a GRU six, an LSTM eight; attention two products.",
     "L²·d is the core alone. With its four maps attention costs 4·L·d² + 2·L²·d, never less than the RNN's 2·L·d²:",
-    "what it gains is that no position waits for another, and that the first is one hop away from the last.",
+    "its advantages are that no position waits for another, and that the first is one hop away from the last.",
     "'Fewer parameters as long as L ≤ d' is about the core's operations: of parameters it has 4·d², an RNN 2·d².",
 )
 
@@ -141,7 +142,7 @@ def compare(length: int, width: int, window: int) -> list[LayerCost]:
     if min(length, width) < 1:
         raise InputError(f"a layer needs a length and a width of at least 1, not {length} and {width}")
     if window < 2:
-        raise InputError(f"a window of {window} joins no two positions: take at least 2")
+        raise InputError(f"a window of {window} connects no two positions: take at least 2")
     return [_measure(kind, length, width, window) for kind in KINDS]
 
 
@@ -160,18 +161,18 @@ def _measure(kind: Kind, length: int, width: int, window: int) -> LayerCost:
 
 
 def _stack(kind: Kind, length: int, window: int) -> Count:
-    """What joins positions in as many layers as it takes to lead from the first to the last. How far a layer reaches
-    does not depend on its width: these are as narrow as can be."""
+    """The calls that connect positions, in as many layers as it takes from the first position to the last. How far a
+    layer reaches does not depend on its width, so these have width 1."""
 
-    def joints(depth: int) -> list[Call]:
+    def connections(depth: int) -> list[Call]:
         layer = kind.build(1, window, depth)
         return [call for call in count(layer, *kind.arguments(length, 1)).calls if call.span]
 
     if not kind.grows:
-        first = joints(0)
+        first = connections(0)
         reach = sum(call.span * call.hops for call in first)
         return Count(first * math.ceil((length - 1) / min(reach, length)))
     found = Count()
     while found.path(length) is None:
-        found.calls += joints(len(found.calls))
+        found.calls += connections(len(found.calls))
     return found

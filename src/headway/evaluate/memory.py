@@ -1,4 +1,4 @@
-"""Memory of a model: its weights, what training keeps beside them, what a step hands to the next."""
+"""Memory of a model: its weights, what training keeps besides, and the state that one step passes to the next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEW = 4  # steps of a recurrence that are run
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Each weight once, shared ones too."""
+    """Each weight once, also where parts share it."""
     return sum(weight.numel() * weight.element_size() for weight in model.parameters())
 
 
@@ -29,7 +29,7 @@ def training_bytes(parameters: int, element: int) -> int:
 
 
 def state_bytes(state: Any) -> int:
-    """Every tensor that a state holds, however it is built."""
+    """Every tensor that a state holds, whatever its structure."""
     found: dict[int, Tensor] = {}
     seen: set[int] = set()
     waiting = [state]
@@ -53,13 +53,13 @@ def activation_bytes(build: Callable[[], nn.Module], inputs: Callable[..., tuple
     """What a forward pass in training keeps for the gradient, weights aside: `inputs(*lengths)` are what is read.
 
     Counted from what autograd stores while the pass runs on tensors without memory, with the fused attention that
-    training uses; the loss, which is made in pieces, is not in it.
+    training uses; the loss, which is computed in chunks, is not in it.
     """
     with torch.device("meta"):
         steps = any(isinstance(part, nn.RNNBase | RecurrentLayer) for part in build().modules())
     if not steps or len(lengths) > 1 or lengths[0] <= FEW:
         return _kept(build, lambda: inputs(*lengths))
-    # A recurrence keeps as much at one step as at the next, and without its kernel a step is slow: a few will do.
+    # A recurrence keeps the same amount at every step, and without its kernel a step is slow: a few are enough.
     some, more = (_kept(build, partial(inputs, length)) for length in (FEW // 2, FEW))
     return some + (more - some) * (lengths[0] - FEW // 2) // (FEW // 2)
 
@@ -75,7 +75,7 @@ def _kept(build: Callable[[], nn.Module], inputs: Callable[[], tuple[Any, ...]])
     with _without_memory():
         model = build().train()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            # What is kept must live until it is counted: a storage that is freed gives its place to another.
+            # The result must live until all is counted: a freed storage may be used again.
             result = model(*inputs())
         for tensor in (*model.parameters(), *model.buffers()):
             kept.pop(tensor.untyped_storage()._cdata, None)
@@ -85,12 +85,12 @@ def _kept(build: Callable[[], nn.Module], inputs: Callable[[], tuple[Any, ...]])
 
 @contextmanager
 def _without_memory() -> Iterator[None]:
-    """Tensors that are shapes alone, made inside; none that is kept for another call comes in or stays behind."""
+    """Tensors without memory; cached masks of real tensors stay out, and none without memory stays in the cache."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a setting for another maker's GPUs, which is touched too
+        warnings.simplefilter("ignore", UserWarning)  # about a setting for AMD GPUs
         triangle.cache_clear()
         try:
-            # Without oneDNN, whose LSTM keeps memory of its own that such tensors do not show.
+            # Without oneDNN: its LSTM keeps memory that these tensors do not show.
             with torch.backends.mkldnn.flags(enabled=False), FakeTensorMode():
                 yield
         finally:

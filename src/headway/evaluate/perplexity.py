@@ -1,11 +1,11 @@
-"""How well a language model foretells a text: perplexity by token and by word, bits by character and by byte.
+"""How well a language model predicts a text: perplexity by token and by word, bits by character and by byte.
 
     perplexity = exp(−1/N Σ_t log p(x_t | x_<t)),    bits by character = −Σ_t log₂ p(x_t | x_<t) / characters
 
-By token, models can be compared that share a vocabulary; by word, character or byte, all of them can: the sum is the
-text's, whatever its pieces are. A token is foretold from those before it in its window; with a stride smaller than the
-window all but the first few have at least (window − stride) of them. A model that reads any number of tokens needs no
-windows: it is told the text from front to back, and each token is foretold from all before it.
+By token, models that share a vocabulary can be compared; by word, character or byte, all models can: the sum is that of
+the text, whatever its tokens are. A token is predicted from those before it in its window; with a stride smaller than
+the window all but the first few have at least (window − stride) of them. A model that reads any number of tokens needs
+no windows: it reads the text from front to back, and each token is predicted from all before it.
 
 B rows, T length.
 """
@@ -39,9 +39,9 @@ LARGEST = 700.0  # exp of more is no float
 class Perplexity:
     """−log p of a text, in nats, and what it is divided by.
 
-    tokens: ids that were foretold, each document's END among them where the text is a store.
-    unknown: those that are UNKNOWN: where there are any, the text itself has not been foretold.
-    window, stride: tokens that the model saw at most, and by how many a window was moved on; 0: all of them.
+    tokens: ids that were predicted, with each document's END where the text is a store.
+    unknown: how many of them are UNKNOWN: where there are any, the text itself was not predicted.
+    window, stride: the most tokens that the model saw, and the step from one window to the next; 0: all of them.
     """
 
     nll: float
@@ -64,7 +64,7 @@ class Perplexity:
 
     @property
     def word_perplexity(self) -> float:
-        """By word of the original text, as white space parts them."""
+        """By word of the original text, split at white space."""
         return _exp(self.nll / self.words) if self.words else math.nan
 
     @property
@@ -111,7 +111,7 @@ def score_store(
     model: Any, store: TokenStore, window: int | None, stride: int | None = None, segments: bool = False,
     streams: int = 1,
 ) -> Perplexity:  # fmt: skip
-    """Every token of a store of documents, END too: where a text ends has to be foretold as well.
+    """Every token of a store of documents, END too: the end of a text has to be predicted as well.
 
     Without a window the text is read from front to back, or cut into as many `streams` that are read side by side
     (quicker, and each begins without a past).
@@ -133,14 +133,14 @@ def score_text(
     unknown = None if tokenizer.unknown == end else tokenizer.unknown
     amount = Amount(unknown=0 if unknown is None else ids.count(unknown))
     inside = False
-    for piece in cut_up(iter([text])):
-        inside = amount.add(piece, inside)
+    for part in cut_up(iter([text])):
+        inside = amount.add(part, inside)
     return _perplexity(model, TokenArray(np.asarray(ids), end), amount, window, stride, False)
 
 
 def encode_document(tokenizer: Codec, text: str) -> list[int]:
     """Its ids as a store has them, without END."""
-    return [i for ids in tokenizer.encode_batch([piece.text for piece in cut_up(iter([text]))]) for i in ids]
+    return [i for ids in tokenizer.encode_batch([part.text for part in cut_up(iter([text]))]) for i in ids]
 
 
 def _perplexity(
@@ -176,8 +176,8 @@ def _read_through(model: Any, corpus: Tokens, streams: int) -> float:
                 count = min(width, total - start - at)
                 if count > 0:
                     ids_BT[row, :count] = corpus.windows([start + at], count)[0]
-            told_BT = torch.from_numpy(np.concatenate([last_B1, ids_BT], 1)).to(device)
-            logp_BT, state = model.scored(told_BT, state)
+            read_BT = torch.from_numpy(np.concatenate([last_B1, ids_BT], 1)).to(device)
+            logp_BT, state = model.scored(read_BT, state)
             known_BT = torch.from_numpy(at + np.arange(width) < total - np.array(starts)[:, None]).to(device)
             nll -= float(logp_BT[:, 1:].double().masked_fill(~known_BT, 0.0).sum())
             last_B1 = ids_BT[:, -1:]
@@ -186,7 +186,7 @@ def _read_through(model: Any, corpus: Tokens, streams: int) -> float:
 
 def _nll(model: Scores, batch: TokenBatch) -> Tensor:
     """−log p of the labels of a batch, summed in float64."""
-    # The row that is scored is the window: its last token is foretold, but not read.
+    # The row that is scored is the window: its last token is predicted, but not read.
     ids_BT, labels_BT, segments_BT = batch.ids_BT, batch.labels_BT, batch.segments_BT
     window_BT = torch.cat([ids_BT, labels_BT[:, -1:].clamp(min=0)], 1)
     if segments_BT is not None:

@@ -1,7 +1,7 @@
-"""How likely a language model finds a text, and which of several answers it finds likeliest.
+"""The probability of a text under a language model, and the likeliest of several answers.
 
 log p(x) = Σ_t log p(x_t | x_<t); an answer a to a prompt c is judged by log p(a | c), so that a model which only
-foretells words classifies, decides and answers without being trained to (Radford et al. 2019; Brown et al. 2020, 2.4).
+predicts words can classify, decide and answer without being trained to (Radford et al. 2019; Brown et al. 2020, 2.4).
 
 B rows, T length, C choices.
 """
@@ -28,7 +28,7 @@ BETWEEN = "\n\n"  # two examples
 
 @dataclass(frozen=True)
 class ScoredText:
-    """A text, its pieces, and log p of each from those before it (the first from what begins a text)."""
+    """A text, its tokens, and log p of each from those before it (the first from what begins a text)."""
 
     text: str
     pieces: list[str]
@@ -96,7 +96,7 @@ def _padded(rows: list[list[int]], device: torch.device) -> Tensor:
 
 @torch.inference_mode()
 def _row_logps(model: Any, rows: list[list[int]], device: torch.device) -> list[list[float]]:
-    """Padding stands behind a row, where no token of it looks."""
+    """Padding is on the right, where no token of the row looks."""
     logp_BT: Tensor = model.score(_padded(rows, device)).double().cpu()
     return [logps[: len(row)] for row, logps in zip(rows, logp_BT.tolist(), strict=True)]
 
@@ -104,7 +104,8 @@ def _row_logps(model: Any, rows: list[list[int]], device: torch.device) -> list[
 def choose(generator: Generator, prompts: Sequence[str], choices: Sequence[str], by: By = "sum") -> list[list[Choice]]:
     """The choices behind each prompt, the best first. A choice is written as it follows the prompt, with its space.
 
-    by: judged by its log-probability, by that of a token, or by that of a character: long answers are else unlikely.
+    by: judged by the log-probability of the whole answer, per token or per character: otherwise long answers are
+    unlikely.
     """
     if by not in get_args(By):
         raise InputError(f"choices are judged by {', '.join(get_args(By))}, not by {by!r}")
@@ -123,7 +124,7 @@ def choose(generator: Generator, prompts: Sequence[str], choices: Sequence[str],
 
 @torch.inference_mode()
 def _answer_logps(model: Any, prompt: list[int], answers: list[list[int]], device: torch.device) -> list[float]:
-    """log p(answer | prompt): the prompt is read once, and each answer goes on from there."""
+    """log p(answer | prompt): the prompt is read once, and each answer continues from there."""
     state = model.start(None, 1, device, room=len(prompt) + max(map(len, answers)))
     hidden_1TD, state = model.read(torch.tensor([prompt], device=device), state)
     state.keep(torch.zeros(len(answers), dtype=torch.long, device=device))
@@ -146,7 +147,7 @@ def _ranked(choices: Sequence[str], logps: list[float], tokens: list[int], by: B
 
 @dataclass(frozen=True)
 class Task:
-    """A question as text: examples with their answers first (few shots, or none), then what is asked.
+    """A question as text: examples with their answers first (few shots, or none), then the question.
 
     template: has {text} and ends in {answer}, as in "Review: {text}\\nSentiment: {answer}".
     """
@@ -160,12 +161,12 @@ class Task:
 
     @property
     def lead(self) -> str:
-        """What stands between the question and its answer belongs to the answer where it is white space."""
+        """All but the answer. White space at its end belongs to the answer."""
         return self.template.removesuffix("{answer}")
 
     def prompt(self, text: str) -> str:
-        told = [self.lead.replace("{text}", question) + answer for question, answer in self.examples]
-        return BETWEEN.join([*told, self.lead.replace("{text}", text)]).rstrip()
+        shots = [self.lead.replace("{text}", question) + answer for question, answer in self.examples]
+        return BETWEEN.join([*shots, self.lead.replace("{text}", text)]).rstrip()
 
     def choices(self, answers: Sequence[str]) -> list[str]:
         """As they follow the prompt."""

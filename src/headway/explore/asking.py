@@ -12,16 +12,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from headway.errors import InputError
-from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, told
+from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, with_note
 from headway.generate.spelling import HALF
 from headway.generate.tracing import described, labels
 from headway.traces import Trace, log_softmax
 
-TOP = 10  # of what may come at each place
-NAMED = 40  # of the likeliest at each place that have their names with them
-SMALL = 4096  # a vocabulary that is named whole
+TOP = 10  # likeliest entries at each place
+NAMED = 40  # of the likeliest entries at each place that are sent with their names
+SMALL = 4096  # entries of a vocabulary that is named completely
 LEAN = ("*.weights", "*.position", "next")
-AT_ONCE = 1 << 30  # bytes of weights that are held; more are taken a few layers at a time
+AT_ONCE = 1 << 30  # bytes of weights in memory; more are computed a few layers at a time
 
 
 class Model(Protocol):
@@ -53,7 +53,7 @@ class Question:
 
 
 def card(model: Model) -> dict[str, Any]:
-    """What the page says of a model before there is a trace."""
+    """What the page shows of a model before there is a trace."""
     about = described(model.model, model.name)
     return {
         "name": about["model"], "family": about["family"], "size": about["size"], "context": model.limit,
@@ -67,7 +67,7 @@ def answer(model: Model, question: Question, most: int = MOST) -> bytes:
 
 
 def traced(model: Model, question: Question, most: int = MOST) -> Trace:
-    """All that the page shows, or of a long text what it can show."""
+    """All that the page shows, or of a long text as much as it can show."""
     size = card(model)["size"]
     depth = max(size.get(key, 0) for key in ("layers", "encoder_layers", "decoder_layers"))
     layers = tuple(range(depth)) if question.layers is None else question.layers
@@ -95,7 +95,7 @@ def _by_layers(model: Model, question: Question, groups: Sequence[tuple[int, ...
         whole = replace(whole, tensors=whole.tensors | part.tensors, axes=whole.axes | part.axes)
         looked_at |= part.about["looked_at"]
     whole = replace(whole, about=whole.about | {"looked_at": looked_at})
-    return told(whole, f"Of each row only the {KEPT} strongest weights are shown: the text is long.")
+    return with_note(whole, f"Of each row only the {KEPT} strongest weights are shown: the text is long.")
 
 
 def _asked(model: Model, question: Question, tensors: Sequence[str] | None) -> Trace:
@@ -134,5 +134,5 @@ def spelled(model: Model, ids: Sequence[int]) -> str:
             raise InputError(f"there is no token {i}: the vocabulary has {len(tokenizer)}")
     text = tokenizer.decode(ids)
     if text.endswith(HALF):
-        raise InputError("this token is half a character: nothing can be read behind it alone")
+        raise InputError("this token is half a character: no text can continue from it alone")
     return str(text)

@@ -14,12 +14,13 @@ import numpy as np
 from headway.errors import InputError
 from headway.explore import plots
 from headway.explore.plots import COLOURS, HAIRLINE, INK, QUIET, Bar, write
-from headway.train.comparison import Entry, short
 from headway.train.history import KINDS, Curve, History
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from headway.train.comparison import Entry
 
 LONGEST_NAME = 60
 PALE = {"linewidth": 1.0, "alpha": 0.55}
@@ -189,6 +190,8 @@ def _name(figure: Figure, names: Sequence[str]) -> None:
 
 def comparison_picture(entries: Sequence[Entry], path: str | Path) -> Path:
     """A row a recipe: test (or validation) score with its spread over seeds on the left, training seconds at right."""
+    from headway.train.comparison import short  # which imports torch: curves are drawn without
+
     path = plots.check_path(path)
     tall, wide = max(1.2, ROW * len(entries)), (WIDTH - LEFT - GAP) / 2
     figure = plots.new_figure(WIDTH, tall)

@@ -20,13 +20,13 @@ BOUNDARY = 0
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences, each as often as told. Words have ids in the order of the alphabet, behind that of the boundary."""
+    """Sentences with their counts. Words have ids in alphabetical order, after that of the boundary."""
 
-    told: tuple[tuple[str, int], ...]
+    counted: tuple[tuple[str, int], ...]
 
     @cached_property
     def words(self) -> list[str]:
-        return sorted({word for text, _ in self.told for word in text.split()})
+        return sorted({word for text, _ in self.counted for word in text.split()})
 
     def ids(self, text: str) -> list[int]:
         return [self.words.index(word) + 1 for word in text.split()]
@@ -34,7 +34,7 @@ class Sentences:
     @cached_property
     def stream(self) -> Ints:
         """One after the other, the boundary before each and at the end."""
-        rows = [[BOUNDARY, *self.ids(text)] for text, times in self.told for _ in range(times)]
+        rows = [[BOUNDARY, *self.ids(text)] for text, times in self.counted for _ in range(times)]
         return np.array([*(i for row in rows for i in row), BOUNDARY])
 
     def chain(self, order: int) -> NGram:

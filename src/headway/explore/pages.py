@@ -1,4 +1,4 @@
-"""The page: one HTML file that shows traces. They lie in it, or a server sends them."""
+"""The page: one HTML file that shows traces, which are inside it or come from a server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headway.explore.payload import payload
 from headway.traces import Trace
 
 PAGE = Path(__file__).parent / "page" / "index.html"
-QUICK = 1  # weights are mostly small: more work makes them hardly smaller
+QUICK = 1  # zlib level: higher ones hardly save more
 WORTH = 0.5  # of its size
 PLACE = "<!--headway:data-->"
 
 
 def page_html(traces: Sequence[bytes] = (), host: dict[str, Any] | None = None) -> str:
-    """The page with these traces inside, or with what it has to know of its server."""
+    """The page with these traces inside, or with a description of the models of its server."""
     if not PAGE.is_file():
         raise InputError(f"the page is not built ({PAGE.name} is missing): see web/README.md")
     tags = []
@@ -34,7 +34,7 @@ def page_html(traces: Sequence[bytes] = (), host: dict[str, Any] | None = None) 
 
 
 def _tag(trace: bytes) -> str:
-    """A trace as text; packed where that saves more time in reading than it takes to unpack."""
+    """A trace as text; compressed where that saves more time in reading than decompressing takes."""
     packed = zlib.compress(trace, QUICK)
     kind, chosen = ("deflate", packed) if len(packed) < WORTH * len(trace) else ("", trace)
     text = base64.b64encode(chosen).decode("ascii")

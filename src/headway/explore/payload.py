@@ -1,6 +1,6 @@
-"""A trace as the bytes that the page reads, made smaller as far as it must be.
+"""A trace as the bytes that the page reads, reduced as far as necessary.
 
-H heads, T who looks, S who is looked at, K the strongest of a row.
+H heads, T places that look, S places that are looked at, K the strongest weights of a row.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from headway.traces import Array, Precision, Trace
 
 MOST = 44_000_000  # bytes; as text in a page a third more, which stays under 60 MB
 KEPT = 32  # weights of a row
-ENTRY = 4_000_000  # bytes of all logits that come along
+ENTRY = 4_000_000  # bytes of all logits that are included
 STEPS = ("scores", "queries", "keys", "values", "mixed", "output", "mask", "logits", "logp")
 STATES = ("hidden", "tokens", "input", "forget", "candidate", "cell", "reset", "update")
 
 
 def payload(trace: Trace, most: int = MOST) -> bytes:
-    """As much of a trace as goes into so many bytes; what was left out is told in it."""
+    """As much of a trace as fits into so many bytes; notes in it name what was left out."""
     size = 0
     for smaller, precision in _sizes(trace):
         size = sum(_bytes(name, tensor, precision) for name, tensor in smaller.tensors.items())
@@ -34,15 +34,15 @@ def payload(trace: Trace, most: int = MOST) -> bytes:
 
 
 def _sizes(trace: Trace) -> Iterator[tuple[Trace, Precision]]:
-    """From all of it to the least that is worth a look."""
+    """From all of it to the least that is worth showing."""
     yield trace, "float16"
     lean = _without(trace, STEPS)
-    yield told(lean, "The vectors behind “Step by step” are left out: the text is long."), "float16"
+    yield with_note(lean, "The vectors behind “Step by step” are left out: the text is long."), "float16"
     lean = _without(lean, STATES)
     note = "Only attention weights are shown, each to 1/255 of the largest of its row: the text is long."
-    yield told(lean, note), "uint8"
+    yield with_note(lean, note), "uint8"
     thin = strongest(lean)
-    yield told(thin, f"Of each row only the {KEPT} strongest weights are shown: the text is long."), "uint8"
+    yield with_note(thin, f"Of each row only the {KEPT} strongest weights are shown: the text is long."), "uint8"
 
 
 def _without(trace: Trace, ends: tuple[str, ...]) -> Trace:
@@ -50,8 +50,8 @@ def _without(trace: Trace, ends: tuple[str, ...]) -> Trace:
     return replace(trace, tensors=kept, axes={name: trace.axes[name] for name in kept})
 
 
-def told(trace: Trace, line: str) -> Trace:
-    """With one more line for who looks at it."""
+def with_note(trace: Trace, line: str) -> Trace:
+    """The trace with one more note for its reader."""
     return replace(trace, about=trace.about | {"told": [*trace.about.get("told", ()), line]})
 
 

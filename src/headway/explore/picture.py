@@ -40,7 +40,7 @@ def alignment_picture(
     gold: Links | None = None,
     possible: Links | None = None,
 ) -> Path:
-    """A heat map of attention over words, written to `path` as PNG, SVG or PDF, whichever its suffix says.
+    """A heat map of attention over words, written to `path` as PNG, SVG or PDF, by its suffix.
 
     `gold` are the sure links (source, target), drawn as squares; `possible` the less certain ones, as rings.
     """

@@ -1,4 +1,4 @@
-"""Plots: heat maps, lines and bars, on a canvas that they share. A caller says what to draw as data.
+"""Plots: heat maps, lines and bars, on a canvas that they share. A caller describes what to draw as data.
 
 matplotlib is imported where it is used, and drawn on without pyplot, so there is no global figure. The same data gives
 the same file.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DPI = 160
 INK, QUIET, HAIRLINE, ACCENT = "#22303c", "#6f7d8a", "#cfd8e0", "#e8772e"
 SHADES = ("#f3f6f9", "#d6e4ef", "#a3c5dd", "#649cc4", "#2f6fa3", "#123a63")
-# Okabe and Ito (2008), which nearly everyone can tell apart; without their yellow, too light on white.
+# Okabe and Ito (2008), which nearly everyone can distinguish; without their yellow, too light on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))  # once all colours are taken
 # DejaVu comes with matplotlib; the others add the scripts that it lacks, where the machine has them.

@@ -17,7 +17,7 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True)
 class WordTable:
-    """`tokenizer` is the model's, where the vectors are a model's: it knows how a word is written there."""
+    """`tokenizer`: that of the model whose embedding this is, for the spelling of its entries; None: a vector file."""
 
     vectors: WordVectors
     tokenizer: Tokenizer | None = None
@@ -27,17 +27,17 @@ class WordTable:
         return self.vectors.nearest([*map(self.entry, words)], k, [*map(self.entry, minus or [])])
 
     def entry(self, word: str) -> str:
-        """A word as the table has it: in lower case, say, or with the mark of a space."""
+        """A word as the table spells it: in lower case, for example, or with the mark of a space."""
         if self.tokenizer is None or word in self.vectors.row_of:
             return word
         ids = self.tokenizer.encode(word) or [UNKNOWN]
-        pieces = self.tokenizer.pieces(ids)
+        entries = self.tokenizer.pieces(ids)
         if self.tokenizer.kind == "bpe" and self.tokenizer.exact and len(ids) > 1:
             ids = self.tokenizer.encode(f" {word}")
-            pieces = self.tokenizer.pieces(ids)
+            entries = self.tokenizer.pieces(ids)
         if len(ids) > 1:
-            raise InputError(f"'{word}' is no one entry of the vocabulary, but {len(ids)}: {' '.join(pieces)}")
-        return word if ids == [UNKNOWN] else pieces[0]
+            raise InputError(f"'{word}' is not one entry of the vocabulary, but {len(ids)}: {' '.join(entries)}")
+        return word if ids == [UNKNOWN] else entries[0]
 
 
 def open_words(place: str | Path, side: str | None = None) -> WordTable:

@@ -29,14 +29,14 @@ from headway.fast.jit import (
 MOST_QUERIES = 16
 WIDEST = 128
 MOST_HEADS = 64
-FEW_PROGRAMS = 512  # so many do not fill a GPU: each then takes more keys at a time
+FEW_PROGRAMS = 512  # up to so many do not fill a GPU: each then reads more keys at a time
 # Keys times head width that a program of one query holds at a time.
 TILE = 2048
 
 
 def takes(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> bool:
-    """Whether `attend_prefix` is made for these."""
-    if not available(q_BHTK):  # asked first: sizes that are free in an exported graph stay free
+    """Whether `attend_prefix` supports these."""
+    if not available(q_BHTK):  # checked first: sizes that are free in an exported graph stay free
         return False
     _, heads, queries, head_width = q_BHTK.shape
     small = queries <= MOST_QUERIES and head_width <= WIDEST and heads <= MOST_HEADS
@@ -54,10 +54,10 @@ def _one_query(
     v_b: tensor, v_h: tensor, v_s: tensor, v_k: tensor,
     H: constexpr, K: constexpr, KEYS: constexpr, HEADS: constexpr, WIDTH: constexpr
 ) -> None:  # fmt: skip
-    """Some heads of one row, KEYS keys at a time: in a cache, all heads of one position lie side by side.
+    """Some heads of one row, KEYS keys at a time: in a cache, the heads of one position are adjacent.
 
-    Each of the KEYS lanes has a running maximum and sums of its own; they meet once, at the end. A tile has its heads
-    first: Triton then gives neighbouring threads neighbouring heads.
+    Each of the KEYS columns has a running maximum and sums of its own, which are combined once, at the end. A tile has
+    its heads first: Triton then gives neighbouring threads neighbouring heads.
     """
     b = tl.program_id(0).to(tl.int64)
     n = tl.minimum(tl.load(prefix + b).to(tl.int32), S)
@@ -132,11 +132,11 @@ def _step(
     cache_v: tensor, cache_c: tensor, cache_b: tensor, cache_h: tensor,
     H: constexpr, K: constexpr, KEYS: constexpr, WIDTH: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    """The newest token of one row, one head: its key and value join the cache, its query looks at all of them.
+    """The newest token of one row, one head: its key and value are added to the cache, its query attends to all.
 
-    The new key is looked at from registers: no program has to wait for another's write. Lanes as in `_one_query`.
-    Earlier keys and values, and how many there are, were written in earlier steps: they are asked for one tile ahead,
-    the first before the new token is there.
+    The new key is read from registers, so that no program waits for another's write. Sums as in `_one_query`. Earlier
+    keys and values, and their number, were written in earlier steps: they are loaded one tile ahead, the first before
+    the new token is computed.
     """
     if OVERLAP:
         let_next_begin()
@@ -183,9 +183,9 @@ def _step(
 
 @torch.library.custom_op("headway::attend_step", mutates_args=("kv_2CBHK",))
 def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
-    """softmax(QKᵀ/√K)V for one new token of each row, for what `takes_step` accepts: the heads side by side.
+    """softmax(QKᵀ/√K)V for one new token of each row, for what `takes_step` accepts: the concatenated heads.
 
-    Row b has lengths_B[b] keys and values in the cache; the new ones are written behind them (at the last place where
+    Row b has lengths_B[b] keys and values in the cache; the new ones are written after them (at the last place where
     a row is full). It has no backward.
     """
     needs_triton("attention", "attend of headway.nn.attention")
@@ -212,7 +212,7 @@ def _(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def takes_step(qkv_BD: Tensor, kv_2CBHK: Tensor) -> bool:
-    """Whether `attend_step` is made for these."""
+    """Whether `attend_step` supports these."""
     heads, head_width = kv_2CBHK.shape[3:]
     fits = head_width <= WIDEST and qkv_BD.shape[1] == 3 * heads * head_width and kv_2CBHK.stride(4) == 1
     return fits and available(qkv_BD) and qkv_BD.dtype == kv_2CBHK.dtype
@@ -220,13 +220,13 @@ def takes_step(qkv_BD: Tensor, kv_2CBHK: Tensor) -> bool:
 
 @torch.library.custom_op("headway::attend_prefix", mutates_args=())
 def _attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:
-    """The result is (B, T, H, K): heads side by side, as the output projection takes them."""
+    """The result is (B, T, H, K), the order of the output projection."""
     needs_triton("attention", "attend of headway.nn.attention")
     rows, heads, queries, head_width = q_BHTK.shape
     mixed_BTHK = q_BHTK.new_empty(rows, queries, heads, head_width)
     if not mixed_BTHK.numel():
         return mixed_BTHK
-    # A tile's sides are powers of two; tensor cores want 16 at least.
+    # A tile's sides are powers of two; tensor cores need at least 16.
     width = max(16, triton.next_power_of_2(head_width))
     common = (q_BHTK, k_BHSK, v_BHSK, mixed_BTHK, prefix_B.contiguous(), 1.0 / math.sqrt(head_width), k_BHSK.shape[2])
     key_value_strides = (*k_BHSK.stride(), *v_BHSK.stride())

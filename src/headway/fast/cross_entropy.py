@@ -1,6 +1,6 @@
 """The loss and its gradient by the logits as one Triton kernel each: a row is read once and written once.
 
-N tokens, V vocabulary, B logits of a row at a time, as L lanes of E each where a lane sums up its own.
+N tokens, V vocabulary, B logits of a row at a time, as L threads of E each where a thread sums its own.
 A program has one row (or the two rows of a pair).
 The readable twins are `smoothed_cross_entropy` and `readable_paired_cross_entropy` in `headway.train.loss`.
 """
@@ -17,18 +17,15 @@ from headway.fast.jit import available, constexpr, jit, needs_triton, tensor, tl
 
 __all__ = ["available", "cross_entropy_rows", "paired_rows"]
 
-# So many logits (of one row or of a pair) stay in registers; more are read a second time, out of the cache.
-LONGEST_HELD = 2**14
-
-# Of longer ones, a single row and a pair: logits of a row that a program walks at a time, and its warps. Each thread
-# then has 16 bytes of bfloat16, read and written at once. The more warps a row has, the fewer rows are under way: they
-# stay in the cache until they are read again. 16,384 rows of 50,304 take 0.82 ms; with 2,048 and 8 1.09, a copy 0.77.
-STEPS = {1: (8192, 32), 2: (2048, 8)}
+# Of a single row and of a pair: the most logits of a row that a program reads at a time. A warp has 256 of them: each
+# thread then reads and writes 16 bytes of bfloat16 at once. The more warps a row has, the fewer rows are under way, and
+# a row stays in the cache until it is read again. 16,384 rows of 50,304 take 0.82 ms, in steps of 2,048 1.09.
+STEPS = {1: 8192, 2: 2048}
 
 
-# In the kernels V is a constant of the compilation: Triton then knows how rows are aligned (only a multiple of 16 is
-# found out for a variable) and reads 16 bytes at once. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and
-# differences of two masked lanes are no NaN. A running maximum starts from there too, whatever the logits are.
+# In the kernels V is a constant of the compilation: Triton then infers how rows are aligned (of a variable it
+# infers only a multiple of 16) and reads 16 bytes at once. Masked elements hold −10³⁰, not −∞: exp makes it 0 as well,
+# and differences of two masked elements are no NaN. A running maximum starts from there too, whatever the logits are.
 
 
 @jit
@@ -53,14 +50,14 @@ def _target(at_B: tensor, label: tensor, smoothing: tensor, V: constexpr) -> ten
 def _entropy(nll: tensor, lse: tensor, total: tensor, smoothing: tensor, V: constexpr) -> tensor:
     """−(1−ε) log p(y) − ε/V Σ_v log p(v), where the last sum is Σ logits − V·logsumexp.
 
-    Without smoothing a logit of −∞, whose word is never the label, is no loss: 0 · ∞ is not asked for.
+    Without smoothing a logit of −∞, whose word is never the label, is no loss: 0 · ∞ is not computed.
     """
     return (1.0 - smoothing) * nll + tl.where(smoothing > 0.0, smoothing * (lse - total / V), 0.0)
 
 
 @jit
 def _shares(z_B: tensor, high_B: tensor, mask_B: tensor) -> tensor:
-    """exp(old − new) and exp(z − new), new = max(z, old): what a running Σ exp and the next term are scaled by.
+    """exp(old − new) and exp(z − new), new = max(z, old): the factors of a running Σ exp and of its next term.
 
     One of the two is always 1, so that a logit costs one exp.
     """
@@ -70,45 +67,24 @@ def _shares(z_B: tensor, high_B: tensor, mask_B: tensor) -> tensor:
 
 
 @jit
-def _entropy_held(
-    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
-    smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr
-) -> None:  # fmt: skip
-    """One row, all of it in registers."""
-    n = tl.program_id(0).to(tl.int64)
-    row, label = logits + n * V, tl.load(labels + n)
-    kept, at_B = label != ignore, tl.arange(0, B)
-    z_B = _read(row, at_B, (at_B < V) & kept)
-    total, high = tl.sum(tl.where(at_B < V, z_B, 0.0), 0), tl.max(z_B, 0)
-    exp_B = tl.exp(z_B - high)
-    sum_exp = tl.sum(exp_B, 0)
-    lse = high + tl.log(sum_exp)
-    nll = lse - _label_logit(row, label, V)
-    tl.store(losses + n, tl.where(kept, _entropy(nll, lse, total, smoothing, V), 0.0))
-    tl.store(nlls + n, tl.where(kept, nll, 0.0))
-    grad_B = exp_B * (1.0 / sum_exp) - _target(at_B, label, smoothing, V)
-    tl.store(grads + n * V + at_B, tl.where(kept, grad_B, 0.0), mask=at_B < V)
-
-
-@jit
 def _bits(nats: tensor) -> tensor:
-    """x·log₂e: the hardware has 2ˣ, and this product melts into the subtraction that follows."""
+    """x·log₂e: the hardware has 2ˣ, and this product is fused with the subtraction that follows."""
     return nats * 1.4426950408889634
 
 
 @jit
 def _places(start: tensor, V: constexpr, L: constexpr, E: constexpr) -> tensor:
-    """The places of L·E logits from `start` on: a lane's own are neighbours, which it reads at once.
+    """The places of L·E logits from `start`: a thread's own are neighbours, which it reads at once.
 
-    Where rows begin at odd places no two can be read at once; there, what the lanes read together are neighbours.
+    Where rows start at odd places no two can be read at once; there, the threads' logits of one read are neighbours.
     """
-    lanes_L1, own_1E = tl.arange(0, L)[:, None], tl.arange(0, E)[None, :]
-    return start + (lanes_L1 * E + own_1E if V % 2 == 0 else lanes_L1 + own_1E * L)
+    thread_L1, own_1E = tl.arange(0, L)[:, None], tl.arange(0, E)[None, :]
+    return start + (thread_L1 * E + own_1E if V % 2 == 0 else thread_L1 + own_1E * L)
 
 
 @jit
 def _joined(z_LE: tensor, high_L: tensor, sum_L: tensor) -> tensor:
-    """The maximum of a lane's logits so far and E more, in bits, and Σ 2^(z − maximum): 1 + 1/E powers a logit."""
+    """The maximum of a thread's logits so far and E more, in bits, and Σ 2^(z − maximum): 1 + 1/E powers a logit."""
     new_L = tl.maximum(high_L, _bits(tl.max(z_LE, 1)))
     return new_L, sum_L * tl.exp2(high_L - new_L) + tl.sum(tl.exp2(_bits(z_LE) - new_L[:, None]), 1)
 
@@ -117,20 +93,20 @@ def _joined(z_LE: tensor, high_L: tensor, sum_L: tensor) -> tensor:
 def _logsumexp(row: tensor, V: constexpr, L: constexpr, E: constexpr, SMOOTH: constexpr) -> tensor:
     """logsumexp of a row, in bits, and where `SMOOTH` the sum of its logits.
 
-    Each lane has a running maximum and sums of its own: the warps meet once a row, not at every step.
+    Each thread has a running maximum and sums of its own: the warps synchronise once a row, not at every step.
     """
     WHOLE: constexpr = V // (L * E) * (L * E)
     high_L = tl.full([L], -1.0e30, tl.float32)
     sum_L, total_L = tl.zeros([L], tl.float32), tl.zeros([L], tl.float32)
     for start in range(0, WHOLE, L * E):
-        # To be kept: it is read again for the gradient.
+        # Kept in the cache: it is read again for the gradient.
         z_LE = tl.load(row + _places(start, V, L, E), eviction_policy="evict_last").to(tl.float32)
         high_L, sum_L = _joined(z_LE, high_L, sum_L)
         if SMOOTH:
             total_L += tl.sum(z_LE, 1)
     if WHOLE < V:
         at_LE = _places(WHOLE, V, L, E)
-        # −∞, not −10³⁰: a lane that has seen nothing yet would raise 2 to the rounding error of 10³⁰.
+        # −∞, not −10³⁰: a thread without logits so far would raise 2 to the rounding error of 10³⁰.
         z_LE = tl.load(row + at_LE, mask=at_LE < V, other=-float("inf")).to(tl.float32)
         high_L, sum_L = _joined(z_LE, high_L, sum_L)
         if SMOOTH:
@@ -147,14 +123,14 @@ def _zero_row(grad_row: tensor, V: constexpr, L: constexpr, E: constexpr) -> Non
 
 
 @jit
-def _entropy_looped(
+def _entropy_row(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, V: constexpr, B: constexpr, SMOOTH: constexpr
 ) -> None:  # fmt: skip
-    """One row, B logits at a time: logsumexp first, then the gradient, from the end, which the cache still has.
+    """One row, B logits at a time: logsumexp first, then the gradient, from the end, which is still in the cache.
 
-    A logit should cost less than its way through memory. So whole steps have no mask, no step looks for the label
-    (its gradient is put right at the end), and no one takes off an ε/V that is 0.
+    Arithmetic should take less time than memory. So whole steps have no mask, the label's gradient is corrected once
+    at the end, and ε/V is subtracted only where it is not 0.
     """
     n = tl.program_id(0).to(tl.int64)
     row, grad_row, label = logits + n * V, grads + n * V, tl.load(labels + n)
@@ -210,37 +186,7 @@ def _pair_grads(
 
 
 @jit
-def _paired_held(
-    logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
-    smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
-) -> None:  # fmt: skip
-    """The two rows of a pair, all of both in registers.
-
-    KL(p‖q) = Σ p·(z_p − z_q) − (logsumexp_p − logsumexp_q): float32 keeps more of it than of Σ p·(log p − log q).
-    """
-    n = tl.program_id(0).to(tl.int64)
-    at_p, at_q = n * V, (tl.num_programs(0) + n) * V
-    row_p, row_q, label = logits + at_p, logits + at_q, tl.load(labels + n)
-    kept, at_B = label != ignore, tl.arange(0, B)
-    zp_B, zq_B = _read(row_p, at_B, (at_B < V) & kept), _read(row_q, at_B, (at_B < V) & kept)
-    total = tl.sum(tl.where(at_B < V, zp_B + zq_B, 0.0), 0)
-    high_p, high_q = tl.max(zp_B, 0), tl.max(zq_B, 0)
-    exp_p_B, exp_q_B = tl.exp(zp_B - high_p), tl.exp(zq_B - high_q)
-    sum_p, sum_q = tl.sum(exp_p_B, 0), tl.sum(exp_q_B, 0)
-    lse_p, lse_q = high_p + tl.log(sum_p), high_q + tl.log(sum_q)
-    kl_p = tl.sum(exp_p_B * (zp_B - zq_B), 0) / sum_p - (lse_p - lse_q)
-    kl_q = tl.sum(exp_q_B * (zq_B - zp_B), 0) / sum_q - (lse_q - lse_p)
-    loss, nll = _pair_losses(row_p, row_q, label, lse_p, lse_q, total, kl_p + kl_q, smoothing, weight, V)
-    tl.store(losses + n, tl.where(kept, loss, 0.0))
-    tl.store(nlls + n, tl.where(kept, nll, 0.0))
-    target_B = _target(at_B, label, smoothing, V)
-    grad_p_B, grad_q_B = _pair_grads(zp_B - lse_p, zq_B - lse_q, kl_p, kl_q, target_B, weight)
-    tl.store(grads + at_p + at_B, tl.where(kept, grad_p_B, 0.0), mask=at_B < V)
-    tl.store(grads + at_q + at_B, tl.where(kept, grad_q_B, 0.0), mask=at_B < V)
-
-
-@jit
-def _paired_looped(
+def _paired_row(
     logits: tensor, labels: tensor, grads: tensor, losses: tensor, nlls: tensor,
     smoothing: tensor, ignore: tensor, weight: tensor, V: constexpr, B: constexpr
 ) -> None:  # fmt: skip
@@ -290,22 +236,18 @@ def _outputs(logits: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _launch(
-    held: Any, looped: Any, logits: Tensor, labels_N: Tensor, *numbers: float, **looped_knows: bool
+    kernel: Any, logits: Tensor, labels_N: Tensor, *numbers: float, **settings: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     needs_triton("loss", "the functions of headway.train.loss")
     grad, loss_N, nll_N = _outputs(logits, labels_N)
-    if len(labels_N) == 0:
-        return grad, loss_N, nll_N
-    V, rows = logits.shape[-1], logits.dim() - 1
-    step, warps = STEPS[rows]
-    kernel, known = looped, {"B": step, **looped_knows}
-    if rows * V <= LONGEST_HELD:
-        kernel, known = held, {"B": triton.next_power_of_2(V)}
-        warps = max(4, rows * known["B"] // 1024)
-    with torch.cuda.device_of(logits):
-        kernel[(len(labels_N),)](
-            logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, **known, num_warps=warps
-        )
+    if len(labels_N):
+        V = logits.shape[-1]
+        step = min(STEPS[logits.dim() - 1], max(256, triton.next_power_of_2(V)))
+        with torch.cuda.device_of(logits):
+            kernel[(len(labels_N),)](
+                logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, B=step, **settings,
+                num_warps=step // 256,
+            )  # fmt: skip
     return grad, loss_N, nll_N
 
 
@@ -323,11 +265,10 @@ def cross_entropy_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """p − (1−ε)·onehot(y) − ε/V, the gradient in the dtype of the logits, and each row's loss and −log p(y).
 
-    All three are zero in rows whose label is `ignore`. It has no backward of its own: the gradient is a result.
+    All three are zero in rows whose label is `ignore`. It has no backward: the gradient is a result.
     """
     _check(logits_NV, labels_N, (len(labels_N),))
-    numbers = float(smoothing), ignore
-    return _launch(_entropy_held, _entropy_looped, logits_NV, labels_N, *numbers, SMOOTH=smoothing > 0)
+    return _launch(_entropy_row, logits_NV, labels_N, float(smoothing), ignore, SMOOTH=smoothing > 0)
 
 
 @cross_entropy_rows.register_fake
@@ -341,10 +282,10 @@ def paired_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """½(CE(p) + CE(q)) + weight · ½(KL(p‖q) + KL(q‖p)) of two passes: its gradient, itself, and the mean −log p(y).
 
-    All three are zero where the label is `ignore`. It has no backward of its own: the gradient is a result.
+    All three are zero where the label is `ignore`. It has no backward: the gradient is a result.
     """
     _check(logits_2NV, labels_N, (2, len(labels_N)))
-    return _launch(_paired_held, _paired_looped, logits_2NV, labels_N, float(smoothing), ignore, float(weight))
+    return _launch(_paired_row, logits_2NV, labels_N, float(smoothing), ignore, float(weight))
 
 
 @paired_rows.register_fake

@@ -1,7 +1,7 @@
-"""GELU as one Triton kernel forward and one backward, for what is so large that reading and writing it counts.
+"""GELU as one Triton kernel forward and one backward, for tensors so large that reading and writing them dominates.
 
-The error function of torch takes more arithmetic than a GPU has time for while the values pass through; and a compiler
-computes and writes the result a second time in the backward. The readable twin is `torch.nn.functional.gelu`.
+On a GPU the arithmetic of torch's error function takes longer than the memory traffic, and a compiler computes and
+writes the result a second time in the backward. The readable twin is `torch.nn.functional.gelu`.
 
 B values of a program.
 """
@@ -15,25 +15,25 @@ from torch import Tensor
 
 from headway.fast.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
 
-# From so many values on, a layer keeps a GPU busy for longer than two more launches take.
+# With at least so many values, the kernels save more time than two more launches take.
 LEAST = 2**23
-BLOCK = 2048  # of four warps: each thread asks for two times 16 bytes of bfloat16 before it computes
+BLOCK = 2048  # of four warps: each thread loads two times 16 bytes of bfloat16 before it computes
 
 
 def takes(x: Tensor) -> bool:
-    """Whether `fused_gelu` is worth it here: what is not contiguous, a gate for one, a compiler fuses better."""
-    if not available(x):  # asked first: sizes that are free in an exported graph stay free
+    """Whether `fused_gelu` is faster: not for views, such as a gate, which a compiler fuses with their source."""
+    if not available(x):  # checked first: sizes that are free in an exported graph stay free
         return False
     return torch.is_grad_enabled() and x.is_contiguous() and x.numel() >= LEAST
 
 
 @jit
 def _normal(x_B: tensor) -> tensor:
-    """φ(x) = e^(−x²/2)/√(2π) and Φ(x), the normal distribution's density and share of values below x.
+    """φ(x) = e^(−x²/2)/√(2π) and Φ(x), the normal distribution's density and cumulative distribution.
 
     Where x < 0, Φ(x) = φ(x)(b₁t + … + b₅t⁵), t = 1/(1 + p|x|), off by less than 7.5e-8 (Abramowitz and Stegun 1964,
-    26.2.17), which is less than what float32 loses on the way. Elsewhere it is one minus that of −x: on neither side
-    is it a small difference of large numbers.
+    26.2.17), which is less than the rounding errors of float32. Elsewhere it is one minus that of −x: neither
+    side is a small difference of large numbers.
     """
     u_B = 1.0 + 0.2316419 * tl.abs(x_B)
     t_B = tl.rsqrt(u_B * u_B)  # two instructions; a division takes eight

@@ -1,6 +1,6 @@
-"""Triton where there is one: what the kernels of `nn`, `generate` and `train` are written with.
+"""Triton, where it is installed, as the kernels import it.
 
-Kernels import `tl`, `jit` and the names of types from here; who launches them asks `available` first.
+Kernels import `tl`, `jit` and the names of types from here; callers check `available` before a launch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ try:
     from triton.language import constexpr, tensor
     from triton.language.extra.cuda import gdc_launch_dependents as let_next_begin  # type: ignore
     from triton.language.extra.cuda import gdc_wait as wait_for_last
-except ImportError:  # no wheel for this machine: `available` says no and the readable path is taken
+except ImportError:  # no wheel for this machine: `available` is False and the readable path is taken
     triton = tl = constexpr = tensor = let_next_begin = wait_for_last = None
 
 __all__ = [
@@ -33,9 +33,9 @@ def available(tensor: Tensor) -> bool:
 
 
 def overlapped(tensor: Tensor) -> dict[str, bool]:
-    """How a kernel with an `OVERLAP` is launched: from Hopper on it may begin while the one before it still runs, and
-    wait for it later (programmatic dependent launch). Before `wait_for_last` it reads only what no kernel of the same
-    step has written."""
+    """Launch options of a kernel with an `OVERLAP`: since Hopper it may start while the one before it still runs, and
+    wait for it later (programmatic dependent launch). Before `wait_for_last` it must not read results of the same
+    step."""
     if not tensor.is_cuda or torch.cuda.get_device_capability(tensor.device) < (9, 0):
         return {"OVERLAP": False}
     return {"OVERLAP": True, "launch_pdl": True}
@@ -47,7 +47,7 @@ def jit(function: Any) -> Any:
 
 @jit
 def take_turn(OVERLAP: constexpr) -> None:
-    """For a kernel that has nothing to do before the last one has ended, but may be launched by then."""
+    """For a kernel that may be launched early, but has no work before the kernel before it has ended."""
     if OVERLAP:
         let_next_begin()
         wait_for_last()

@@ -1,7 +1,7 @@
-"""f(norm(x)Wᵀ + b) + residual as one Triton kernel, for the few rows of a step: a program has some rows of W.
+"""f(norm(x)Wᵀ + b) + residual as one Triton kernel, for the few rows of a step: each program computes some outputs.
 
-A step of few rows is over when the weights have been read once: what counts is that every multiprocessor has loads
-in flight, and that nothing is launched twice. Sums are in float32. The readable twin is `readable_product` in
+The time of a step of few rows is that of reading the weights once: every multiprocessor needs loads under way, and
+nothing may be launched twice. Sums are in float32. The readable twin is `readable_product` in
 `headway.nn.product`.
 
 R rows of x, D width, N outputs (a tile of them inside a kernel), K columns of W at a time.
@@ -25,11 +25,11 @@ from headway.fast.jit import (
     wait_for_last,
 )
 
-# More rows fill tensor cores: torch's own product is then the faster one.
+# With more rows torch's own product, on tensor cores, is faster.
 MOST_ROWS = 16
-WIDEST = 8192  # a row whose mean and variance a program finds by itself
+WIDEST = 8192  # the widest row whose mean and variance one program computes
 
-Tiles = tuple[int, int, int]  # outputs of a program, columns of W that it asks for at a time, warps
+Tiles = tuple[int, int, int]  # outputs of a program, columns of W that it loads at a time, warps
 # By outputs and width, for the products of GPT's sizes: the fastest on an H200 (benchmarks/products.py).
 MEASURED: dict[tuple[int, int], Tiles] = {
     (2304, 768): (2, 1024, 1), (768, 768): (2, 1024, 1), (3072, 768): (2, 1024, 1), (768, 3072): (2, 4096, 4),
@@ -41,8 +41,8 @@ ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "tanh": 3}
 
 
 def takes(x_RD: Tensor, weight_ND: Tensor) -> bool:
-    """Whether `product` is made for these."""
-    # A compiler fuses by itself, and better knows what stands around.
+    """Whether `product` supports these."""
+    # A compiler fuses the product with more of what surrounds it.
     if not available(x_RD) or torch.compiler.is_compiling():
         return False
     rows, width = x_RD.shape
@@ -69,18 +69,18 @@ def _one_row(
     N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
     RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, WIDTH: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    """Some outputs of the one row. Products are added lane by lane; the lanes meet once, at the end.
+    """Some outputs of the one row. Each column has a sum of its own; they are added once, at the end.
 
-    Whatever is no result of the kernels before is asked for before these are waited for: bias, gain and shift, and the
-    first tile of W; the others are asked for one tile ahead.
+    What no earlier kernel computes is loaded before waiting for the earlier kernels: bias, gain and shift, and the
+    first tile of W. Further tiles are loaded one ahead.
     """
     if OVERLAP:
         let_next_begin()
     n_N = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
     inside_N1 = (n_N < N)[:, None]
     rows_N1 = w + n_N.to(tl.int64)[:, None] * D
-    lane_K = tl.arange(0, COLUMNS)
-    k_K = lane_K
+    column_K = tl.arange(0, COLUMNS)
+    k_K = column_K
     w_NK = tl.load(rows_N1 + k_K[None, :], mask=inside_N1 & (k_K < D)[None, :], other=0.0)
     if NORM:
         gain_K = tl.load(gain + k_K, mask=k_K < D, other=0.0)
@@ -101,7 +101,7 @@ def _one_row(
         scale = 1.0 / tl.sqrt(tl.sum(apart_D * apart_D, 0) / D + epsilon)
     sum_NK = tl.zeros([OUTPUTS, COLUMNS], tl.float32)
     for following in range(COLUMNS, D + COLUMNS, COLUMNS):
-        k_K = following + lane_K
+        k_K = following + column_K
         ahead_NK = tl.load(rows_N1 + k_K[None, :], mask=inside_N1 & (k_K < D)[None, :], other=0.0)
         value_K = x_K.to(tl.float32)
         x_K = tl.load(x + k_K, mask=k_K < D, other=0.0)
@@ -169,7 +169,7 @@ def _some_rows(
 
 
 def tiles(outputs: int, width: int) -> Tiles:
-    """How a product of one row is cut: as measured, or as was nearly the best for most sizes."""
+    """The tiles of a product of one row: as measured, or nearly the best for most sizes."""
     return MEASURED.get((outputs, width), (4, min(2048, 1 << (width - 1).bit_length()), 4))
 
 
@@ -186,7 +186,7 @@ def _product(
         return y_RN
     x_RD = x_RD.contiguous()
     residual_RN = None if residual_RN is None else residual_RN.contiguous()
-    nothing = weight_ND  # what is not given is not read
+    nothing = weight_ND  # a placeholder: the kernel does not read what is missing
     given = (bias_N, gain_D, shift_D, residual_RN)
     places = [nothing if part is None else part for part in given]
     settings = {

@@ -1,10 +1,10 @@
 """Choosing tokens in Triton kernels: two find the best continuations of each row of logits (one reads the row once, the
-other picks), one draws the noise of a sampled row, one writes the chosen tokens down.
+other selects), one draws random numbers, one records the chosen tokens.
 
 R rows, V vocabulary, N blocks of a row, G blocks at a time, B logits of a block, C continuations (k of them),
 P parts of a row, L room for ids, A alternatives; of records, G steps and S numbers of a row.
 The readable twins are `readable_continuations` in `headway.generate.top_k`, `uniforms` in `headway.generate.noise` and
-`readable_note` in `headway.generate.stream_step`.
+`readable_note` in `headway.generate.samples`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from headway.fast.jit import (
 
 BLOCK = 64  # logits
 GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of splitmix64
-# Blocks that a program reads at a time: as many as its warps can ask for at once.
+# Blocks that a program reads at a time: as many as its warps can load at once.
 TOGETHER = 32
 PROGRAMS = 256  # that fill a GPU: fewer rows are read in several parts each
-ROWS = 128  # whose noise one program draws
+ROWS = 128  # whose random numbers one program draws
 
 
 @jit
@@ -39,8 +39,8 @@ def _summarise(
     """logsumexp of one of P parts of a row and the maximum of each of its blocks, G blocks at a time.
 
     Each of the G has a running maximum and sum of its own; they meet at the end. V is a constant of the compilation,
-    as in the loss kernels. Masked lanes hold −10³⁰, not −∞: exp makes it 0 as well, and differences of two masked
-    lanes are no NaN.
+    as in the loss kernels. Masked elements hold −10³⁰, not −∞: exp makes it 0 as well, and differences of two masked
+    elements are no NaN.
     """
     take_turn(OVERLAP)
     r, p = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -91,7 +91,7 @@ def _pick(
         left_B = (at_B < V) & ((z_B < value) | ((z_B == value) & (at_B > token)))
         z_B = tl.where(left_B, z_B, float("-inf"))
         value = tl.max(z_B, 0)
-        # Where there is nothing but −∞ or NaN the last token stands for any.
+        # Where all are −∞ or NaN the last token is taken.
         token = tl.min(tl.where(left_B & (z_B == value), at_B, V - 1), 0)
         tl.store(values + r * C + c, value - total)
         tl.store(ids + r * C + c, token)
@@ -113,7 +113,7 @@ def continuations(logits_RV: Tensor, k: int, end: int) -> tuple[Tensor, Tensor, 
     )
     ids_RC = torch.empty(rows, k, dtype=torch.long, device=logits_RV.device)
     if rows:
-        stride, lanes = logits_RV.stride(0), triton.next_power_of_2(blocks)
+        stride, padded = logits_RV.stride(0), triton.next_power_of_2(blocks)
         with torch.cuda.device_of(logits_RV):
             _summarise[(rows, parts)](
                 logits_RV, sums_RP, maxima_RN, stride, V=width, G=TOGETHER, B=BLOCK, P=parts, num_warps=4,
@@ -121,7 +121,7 @@ def continuations(logits_RV: Tensor, k: int, end: int) -> tuple[Tensor, Tensor, 
             )  # fmt: skip
             _pick[(rows,)](
                 logits_RV, sums_RP, maxima_RN, values_RC, ids_RC, ends_R, stride, end,
-                V=width, C=k, N=lanes, B=BLOCK, P=parts, num_warps=1 if lanes <= 1024 else 4, **overlapped(logits_RV),
+                V=width, C=k, N=padded, B=BLOCK, P=parts, num_warps=1 if padded <= 1024 else 4, **overlapped(logits_RV),
             )  # fmt: skip
     return values_RC, ids_RC, ends_R
 
@@ -165,9 +165,9 @@ def uniforms(streams_R: Tensor, steps_R: Tensor) -> Tensor:
 def _note(
     logits: tensor, tokens: tensor, ids: tensor, values: tensor, texts: tensor, newest: tensor, lengths: tensor,
     records: tensor, turns: tensor, stride: tensor, L: tensor, R: tensor,
-    A: constexpr, TOP: constexpr, LANES: constexpr, CHOSEN: constexpr, OVERLAP: constexpr
+    A: constexpr, TOP: constexpr, PADDED: constexpr, CHOSEN: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    """One row, by one warp: nobody else reads what it counts on."""
+    """One row, by one warp: no other program reads the counters that it advances."""
     take_turn(OVERLAP)
     r = tl.program_id(0).to(tl.int64)
     best, logp = tl.load(ids + r * A), tl.load(values + r * A)
@@ -185,7 +185,7 @@ def _note(
     tl.store(record, token.to(tl.float64))
     tl.store(record + 1, logp.to(tl.float64))
     if TOP:
-        a_A = tl.arange(0, LANES)
+        a_A = tl.arange(0, PADDED)
         tl.store(record + 2 + a_A, tl.load(ids + r * A + a_A, mask=a_A < TOP).to(tl.float64), mask=a_A < TOP)
         logp_A = tl.load(values + r * A + a_A, mask=a_A < TOP)
         tl.store(record + 2 + TOP + a_A, logp_A.to(tl.float64), mask=a_A < TOP)
@@ -196,9 +196,9 @@ def note(
     logits_RV: Tensor, tokens_R: Tensor | None, ids_RA: Tensor, logps_RA: Tensor, texts_RL: Tensor, newest_R: Tensor,
     lengths_R: Tensor, records_GRS: Tensor, turns_R: Tensor,
 ) -> None:  # fmt: skip
-    """Write a token of each row (None: its likeliest) behind its text, and into its next record the token, log p of it
+    """Write a token of each row (None: its likeliest) after its text, and into its next record the token, log p of it
     and the likeliest ids with theirs, all in place."""
-    needs_triton("choice", "readable_note of headway.generate.stream_step")
+    needs_triton("choice", "readable_note of headway.generate.samples")
     rows, room = texts_RL.shape
     top = records_GRS.shape[2] // 2 - 1
     logits_RV = logits_RV if logits_RV.stride(1) == 1 else logits_RV.contiguous()
@@ -207,6 +207,6 @@ def note(
             _note[(rows,)](
                 logits_RV, ids_RA if tokens_R is None else tokens_R.contiguous(), ids_RA, logps_RA, texts_RL, newest_R,
                 lengths_R, records_GRS, turns_R, logits_RV.stride(0), room, rows, A=ids_RA.shape[1], TOP=top,
-                LANES=triton.next_power_of_2(max(1, top)), CHOSEN=tokens_R is not None, num_warps=1,
+                PADDED=triton.next_power_of_2(max(1, top)), CHOSEN=tokens_R is not None, num_warps=1,
                 **overlapped(logits_RV),
             )  # fmt: skip

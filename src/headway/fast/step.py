@@ -1,6 +1,6 @@
-"""What stands around the blocks of a step, as one Triton kernel each: the tokens' vectors before, the clock behind.
+"""The parts of a decoding step around the blocks, as one Triton kernel each: token vectors before, lengths after.
 
-A step of few rows is a chain of short kernels: here it is the launches that count, not what is computed. The readable
+A step of few rows is a chain of short kernels, whose launches take longer than their work. The readable
 twins are `TokenEmbedding.readable` in `headway.nn.embedding`, and `readable_advance`.
 
 R rows, D width (some columns of it inside a kernel).
@@ -24,7 +24,7 @@ from headway.fast.jit import (
 )
 
 COLUMNS = 1024  # of a row that a program embeds
-ROWS = 128  # whose lengths a program counts on
+ROWS = 128  # whose lengths a program advances
 
 
 @jit
@@ -32,7 +32,7 @@ def _embed(
     ids: tensor, places: tensor, table: tensor, positions: tensor, x: tensor, scale: tensor,
     D: constexpr, PLACED: constexpr, SOME: constexpr, OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    """Some columns of one row. The scaled vector is rounded before the position comes to it, as in the twin."""
+    """Some columns of one row. The scaled vector is rounded before the position is added, as in the twin."""
     take_turn(OVERLAP)
     r = tl.program_id(0).to(tl.int64)
     d_D = tl.program_id(1) * SOME + tl.arange(0, SOME)
@@ -45,8 +45,8 @@ def _embed(
 
 
 def takes(table_VD: Tensor, positions_PD: Tensor | None) -> bool:
-    """Whether `embed` is made for these."""
-    # A compiler fuses by itself.
+    """Whether `embed` supports these."""
+    # A compiler fuses these itself.
     if not available(table_VD) or torch.compiler.is_compiling() or not table_VD.is_contiguous():
         return False
     return positions_PD is None or (positions_PD.dtype == table_VD.dtype and positions_PD.is_contiguous())
@@ -81,8 +81,8 @@ def _advance(
 
 
 def advance(lengths_R: Tensor, steps: int, longest: int) -> None:
-    """lengths + steps, at most `longest`, written where they were read. `attend_step` reads them before it waits for
-    the kernels before it: in a graph that has it, lengths may be advanced once, behind the last layer."""
+    """lengths + steps, at most `longest`, in place. `attend_step` reads lengths before it waits for earlier kernels:
+    in a graph that has it, lengths may be advanced once, after the last layer."""
     if triton is None or not lengths_R.is_cuda or torch.compiler.is_compiling():
         readable_advance(lengths_R, steps, longest)
     else:

@@ -143,6 +143,16 @@ class Choice:
         return logits_RV.masked_fill(~allowed_RV, -math.inf)
 
 
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """Only these ids: what a constraint leaves to a row at one step."""
+
+    ids_A: Tensor
+
+    def __call__(self, logits_RV: Tensor, past: Past) -> Tensor:
+        return torch.full_like(logits_RV, -math.inf).index_copy(1, self.ids_A, logits_RV[:, self.ids_A])
+
+
 @dataclass(frozen=True)
 class Temperature:
     """z/τ (Ackley et al. 1985)."""

@@ -1,245 +1,267 @@
-"""The step engine: sources are admitted, stepped together and leave as they finish.
+"""The step engine, for language models and sequence-to-sequence models: requests are admitted, stepped together and
+leave as they finish.
 
-It sees a model only through `start`, `logits` and the state they pass. What is decided on the device stays
-there; the host reads the record of some steps at a time, while the device already takes the next ones.
+It sees a model only through `start`, `read` and `head`. Rows live in fixed slots of a room: nothing is moved when a row
+joins, and when rows leave, the last ones take their slots. What is decided on the device stays there; the host reads
+the record of some steps at a time, while the device takes the next ones.
 
-N slots, K beam, F sources that are done.
+B requests, R rows, T length.
 """
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.batch import TextInputs
-from headway.device import sent
-from headway.generate.beam import Board
-from headway.generate.history import Branches, History
-from headway.generate.search import Hypothesis, Request, Search
-from headway.generate.stepper import Stepper
+from headway.generate import noise
+from headway.generate.beam import BeamRows, Ends
+from headway.generate.pool import BeamPool, PendingSteps, Pool, SamplePool, on_device
+from headway.generate.request import Found, Request, Row, Token, Written
+from headway.generate.samples import SampleRows
+from headway.generate.search import Search
+from headway.generate.stepper import PlainStepper, stepper_for
 from headway.models.protocols import Steps
-from headway.text.symbols import Symbols
+from headway.nn.state import Memory, State
 
-Ints = NDArray[np.int64]
-
-
-@dataclass
-class Flights:
-    """The sources in flight, slot by slot. A closed slot's source has left; its rows go along until the next
-    move."""
-
-    requests: list[Request]
-    born_N: Ints  # the engine's step at which each was admitted
-    longest_N: Ints
-    open_N: NDArray[np.bool_]
-    ended_N: Ints  # hypotheses that have ended
-    top_Nb: NDArray[np.float64]  # the scores of the `best` of them
-
-    @staticmethod
-    def fresh(requests: list[Request], longest: list[int], closed: int, born: int, best: int) -> Flights:
-        count = len(requests)
-        return Flights(
-            requests, np.full(count, born), np.array(longest, dtype=np.int64), np.arange(count) < count - closed,
-            np.zeros(count, dtype=np.int64), np.full((count, best), -np.inf),
-        )  # fmt: skip
-
-    def __len__(self) -> int:
-        """Those that are still open."""
-        return int(self.open_N.sum())
-
-    def keep(self, slots_N: Ints) -> Flights:
-        arrays = {f.name: getattr(self, f.name)[slots_N] for f in fields(self) if f.name != "requests"}
-        return Flights([self.requests[n] for n in slots_N], **arrays)
-
-    def join(self, other: Flights) -> Flights:
-        names = [f.name for f in fields(self) if f.name != "requests"]
-        arrays = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
-        return Flights(self.requests + other.requests, **arrays)
+Keyed = tuple[int, Request]
+TOKENS = {"cpu": 4096, "cuda": 1 << 15}  # that are read together, padding counted
+FEW = 512  # tokens that are read together whatever is padded
+PADDING = 1.25  # the longest of a batch over its shortest
 
 
-class Reading:
-    """The record of some steps on its way to the host."""
-
-    move: Ints | None = None  # slots to keep, decided on after the launch of these steps: after them it holds
-
-    def __init__(self, record_5GNK: Tensor) -> None:
-        self.record_5GNK, self.event = record_5GNK, None
-        if record_5GNK.is_cuda:
-            self.record_5GNK, self.event = record_5GNK.to("cpu", non_blocking=True), torch.cuda.Event()
-            self.event.record(torch.cuda.current_stream(record_5GNK.device))
-
-    def wait(self) -> NDArray[np.float64]:
-        if self.event is not None:
-            self.event.synchronize()
-        return self.record_5GNK.numpy()
-
-
-class SearchEngine:
-    """Beam search over any number of sources, admitted at any time."""
-
-    board: Board
+class Engine:
+    """Continues any number of requests, admitted at any time."""
 
     def __init__(
-        self, model: Steps, search: Search, stepper: Stepper, *, symbols: Symbols, limit: int,
-        device: torch.device, room: int = 0, branches: dict[int, Branches] | None = None,
+        self, model: Steps, *, context: int, device: torch.device, slots: int = 0, length: int = 0,
+        stepper: PlainStepper | None = None,
     ) -> None:  # fmt: skip
-        """`limit` is the most tokens that the model can take; `room` the least size of the caches, for sources
-        that come later. `branches`: where what every beam did is put, under the request's key, for who asks."""
-        self.branches = branches
-        self.model, self.search, self.stepper, self.symbols = model, search, stepper, symbols
-        # A row that is done may take some steps more before it is read: these need positions too.
-        self.limit, self.device, self.least = limit - stepper.margin, device, room
-        self.reach = stepper.pace * (1 + stepper.ahead)  # steps that are taken before the first of them is read
-        self.room = 0
-        self._clear()
+        """`context` is the most tokens that a row may have; `slots` and `length` the least size of a pool, for requests
+        that come later. What a `stepper` has captured serves every engine that it is given to."""
+        self.model, self.context, self.device, self.least = model, context, device, (slots, length)
+        self.stepper = stepper or stepper_for(model, device)
+        self.pools: list[tuple[Hashable, Pool[Any]]] = []
 
-    def _clear(self) -> None:
-        self.flights, self.history = Flights.fresh([], [], closed=0, born=0, best=self.search.best), History()
-        self.readings: deque[Reading] = deque()
-        self.launched = 0  # steps; the history has those that are read
+    def __len__(self) -> int:
+        """Slots that are still open."""
+        return sum(len(pool) for _, pool in self.pools)
 
     @torch.inference_mode()
-    def admit(self, requests: list[Request]) -> None:
-        """Take sources in. Into a running engine only those that fit (see `fits`)."""
-        if not self.flights:
-            self._clear()
-        elif not all(map(self.fits, requests)):
-            raise ValueError("a source does not fit into the running batch: ask `fits` first, or let the batch end")
-        old = len(self.flights.requests)
-        spare = self.stepper.slots(old + len(requests)) - old - len(requests)
-        everyone = requests + [requests[-1]] * spare  # rows that only fill the room repeat the last source
-        longest = [self.search.longest(len(request.source), self.limit) for request in everyone]
-        if not old:
-            self.room = max(self.least, max(longest) + self.reach)
-        new = Flights.fresh(everyone, longest, spare, self.launched, self.search.best)
-        state = self.model.start(self._source(everyone), len(everyone), self.device, room=self.room + 1)
-        board = Board.fresh(state, self.symbols.start, self.search.beam, longest, self.device)
-        if old:
-            self.board.settle()
-            board = self.board.insert(board)
-        self.board = board
-        self.history.place(np.concatenate([np.arange(old), np.full(len(everyone), -1)]))
-        self.flights = self.flights.join(new)
+    def admit(self, requests: Sequence[Keyed]) -> None:
+        """Take requests in, each under a key of the caller's own."""
+        for key, request in requests:
+            request.check(f"prompt {key + 1}", self.model.vocabulary, self.context)
+        self._settle()
+        by_kind: dict[Hashable, list[Keyed]] = {}
+        for key, request in requests:
+            by_kind.setdefault(self._kind(request), []).append((key, request))
+        for kind, some in by_kind.items():
+            if kind == "sliding":
+                self._slide([row for keyed in some for row in _rows(keyed)])
+            else:
+                self._read(kind, some)
 
-    def _source(self, requests: list[Request]) -> TextInputs:
-        lengths = np.array([len(request.source) for request in requests])
-        ids = np.full((len(requests), lengths.max()), self.symbols.end)
-        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate([request.source for request in requests])
-        even = bool((lengths == lengths.max()).all())
-        lengths_N = None if even else torch.from_numpy(lengths).to(self.device)
-        return TextInputs(torch.from_numpy(ids).to(self.device), lengths_N)
+    def _kind(self, request: Request) -> Hashable:
+        """Requests of one kind share a pool."""
+        if isinstance(request.choose, Search):
+            return request.choose, Ends(tuple(sorted(request.stops)), request.never), request.constrain is not None
+        if not request.need(self.context):
+            return "sliding"
+        return "sample" if request.constrain is None else "constrained"
 
-    def fits(self, request: Request) -> bool:
-        """Whether the running caches have room for this source from now on."""
-        if not self.flights or not self.stepper.joins:
-            return not self.flights
-        need = self.search.longest(len(request.source), self.limit) + self.reach
-        return self._oldest() + need <= self.room
+    def _read(self, kind: Hashable, requests: list[Keyed]) -> None:
+        """What is given but for its last tokens is read, requests of similar length together, and written into slots
+        of a pool."""
+        slots = sum(request.slots for _, request in requests)
+        length = max(request.need(self.context) for _, request in requests)
+        for some in _batches(requests, TOKENS[self.device.type if self.device.type in TOKENS else "cpu"]):
+            state = self._state([request for _, request in some])
+            rows: Any = self._beams(kind, some, state) if isinstance(kind, tuple) else self._samples(some, state)
+            source_length = _source_length(state)
+            pool = self._pool(kind, rows, slots, length, source_length)
+            entries: Sequence[Any] = [row for keyed in some for row in _rows(keyed)]
+            if isinstance(pool, BeamPool):
+                entries = pool.number(some, self._limits(some))
+            pool.put(entries, rows, source_length)
+            slots -= len(entries)
 
-    def _oldest(self) -> int:
-        return self.launched - int(self.flights.born_N[self.flights.open_N].min())
+    def _state(self, requests: Sequence[Request]) -> State:
+        inputs = None
+        if requests[0].inputs is not None:
+            given = [request.inputs for request in requests if request.inputs is not None]
+            inputs = type(given[0]).join(given).map(lambda tensor: tensor.to(self.device))
+        lengths = [len(request.given) - 1 for request in requests]
+        longest = max(lengths)
+        state: State = self.model.start(inputs, len(requests), self.device, room=max(1, longest))
+        if longest:
+            ids_BT = self._padded([request.given[:-1] for request in requests])
+            lengths_B = None if min(lengths) == longest else on_device(lengths, self.device)
+            _, state = self.model.read(ids_BT, state, lengths_R=lengths_B)
+        return state
+
+    def _samples(self, requests: list[Keyed], state: State | None) -> SampleRows:
+        """The rows of these requests, one for each sample, from one state of each."""
+        if state is not None and any(request.samples > 1 for _, request in requests):
+            copies = np.repeat(np.arange(len(requests)), [request.samples for _, request in requests])
+            state.keep(on_device(copies, self.device))
+        rows = [row for keyed in requests for row in _rows(keyed)]
+        lengths_R, seeds_R, samples_R, newest_R = (
+            on_device(numbers, self.device)
+            for numbers in zip(
+                *((row.length, row.request.seed, row.sample, row.request.given[-1]) for row in rows), strict=True
+            )
+        )
+        ids_RL = self._padded([row.request.given for row in rows])
+        return SampleRows(state, ids_RL, lengths_R, lengths_R, noise.streams(seeds_R, samples_R), newest_R)
+
+    def _beams(self, kind: Any, requests: list[Keyed], state: State) -> BeamRows:
+        last_N = on_device([request.given[-1] for _, request in requests], self.device)
+        return BeamRows.fresh(state, last_N, on_device(self._limits(requests), self.device), kind[0].beam)
+
+    def _limits(self, requests: list[Keyed]) -> list[int]:
+        """The most tokens of each output."""
+        return [min(request.max_new, self.context - len(request.given)) for _, request in requests]
+
+    def _padded(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        ids = np.zeros((len(texts), max(map(len, texts))), dtype=np.int64)
+        for row, text in zip(ids, texts, strict=True):
+            row[: len(text)] = text
+        return torch.from_numpy(ids).to(self.device)
+
+    def _slide(self, rows: list[Row], texts: SampleRows | None = None) -> None:
+        """Rows that do not fit into the context: they are read anew at each step."""
+        length = max(len(row.request.given) + row.request.max_new + 1 for row in rows)
+        texts = texts or self._samples([(row.key, row.request) for row in rows if not row.sample], None)
+        self._pool("sliding", texts, len(rows), length, 0).put(rows, texts, 0)
+
+    def _pool(self, kind: Hashable, rows: Any, slots: int, length: int, source_length: int) -> Pool[Any]:
+        """One that has room for these, or a new one."""
+        for _, pool in self.pools:
+            if pool.kind == kind and pool.fits(slots, length, source_length):
+                return pool
+        sizes = self.stepper.slots(max(slots, self.least[0])), max(length, self.least[1])
+        slots = sizes[0]
+        length = sizes[1] if kind == "sliding" else self.stepper.length(sizes[1], self.context + 2)
+        source_length = -(-source_length // 16) * 16
+        key = (kind, slots, length, source_length)
+        pool = self.stepper.lease(key, self._make(kind, rows, slots, length, source_length))
+        self.pools.append((key, pool))
+        return pool
+
+    def _make(
+        self, kind: Any, rows: Any, slots: int, length: int, source_length: int
+    ) -> Callable[[], Pool[Any]]:  # fmt: skip
+        def make() -> Pool[Any]:
+            how = {"context": self.context, "length": length, "source_length": source_length}
+            capacity = min(length, self.context)
+            if isinstance(rows, BeamRows):
+                room = rows.room(slots, capacity, kind[0].beam, source_length)
+                return BeamPool(self.model, kind, room, **how)
+            room = rows.room(slots, capacity, 1, source_length)
+            room.ids_RL = room.ids_RL.new_zeros(slots, length)
+            return SamplePool(self.model, kind, room, **how)
+
+        return make
 
     @torch.inference_mode()
-    def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Some tokens for every row; what has finished leaves, best hypothesis first."""
-        if not self.flights:
-            return []
-        self._launch()
-        finished = []
-        while self.launched - self.history.steps > self.stepper.ahead * self.stepper.pace:
-            finished += self._land()
-        self._evict()
-        if not self.flights:
-            self.readings.clear()  # what is still under way is nobody's
-        return finished
+    def step(self) -> list[Token | Found]:
+        """The next token of every sampled row, and what searches have found; what has ended leaves."""
+        self._settle()
+        return [output for _, pool in self.pools for output in self._next(pool)]
 
-    def _launch(self) -> None:
-        limit = self.limit + self.stepper.margin
-        self.board, record_5GNK = self.stepper.steps(self.board, self.search, self.symbols, self._oldest(), limit)
-        self.readings.append(Reading(record_5GNK))
-        self.launched += self.stepper.pace
+    def _next(self, pool: Pool[Any]) -> list[Any]:
+        if isinstance(pool, SamplePool) and (tokens := pool.next()):
+            return tokens
+        while True:
+            if not pool.pending:
+                self._launch(pool)
+            if pool.pending and self.stepper.ahead(pool):
+                self._launch(pool)
+            if not pool.pending:
+                return []
+            outputs = pool.take(pool.pending.popleft())
+            if outputs or isinstance(pool, BeamPool):
+                return outputs
 
-    def _land(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Read the oldest record that is under way, and follow the board in what it did after those steps."""
-        reading = self.readings.popleft()
-        finished = self._harvest(*self._read(reading.wait()))
-        if reading.move is not None:
-            self._move(reading.move)
-        return finished
+    def _launch(self, pool: Pool[Any]) -> None:
+        count = pool.due(self.stepper.at_once(pool))
+        if count:
+            record = self.stepper.steps(pool, count)
+            pool.pending.append(PendingSteps(list(pool.entries), record))
+            pool.launched(count)
 
-    def _read(self, record_5GNK: NDArray[np.float64]) -> tuple[Ints, Ints]:
-        """Go through a record; returns the slots that are done, and after which step."""
-        first, flights = self.history.steps, self.flights
-        self.history.add(record_5GNK)
-        done, until = [], []
-        for step, (scores_NK, ended_NK) in enumerate(zip(*record_5GNK[2:4], strict=True), first):
-            age_N = step + 1 - flights.born_N
-            self._count_ends(ended_NK, age_N)
-            done_N = np.flatnonzero(flights.open_N & self._is_done(age_N, scores_NK))
-            flights.open_N[done_N] = False
-            done.append(done_N)
-            until.append(np.full(len(done_N), step + 1))
-        return np.concatenate(done), np.concatenate(until)
+    def _settle(self) -> None:
+        """Rows that have outgrown the context continue in its sliding window; slots that are free are closed up where
+        that makes a step smaller; a pool without rows is given back."""
+        for _, pool in list(self.pools):
+            if isinstance(pool, SamplePool) and pool.rows.state is not None:
+                outgrown = [
+                    (slot, row) for slot, row in enumerate(pool.entries)
+                    if row is not None and not row.ahead and row.length > self.context
+                ]  # fmt: skip
+                if outgrown:
+                    slots, rows = map(list, zip(*outgrown, strict=True))
+                    pool.leave(slots)
+                    self._slide(rows, pool.rows.without_state(on_device(slots, self.device)))
+        for key, pool in list(self.pools):
+            size = self.stepper.size(pool)
+            if not len(pool):
+                self.pools.remove((key, pool))
+                self.stepper.release(key, pool)
+            elif size < len(pool.entries):
+                pool.compact(size)
 
-    def _count_ends(self, ended_NK: NDArray[np.float32], age_N: Ints) -> None:
-        flights = self.flights
-        flights.ended_N += (ended_NK > -math.inf).sum(1)
-        if self.search.finish == "bound":
-            scores_NK = ended_NK / (age_N**self.search.length_penalty)[:, None]
-            every = np.concatenate([flights.top_Nb, scores_NK], axis=1)
-            flights.top_Nb = -np.sort(-every, axis=1)[:, : self.search.best]
-
-    def _is_done(self, age_N: Ints, scores_NK: NDArray[np.float32]) -> NDArray[np.bool_]:
-        flights, alpha = self.flights, self.search.length_penalty
-        over_N = age_N > flights.longest_N
-        if self.search.finish == "full":
-            return over_N | (flights.ended_N >= self.search.beam)
-        # A sum of log-probabilities only falls: the best that an open beam can still reach is its own sum
-        # over the most forgiving length.
-        forgiving_N = (flights.longest_N if alpha > 0 else age_N) + 1
-        return over_N | (flights.top_Nb[:, -1] >= scores_NK.max(1) / forgiving_N**alpha)
-
-    def _harvest(self, done_F: Ints, until_F: Ints) -> list[tuple[int, list[Hypothesis]]]:
-        """The best hypotheses of the sources in these slots, traced back all at once."""
-        if not len(done_F):
-            return []
-        search, born_F = self.search, self.flights.born_N[done_F]
-        if self.branches is not None:
-            for slot, born, until in zip(done_F.tolist(), born_F.tolist(), until_F.tolist(), strict=True):
-                self.branches[self.flights.requests[slot].key] = self.history.branches(slot, born, until)
-        scores_Fb, totals_Fb, ends_Fb, beams_Fb = self.history.best_ends(
-            done_F, born_F, until_F, search.best, search.length_penalty
-        )
-        there = np.nonzero(scores_Fb > -math.inf)
-        source = there[0]
-        traced = self.history.trace_back(
-            done_F[source], ends_Fb[there], beams_Fb[there], born_F[source], totals_Fb[there]
-        )
-        found: list[tuple[int, list[Hypothesis]]] = [(self.flights.requests[n].key, []) for n in done_F]
-        for f, score, (ids, logp) in zip(source.tolist(), scores_Fb[there].tolist(), traced, strict=True):
-            found[f][1].append(Hypothesis(ids, score, logp))
+    def evict(self, rows: Iterable[tuple[int, int]]) -> list[Written]:
+        """End these rows (key, sample) now, as stopped: for a caller that sees more than ids, or whose reader has left.
+        A search that is evicted reports nothing."""
+        wanted, found = set(rows), []
+        for _, pool in self.pools:
+            if isinstance(pool, BeamPool):
+                pool.evict({key for key, _ in wanted})
+                continue
+            for slot, row in enumerate(pool.entries):
+                if row is not None and (row.key, row.sample) in wanted:
+                    row.ended = "stop"
+                    pool.leave([slot])
+                    found.append(row.written())
         return found
 
-    def _evict(self) -> None:
-        """Let finished rows go, when that makes the batch smaller. The board does so at once, the host when it has
-        read what was launched before: until then their slots differ, and no other move may be decided on."""
-        open_N = self.flights.open_N
-        size = self.stepper.slots(len(self.flights)) if self.flights else 0
-        if not size or size >= len(open_N) or any(reading.move is not None for reading in self.readings):
-            return
-        keep = np.concatenate([np.flatnonzero(open_N), np.flatnonzero(~open_N)])[:size]
-        self.board = self.board.select(sent(torch.from_numpy(keep), self.device))
-        if self.readings:
-            self.readings[-1].move = keep
-        else:
-            self._move(keep)
+    def close(self) -> None:
+        """Give the pools back, whatever is in them."""
+        for key, pool in self.pools:
+            self.stepper.release(key, pool)
+        self.pools = []
 
-    def _move(self, keep: Ints) -> None:
-        self.flights = self.flights.keep(keep)
-        self.history.place(keep)
+
+def _rows(keyed: Keyed) -> Iterator[Row]:
+    key, request = keyed
+    for sample in range(request.slots):
+        yield Row(key, sample, request, state=request.constrain.start() if request.constrain is not None else None)
+
+
+def _source_length(state: State) -> int:
+    return max((slot.k_BHSK.shape[2] for slot in state if isinstance(slot, Memory)), default=0)
+
+
+def _batches(requests: Sequence[Keyed], most: int) -> Iterator[list[Keyed]]:
+    """Requests of similar length, the longest first, so that little is padded; at most so many tokens."""
+
+    def size(keyed: Keyed) -> int:
+        inputs: Any = keyed[1].inputs
+        return len(keyed[1].given) + (0 if inputs is None else next(inputs.tensors())[1].shape[1])
+
+    some: list[Keyed] = []
+    longest = 0
+    for keyed in sorted(requests, key=size, reverse=True):
+        tokens = longest * (len(some) + 1)
+        if some and (tokens > most or (tokens > FEW and longest > PADDING * size(keyed))):
+            yield some
+            some = []
+        longest = size(keyed) if not some else longest
+        some.append(keyed)
+    if some:
+        yield some

@@ -1,75 +1,33 @@
-"""A generator: text in, its continuations out, whole or piece by piece."""
+"""A generator: text in, its continuations out, whole or part by part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from collections.abc import Generator as Yields
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
 
 from headway.card import Card, Loaded
-from headway.errors import InputError, TooLong, nearest
+from headway.errors import InputError, TooLong
+from headway.generate.request import UNBOUNDED, Request
 from headway.generate.saliency import recorded
 from headway.generate.sampling import Sampling
-from headway.generate.spelling import Spelling, continuation
-from headway.generate.stream import UNBOUNDED, Ended, Prompt, StreamEngine, Token, Written
-from headway.generate.stream_offline import generate_all
-from headway.generate.stream_stepper import stream_stepper_for
+from headway.generate.search import Search
+from headway.generate.spelling import continuation
+from headway.generate.stepper import stepper_for
 from headway.generate.tracing import check_one, checked, described, nexts, one_text, token_track, trace_of
+from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
 from headway.nn.tap import chosen
-from headway.plain import from_plain, to_plain
 from headway.text.chat import Message, rendered
 from headway.text.codec import Codec
 from headway.traces import Trace
 
-Asked = str | Sequence[Message]  # a text to go on from, or a conversation to answer
-Pieces = Yields[str, None, Ended]
+Asked = str | Sequence[Message]  # a text to continue, or a conversation to answer
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What may be asked for beside `Sampling`.
-
-    stop: a text ends before any of these strings. choices: only one of these strings is written, right behind the
-    prompt (" yes", with its space, behind "Is it?"). The others are as in `Prompt`.
-    """
-
-    max_new: int = 128
-    stop: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
-    samples: int = 1
-    seed: int = 0
-    top: int = 0
-    window: bool = False
-
-    def __post_init__(self) -> None:
-        if "" in self.stop:
-            raise InputError("a stop string must not be empty: every text has it")
-        if "" in self.choices:
-            raise InputError("a choice must not be empty: there would be nothing to write")
-
-
-@dataclass(frozen=True)
-class Passage:
-    """One continuation: its text up to a stop string, its pieces (with those of the stop string), and what the
-    engine has to say of them."""
-
-    text: str
-    pieces: list[str]
-    ended: Ended
-    written: Written
-
-
-def likeliest(passages: Sequence[Passage]) -> Passage:
-    """The first of those with the greatest mean log-probability of a token."""
-    return max(passages, key=lambda passage: passage.written.mean)
-
-
-class Generator:
+class Generator(Writing):
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
     name = ""
@@ -84,8 +42,8 @@ class Generator:
         before the texts that the model learned from; without one, an empty prompt starts from what ends a text: where
         texts follow each other, the next one begins behind it."""
         self.model, self.tokenizer, self.context, self.device = model, tokenizer, context, device
-        self.opening, self.sampling = tuple(opening), sampling or Sampling()
-        self.stepper = stream_stepper_for(model, device)  # what it captures serves later calls
+        self.opening, self.sampling, self.writes = tuple(opening), sampling or Sampling(), tokenizer
+        self.stepper = stepper_for(model, device)  # what it captures serves later calls
 
     @classmethod
     def of(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
@@ -114,9 +72,10 @@ class Generator:
         """A continuation of each prompt, in order; of `best_of` samples the one of greatest mean log-probability.
 
         A prompt is a text, or a conversation (`[{"role": "user", "content": "Hello"}]`) where the model has a template.
-        Keywords are those of `Sampling` and `Wishes`: `temperature=0` is greedy, `stop=["\\n"]`, `max_new=50`, …
+        Keywords are those of `Sampling` and `Wishes`: `temperature=0` is greedy, `stop=["\\n"]`, `max_new=50`, … With
+        `beam=5` and what else `Search` has the most likely text is searched for.
         A prompt's text depends on its own settings and `seed` only: equal prompts in a list get equal texts, and
-        who wants several different ones asks for `samples` (see `generate_n`).
+        ask for `samples` to get several different ones (see `generate_n`).
         """
         if "samples" in settings:
             raise InputError("generate gives one text of each prompt: write best_of, or use generate_n for samples")
@@ -131,77 +90,36 @@ class Generator:
         progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> list[list[Passage]]:
-        """All `samples` of each prompt, with log-probabilities and the `top` alternatives of each token.
+        """All `samples` of each prompt, or the `best` hypotheses of its `beam`, with log-probabilities and the
+        `top` alternatives of each token.
 
-        `batch` bounds the rows in flight; `progress` is called with the number of prompts done so far.
+        `batch` bounds the rows that are written at a time; `progress` is called with the number of prompts done so far.
         """
         if isinstance(prompts, str):
             raise InputError("generate takes a list of prompts, not one text: write [text]")
-        wishes, sampling = self._settings(settings)
-        asked = [self._prompt(prompt, wishes, sampling) for prompt in prompts]
-        spellings: dict[tuple[int, int], Spelling] = {}
+        wishes, choose = self.settings(settings, self.sampling)
+        asked = [self._request(prompt, wishes, choose) for prompt in prompts]
+        return self.passages(asked, wishes.stop, batch, progress)
 
-        def stopped(token: Token) -> bool:
-            at = token.key, token.sample
-            if at not in spellings:
-                spellings[at] = Spelling(self.tokenizer, asked[token.key].ids, wishes.stop)
-            if token.id is not None:
-                spellings[at].add(token.id)
-            return spellings[at].stopped
-
-        found = generate_all(
-            self.model, asked, context=self.context, device=self.device, batch=batch, progress=progress,
-            ends=stopped if wishes.stop else None, stepper=self.stepper,
-        )  # fmt: skip
-        return [
-            [self._passage(prompt, written, wishes) for written in samples]
-            for prompt, samples in zip(asked, found, strict=True)
-        ]
-
-    def stream(self, prompt: Asked, **settings: Any) -> Pieces:
-        """The continuation of one prompt in pieces as they come. They join to what `generate` gives; the iterator's own
+    def stream(self, prompt: Asked, **settings: Any) -> Parts:
+        """The continuation of one prompt in parts as they come. They join to what `generate` gives; the iterator's own
         value (of `yield from`, or of StopIteration) says why it ended."""
-        wishes, sampling = self._settings(settings)
-        if wishes.samples != 1:
-            raise InputError(f"a stream is one text, not {wishes.samples}: leave samples at 1, or use generate_n")
-        asked = self._prompt(prompt, wishes, sampling)
+        wishes, choose = self.settings(settings, self.sampling)
+        if wishes.samples != 1 or not isinstance(choose, Sampling):
+            raise InputError("a stream is one sampled text: leave out samples and beam, or use generate_n")
+        asked = self._request(prompt, wishes, choose)
         asked.check("the prompt", self.model.vocabulary, self.context)
-        return self._pieces(asked, wishes)
+        return self.streamed(asked, wishes.stop)
 
-    def _pieces(self, asked: Prompt, wishes: Wishes) -> Pieces:
-        engine = StreamEngine(self.model, context=self.context, device=self.device, stepper=self.stepper)
-        engine.admit([(0, asked)])
-        spelling = Spelling(self.tokenizer, asked.ids, wishes.stop)
-        written = None
-        while written is None:
-            (token,) = engine.step()
-            written = token.written
-            if token.id is not None and (piece := spelling.add(token.id)):
-                yield piece
-            if spelling.stopped:
-                return "stop"
-        if piece := spelling.end():
-            yield piece
-        return written.ended
-
-    def _settings(self, given: dict[str, Any]) -> tuple[Wishes, Sampling]:
-        names = [f.name for f in fields(Wishes)]
-        known = {*names, *(f.name for f in fields(Sampling))}
-        for name in given:
-            if name not in known:
-                raise InputError(f"unknown setting '{name}'{nearest(name, known)}")
-        wishes = from_plain(Wishes, {name: given[name] for name in given if name in names})
-        rest = {name: to_plain(given[name]) for name in given if name not in names}
-        if wishes.choices:
-            rest["choices"] = [[*continuation(self.tokenizer, text), self._end()] for text in wishes.choices]
-        return wishes, from_plain(Sampling, to_plain(self.sampling) | rest)
+    def choice(self, text: str) -> list[int]:
+        return [*continuation(self.tokenizer, text), self._end()]
 
     def trace(
         self, text: Asked, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
         tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What goes on inside while this text is read, with the `top` tokens that may come behind each of its own in
-        `about["next"]`. `layers`, `heads` and `tensors` keep it small (see `headway.trace`)."""
+        """What happens inside the model while this text is read, with the `top` tokens that may follow each of its
+        own in `about["next"]`. `layers`, `heads` and `tensors` keep it small (see `headway.trace`)."""
         if any(isinstance(part, str) for part in text or ()):  # a list of messages is one conversation
             check_one(text)
         if not text or (isinstance(text, str) and not self.tokenizer.encode(text)):
@@ -231,23 +149,20 @@ class Generator:
         for end in ends:
             if end is not None:
                 return end
-        raise InputError("this model's tokenizer has nothing that ends a text: a prompt and free choice are needed")
+        raise InputError(
+            "this model's tokenizer has nothing that ends a text: give a non-empty prompt, and no `choices`"
+        )
 
-    def _prompt(self, prompt: Asked, wishes: Wishes, sampling: Sampling) -> Prompt:
-        return Prompt(
+    def _request(self, prompt: Asked, wishes: Wishes, choose: Sampling | Search) -> Request:
+        choices = choose.choices if isinstance(choose, Sampling) else ()
+        return Request(
             self.ids(prompt),
-            sampling,
+            choose,
             # A choice is written whole.
-            max_new=max([wishes.max_new, *map(len, sampling.choices)]),
+            max_new=max([wishes.max_new, *map(len, choices)]),
             stops=frozenset(i for i in self.tokenizer.stops if i < self.model.vocabulary),
             samples=wishes.samples,
             seed=wishes.seed,
             top=wishes.top,
             window=wishes.window,
         )
-
-    def _passage(self, prompt: Prompt, written: Written, wishes: Wishes) -> Passage:
-        spelling = Spelling(self.tokenizer, prompt.ids, wishes.stop)
-        text = "".join([*map(spelling.add, written.ids), spelling.end()])
-        ended: Ended = "stop" if spelling.stopped else written.ended
-        return Passage(text, self.tokenizer.pieces(written.ids), ended, written)

@@ -1,19 +1,102 @@
-"""Offline search: a loop over the step engine, sources of like length together, answers in the asked order."""
+"""Offline generation: a loop over the engine, answers in the asked order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from headway.generate.engine import SearchEngine
+from headway.batch import TextInputs
+from headway.generate.engine import Engine
 from headway.generate.history import Branches
-from headway.generate.search import Hypothesis, Request, Search
-from headway.generate.stepper import Stepper, stepper_for
+from headway.generate.request import UNBOUNDED, Found, Request, Token, Written
+from headway.generate.search import Hypothesis, Search
+from headway.generate.stepper import PlainStepper
 from headway.models.protocols import Steps
 from headway.text.symbols import Symbols
 
 HEADWAYS = Symbols()
+ROWS, SOURCES = {"cuda": 512}, {"cuda": 1024}  # of a batch on a GPU
+FEW_ROWS, FEW_SOURCES = 32, 64  # elsewhere
+
+
+def generate_all(
+    model: Steps,
+    requests: Sequence[Request],
+    *,
+    context: int,
+    device: torch.device,
+    batch: int | None = None,
+    ends: Callable[[Token], bool] | None = None,
+    progress: Callable[[int], None] | None = None,
+    stepper: PlainStepper | None = None,
+) -> list[Any]:
+    """What every request gives: its samples (`Written`), or what its search found (`Found`). A key is a request's place
+    in the list.
+
+    `batch` bounds the slots in use (a request with more samples goes alone); `ends` is shown every sampled token and
+    may end its row; `progress` is called with the number of requests done so far; `stepper` is as in `Engine`.
+    """
+    for number, request in enumerate(requests, 1):
+        request.check(f"prompt {number}", model.vocabulary, context)  # before the first is read, not after hours
+    searched = any(request.searched for request in requests)
+    sizes, few = (SOURCES, FEW_SOURCES) if searched else (ROWS, FEW_ROWS)
+    batch = batch or sizes.get(device.type, few)
+    # Longest first: the batch that needs most memory fails first, if one does.
+    waiting = sorted(range(len(requests)), key=lambda key: _length(requests[key]))
+    slots = min(batch, sum(request.slots for request in requests))
+    length = max((request.need(context) for request in requests), default=0)
+    engine = Engine(model, context=context, device=device, slots=slots, length=length, stepper=stepper)
+    answers: list[Any] = [{} for _ in requests]
+    done = 0
+    try:
+        while waiting or len(engine):
+            # Few requests at a time would be read less efficiently.
+            if waiting and len(engine) <= batch * 3 // 4:
+                _refill(engine, requests, waiting, batch)
+            for output in engine.step():
+                if not _taken(output, answers, requests, ends, engine):
+                    continue
+                done += 1
+                if progress:
+                    progress(done)
+    finally:
+        engine.close()
+    return [[found[sample] for sample in range(len(found))] if isinstance(found, dict) else found for found in answers]
+
+
+def _taken(
+    output: Token | Found, answers: list[Any], requests: Sequence[Request], ends: Callable[[Token], bool] | None,
+    engine: Engine,
+) -> bool:  # fmt: skip
+    """Keep an output; whether its request is done with it."""
+    if isinstance(output, Found):
+        answers[output.key] = output
+        return True
+    written: Written | None = output.written
+    if ends is not None and ends(output) and written is None:
+        (written,) = engine.evict([(output.key, output.sample)])
+    if written is None:
+        return False
+    answers[output.key][output.sample] = written
+    return len(answers[output.key]) == requests[output.key].samples
+
+
+def _length(request: Request) -> int:
+    inputs = request.inputs
+    return len(request.given) + (0 if inputs is None else next(inputs.tensors())[1].shape[1])
+
+
+def _refill(engine: Engine, requests: Sequence[Request], waiting: list[int], batch: int) -> None:
+    joining: list[tuple[int, Request]] = []
+    slots = len(engine)
+    while waiting and (not slots or slots + requests[waiting[-1]].slots <= batch):
+        key = waiting.pop()
+        joining.append((key, requests[key]))
+        slots += requests[key].slots
+    if joining:
+        engine.admit(joining)
 
 
 def search_all(
@@ -24,29 +107,33 @@ def search_all(
     limit: int,
     device: torch.device,
     symbols: Symbols = HEADWAYS,
-    stepper: Stepper | None = None,
+    stepper: PlainStepper | None = None,
     batch: int | None = None,
     progress: Callable[[int], None] | None = None,
     branches: dict[int, Branches] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of every source (ids with their end).
+    """The best hypotheses of every source (ids with their end). `limit`: the most tokens of an output.
 
-    `batch` bounds the sources in flight; `progress` is called with the number of sources done so far; `branches` is
-    filled with what every beam of each source did.
+    `batch` bounds the sources in use; `branches` is filled with what every hypothesis of each source did.
     """
-    stepper = stepper or stepper_for(model, device)
-    batch = batch or (1024 if device.type == "cuda" else 64)
-    engine = SearchEngine(model, search, stepper, symbols=symbols, limit=limit, device=device, branches=branches)
-    # Longest first: the batch that needs most memory fails first, if one does.
-    order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-    answers: list[list[Hypothesis]] = [[] for _ in sources]
-    done = 0
-    for at in range(0, len(order), batch):
-        engine.admit([Request(i, sources[i]) for i in order[at : at + batch]])
-        while engine.flights:
-            for key, hypotheses in engine.step():
-                answers[key] = hypotheses
-                done += 1
-                if progress:
-                    progress(done)
-    return answers
+    requests = [
+        Request(
+            [symbols.start], search, search.longest(len(source), limit), frozenset({symbols.end}),
+            inputs=source_of(source), never=symbols.never, branches=branches is not None,
+        )
+        for source in sources
+    ]  # fmt: skip
+    context = min(limit + 1, model.context or UNBOUNDED)
+    found: list[Found] = generate_all(
+        model, requests, context=context, device=device, batch=batch, progress=progress, stepper=stepper
+    )
+    for key, one in enumerate(found):
+        if branches is not None and one.branches is not None:
+            branches[key] = one.branches
+    return [one.hypotheses for one in found]
+
+
+def source_of(ids: Sequence[int]) -> TextInputs:
+    """One source, as a model takes it."""
+    ids_BT = torch.tensor([ids])
+    return TextInputs(ids_BT, torch.tensor([len(ids)]))

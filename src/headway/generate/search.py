@@ -56,11 +56,3 @@ class Hypothesis:
     ids: list[int]
     score: float
     token_scores: list[float]
-
-
-@dataclass
-class Request:
-    """One source to be searched, under a key of the caller's own."""
-
-    key: int
-    source: list[int]

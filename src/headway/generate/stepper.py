@@ -1,143 +1,237 @@
-"""Ways to take steps: launched one by one, or several at a time as one captured CUDA graph."""
+"""Ways to take steps: launched kernel by kernel, or replayed as captured CUDA graphs.
+
+R rows, V vocabulary.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from headway.generate.beam import Board, advance, pack
-from headway.generate.search import Search
+from headway.compiling import compiled
+from headway.generate import beam, samples
+from headway.generate.pool import BeamPool, Pool, SamplePool
+from headway.generate.samples import Notebook
 from headway.models.protocols import Steps
 from headway.nn import tap
-from headway.text.symbols import Symbols
+from headway.nn.state import FixedCache
 
-
-class Stepper(Protocol):
-    """`pace` steps are taken at a time; their record is read when `ahead` times as many more have been launched, so
-    that the device has work meanwhile. `slots` tells how many sources a batch of `count` should have room for;
-    `joins` whether sources may come into a running batch (then nothing may be `ahead`); `margin` the positions that
-    steps past a source's end may need."""
-
-    pace: int
-    ahead: int
-    joins: bool
-    margin: int
-
-    def slots(self, count: int) -> int: ...
-    def steps(self, board: Board, search: Search, symbols: Symbols, age: int, limit: int) -> tuple[Board, Tensor]: ...
+Speed = Literal["auto", "plain", "graphs", "compile"]
 
 
 class PlainStepper:
-    """Every step as it is, for just the sources there are."""
+    """Every step as it is, for just the rows there are."""
 
-    ahead = 0
-    joins = True
-
-    def __init__(self, model: Steps, pace: int = 1) -> None:
-        self.model, self.pace, self.margin = model, pace, pace * (1 + self.ahead) - 1
+    def __init__(self, model: Steps) -> None:
+        self.model = model
 
     def slots(self, count: int) -> int:
+        """How many slots a pool for `count` should have."""
         return count
 
-    def steps(self, board: Board, search: Search, symbols: Symbols, age: int, limit: int) -> tuple[Board, Tensor]:
-        records = []
-        for _ in range(self.pace):
-            # Late, so that sources which leave in between are not moved first.
-            board.settle()
-            records.append(advance(self.model, search, symbols, board))
-        return board, pack(records)
+    def length(self, need: int, most: int) -> int:
+        """How many ids its rows should have room for."""
+        return need
+
+    def size(self, pool: Pool[Any]) -> int:
+        """Slots that are stepped for those that are open."""
+        return len(pool)
+
+    def at_once(self, pool: Pool[Any]) -> int:
+        """Steps that are launched together."""
+        return 1
+
+    def ahead(self, pool: Pool[Any]) -> bool:
+        """Whether steps are launched before the last ones are read: rows must be able to go past their end."""
+        return False
+
+    def lease(self, key: Hashable, make: Callable[[], Pool[Any]]) -> Pool[Any]:
+        """A pool for one engine alone."""
+        return make()
+
+    def release(self, key: Hashable, pool: Pool[Any]) -> None:
+        """The engine has done with it."""
+
+    def steps(self, pool: Pool[Any], count: int) -> Tensor:
+        """Take steps and return their record. `count` is at most `at_once`."""
+        return pool.plain()
 
 
 @dataclass
 class Captured:
-    graph: torch.cuda.CUDAGraph
-    board: Board
-    record: Tensor
+    """The graph of a step (of a search: of some steps) over a view of a pool's room, and what the steps recorded."""
+
+    view: Any
+    graph: Any = None
+    notebook: Notebook | None = None
+    logits_RV: Tensor | None = None  # of the newest step, where the graph ends with them
+    record: Tensor | None = None
 
 
-class GraphStepper:
-    """`pace` steps as one CUDA graph over room at fixed addresses, captured once for each size.
+class GraphStepper(PlainStepper):
+    """Steps captured for each size of view and replayed: nothing is launched, and the device is not asked.
 
-    Sizes are powers of two (sources, target length) and multiples of 16 (source length), so that few graphs
-    serve all; they outlive a batch and follow the model's weights, which are changed in place.
+    Slots are a power of two, as are the lengths, so that few graphs serve all; a pool's graphs outlive a batch and
+    follow the model's weights, which are changed in place. Where all sampled rows have one chain, the graph is the
+    whole step; otherwise it ends with the logits, and tokens are chosen outside, since every mixture of chains would be
+    a graph of its own. What cannot be captured is stepped plainly. For one thread at a time.
     """
 
-    pace = 4  # even: a cache and its spare have then changed places an even number of times
-    ahead = 1
-    most = 24  # graphs kept
-    joins = False
-    margin = pace  # and no more for those ahead: rows at the last position stay there, and all of them are done
+    most = 4  # idle pools kept
+    most_graphs = 24  # of a pool
+    samples_at_once = 8
 
-    def __init__(self, model: Steps) -> None:
-        self.model = model
-        self.captured: OrderedDict[tuple[object, ...], Captured] = OrderedDict()
+    def __init__(self, model: Steps, predict: Callable[..., Tensor] = samples.predict) -> None:
+        """`predict` may be another way to the same logits, such as a compiled one."""
+        super().__init__(model)
+        self.predict = predict
+        self.idle: OrderedDict[Hashable, list[Pool[Any]]] = OrderedDict()
 
     def slots(self, count: int) -> int:
-        return 1 << max(0, count - 1).bit_length()
+        return _power_of_two(count)
 
-    def steps(self, board: Board, search: Search, symbols: Symbols, age: int, limit: int) -> tuple[Board, Tensor]:
-        """`age` is that of the oldest source, `limit` the positions that the model has."""
+    def length(self, need: int, most: int) -> int:
+        return min(most, max(64, _power_of_two(need)))
+
+    def size(self, pool: Pool[Any]) -> int:
+        return min(pool.slots, _power_of_two(len(pool))) if pool.capturable else len(pool)
+
+    def at_once(self, pool: Pool[Any]) -> int:
+        if not pool.capturable:
+            return 1
+        return self.samples_at_once if isinstance(pool, SamplePool) else pool.rows.pace
+
+    def ahead(self, pool: Pool[Any]) -> bool:
+        return pool.capturable
+
+    def lease(self, key: Hashable, make: Callable[[], Pool[Any]]) -> Pool[Any]:
+        waiting = self.idle.get(key)
+        return waiting.pop() if waiting else make()
+
+    def release(self, key: Hashable, pool: Pool[Any]) -> None:
+        pool.clear()
+        if pool.capturable:
+            self.idle.setdefault(key, []).append(pool)
+            self.idle.move_to_end(key)
+            while sum(map(len, self.idle.values())) > self.most:
+                self.idle.popitem(last=False)
+
+    def steps(self, pool: Pool[Any], count: int) -> Tensor:
+        if not pool.capturable:
+            return pool.plain()
         tap.closed()
-        sources, beam = board.scores_NK.shape
-        capacity = min(limit, max(16, 1 << (age + self.pace).bit_length()))
-        source_length = -(-board.state.source_length // 16) * 16
-        key = (sources, beam, capacity, source_length, search.min_length, symbols)
-        found = self.captured.get(key)
-        if found is None:
-            found = self._capture(board, search, symbols, capacity, source_length)
-            self.captured[key] = found
-            if len(self.captured) > self.most:
-                self.captured.popitem(last=False)
-        self.captured.move_to_end(key)
-        if found.board is not board:
-            _load(found.board, board)
-        found.graph.replay()
-        return found.board, found.record
+        captured = self._captured(pool, count)
+        if captured.record is not None:
+            captured.graph.replay()
+            return captured.record
+        assert captured.notebook is not None and isinstance(pool, SamplePool)
+        captured.notebook.turns_R.zero_()
+        for _ in range(count):
+            captured.graph.replay()
+            if captured.logits_RV is not None:
+                samples.note(captured.view, pool.groups(), captured.logits_RV, captured.notebook)
+        return captured.notebook.packed_GRS[:count].clone()
 
-    def _capture(self, like: Board, search: Search, symbols: Symbols, capacity: int, source_length: int) -> Captured:
-        room = Board(
-            like.state.steady(capacity, source_length),
-            **{name: tensor.clone() for name, tensor in like.tensors().items()},
-            captured=True,
-        )
-        _load(room, like)
-        # Libraries set themselves up at their first call, which must not be captured.
+    def _captured(self, pool: Pool[Any], count: int) -> Captured:
+        slots = min(pool.slots, _power_of_two(len(pool.entries)))
+        bound = self._bound(pool, max(pool.lengths(), default=0) + count + 1)
+        source_length = min(pool.source_length, -(-pool.widest() // 16) * 16)
+        key = (slots, bound, source_length, pool.capture_key())
+        if key not in pool.captured:
+            view = pool.rows.first(slots, bound - 1, source_length or None)
+            pool.captured[key] = self._capture(pool, view)
+        pool.captured.move_to_end(key)
+        if len(pool.captured) > self.most_graphs:
+            pool.captured.popitem(last=False)
+        return pool.captured[key]
+
+    def _bound(self, pool: Pool[Any], need: int) -> int:
+        """Positions that a graph reads. A kernel reads only those that a row has: of samples few sizes will do."""
+        size, step = (256, 4) if isinstance(pool, SamplePool) else (16, 2)
+        while size < need:
+            size *= step
+        return min(size, min(pool.length, pool.context))
+
+    def _capture(self, pool: Pool[Any], view: Any) -> Captured:
+        captured = Captured(view)
+        step = self._sampling(pool, captured) if isinstance(pool, SamplePool) else self._searching(pool, captured)
+        # Libraries set themselves up and kernels are compiled at their first call, which must not be captured; what
+        # it wrote is taken back.
+        saved = [(home, home.clone()) for home in _changed(view, caches=isinstance(pool, BeamPool))]
+        captured.graph = self._graph(step, lambda: [home.copy_(before) for home, before in saved])
+        return captured
+
+    def _sampling(self, pool: SamplePool, captured: Captured) -> Callable[[], None]:
+        view, groups = captured.view, pool.groups()
+        links, top = pool.choice()
+        rows = len(view.lengths_R)
+        captured.notebook = Notebook.blank(self.samples_at_once, rows, top, pool.device)
+
+        def step() -> None:
+            parts = view.state.parts()
+            logits_RV = self.predict(self.model, view, 0, view.ids_RL.shape[1])
+            view.state.settle(parts)
+            if links is not None:
+                samples.note(view, groups, logits_RV, captured.notebook)  # type: ignore[arg-type]
+            else:
+                captured.logits_RV = logits_RV
+
+        return step
+
+    def _searching(self, pool: Any, captured: Captured) -> Callable[[], None]:
+        view = captured.view
+
+        def step() -> None:
+            homes = view.homes()
+            captured.record = beam.pack(
+                [beam.advance(self.model, view, pool.search, pool.ends) for _ in range(view.pace)]
+            )
+            view.settle(homes)
+
+        return step
+
+    def _graph(self, step: Callable[[], None], restore: Callable[[], Any]) -> Any:
         warm = torch.cuda.Stream()
         warm.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(warm):
-            self._pace(room, search, symbols)
+            step()
         torch.cuda.current_stream().wait_stream(warm)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            record = self._pace(room, search, symbols)
-        _load(room, like)
-        return Captured(graph, room, record)
-
-    def _pace(self, room: Board, search: Search, symbols: Symbols) -> Tensor:
-        """Steps whose results are written back to where they were read."""
-        homes, state_homes = room.tensors(), room.state.homes()
-        records = []
-        for _ in range(self.pace):
-            records.append(advance(self.model, search, symbols, room))
-            room.settle()
-        record = pack(records)
-        for name, home in homes.items():
-            home.copy_(getattr(room, name))
-            setattr(room, name, home)
-        room.state.settle(state_homes)
-        return record
+            step()
+        restore()
+        return graph
 
 
-def _load(room: Board, board: Board) -> None:
-    """Copy a board into room of the same size."""
-    room.state.load(board.state)
-    for name, tensor in board.tensors().items():
-        getattr(room, name).copy_(tensor)
+def _changed(view: Any, caches: bool) -> list[Tensor]:
+    """What a step changes. A key or value that it writes is written again by the next, so caches matter only where a
+    step reorders them."""
+    found = [*view.tensors().values(), *view.state.parts()]
+    if view.state.clock is not None:
+        found.append(view.state.clock.lengths_R)
+    if caches:
+        kept = (slot.kv_2CRHK for slot in view.state if isinstance(slot, FixedCache))
+        found += [kv_2CRHK for kv_2CRHK in kept if kv_2CRHK is not None]
+    return found
 
 
-def stepper_for(model: Steps, device: torch.device) -> Stepper:
-    return GraphStepper(model) if device.type == "cuda" else PlainStepper(model)
+def _power_of_two(size: int) -> int:
+    return 1 << max(0, size - 1).bit_length()
+
+
+def compiled_predict() -> Callable[..., Tensor]:
+    """`predict` through torch.compile, for capture: without graphs of the compiler's own; products of one row become
+    sums that norms, biases and activations are fused into."""
+    options: Any = {"triton.cudagraphs": False, "coordinate_descent_tuning": True}
+    return compiled(samples.predict, dynamic=False, options=options)
+
+
+def stepper_for(model: Steps, device: torch.device, speed: Speed = "auto") -> PlainStepper:
+    if speed == "plain" or (speed == "auto" and device.type != "cuda"):
+        return PlainStepper(model)
+    return GraphStepper(model, compiled_predict() if speed == "compile" else samples.predict)

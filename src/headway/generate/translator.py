@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,9 @@ from headway.errors import InputError, TooLong
 from headway.generate.attention import Attention
 from headway.generate.beam_tree import tree
 from headway.generate.history import Branches
-from headway.generate.offline import search_all
+from headway.generate.offline import search_all, source_of
+from headway.generate.request import Request
+from headway.generate.sampling import Bias, Sampling
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
 from headway.generate.tracing import (
@@ -29,6 +32,7 @@ from headway.generate.tracing import (
     trace_of,
     two_texts,
 )
+from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.nn import tap
 from headway.nn.tap import Choice, chosen
 from headway.plain import from_plain, to_plain
@@ -46,7 +50,7 @@ class Translation:
 
 
 class TextTranslator:
-    """Abstract. Text in, text out; what searches between them is another's."""
+    """Abstract. Text in, text out; how translations are searched for is left open."""
 
     def __init__(self, card: Card, source_tokenizer: Codec, target_tokenizer: Codec) -> None:
         self.card, self.symbols = card, card.symbols
@@ -91,7 +95,7 @@ class TextTranslator:
     ) -> list[list[Translation]]:
         """The `best` translations of each text with their scores and, if asked for, their attention.
 
-        `batch` bounds the texts in flight; `progress` is called with the number of texts done so far.
+        `batch` bounds the texts that are searched at a time; `progress` is called with the number of texts done so far.
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of texts, not one text: write [text]")
@@ -133,7 +137,7 @@ class TextTranslator:
 
 
 @final
-class Translator(TextTranslator):
+class Translator(TextTranslator, Writing):
     """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
 
     name = ""
@@ -144,7 +148,66 @@ class Translator(TextTranslator):
         model: Any = loaded.model.to(device, dtype).eval()
         self.model = model
         self.device = device
+        self.writes, self.context = self.target_tokenizer, self.limit + 1
         self.stepper = stepper_for(self.model, device)  # kept: what it captures serves later calls
+
+    def sample(self, texts: Sequence[str], *, best_of: int = 1, **settings: Any) -> list[str]:
+        """A translation of each text that is drawn, not searched for; of `best_of` the one of greatest mean
+        log-probability. Keywords are those of `Sampling` and `Wishes`: `temperature=0.8`, `seed=1`, …"""
+        found = self.sample_n(texts, samples=best_of, **settings)
+        return [likeliest(passages).text if passages else "" for passages in found]
+
+    def sample_n(
+        self, texts: Sequence[str], *, batch: int | None = None, progress: Callable[[int], None] | None = None,
+        **settings: Any,
+    ) -> list[list[Passage]]:  # fmt: skip
+        """All `samples` of each text, with log-probabilities; none of an empty text."""
+        if isinstance(texts, str):
+            raise InputError("sample takes a list of texts, not one text: write [text]")
+        ids = self.encode(texts)
+        self._check_lengths(ids)
+        busy = [i for i, source in enumerate(ids) if source]
+        wishes, asked = self._sampled([ids[i] for i in busy], settings)
+        answers: list[list[Passage]] = [[] for _ in texts]
+        for i, found in zip(busy, self.passages(asked, wishes.stop, batch, progress), strict=True):
+            answers[i] = found
+        return answers
+
+    def stream(self, text: str, **settings: Any) -> Parts:
+        """A sampled translation in parts as they come; they join to what `sample` gives."""
+        check_one(text)
+        ids = self.encode([text])
+        self._check_lengths(ids)
+        if not ids[0]:
+            raise InputError("there is nothing to translate: give a text that is not empty")
+        wishes, [asked] = self._sampled(ids, settings)
+        if asked.samples != 1:
+            raise InputError(f"a stream is one text, not {asked.samples}: leave out samples, or use sample_n")
+        return self.streamed(asked, wishes.stop)
+
+    def _sampled(self, sources: list[list[int]], settings: dict[str, Any]) -> tuple[Wishes, list[Request]]:
+        never = tuple(Bias((i,), -math.inf) for i in self.symbols.never)
+        wishes, choose = self.settings(settings, Sampling(bias=never))
+        if not isinstance(choose, Sampling):
+            raise InputError("a beam is for translate: leave it out")
+        framed = [self.framed(source) for source in sources]
+        return wishes, [
+            Request(
+                [self.symbols.start], choose, wishes.max_new if "max_new" in settings else self.longest(source),
+                frozenset({self.symbols.end}), wishes.samples, wishes.seed, wishes.top, inputs=source_of(source),
+            )
+            for source in framed
+        ]  # fmt: skip
+
+    def longest(self, source: list[int]) -> int:
+        """The most tokens of a translation, by the model's usual search."""
+        return self.search.longest(len(source), self.limit)
+
+    def choice(self, text: str) -> list[int]:
+        return [*self.target_tokenizer.encode(text), self.symbols.end]
+
+    def before(self, request: Request) -> Sequence[int]:
+        return ()
 
     @torch.inference_mode()
     def searched(
@@ -162,8 +225,8 @@ class Translator(TextTranslator):
         self, text: str, target: str | None = None, *, layers: Sequence[int] | None = None,
         heads: Sequence[int] | None = None, tensors: Sequence[str] | str | None = None, top: int = 5, **search: Any,
     ) -> Trace:  # fmt: skip
-        """What goes on inside while this text is translated: along the best hypothesis, with the tree of the search in
-        `about["beam"]`, or along a `target` of your own.
+        """What happens inside the model while this text is translated: along the best hypothesis, with the tree of
+        the search in `about["beam"]`, or along a `target` of your own.
 
         `layers`, `heads` and `tensors` keep it small (see `headway.trace`); `top`: how many of what may come next are
         told at each place. Other keywords change the search.

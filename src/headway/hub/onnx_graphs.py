@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.encoder_decoder import EncoderDecoder, decoder_state
 from headway.models.language import NextTokenModel
-from headway.nn.state import Clock, DecoderState, GrowingCache, Memory, StreamState
+from headway.nn.state import Clock, GrowingCache, Memory, State
 
 ENCODER, DECODER, CACHED = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 
@@ -42,7 +42,7 @@ class Decoder(nn.Module):
     def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
         memories = [block.remember(source_BSD) for block in self.model.decoder.layers]  # type: ignore[operator]
         caches = [GrowingCache() for _ in memories]
-        state = DecoderState(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
+        state = decoder_state(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
         logits_BTV, state = self.model.logits(ids_BT, state)
         of_source = [part for memory in memories for part in (memory.k_BHSK, memory.v_BHSK)]
         return [logits_BTV, *_contents(caches), *of_source]
@@ -60,7 +60,7 @@ class CachedDecoder(nn.Module):
     ) -> list[Tensor]:
         memories = [Memory(k_BHSK, v_BHSK) for k_BHSK, v_BHSK in _pairs(of_source)]
         caches = [_holding(*pair) for pair in _pairs(past)]
-        state = DecoderState(caches, _clock(ids_BT, past[0].shape[2]), memories, mask_BS.sum(1))
+        state = decoder_state(caches, _clock(ids_BT, past[0].shape[2]), memories, mask_BS.sum(1))
         logits_BTV, state = self.model.logits(ids_BT, state)
         return [logits_BTV, *_contents(caches)]
 
@@ -74,7 +74,7 @@ class Writer(nn.Module):
 
     def forward(self, ids_BT: Tensor) -> list[Tensor]:
         caches = [GrowingCache() for _ in range(self.layers)]
-        logits_BTV, _ = self.model(ids_BT, StreamState(caches, _clock(ids_BT, 0)))
+        logits_BTV, _ = self.model(ids_BT, State({"caches": caches}, _clock(ids_BT, 0)))
         return [logits_BTV, *_contents(caches)]
 
 
@@ -85,7 +85,7 @@ class CachedWriter(nn.Module):
 
     def forward(self, ids_BT: Tensor, past: Sequence[Tensor]) -> list[Tensor]:
         caches = [_holding(*pair) for pair in _pairs(past)]
-        logits_BTV, _ = self.model(ids_BT, StreamState(caches, _clock(ids_BT, past[0].shape[2])))
+        logits_BTV, _ = self.model(ids_BT, State({"caches": caches}, _clock(ids_BT, past[0].shape[2])))
         return [logits_BTV, *_contents(caches)]
 
 

@@ -5,8 +5,7 @@ R rows, T length, D width.
 
 from __future__ import annotations
 
-from typing import Any
-
+import torch
 from torch import Tensor, nn
 
 from headway.models.language import NextTokenModel
@@ -14,6 +13,13 @@ from headway.models.protocols import Embedded
 from headway.nn.block import Stack
 from headway.nn.embedding import StepEmbedding
 from headway.nn.mask import Causal, Scene, Segments, View
+from headway.nn.state import State, fresh_caches
+
+
+def caches(layers: int, rows: int, device: torch.device, room: int | None) -> State:
+    """The state of causal attention: keys and values of each layer."""
+    found, clock = fresh_caches(layers, rows, device, room)
+    return State({"caches": found}, clock)
 
 
 class DecoderOnly(NextTokenModel):
@@ -30,12 +36,12 @@ class DecoderOnly(NextTokenModel):
         """What each layer's tokens may look at."""
         return [(Causal() & Segments()).view(scene).placed(self.embed.position)] * len(self.decoder.layers)
 
-    def hidden(self, embedded: Embedded, state: Any) -> tuple[Tensor, Any]:
-        x_RTD, segments_RT, clock = embedded.x_RTD, embedded.segments_RT, state.clock
+    def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
+        x_RTD, segments_RT, clock = embedded.x_RTD, embedded.segments_RT, state.time
         steps = x_RTD.shape[1]
         ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
         scene = Scene(steps, clock.longest + steps, x_RTD.device, clock.start, ends_R, segments_RT, segments_RT)
-        x_RTD = self.decoder.walk(x_RTD, list(zip(self.views(scene), state.caches, strict=True)))
+        x_RTD = self.decoder.walk(x_RTD, list(zip(self.views(scene), state["caches"], strict=True)))
         clock.advance(steps)
         if ends_R is not None:
             state.trim(ends_R)

@@ -5,6 +5,7 @@ B sources, R rows (hypotheses), S source length, T target length, D width, V voc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +17,15 @@ from headway.models.steps import StepModel
 from headway.nn.block import Stack
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene
-from headway.nn.state import DecoderState, fresh_caches
+from headway.nn.state import Cache, Clock, Memory, SourceValues, State, fresh_caches
+
+
+def decoder_state(
+    caches: Sequence[Cache], clock: Clock, memories: Sequence[Memory], lengths_B: Tensor | None
+) -> State:  # fmt: skip
+    """What a decoder carries: keys and values of the target, and those of the source with its lengths."""
+    lengths = [] if lengths_B is None else [SourceValues(lengths_B)]
+    return State({"caches": caches, "memories": memories, "source_lengths": lengths}, clock)
 
 
 class EncoderDecoder(StepModel):
@@ -50,29 +59,30 @@ class EncoderDecoder(StepModel):
         x_BSD = self.encoder.walk(self.embed_source(source_BS), [(view,)] * len(self.encoder.layers))
         return Encoded(x_BSD, lengths_B)
 
-    def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> DecoderState:
+    def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> State:
         """The source's memory for each decoder layer, and empty caches."""
         return self.remember(self.encode(inputs), room)
 
-    def remember(self, encoded: Encoded, room: int | None = None) -> DecoderState:
+    def remember(self, encoded: Encoded, room: int | None = None) -> State:
         """The state before the first token, from what the encoder gave."""
         memories = [block.remember(encoded.x_BTD) for block in self.decoder.layers]  # type: ignore[operator]
         caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
-        return DecoderState(caches, clock, memories, encoded.lengths_B)
+        return decoder_state(caches, clock, memories, encoded.lengths_B)
 
     def embed(
-        self, ids_RT: Tensor, state: DecoderState, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
-        return Embedded(self.embed_target(ids_RT, state.clock.start), lengths_R, segments_RT)
+        return Embedded(self.embed_target(ids_RT, state.time.start), lengths_R, segments_RT)
 
-    def hidden(self, embedded: Embedded, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        x_RTD, clock = embedded.x_RTD, state.clock
+    def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
+        x_RTD, clock, memories = embedded.x_RTD, state.time, state["memories"]
         steps, device = x_RTD.shape[1], x_RTD.device
         view = Causal().view(Scene(steps, clock.longest + steps, device, clock.start))
-        sources = Scene(1, state.memories[0].k_BHSK.shape[2], device, key_lengths_B=state.source_lengths_B)
+        lengths_B = next((lengths.tensors[0] for lengths in state["source_lengths"]), None)
+        sources = Scene(1, memories[0].k_BHSK.shape[2], device, key_lengths_B=lengths_B)
         source_view = Padding().view(sources)
         ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
-        pairs = zip(state.memories, state.caches, strict=True)
+        pairs = zip(memories, state["caches"], strict=True)
         view = view.placed(self.embed_target.position)
         x_RTD = self.decoder.walk(x_RTD, [(view, memory, source_view, cache) for memory, cache in pairs])
         clock.advance(steps)

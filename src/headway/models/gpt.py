@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from headway.models import parts
-from headway.models.decoder_only import DecoderOnly
+from headway.models.decoder_only import DecoderOnly, caches
 from headway.nn.attention import SelfAttention
 from headway.nn.block import INTO_SUM, Block, Stack
 from headway.nn.embedding import Head, StepEmbedding, padded, token_table
-from headway.nn.state import StreamState, fresh_caches
+from headway.nn.state import State
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
 
@@ -87,5 +87,5 @@ class GPT(DecoderOnly):
                 into_sum = name.endswith(INTO_SUM)
                 nn.init.normal_(weight, std=STD * (depth if into_sum else 1.0))
 
-    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> StreamState:
-        return StreamState(*fresh_caches(self.config.layers, rows, device, room))
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
+        return caches(self.config.layers, rows, device, room)

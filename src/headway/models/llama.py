@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from headway.models import parts
-from headway.models.decoder_only import DecoderOnly
+from headway.models.decoder_only import DecoderOnly, caches
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, Stack
@@ -23,7 +23,7 @@ from headway.nn.mask import Causal, Scene, Segments, View, Window
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Rotary
 from headway.nn.residual import pre_norm
-from headway.nn.state import StreamState, fresh_caches
+from headway.nn.state import State
 
 STD = 0.02
 
@@ -103,8 +103,8 @@ class Llama(DecoderOnly):
             if weight.dim() >= 2:
                 nn.init.normal_(weight, std=STD)
 
-    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> StreamState:
-        return StreamState(*fresh_caches(self.config.layers, rows, device, room))
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
+        return caches(self.config.layers, rows, device, room)
 
     def views(self, scene: Scene) -> list[View]:
         rule, window, far = Causal() & Segments(), self.config.window, self.config.windowed_from

@@ -20,6 +20,7 @@ from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, JoinedHead, token_table
 from headway.nn.feed_forward import TanhLayer
 from headway.nn.recent import BLANK, Recent
+from headway.nn.state import State
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,14 @@ class NeuralNGram(NextTokenModel):
         nn.init.normal_(weight_VD, std=weight_VD.shape[1] ** -0.5)
         nn.init.zeros_(weight_VD[:, -1])
 
-    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> Recent:
-        return Recent.start(rows, self.config.order - 1, device)
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
+        return State({"last": [Recent.start(rows, self.config.order - 1, device)]})
 
     def embed(
-        self, ids_RT: Tensor, state: Recent, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
-        seen_RTN = state.read(ids_RT, lengths_R)
+        (last,) = state["last"]
+        seen_RTN = last.read(ids_RT, lengths_R)
         if segments_RT is not None:
             # What belongs to another document is as if it had not been written.
             of_RTN = Recent(segments_RT[:, :1].expand(-1, seen_RTN.shape[2])).read(segments_RT)
@@ -88,7 +90,7 @@ class NeuralNGram(NextTokenModel):
         scale = self.config.width**0.5  # vectors of unit variance, as a head tied to them wants them small
         return Embedded(self.dropout((self.table(seen_RTN) * scale).flatten(2)), lengths_R, segments_RT)
 
-    def hidden(self, embedded: Embedded, state: Recent) -> tuple[Tensor, Recent]:
+    def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         x_RTE = embedded.x_RTD
         layer_RTD = self.dropout(self.layer(x_RTE))
         if tap.recording():

@@ -23,6 +23,7 @@ from headway.models.counts import Ints, count_grams
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
 from headway.models.smoothing import ModifiedKneserNey, Smoothing
+from headway.nn.state import State, Values
 
 NONE = -1  # row of an n-gram that is in no table
 
@@ -41,27 +42,6 @@ class NGramConfig:
     boundary: int = 2
     never: tuple[int, ...] = (0, 1)
     sizes: tuple[int, ...] = ()
-
-
-class NGramState:
-    """Of each row the histories behind its last token, of 1 … n − 1 words, as rows of the tables."""
-
-    def __init__(self, histories_RN: Tensor) -> None:
-        self.histories_RN = histories_RN
-
-    def reorder(self, rows_R: Tensor) -> None:
-        self.histories_RN = self.histories_RN.index_select(0, rows_R)
-
-    keep = reorder
-
-    def repeat(self, group: int) -> None:
-        self.histories_RN = self.histories_RN.repeat_interleave(group, 0)
-
-    def insert(self, other: NGramState) -> NGramState:
-        return NGramState(torch.cat([self.histories_RN, other.histories_RN]))
-
-    def fork(self) -> NGramState:
-        return NGramState(self.histories_RN.clone())
 
 
 class Table(nn.Module):
@@ -108,6 +88,7 @@ class NGram(NextTokenModel):
     """p(x_t | x_<t) = p(x_t | x_{t−n+1} … x_{t−1})."""
 
     context = None
+    capturable = False  # how many entries stand behind a history is asked of the device
 
     def __init__(self, config: NGramConfig, vocabulary: int) -> None:
         super().__init__()
@@ -152,10 +133,11 @@ class NGram(NextTokenModel):
 
         return super()._apply(move, recurse)
 
-    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> NGramState:
-        return NGramState(torch.full((rows, self.config.order - 1), NONE, device=device))
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
+        """Of each row the histories behind its last token, of 1 … n − 1 words, as rows of the tables."""
+        return State({"histories": [Values(torch.full((rows, self.config.order - 1), NONE, device=device))]})
 
-    def _walk(self, ids_BT: Tensor, state: NGramState, segments_BT: Tensor | None) -> Walk:
+    def _walk(self, ids_BT: Tensor, state: State, segments_BT: Tensor | None) -> Walk:
         """Each order for all tokens at once: an n-gram that ends here is a history that ended one token before, and
         the token."""
         cut_BT = ids_BT == self.config.boundary
@@ -164,34 +146,34 @@ class NGram(NextTokenModel):
         walk = Walk([ids_BT], [], [])
         for length, table in enumerate(self.tables[1:], 1):
             behind_BT = walk.found[-1] if length == 1 else walk.found[-1].masked_fill(cut_BT, NONE)
-            before_BT = torch.cat([state.histories_RN[:, length - 1 : length], behind_BT[:, :-1]], 1)
+            before_BT = torch.cat([state.parts()[0][:, length - 1 : length], behind_BT[:, :-1]], 1)
             walk.found.append(table.find(before_BT, ids_BT))
             walk.before.append(before_BT)
             walk.behind.append(behind_BT)
         return walk
 
-    def _state(self, state: NGramState, walk: Walk, read_B: Tensor | int) -> NGramState:
+    def _state(self, state: State, walk: Walk, read_B: Tensor | int) -> State:
         """Behind so many tokens of the walk; behind none it is as it was."""
-        histories_RN = state.histories_RN
+        (histories_RN,) = state.parts()
         if walk.behind:
-            told_RSN = torch.cat([histories_RN[:, None], torch.stack(walk.behind, -1)], 1)
-            histories_RN = told_RSN[torch.arange(len(told_RSN), device=told_RSN.device), read_B]
-        return NGramState(histories_RN)
+            read_RSN = torch.cat([histories_RN[:, None], torch.stack(walk.behind, -1)], 1)
+            histories_RN = read_RSN[torch.arange(len(read_RSN), device=read_RSN.device), read_B]
+        return state.renew([histories_RN])
 
     def embed(
-        self, ids_RT: Tensor, state: NGramState, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
         """Tables take the ids as they are: width 1."""
         return Embedded(ids_RT[..., None], lengths_R, segments_RT)
 
-    def hidden(self, embedded: Embedded, state: NGramState) -> tuple[Tensor, NGramState]:
+    def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         """The histories behind each token: all that the next one depends on."""
         ids_RT, lengths_R = embedded.x_RTD.squeeze(-1), embedded.lengths_R
         walk = self._walk(ids_RT, state, embedded.segments_RT)
         histories_RTN = torch.stack(walk.behind, -1) if walk.behind else ids_RT.new_empty(*ids_RT.shape, 0)
         return histories_RTN, self._state(state, walk, ids_RT.shape[1] if lengths_R is None else lengths_R)
 
-    def head(self, hidden_BTD: Tensor, state: NGramState | None = None) -> Tensor:
+    def head(self, hidden_BTD: Tensor, state: State | None = None) -> Tensor:
         """log p of every word behind these histories: the lower order's, weighed, and what is known written over it."""
         histories_RN = hidden_BTD.flatten(0, -2)
         below, *longer = self.tables
@@ -204,8 +186,8 @@ class NGram(NextTokenModel):
         return logp_RV.view(*hidden_BTD.shape[:-1], self.vocabulary)
 
     def scored(
-        self, ids_BT: Tensor, state: NGramState | None = None, segments_BT: Tensor | None = None
-    ) -> tuple[Tensor, NGramState]:  # fmt: skip
+        self, ids_BT: Tensor, state: State | None = None, segments_BT: Tensor | None = None
+    ) -> tuple[Tensor, State]:  # fmt: skip
         """Only what is asked for is looked up."""
         state = state or self.start(None, len(ids_BT), ids_BT.device)
         walk = self._walk(ids_BT, state, segments_BT)

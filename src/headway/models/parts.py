@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.nn import feed_forward, position, residual
+from headway.nn import feed_forward, norm, position, residual
 from headway.nn.gelu import gelu
 
 
@@ -175,6 +175,21 @@ class PreNorm:
         return nn.LayerNorm(width, self.epsilon, bias=bias)
 
 
+@dataclass(frozen=True)
+class BatchNorm:
+    """Outside the sum, with the mean and variance of the batch (graph Transformers: Dwivedi and Bresson 2021)."""
+
+    name: ClassVar[str] = "batch"
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
+        return residual.post_norm(lambda: norm.BatchNorm(width, self.epsilon, self.momentum), dropout)
+
+    def final(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.Identity()
+
+
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition
 FeedForward = Relu | Gelu | Silu | Gated
-Norm = PostNorm | PreNorm
+Norm = PostNorm | PreNorm | BatchNorm

@@ -51,6 +51,7 @@ class Steps(Protocol):
     vocabulary: int
     context: int | None
     tracks: ClassVar[dict[str, tuple[str, str]]]
+    capturable: ClassVar[bool]
 
     @property
     def output_weight(self) -> Tensor: ...

@@ -22,7 +22,7 @@ from headway.models.protocols import Embedded
 from headway.nn import recurrent, tap
 from headway.nn.dropout import Dropout, LockedDropout, WordDropout
 from headway.nn.embedding import Head, padded
-from headway.nn.recurrent_state import RecurrentState
+from headway.nn.state import State
 
 
 @dataclass(frozen=True)
@@ -161,21 +161,20 @@ class Recurrent(NextTokenModel):
         for table in (self.table, self.output):
             nn.init.uniform_(table.weight, -config.spread, config.spread)
 
-    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> RecurrentState:
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
         return self.stack.start(rows, torch.empty(0, device=device, dtype=self.table.weight.dtype))
 
     def embed(
-        self, ids_RT: Tensor, state: RecurrentState, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
         words_RTD = self.words(self.table(ids_RT), ids_RT)
         if tap.recording():
             tap.save(self, "embed.tokens", words_RTD, ("row", "target", "unit"))
         return Embedded(words_RTD, lengths_R, segments_RT)
 
-    def hidden(self, embedded: Embedded, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+    def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         anew_RT, segments_RT = None, embedded.segments_RT
         if segments_RT is not None:
             anew_RT = nn.functional.pad(segments_RT[:, 1:] != segments_RT[:, :-1], (1, 0))
         hidden_RTD, behind = self.stack(embedded.x_RTD, state, embedded.lengths_R, anew_RT)
-        state.layers = behind.layers
-        return hidden_RTD, state
+        return hidden_RTD, state.renew(behind.parts())

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models import parts
-from headway.models.decoder_only import DecoderOnly
+from headway.models.decoder_only import DecoderOnly, caches
 from headway.nn import bag, feed_forward, residual
 from headway.nn.attention import SelfAttention
 from headway.nn.block import INTO_SUM, Block, Stack
 from headway.nn.embedding import AppendOne, Head, JoinedHead, StepEmbedding, token_table
-from headway.nn.state import StreamState, fresh_caches
+from headway.nn.state import State, fresh_caches
 
 SOFT = 0.2  # of their usual size: the weights that write into a residual sum, at the start
 
@@ -37,9 +37,13 @@ class Uniform:
     def build(self, width: int) -> bag.RunningMean:
         return bag.RunningMean()
 
-    def start(self, layers: int, rows: int, device: torch.device, room: int | None) -> bag.BagState:
-        _, clock = fresh_caches(0, rows, device, room)
-        return bag.BagState([bag.Total() for _ in range(layers)], clock)
+    def start(self, layers: int, rows: int, like: Tensor, room: int | None) -> State:
+        _, clock = fresh_caches(0, rows, like.device, room)
+        sums = (
+            like.new_zeros(rows, like.shape[1], dtype=torch.promote_types(like.dtype, torch.float32))
+            for _ in range(layers)
+        )
+        return State({"caches": [bag.Total(sum_RD) for sum_RD in sums]}, clock)
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ class Attention:
     def build(self, width: int) -> SelfAttention:
         return SelfAttention(width, self.heads)
 
-    def start(self, layers: int, rows: int, device: torch.device, room: int | None) -> StreamState:
-        return StreamState(*fresh_caches(layers, rows, device, room))
+    def start(self, layers: int, rows: int, like: Tensor, room: int | None) -> State:
+        return caches(layers, rows, like.device, room)
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,6 @@ class Rung(DecoderOnly):
                     if name.endswith(INTO_SUM):
                         weight.data.mul_(SOFT)
 
-    def start(
-        self, inputs: None, rows: int, device: torch.device, room: int | None = None
-    ) -> StreamState | bag.BagState:
-        return self.config.mixing.start(self.config.layers, rows, device, room)
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
+        like_VD = self.embed.table.weight.detach().new_empty(0, self.config.width, device=device)
+        return self.config.mixing.start(self.config.layers, rows, like_VD, room)

@@ -45,12 +45,16 @@ class SkipGram(nn.Module):
     v is what is kept and looked up; u is the other side of the same vocabulary.
     """
 
+    pairs_V: Tensor
+
     def __init__(self, config: SkipGramConfig, vocabulary: int) -> None:
         super().__init__()
         self.config, self.vocabulary = config, vocabulary
         self.table = nn.Embedding(vocabulary, config.width)
         nn.init.uniform_(self.table.weight, -0.5 / config.width, 0.5 / config.width)
         self.around_VD = nn.Parameter(torch.zeros(vocabulary, config.width))
+        # How many pairs of a training step each word stands in, where that is known: its rate is kept down by it.
+        self.register_buffer("pairs_V", torch.zeros(vocabulary), persistent=False)
 
     def forward(self, words_N: Tensor, around_N: Tensor, noise_NK: Tensor) -> Tensor:
         v_ND, u_ND, u_NKD = self.table(words_N), self.around_VD[around_N], self.around_VD[noise_NK]

@@ -35,6 +35,8 @@ class StepModel(nn.Module):
     # Of each stack, or stack and part ("decoder.cross"; "": of all others), the tracks that it looks from and to.
     tracks: ClassVar[dict[str, tuple[str, str]]]
 
+    capturable: ClassVar[bool] = True  # whether a step may be captured as a CUDA graph
+
     @property
     def output_weight(self) -> Tensor:
         """The head's (V', D); of its rows the first `vocabulary` are tokens."""

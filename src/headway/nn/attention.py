@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import ClassVar
 
 import torch
@@ -21,9 +22,12 @@ from headway.nn.state import Cache, Memory
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
 SHORT = 128
+# With at least this many keys flex_attention trains faster than a kernel with a matrix: segments of 300 tokens in rows
+# of 1,024 take 0.8 of the time, in rows of 4,096 0.4 (on an H200, block masks included).
+LONG = 1024
 
 Score = Callable[[Tensor, Tensor], Tensor]
-PAIRS = ("row", "head", "target", "source")  # the axes of what is said of each query and key
+PAIRS = ("row", "head", "target", "source")  # the axes of scores and weights
 
 
 def dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
@@ -66,16 +70,23 @@ class Additive(nn.Module):
         return self.v(torch.tanh(pairs_BHTSK)).squeeze(-1)
 
 
-def biased(score: Score, q_BHTK: Tensor, k_BHSK: Tensor, bias_BHTS: Tensor | None) -> Tensor:
+def fold(x_BHTK: Tensor, groups: int) -> Tensor:
+    """(B, H, T, K) → (B, G, T·H/G, K): the queries of heads that share keys become further queries of one head, so that
+    keys and values are not copied for every head."""
+    rows, heads, _, width = x_BHTK.shape
+    return x_BHTK if heads == groups else x_BHTK.reshape(rows, groups, -1, width)
+
+
+def biased(score: Score, q_BHTK: Tensor, k_BGSK: Tensor, bias_BHTS: Tensor | None) -> Tensor:
     """score(Q, K) + bias, whatever the mask will hide."""
-    scores_BHTS = score(q_BHTK, k_BHSK)
+    scores_BHTS = score(fold(q_BHTK, k_BGSK.shape[1]), k_BGSK).reshape(*q_BHTK.shape[:3], -1)
     return scores_BHTS if bias_BHTS is None else scores_BHTS + bias_BHTS
 
 
 def attend(
     q_BHTK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSK: Tensor,
+    k_BGSK: Tensor,
+    v_BGSK: Tensor,
     visible_BHTS: Tensor | None = None,
     bias_BHTS: Tensor | None = None,
     score: Score = scaled_dot,
@@ -83,43 +94,87 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """softmax(score(Q, K) + bias)V, and the weights (Vaswani et al. 2017, eq. 1).
 
-    What is not visible gets −∞ before the softmax, so weight 0; a query that sees nothing gives 0.
+    What is not visible gets −∞ before the softmax, so weight 0; a query that sees nothing gives 0. Of H heads, H/G
+    share one of the G keys and values.
     """
-    scores_BHTS = biased(score, q_BHTK, k_BHSK, bias_BHTS)
+    scores_BHTS = biased(score, q_BHTK, k_BGSK, bias_BHTS)
     if visible_BHTS is not None:
         scores_BHTS = scores_BHTS.masked_fill(~visible_BHTS, -math.inf)
     weights_BHTS = scores_BHTS.softmax(dim=-1)
     if visible_BHTS is not None:
         weights_BHTS = weights_BHTS.masked_fill(~visible_BHTS, 0.0)
-    return F.dropout(weights_BHTS, dropout) @ v_BHSK, weights_BHTS
+    mixed_BGTK = fold(F.dropout(weights_BHTS, dropout), k_BGSK.shape[1]) @ v_BGSK
+    return mixed_BGTK.reshape(*q_BHTK.shape[:3], -1), weights_BHTS
 
 
 def fused_attend(
     q_BHTK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSK: Tensor,
+    k_BGSK: Tensor,
+    v_BGSK: Tensor,
     view: View,
     bias_BHTS: Tensor | None = None,
     score: Score = scaled_dot,
     dropout: float = 0.0,
 ) -> Tensor:
     """`attend` with the dot, scaled or not, in one kernel; the weights are never built."""
-    scale = SCALES[score]
+    heads, queries = q_BHTK.shape[1:3]
+    groups, keys, scale = k_BGSK.shape[1], k_BGSK.shape[2], SCALES[score]
+    if heads != groups and (queries == 1 or (bias_BHTS is None and not view.causal and not view.dense)):
+        # All queries of a row see the same keys, so heads that share keys can be one head with more queries.
+        if bias_BHTS is not None and bias_BHTS.shape[1] == heads:
+            bias_BHTS = fold(bias_BHTS, groups)
+        mixed_BGTK = fused_attend(fold(q_BHTK, groups), k_BGSK, v_BGSK, view, bias_BHTS, score, dropout)
+        return mixed_BGTK.reshape(*q_BHTK.shape[:3], -1)
     plain = bias_BHTS is None and not dropout and scale is None and not torch.is_grad_enabled()
-    if plain and view.prefix_B is not None and kernels.takes(q_BHTK, k_BHSK, v_BHSK):
-        return kernels.attend_prefix(q_BHTK, k_BHSK, v_BHSK, view.prefix_B)
+    if plain and view.prefix_B is not None and kernels.takes(q_BHTK, k_BGSK, v_BGSK):
+        return kernels.attend_prefix(q_BHTK, k_BGSK, v_BGSK, view.prefix_B)
+    if view.dense and bias_BHTS is None and not dropout and _takes_blocks(q_BHTK, keys):
+        return flex_attend(q_BHTK, k_BGSK, v_BGSK, view, None, score)
     causal = view.causal and bias_BHTS is None
-    seen = None if causal else view.matrix(q_BHTK.shape[-2], k_BHSK.shape[-2], q_BHTK.device)
+    seen = None if causal else view.matrix(queries, keys, q_BHTK.device)
     if bias_BHTS is not None:
         seen = bias_BHTS if seen is None else bias_BHTS.masked_fill(~seen, -math.inf)
-    if q_BHTK.is_cuda and k_BHSK.shape[-2] <= SHORT and torch.is_grad_enabled():
-        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-            return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal, scale=scale)
-    return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, seen, dropout, causal, scale=scale)
+    short = q_BHTK.is_cuda and keys <= SHORT and torch.is_grad_enabled()
+    grouped = heads != groups and seen is None and not short and _takes_groups(q_BHTK)
+    if heads != groups and not grouped:
+        k_BGSK, v_BGSK = (part.repeat_interleave(heads // groups, dim=1) for part in (k_BGSK, v_BGSK))
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION) if short else nullcontext():
+        return F.scaled_dot_product_attention(
+            q_BHTK, k_BGSK, v_BGSK, seen, dropout, causal, scale=scale, enable_gqa=grouped
+        )
+
+
+def flex_attend(
+    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, view: View, bias_BHTS: Tensor | None = None,
+    score: Score = scaled_dot,
+) -> Tensor:  # fmt: skip
+    """`attend` with the dot, by flex_attention: compiled, one kernel that skips the blocks that the view hides."""
+    from torch.nn.attention.flex_attention import flex_attention  # loads a compiler
+
+    add = None
+    if bias_BHTS is not None:
+        bias_BHTS = bias_BHTS.expand(*q_BHTK.shape[:3], k_BGSK.shape[2])
+
+        def add(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return score + bias_BHTS[b, h, q, k]
+
+    grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
+    return flex_attention(q_BHTK, k_BGSK, v_BGSK, add, view.block_mask(), SCALES[score], grouped)
+
+
+def _takes_blocks(q_BHTK: Tensor, keys: int) -> bool:
+    """Whether flex_attention is faster than a kernel with a matrix, and is compiled."""
+    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    return compiling and q_BHTK.is_cuda and keys >= LONG and q_BHTK.shape[-1] >= 16
+
+
+def _takes_groups(q_BHTK: Tensor) -> bool:
+    """Whether torch has a kernel that reads shared keys in place: flash attention, which takes no matrix."""
+    return q_BHTK.is_cuda and q_BHTK.dtype in (torch.bfloat16, torch.float16)
 
 
 def _projection(width: int, to: list[int], bias: bool = True) -> nn.Linear:
-    """Maps side by side, each drawn as if it stood alone: by Glorot, at 1/√2 of the width where there are several."""
+    """Several maps in one layer, each initialised by Glorot's rule on its own (at 1/√2 of the bound if several)."""
     layer = nn.Linear(width, sum(to), bias=bias)
     for block in layer.weight.data.split(to):
         nn.init.xavier_uniform_(block, gain=1.0 if len(to) == 1 else 2**-0.5)
@@ -139,7 +194,7 @@ def _merge(x_BHTK: Tensor) -> Tensor:
 class SelfAttention(nn.Module):
     """Concat(head₁ … head_H)Wᴼ, head_h = attend(xW_h^Q, xW_h^K, xW_h^V) (Vaswani et al. 2017, 3.2.2).
 
-    The three maps of all heads are one product. The same part is masked self-attention: the view says so. With
+    The three maps of all heads are one product. With a causal view it is masked self-attention. With
     fewer keys and values than queries, several heads share one (Ainslie et al. 2023).
     """
 
@@ -149,8 +204,8 @@ class SelfAttention(nn.Module):
         self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True,
         head_width: int | None = None, score: Score = scaled_dot, output_bias: bool | None = None,
     ) -> None:  # fmt: skip
-        """`shared_heads`: how many keys and values there are, a divisor of `heads`. `head_width`: K, where it is not
-        D/H. `score` may be the plain `dot`. `output_bias`: where Wᴼ has one and the others have not, or the reverse."""
+        """`shared_heads`: the number of keys and values, a divisor of `heads`. `head_width`: K, D/H by default.
+        `score`: of each query and key. `output_bias`: whether Wᴼ has a bias, `bias` by default."""
         super().__init__()
         self.heads, self.dropout, self.shared, self.score = heads, dropout, shared_heads or heads, score
         self.head_width = head_width or width // heads
@@ -164,23 +219,17 @@ class SelfAttention(nn.Module):
         return _out(self, self.mixed(self.qkv(x_BTD), view, cache))
 
     def mixed(self, qkv_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
-        """The heads side by side, from queries, keys and values side by side: all between the two products."""
+        """The heads' concatenated outputs, from concatenated queries, keys and values: all between the two products."""
         q_BTD, k_BTD, v_BTD = qkv_BTD.split(self.sizes, dim=-1)
         q_BHTK, k_BGSK, v_BGSK = _split(q_BTD, self.heads), _split(k_BTD, self.shared), _split(v_BTD, self.shared)
         q_BHTK, k_BGSK = view.rotate(q_BHTK, k_BGSK)
         if cache is not None:
             k_BGSK, v_BGSK = cache.append(k_BGSK, v_BGSK)
-        return _merge(_mix(self, q_BHTK, _spread(k_BGSK, q_BHTK), _spread(v_BGSK, q_BHTK), view))
-
-
-def _spread(shared_BGSK: Tensor, q_BHTK: Tensor) -> Tensor:
-    """Keys or values for every head, where several share one."""
-    heads, groups = q_BHTK.shape[1], shared_BGSK.shape[1]
-    return shared_BGSK if heads == groups else shared_BGSK.repeat_interleave(heads // groups, dim=1)
+        return _merge(_mix(self, q_BHTK, k_BGSK, v_BGSK, view))
 
 
 class CrossAttention(nn.Module):
-    """Queries from the target, keys and values from the source, which are made once for each source."""
+    """Queries from the target, keys and values from the source, which are computed once for each source."""
 
     reach: ClassVar = math.inf
 
@@ -201,8 +250,8 @@ class CrossAttention(nn.Module):
         return Memory(k_BHSK, v_BHSK)
 
     def forward(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
-        """R rows may be several hypotheses of each of B sources: their queries then stand side by side as
-        further queries of that source, so that its keys and values are never copied."""
+        """R rows may be several hypotheses of each of B sources: their queries then become further queries of that
+        source, so that its keys and values are never copied."""
         q_RHTK = _split(self.query(x_RTD), self.heads)
         rows, heads, length, head_width = q_RHTK.shape
         sources = memory.k_BHSK.shape[0]  # not len: a size may be free in an exported graph
@@ -216,28 +265,34 @@ class CrossAttention(nn.Module):
 
 
 def _mix(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
-    """The readable path while somebody looks at the weights, the fused one otherwise."""
+    """The fused path where the score has a kernel and no trace keeps the weights; else the readable one."""
     dropout = part.dropout if part.training else 0.0
     bias = view.bias(q)
-    if not tap.recording():
-        return fused_attend(q, k, v, view, bias, part.score, dropout)
-    seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
-    if tap.wants(part, "weights"):
+    if part.score in SCALES and not (tap.recording() and tap.wants(part, "weights")):
+        mixed = fused_attend(q, k, v, view, bias, part.score, dropout)
+    else:
+        seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
         mixed, weights = attend(q, k, v, seen, bias, part.score, dropout)
         tap.save(part, "weights", weights, PAIRS)
-    else:
-        mixed = fused_attend(q, k, v, view, bias, part.score, dropout)
+    if tap.recording():
+        _save(part, q, k, v, view, mixed)
+    return mixed
+
+
+def _save(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View, mixed: Tensor) -> None:
+    """Save everything but the weights; keys and values are repeated for every head, where several share them."""
     if tap.wants(part, "scores"):
-        tap.save(part, "scores", biased(part.score, q, k, bias), PAIRS)
+        tap.save(part, "scores", biased(part.score, q, k, view.bias(q)), PAIRS)
     if tap.wants(part, "mask"):
+        seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
         every = torch.ones((), dtype=torch.bool, device=q.device) if seen is None else seen
         shape = len(q), 1, q.shape[-2], k.shape[-2]
         tap.save(part, "mask", every.expand(shape)[:, 0], ("row", "target", "source"))
     tap.save(part, "queries", q, ("row", "head", "target", "key_unit"))
-    tap.save(part, "keys", k, ("row", "head", "source", "key_unit"))
-    tap.save(part, "values", v, ("row", "head", "source", "key_unit"))
+    for name, shared in (("keys", k), ("values", v)):
+        spread = shared.repeat_interleave(q.shape[1] // shared.shape[1], dim=1)
+        tap.save(part, name, spread, ("row", "head", "source", "key_unit"))
     tap.save(part, "mixed", mixed, ("row", "head", "target", "key_unit"))
-    return mixed
 
 
 def _out(part: SelfAttention | CrossAttention, mixed_BTD: Tensor) -> Tensor:

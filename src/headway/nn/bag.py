@@ -6,7 +6,6 @@ B batch, R rows, T queries, S keys, D width.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.nn import tap
 from headway.nn.mask import View
-from headway.nn.state import Clock
+from headway.nn.state import Values
 
 
 def uniform(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
@@ -66,78 +65,16 @@ def _equal_weights(x_BTD: Tensor, view: View) -> Tensor:
     return (weights_BHTS / weights_BHTS.sum(-1, keepdim=True)).expand(rows, 1, queries, keys)
 
 
-class Total:
-    """The sum of what each row has read, in one layer. How many that were, the clock knows."""
-
-    def __init__(self, sum_RD: Tensor | None = None) -> None:
-        self.sum_RD = sum_RD
+class Total(Values):
+    """The sum of what each row has read, in one layer; the clock has how many that were."""
 
     def add(self, sums_RTD: Tensor, counts_R: Tensor | None = None) -> Tensor:
         """The running sums with what was before them; of padded rows only the first `counts_R` are kept."""
-        if self.sum_RD is None:
-            self.sum_RD = torch.zeros_like(sums_RTD[:, 0])
-        before_RD, sums_RTD = self.sum_RD, sums_RTD + self.sum_RD[:, None]
+        (before_RD,) = self.tensors
+        sums_RTD = sums_RTD + before_RD[:, None]
         if counts_R is None:
-            self.sum_RD = sums_RTD[:, -1]
+            self.tensors = (sums_RTD[:, -1],)
         else:
             all_RTD = torch.cat([before_RD[:, None], sums_RTD], 1)
-            self.sum_RD = all_RTD[torch.arange(len(all_RTD), device=all_RTD.device), counts_R]
+            self.tensors = (all_RTD[torch.arange(len(all_RTD), device=all_RTD.device), counts_R],)
         return sums_RTD
-
-    def reorder(self, rows_R: Tensor) -> None:
-        if self.sum_RD is not None:
-            self.sum_RD = self.sum_RD.index_select(0, rows_R)
-
-    def insert(self, other: Total, rows: tuple[int, int]) -> Total:
-        known = self.sum_RD if self.sum_RD is not None else other.sum_RD
-        if known is None:
-            return Total()
-        parts = (
-            part.sum_RD if part.sum_RD is not None else known.new_zeros(count, known.shape[1])
-            for part, count in zip((self, other), rows, strict=True)
-        )
-        return Total(torch.cat(list(parts)))
-
-
-@dataclass
-class BagState:
-    """A sum a layer, and how many tokens each row has read: of any text, however long."""
-
-    caches: list[Total]
-    clock: Clock
-
-    def reorder(self, rows_R: Tensor) -> None:
-        """Row r goes on from row rows_R[r]."""
-        for total in self.caches:
-            total.reorder(rows_R)
-        self.clock.reorder(rows_R)
-
-    def keep(self, rows_R: Tensor) -> None:
-        """Only these rows, in this order."""
-        for total in self.caches:
-            total.reorder(rows_R)
-        self.clock.select(rows_R)
-
-    def repeat(self, group: int) -> None:
-        """Every row `group` times, side by side."""
-        rows = torch.arange(len(self.clock.lengths_R), device=self.clock.lengths_R.device)
-        self.reorder(rows.repeat_interleave(group))
-
-    def trim(self, lengths_R: Tensor) -> None:
-        """Rows were padded on the right: each is only so long (its sum has left the padding out already)."""
-        self.clock.lengths_R, self.clock.even = lengths_R, False
-
-    def insert(self, other: BagState) -> BagState:
-        """This state's rows, then the other's."""
-        mine, theirs = self.clock, other.clock
-        rows = len(mine.lengths_R), len(theirs.lengths_R)
-        clock = Clock(
-            torch.cat([mine.lengths_R, theirs.lengths_R]),
-            max(mine.longest, theirs.longest),
-            mine.even and theirs.even and mine.longest == theirs.longest,
-        )
-        return BagState([a.insert(b, rows) for a, b in zip(self.caches, other.caches, strict=True)], clock)
-
-    def fork(self) -> BagState:
-        """A copy whose steps leave this state alone; no step writes into a sum."""
-        return BagState([Total(total.sum_RD) for total in self.caches], self.clock.fork())

@@ -1,4 +1,4 @@
-"""Blocks and stacks: sublayers in their residuals, one above the other.
+"""Blocks and stacks of blocks.
 
 B batch, T target length, S source length, D width.
 """
@@ -17,14 +17,14 @@ from headway.nn.mask import View
 from headway.nn.residual import Bare, Residual
 from headway.nn.state import Cache, FixedCache, Memory
 
-# Weights of a block that write into the residual sum, by the ends of their names.
+# Weights of a block whose results are added to the residual stream, by the ends of their names.
 INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight")
 
 
 class Block(nn.Module):
     """Self-attention, then the feed-forward network: a layer of an encoder, or of a decoder without a source.
 
-    Other ways to mix the words (a mean) and to stand around a sublayer (bare) fit into the same slots.
+    A running mean can take the slot of attention, `Bare` that of the residual connection.
     """
 
     def __init__(
@@ -37,8 +37,9 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | Total | None = None) -> Tensor:
         if isinstance(cache, FixedCache) and one_token.takes(self, x_BTD):
             return one_token.step(self, x_BTD, view, cache)
-        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
-        return self.around_feed_forward(x_BTD, self.feed_forward)
+        lengths_B = view.lengths_B if self.training else None
+        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache), lengths_B)
+        return self.around_feed_forward(x_BTD, self.feed_forward, lengths_B)
 
 
 class DecoderBlock(nn.Module):
@@ -56,17 +57,18 @@ class DecoderBlock(nn.Module):
         self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
 
     def remember(self, source_BSD: Tensor) -> Memory:
-        """The source as this block's attention will look at it."""
+        """Keys and values of the source for this block's cross-attention."""
         return self.cross.remember(source_BSD)
 
     def forward(self, x_BTD: Tensor, view: View, memory: Memory, source_view: View, cache: Cache | None) -> Tensor:
-        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache))
-        x_BTD = self.around_cross(x_BTD, lambda x: self.cross(x, memory, source_view))
-        return self.around_feed_forward(x_BTD, self.feed_forward)
+        lengths_B = view.lengths_B if self.training else None
+        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache), lengths_B)
+        x_BTD = self.around_cross(x_BTD, lambda x: self.cross(x, memory, source_view), lengths_B)
+        return self.around_feed_forward(x_BTD, self.feed_forward, lengths_B)
 
 
 class Stack(nn.Module):
-    """Equal blocks one above the other, and what pre-norm needs at the end."""
+    """Blocks of one kind in sequence, and a final norm where pre-norm needs one."""
 
     def __init__(self, layers: int, block: Callable[[], nn.Module], final: nn.Module) -> None:
         super().__init__()
@@ -74,20 +76,20 @@ class Stack(nn.Module):
         self.final = final
 
     def walk(self, x_BTD: Tensor, given: Sequence[tuple[Any, ...]], order: Sequence[int] | None = None) -> Tensor:
-        """Through every layer, and what stands behind the last; `given` is what each is told beside x. An `order` says
-        which block comes when, where one stands for several layers."""
+        """Through every block and the final norm; `given` holds the further arguments of each block. `order`: the block
+        of each layer, where layers share blocks."""
         blocks = self.layers if order is None else [self.layers[at] for at in order]
         if tap.recording():
-            return self._seen(x_BTD, list(zip(blocks, given, strict=True)))
-        for block, told in zip(blocks, given, strict=True):
-            x_BTD = block(x_BTD, *told)
+            return self._traced(x_BTD, list(zip(blocks, given, strict=True)))
+        for block, arguments in zip(blocks, given, strict=True):
+            x_BTD = block(x_BTD, *arguments)
         return self.final(x_BTD)
 
-    def _seen(self, x_BTD: Tensor, way: Sequence[tuple[nn.Module, tuple[Any, ...]]]) -> Tensor:
-        """The same, while somebody looks."""
-        for number, (block, told) in enumerate(way):
+    def _traced(self, x_BTD: Tensor, calls: Sequence[tuple[nn.Module, tuple[Any, ...]]]) -> Tensor:
+        """The same, while a trace records."""
+        for number, (block, arguments) in enumerate(calls):
             tap.at_layer(number)
-            x_BTD = block(x_BTD, *told)
+            x_BTD = block(x_BTD, *arguments)
             tap.save(block, "hidden", x_BTD, ("row", "target", "unit"))
         tap.at_layer(None)
         x_BTD = self.final(x_BTD)

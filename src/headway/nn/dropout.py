@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014), drawn the cheap way."""
+"""Dropout (Srivastava et al. 2014) from few random numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LockedDropout(Dropout):
 
 
 class WordDropout(Dropout):
-    """x_t · m[w_t] / (1 − p): a word is there or not wherever it stands in the batch (Gal and Ghahramani 2016)."""
+    """x_t · m[w_t] / (1 − p): a word is dropped everywhere in the batch or nowhere (Gal and Ghahramani 2016)."""
 
     def __init__(self, p: float, vocabulary: int) -> None:
         super().__init__(p)
@@ -48,11 +48,11 @@ class WordDropout(Dropout):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Four decisions from each 64-bit draw.
+    """Each 64-bit random number decides about four elements.
 
-    On a CPU drawing costs more than all else here; in a compiled GPU kernel torch draws anew for every
-    element, in forward and backward, which costs more than reading a word. p is rounded to a multiple of
-    2⁻¹⁶, and the scale is that of the rounded p.
+    On a CPU the random generator takes most of the time of a dropout; a compiled GPU kernel draws a number for every
+    element in forward and backward, which takes longer than reading one. p is rounded to a multiple of 2⁻¹⁶, and
+    the scale is that of the rounded p.
     """
     cut = min(round(p * STEPS), STEPS - 1)
     draw = _opaque_words if torch.compiler.is_compiling() else random_words
@@ -66,8 +66,8 @@ def random_words(like: Tensor) -> Tensor:
     return draws.random_(-(2**63), None).view(torch.int16)
 
 
-# For a compiler: a call that it does not look into. It may take two calls on the very same tensor for one,
-# which no model makes; the tag keeps it from drawing again in the backward.
+# Opaque to a compiler. It may merge two calls on the same tensor, which no model makes; the tag keeps it from drawing
+# again in the backward.
 _opaque_words = torch.library.custom_op(
     "headway::random_words", random_words, mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,)
 )

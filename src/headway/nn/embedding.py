@@ -18,7 +18,7 @@ from headway.nn.product import product
 
 
 def padded(vocabulary: int) -> int:
-    """Rows of a table for so many tokens: a multiple of 64, for the hardware. The last ones are no tokens."""
+    """The rows of a table of so many tokens, rounded up to a multiple of 64 for the hardware."""
     return -(-vocabulary // 64) * 64
 
 
@@ -62,9 +62,9 @@ class TokenEmbedding(nn.Module):
         return self.readable(ids_BT, start)
 
     def _is_step(self, ids_BT: Tensor) -> bool:
-        """One token, nobody who looks or learns, positions that the kernel knows."""
-        known = type(self.position) is Learned or type(self.position).add is Position.add
-        if not (known and step_kernels.takes(self.table.weight, _rows(self.position))):
+        """Whether the kernel computes this: one token, no trace and no gradient, learned positions or none."""
+        supported = type(self.position) is Learned or type(self.position).add is Position.add
+        if not (supported and step_kernels.takes(self.table.weight, _rows(self.position))):
             return False
         return ids_BT.shape[1] == 1 and not (torch.is_grad_enabled() or self.training or tap.recording())
 
@@ -86,15 +86,15 @@ class StepEmbedding(TokenEmbedding):
 
 
 def _rows(position: Position) -> Tensor | None:
-    """The learned table whose rows it adds."""
+    """The learned table of positions, if there is one."""
     return position.table.weight if isinstance(position, Learned) else None
 
 
 class TypedEmbedding(nn.Module):
     """dropout(norm(E[ids] + positions + S[types]))M (Devlin et al. 2019, fig. 2).
 
-    A token's type says which text of a pair it belongs to. M, where there is one, widens a narrow table (Lan et al.
-    2020, 3.1). `first` is the row of the position table that stands for the first token.
+    A token's type is the text of a pair that it belongs to. M, where there is one, widens a narrow table (Lan et al.
+    2020, 3.1). `first` is the position of the first token.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class TypedEmbedding(nn.Module):
 
 
 def _tapped(part: nn.Module, tokens_BTD: Tensor, position: Position, start: int | Tensor, x_BTD: Tensor) -> None:
-    """The words, what their places add to them, and what comes of both."""
+    """The token vectors, what their positions add to them, and the result."""
     tap.save(part, "tokens", tokens_BTD, ("row", "target", "unit"))
     if type(position).add is not Position.add and tap.wants(part, "position"):
         tap.save(part, "position", position.add(torch.zeros_like(tokens_BTD), start), ("row", "target", "unit"))

@@ -1,4 +1,4 @@
-"""How weights lie in memory."""
+"""The memory layout of weights."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import nn
 
 @torch.no_grad()
 def inputs_first(model: nn.Module) -> None:
-    """xWᵀ = Σ_d x_d · Wᵀ[d], so that each input's weights lie side by side: same shapes, same values.
+    """Store each input's weights next to each other, for xWᵀ = Σ_d x_d · Wᵀ[d]: same shapes, same values.
 
-    A CPU then reads straight on through several outputs at once, and steps of one row are a tenth faster in float32.
+    A CPU then reads several outputs at once in order, and steps of one row are a tenth faster in float32.
     """
     for part in model.modules():
         if isinstance(part, nn.Linear) and part.weight.dtype == torch.float32:

@@ -1,9 +1,8 @@
 """Masks: which key each query may look at, as hashable values that combine with `&` and `|`.
 
-A mask is a rule (`Causal() & Padding()`); a `Scene` holds the facts of one call that the rule is applied to
-(how many queries and keys, row lengths, segments). True means visible. A rule becomes a `View`: nothing at
-all, a causal flag, a number of keys for each row or a boolean matrix, and so chooses the kernel; `predicate`
-gives the same rule to flex_attention's block masks.
+A mask is a rule (`Causal() & Padding()`), applied to the `Scene` of one call. True means visible. Applied, a rule
+becomes a `View`, which chooses the kernel: everything, a causal flag, a number of keys for each row, a boolean matrix
+or a block mask of flex_attention.
 
 B batch, T queries, S keys.
 """
@@ -18,57 +17,77 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from headway.nn.position import Position
+from headway.nn.scene import Scene
+
 if TYPE_CHECKING:
-    from headway.nn.position import Position
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """The facts of one call. `start` is the position of the first query, for each row when rows differ."""
-
-    queries: int
-    keys: int
-    device: torch.device
-    start: int | Tensor = 0
-    key_lengths_B: Tensor | None = None
-    query_segments_BT: Tensor | None = None
-    key_segments_BS: Tensor | None = None
+    from torch.nn.attention.flex_attention import BlockMask
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a kernel needs to know: everything is visible, a plain causal triangle, the first keys of each row, or
-    this matrix."""
+    """A rule applied to a scene, and the position part that turns queries and keys and adds to the scores.
+
+    causal: the rule is the plain lower triangle. prefix_B: every query of row b sees the first prefix_B[b] keys.
+    """
 
     causal: bool = False
-    visible_BHTS: Tensor | None = None
-    prefix_B: Tensor | None = None  # every query of row b sees the first prefix_B[b] keys
-    scene: Scene | None = None  # what it was made for
-    position: Position | None = None  # turns queries and keys, adds to the scores (see `placed`)
-    _built: list[tuple[int, int, Tensor]] = field(default_factory=list, repr=False)
+    prefix_B: Tensor | None = None
+    rule: Mask | None = None  # None: every key is visible
+    scene: Scene | None = None
+    position: Position | None = None
+    # The matrix and the block mask, once for all layers.
+    _built: list[Tensor] = field(default_factory=list, repr=False)
+    _blocks: list[BlockMask] = field(default_factory=list, repr=False)
+
+    @property
+    def dense(self) -> bool:
+        """Whether the rule has no shorter form than the matrix."""
+        return self.rule is not None and not self.causal and self.prefix_B is None
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
-        """The boolean matrix for code that has neither the flag nor the numbers (the readable path)."""
+        """(B or 1, 1, T, S), or (T, S), True where the query may look; None: everywhere."""
         if self.causal:
             # A size that is free in an exported graph is no key of a cache.
             make = triangle.__wrapped__ if torch.compiler.is_exporting() else triangle
             return make(queries, keys, device)
-        if self.prefix_B is None:
-            return self.visible_BHTS
-        # Once for all layers, and only if one asks. Compared, not hashed: a size may be free in an exported graph.
-        for known_queries, known_keys, matrix in self._built:
-            if known_queries == queries and known_keys == keys:
-                return matrix
-        seen_B11S = torch.arange(keys, device=device) < self.prefix_B[:, None, None, None]
-        self._built.append((queries, keys, seen_B11S.expand(-1, -1, queries, -1)))
-        return self._built[-1][2]
+        if self.prefix_B is not None:
+            if not self._built or self._built[0].shape[-1] != keys:
+                self._built[:] = [torch.arange(keys, device=device) < self.prefix_B[:, None, None, None]]
+            return self._built[0].expand(-1, -1, queries, -1)
+        if self.rule is None or self.scene is None:
+            return None
+        if not self._built:
+            self._built.append(self.rule.matrix(self.scene))
+        return self._built[0]
+
+    @property
+    def lengths_B(self) -> Tensor | None:
+        """Tokens of each row before its padding, where the queries are the tokens that are looked at."""
+        scene = self.scene
+        if scene is None or scene.key_lengths_B is None or scene.queries != scene.keys:
+            return None
+        return scene.key_lengths_B
+
+    def block_mask(self) -> BlockMask:
+        """The same rule for flex_attention, which skips the blocks of keys that no query of a block sees."""
+        from torch.nn.attention.flex_attention import create_block_mask  # loads a compiler
+
+        if self.scene is None:
+            raise ValueError("a block mask needs sizes: make the view with Mask.view(scene)")
+        if not self._blocks:
+            rule, scene = self.rule or Everything(), self.scene
+            rows = scene.rows if rule.by_row() or isinstance(scene.start, Tensor) else None
+            sizes = rows, None, scene.queries, scene.keys
+            self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
+        return self._blocks[0]
 
     def placed(self, position: Position) -> View:
-        """The same, with what the position has to say to every layer."""
+        """The same view, with a position part that every layer applies."""
         return replace(self, position=position)
 
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and new keys, turned by where they stand."""
+        """Queries and new keys, turned by their positions."""
         if self.position is None or self.scene is None:
             return q_BHTK, k_BHTK
         return self.position.rotate(q_BHTK, k_BHTK, self.scene.start)
@@ -101,7 +120,7 @@ class Mask:
         return False
 
     def prefix(self, scene: Scene) -> Tensor | None:
-        """For each row the number of its first keys that all its queries see, if the rule says just that."""
+        """The number of first keys that all queries of a row see, where that is the whole rule; else None."""
         return None
 
     def __and__(self, other: Mask) -> Mask:
@@ -112,47 +131,27 @@ class Mask:
 
     def matrix(self, scene: Scene) -> Tensor:
         """(B or 1, 1, T, S), True where the query may look."""
+        rows = scene.rows if isinstance(scene.start, Tensor) or self.by_row() else 1
+        row_B11 = torch.arange(rows, device=scene.device)[:, None, None]
+        query_BT1 = torch.arange(scene.queries, device=scene.device)[None, :, None] + scene.start_of(row_B11)
         key_11S = torch.arange(scene.keys, device=scene.device)[None, None, :]
-        query_1T1 = torch.arange(scene.queries, device=scene.device)[None, :, None]
-        row_B11 = torch.zeros(1, 1, 1, dtype=torch.long, device=scene.device)
-        if isinstance(scene.start, Tensor):
-            query_1T1 = query_1T1 + scene.start[:, None, None]
-            row_B11 = torch.arange(len(scene.start), device=scene.device)[:, None, None]
-        else:
-            query_1T1 = query_1T1 + scene.start
-            if self.by_row():
-                row_B11 = torch.arange(_rows(scene), device=scene.device)[:, None, None]
-        seen = self.allows(row_B11, query_1T1, key_11S, scene)
-        shape = torch.broadcast_shapes(seen.shape, row_B11.shape, (1, scene.queries, scene.keys))
-        return seen.expand(shape)[:, None]
+        return self.allows(row_B11, query_BT1, key_11S, scene).expand(rows, scene.queries, scene.keys)[:, None]
 
     def view(self, scene: Scene) -> View:
         rule = self.simplify(scene)
         if isinstance(rule, Everything):
             return View(scene=scene)
         plain = isinstance(scene.start, int) and scene.start == 0
-        if isinstance(rule, Causal) and plain and scene.queries == scene.keys:
-            return View(causal=True, scene=scene)
-        prefix_B = rule.prefix(scene)
-        if prefix_B is not None:
-            return View(prefix_B=prefix_B, scene=scene)
-        return View(visible_BHTS=rule.matrix(scene), scene=scene)
+        causal = isinstance(rule, Causal) and plain and scene.queries == scene.keys
+        return View(causal, None if causal else rule.prefix(scene), rule, scene)
 
     def predicate(self, scene: Scene) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         """`mask_mod(b, h, q, k)` for torch's create_block_mask."""
 
         def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            start = scene.start[b] if isinstance(scene.start, Tensor) else scene.start
-            return self.allows(b, q + start, k, scene)
+            return self.allows(b, q + scene.start_of(b), k, scene)
 
         return mask_mod
-
-
-def _rows(scene: Scene) -> int:
-    for facts in (scene.key_lengths_B, scene.key_segments_BS):
-        if facts is not None:
-            return len(facts)
-    return 1
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ class Window(Mask):
         return (key >= query - self.left) & (key <= query + self.right)
 
     def simplify(self, scene: Scene) -> Mask:
-        # No key is that far away: only what comes after the query is hidden.
+        # No key is that far away: only keys after the query are hidden.
         return Causal().simplify(scene) if self.right == 0 and scene.keys <= self.left + 1 else self
 
 
@@ -219,11 +218,26 @@ class Segments(Mask):
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         if scene.query_segments_BT is None or scene.key_segments_BS is None:
             return Everything().allows(row, query, key, scene)
-        start = scene.start[row] if isinstance(scene.start, Tensor) else scene.start
-        return scene.query_segments_BT[row, query - start] == scene.key_segments_BS[row, key]
+        return scene.query_segments_BT[row, query - scene.start_of(row)] == scene.key_segments_BS[row, key]
 
     def simplify(self, scene: Scene) -> Mask:
         return Everything() if scene.key_segments_BS is None else self
+
+    def by_row(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Related(Mask):
+    """Keys to which the query's relation `name` is a number from `least` to `most`: neighbours in a graph."""
+
+    name: str
+    most: int
+    least: int = 0
+
+    def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
+        relation = scene.relation(self.name)[row, query - scene.start_of(row), key]
+        return (relation >= self.least) & (relation <= self.most)
 
     def by_row(self) -> bool:
         return True
@@ -241,7 +255,7 @@ class Block(Mask):
 
 @dataclass(frozen=True)
 class Global(Mask):
-    """The first `count` positions see all and are seen by all."""
+    """The first `count` positions see every key and are seen by every query."""
 
     count: int
 
@@ -251,22 +265,35 @@ class Global(Mask):
 
 @dataclass(frozen=True)
 class Random(Mask):
-    """Each (query, key) pair with probability `share`, the same for ever for one seed: a hash, not a draw."""
+    """Each (query, key) pair with probability `share`, by a hash of the pair and the seed."""
 
     share: float
     seed: int = 0
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        mixed = (query * 2654435761 + key * 40503 + self.seed * 97531) & 0x7FFFFFFF
-        mixed = ((mixed ^ (mixed >> 15)) * 739982445) & 0x7FFFFFFF
-        mixed = ((mixed ^ (mixed >> 12)) * 695872825) & 0x7FFFFFFF
-        return (mixed ^ (mixed >> 15)) < int(self.share * 0x80000000)
+        # Modulo 2³¹, so that integers of 32 and 64 bits give the same. `&` also keeps a compiler from multiplying the
+        # constants with its block sizes, beyond 32 bits.
+        low = 0x7FFFFFFF
+        mixed = (query & low) * (2654435761 & low) + (key & low) * 40503 + (self.seed * 97531 & low) & low
+        mixed = (mixed ^ (mixed >> 15)) * 739982445 & low
+        mixed = (mixed ^ (mixed >> 12)) * 695872825 & low
+        return (mixed ^ (mixed >> 15)) <= int(self.share * 0x80000000) - 1
 
 
 @dataclass(frozen=True)
-class And(Mask):
+class Pair(Mask):
+    """Abstract. Two rules combined."""
+
     left: Mask
     right: Mask
+
+    def by_row(self) -> bool:
+        return self.left.by_row() or self.right.by_row()
+
+
+@dataclass(frozen=True)
+class And(Pair):
+    """Keys that both rules allow."""
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) & self.right.allows(row, query, key, scene)
@@ -277,18 +304,14 @@ class And(Mask):
             return right
         return left if isinstance(right, Everything) else And(left, right)
 
-    def by_row(self) -> bool:
-        return self.left.by_row() or self.right.by_row()
-
     def prefix(self, scene: Scene) -> Tensor | None:
         left_B, right_B = self.left.prefix(scene), self.right.prefix(scene)
         return None if left_B is None or right_B is None else torch.minimum(left_B, right_B)
 
 
 @dataclass(frozen=True)
-class Or(Mask):
-    left: Mask
-    right: Mask
+class Or(Pair):
+    """Keys that one of the rules allows."""
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) | self.right.allows(row, query, key, scene)
@@ -298,6 +321,3 @@ class Or(Mask):
         if isinstance(left, Everything) or isinstance(right, Everything):
             return Everything()
         return Or(left, right)
-
-    def by_row(self) -> bool:
-        return self.left.by_row() or self.right.by_row()

@@ -1,15 +1,15 @@
-"""A block's step for one token of each row, in as few calls as there are: the fast twin of `Block.forward`.
+"""One token of each row through a block, in few calls: the fast twin of `Block.forward`.
 
-A step of few rows reads every weight for a handful of products: what it costs beside that is calls. Here a block is
-five kernels on a GPU (`product`, `attend_step`), and on a CPU 27 operations, views counted, where its readable twin has
-41 and a dozen modules to go through.
+A step of few rows reads every weight once; beyond that, its time is the overhead of calls. Here a block takes five
+kernels on a GPU (`product`, `attend_step`), and on a CPU 27 operations, views included, where its readable twin takes
+41 and a dozen calls of modules.
 
 R rows, T tokens (one), C capacity, H heads, D width, K head width.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,17 +25,14 @@ from headway.nn.product import product
 from headway.nn.residual import Residual
 from headway.nn.state import FixedCache
 
-if TYPE_CHECKING:
-    from headway.nn.block import Block
 
-
-def takes(block: Block, x_RTD: Tensor) -> bool:
-    """Whether `step` does what this block does here: one token, nobody who looks or learns, parts that it knows."""
+def takes(block: Any, x_RTD: Tensor) -> bool:
+    """Whether `step` computes this `Block` here: one token, no trace and no gradient, parts that it has a path for."""
     watched = torch.is_grad_enabled() or block.training or tap.recording()
     return x_RTD.shape[1] == 1 and not watched and _known(block)
 
 
-def _known(block: Block) -> bool:
+def _known(block: Any) -> bool:
     attention, feed_forward = block.attention, block.feed_forward
     return (
         type(attention) is SelfAttention
@@ -55,7 +52,7 @@ def _pre_norm(residual: nn.Module) -> bool:
     )
 
 
-def step(block: Block, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
+def step(block: Any, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
     """x + mix(norm(x))Wᴼ, then x + f(norm(x)W₁)W₂, for what `takes` accepts."""
     attention: Any = block.attention
     feed_forward: Any = block.feed_forward
@@ -68,7 +65,7 @@ def step(block: Block, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
 
 
 def _mixed(attention: SelfAttention, qkv_RD: Tensor, view: View, cache: FixedCache) -> Tensor:
-    """`SelfAttention.mixed`, without its detours where rows are equally long or a kernel does it all."""
+    """`SelfAttention.mixed`, in fewer calls where rows are equally long or a kernel computes all of it."""
     heads, started = attention.heads, cache.kv_2CRHK is not None
     if started and heads == attention.shared and attention.score is scaled_dot and _only_adds(view.position):
         assert cache.kv_2CRHK is not None
@@ -84,6 +81,6 @@ def _mixed(attention: SelfAttention, qkv_RD: Tensor, view: View, cache: FixedCac
 
 
 def _only_adds(position: Position | None) -> bool:
-    """Whether it has nothing to say to attention."""
+    """Whether attention has nothing to apply."""
     kind = Position if position is None else type(position)
     return kind.rotate is Position.rotate and kind.bias is Position.bias

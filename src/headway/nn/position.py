@@ -1,7 +1,7 @@
-"""Positions: three doors through which a model may learn where a token stands.
+"""Positions: three places where a model may use the position of a token.
 
 `add` changes the embedding, `rotate` turns queries and keys, `bias` adds to the scores. Each does nothing by
-default, so a part opens only the doors it needs.
+default; a part overrides those it needs.
 
 B batch, T target length, S source length, H heads, D width, K head width.
 """
@@ -9,12 +9,13 @@ B batch, T target length, S source length, H heads, D width, K head width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from headway.nn.mask import Scene
+from headway.nn.scene import Scene
 
 
 class Position(nn.Module):
@@ -38,6 +39,14 @@ def sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
     return table.flatten(-2)[..., :width]
 
 
+def _rows_at(table_PD: Tensor, start: int | Tensor, length: int) -> Tensor:
+    """The rows of `length` positions from `start`, for each row of the batch where their starts differ."""
+    if isinstance(start, Tensor):
+        # Not checked against the table: reading the values would wait for the device.
+        return table_PD[start[:, None] + torch.arange(length, device=start.device)]
+    return table_PD[start : start + length]
+
+
 def halved_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
     """`sinusoid` with all sines before all cosines, as Marian has it (Junczys-Dowmunt et al. 2018)."""
     table = sinusoid(positions, width, base)
@@ -45,7 +54,7 @@ def halved_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Te
 
 
 class Sinusoidal(Position):
-    """Adds `sinusoid(p)`. The table is only a cache of the formula: longer inputs make it grow."""
+    """Adds `sinusoid(p)`. The table caches the formula and grows with the inputs."""
 
     table_PD: Tensor
 
@@ -61,17 +70,13 @@ class Sinusoidal(Position):
 
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
-        if isinstance(start, Tensor):
-            # The caller keeps rows inside the table: a look at the values would stop the device.
-            steps_BT = start[:, None] + torch.arange(length, device=start.device)
-            return x_BTD + self.table_PD[steps_BT].to(x_BTD.dtype)
-        if start + length > len(self.table_PD):
+        if isinstance(start, int) and start + length > len(self.table_PD):
             self.table_PD = self._rows(2 * (start + length)).to(self.table_PD)
-        return x_BTD + self.table_PD[start : start + length].to(x_BTD.dtype)
+        return x_BTD + _rows_at(self.table_PD, start, length).to(x_BTD.dtype)
 
 
 class Learned(Position):
-    """Adds a row of a learned table; there is nothing beyond its last row."""
+    """Adds a row of a learned table; positions beyond its last row are an error."""
 
     def __init__(self, width: int, length: int) -> None:
         super().__init__()
@@ -80,11 +85,9 @@ class Learned(Position):
 
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
-        if isinstance(start, Tensor):
-            return x_BTD + self.table(start[:, None] + torch.arange(length, device=start.device))
-        if start + length > self.table.num_embeddings:
+        if isinstance(start, int) and start + length > self.table.num_embeddings:
             raise IndexError(f"position {start + length} is beyond the table of {self.table.num_embeddings}")
-        return x_BTD + self.table.weight[start : start + length]
+        return x_BTD + _rows_at(self.table.weight, start, length)
 
 
 class Rotary(Position):
@@ -98,8 +101,8 @@ class Rotary(Position):
         self, head_width: int, base: float = 10_000.0, length: int = 512,
         angles: Callable[[Tensor], Tensor] | None = None, gain: float = 1.0,
     ) -> None:  # fmt: skip
-        """`angles`: of each position and pair, (P,) → (P, K/2), where they are not p·θ_i. `gain` stretches what was
-        turned."""
+        """`angles`: of each position and pair, (P,) → (P, K/2); p·θ_i by default. `gain`: a factor of the turned
+        queries and keys."""
         super().__init__()
         if head_width % 2:
             raise ValueError(f"a head of width {head_width} has no pairs to turn: take an even one")
@@ -119,13 +122,11 @@ class Rotary(Position):
 
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         length = q_BHTK.shape[2]
+        if isinstance(start, int) and start + length > len(self.cos_PK):
+            self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
+        cos, sin = (_rows_at(table_PK, start, length) for table_PK in (self.cos_PK, self.sin_PK))
         if isinstance(start, Tensor):
-            at = (start[:, None] + torch.arange(length, device=start.device))[:, None]
-            cos, sin = self.cos_PK[at], self.sin_PK[at]
-        else:
-            if start + length > len(self.cos_PK):
-                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
-            cos, sin = self.cos_PK[start : start + length], self.sin_PK[start : start + length]
+            cos, sin = cos[:, None], sin[:, None]  # of all heads
         return _turn(q_BHTK, cos, sin), _turn(k_BHTK, cos, sin)
 
 
@@ -137,7 +138,7 @@ def _turn(x_BHTK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def distances(scene: Scene) -> Tensor:
-    """Query position minus key position, (T, S), or (B, T, S) where rows start at different places."""
+    """Query position minus key position, (T, S), or (B, T, S) where rows start at different positions."""
     key_S = torch.arange(scene.keys, device=scene.device)
     query_T = torch.arange(scene.queries, device=scene.device)
     if isinstance(scene.start, Tensor):
@@ -152,7 +153,7 @@ def _per_head(table: Tensor, far: Tensor) -> Tensor:
 
 
 class LinearBias(Position):
-    """−slope_h · distance, slopes 2^(−8h/H) (Press et al. 2022): what is far weighs less, and nothing is learned."""
+    """−slope_h · distance, slopes 2^(−8h/H) (Press et al. 2022); nothing is learned."""
 
     slopes_H: Tensor
 
@@ -166,7 +167,7 @@ class LinearBias(Position):
 
 
 def _slopes(heads: int) -> list[float]:
-    """A geometric series; for a number of heads between two powers of two, the larger's odd members fill up."""
+    """A geometric series; a number of heads between two powers of two adds odd members of the larger one's series."""
     power = 1 << (heads.bit_length() - 1)
     first = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     return first + [2 ** (-4 * (2 * h + 1) / power) for h in range(heads - power)]
@@ -193,3 +194,51 @@ class RelativeBias(Position):
     def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
         far = distances(scene)
         return _per_head(self.table(self.bucket(far)), far).to(q_BHTK.dtype)
+
+
+class RelationBias(Position):
+    """b_h[r(i, j)]: a learned number for each head and value of a relation that the batch supplies, such as the
+    distance of two nodes in a graph (Ying et al. 2021, eq. 6). Values above the table share its last row."""
+
+    def __init__(self, heads: int, relation: str, values: int) -> None:
+        super().__init__()
+        self.relation = relation
+        self.table = nn.Embedding(values, heads)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
+        relation_BTS = scene.relation(self.relation).clamp(max=self.table.num_embeddings - 1)
+        return self.table(relation_BTS).movedim(-1, 1).to(q_BHTK.dtype)
+
+
+class FeatureBias(Position):
+    """w_h · f(i, j), of features that the batch supplies, such as those of an edge (Ying et al. 2021, eq. 7)."""
+
+    def __init__(self, heads: int, relation: str, features: int) -> None:
+        super().__init__()
+        self.relation, self.map = relation, nn.Linear(features, heads, bias=False)
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
+        return self.map(scene.relation(self.relation)).movedim(-1, 1).to(q_BHTK.dtype)
+
+
+class Together(Position):
+    """Several position parts: each adds and turns in its order, and their biases are summed."""
+
+    def __init__(self, *parts: Position) -> None:
+        super().__init__()
+        self.parts = cast(Sequence[Position], nn.ModuleList(parts))
+
+    def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
+        for part in self.parts:
+            x_BTD = part.add(x_BTD, start)
+        return x_BTD
+
+    def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
+        for part in self.parts:
+            q_BHTK, k_BHTK = part.rotate(q_BHTK, k_BHTK, start)
+        return q_BHTK, k_BHTK
+
+    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor | None:
+        given = [bias for part in self.parts if (bias := part.bias(q_BHTK, scene)) is not None]
+        return sum(given[1:], given[0]) if given else None

@@ -1,4 +1,4 @@
-"""A product with all that stands around it in a block, for the few rows of a step.
+"""A linear layer with the norm, activation and residual sum around it, for the few rows of a decoding step.
 
 R rows, D width, N outputs.
 """
@@ -25,7 +25,7 @@ def product(
     activation: Activation | None = None,
     residual_RN: Tensor | None = None,
 ) -> Tensor:
-    """f(norm(x)Wᵀ + b) + residual, each of norm, f and residual where it is given."""
+    """f(norm(x)Wᵀ + b) + residual; norm, f and residual are optional."""
     name = activation_name(activation)
     if name is not None and kernels.takes(x_RD, layer.weight):
         return kernels.product(x_RD, layer, norm, name, residual_RN)
@@ -33,7 +33,7 @@ def product(
 
 
 def activation_name(activation: Activation | None) -> str | None:
-    """The name by which the kernel has this activation; None where it has none."""
+    """The kernel's name of this activation; None where it has none."""
     if activation is None:
         return "none"
     if isinstance(activation, partial) and activation.func is F.gelu and not activation.args:
@@ -57,8 +57,8 @@ def readable_product(
 
 
 def linear(x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None = None) -> Tensor:
-    """xWᵀ + b. On a CPU torch's product of bfloat16 matrices arranges W anew each time, which one row is not worth:
-    as a product with a vector it takes two thirds of the time."""
+    """xWᵀ + b. On a CPU torch's product of bfloat16 matrices repacks W at each call; for one row the product with a
+    vector takes two thirds of the time."""
     if x_RD.dtype != torch.bfloat16 or x_RD.device.type != "cpu" or len(x_RD) != 1:
         return F.linear(x_RD, weight_ND, bias_N)
     y_N = torch.mv(weight_ND, x_RD[0])

@@ -1,8 +1,7 @@
-"""Recurrent layers: cells that can be read, and the fused kernels as their twins.
+"""Recurrent layers: readable cells, and torch's fused kernels as their twins.
 
-A cell says how a state and the next input become the next state. While a trace is recording it is run step by step and
-its gates are handed to the tap; otherwise torch's kernels (cuDNN on a GPU) read the very same weights. Gates stand in
-torch's order.
+A cell computes the next state from a state and an input. While a trace records, cells run step by step and their gates
+are saved; otherwise torch's kernels (cuDNN on a GPU) use the same weights. Gates are in torch's order.
 
 B batch, T length, D width of the input, H width of the state, G all gates side by side.
 """
@@ -21,22 +20,24 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from headway.compiling import Uncompiled
 from headway.nn import tap
 from headway.nn.dropout import dropout
-from headway.nn.recurrent_state import LayerState, RecurrentState
+from headway.nn.state import State, Values
 
-# cuDNN wants its weights in one piece of memory and copies them there at each call: far less work than a layer's steps.
+# cuDNN copies the weights into one block of memory at each call, which takes little time beside a layer's steps.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
-ALIGNED = 16  # bytes: cuDNN gives rows that are no multiple of that to slower kernels (in tf32 1.6 times the time)
+ALIGNED = 16  # bytes: for rows that are no multiple of it cuDNN takes slower kernels (in tf32 1.6 times the time)
 
 Gates = dict[str, Tensor]
-Anew = tuple[Tensor, LayerState]  # (B, T), true where a row begins again, and the state that it begins from
+LayerState = tuple[Tensor, ...]  # (B, H) each: the hidden vector, and where there is one the cell
+Anew = tuple[Tensor, LayerState]  # (B, T), true where a row restarts, and the state that it restarts from
 
 
 class Cell(nn.Module):
     """Abstract. Maps of the input and of the state for all gates."""
 
     gates: ClassVar[tuple[str, ...]]
-    parts: ClassVar[tuple[str, ...]] = ("hidden",)  # what a state is made of; the first is what a layer gives out
+    kernel: ClassVar[Callable[..., tuple[Tensor, ...]]]  # torch's, of all steps
+    parts: ClassVar[tuple[str, ...]] = ("hidden",)  # of a state; the first is the layer's output
     own_bias: ClassVar[bool] = False  # whether the map of the state needs a bias beside the input's
 
     def __init__(self, inputs: int, width: int, spread: float = 0.0) -> None:
@@ -54,10 +55,12 @@ class Cell(nn.Module):
 
     def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
         """All steps in one call: of rows `x_BTD`, or of packed rows with their batch `sizes`."""
-        raise NotImplementedError
+        first = [part_BH[None] for part_BH in state]
+        y, *last = _call(self.kernel, x, sizes, first if len(first) > 1 else first[0], self.weights(u_GH))
+        return y, tuple(part_1BH[0] for part_1BH in last)
 
     def weights(self, u_GH: Tensor) -> list[Tensor]:
-        """As torch's kernels want them: W, U and a bias of each."""
+        """In the order of torch's kernels: W, U and a bias of each."""
         bias_G = self.from_input.bias
         second_G = self.from_state.bias if self.own_bias else torch.zeros_like(bias_G)
         return [self.from_input.weight, u_GH, bias_G, second_G]
@@ -68,15 +71,12 @@ class RNNCell(Cell):
     """h' = tanh(Wx + Uh + b) (Elman 1990)."""
 
     gates = ("candidate",)
+    kernel = staticmethod(torch.rnn_tanh)
 
     def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
         (h_BH,) = state
         h_BH = torch.tanh(x_BG + h_BH @ u_GH.T)
         return (h_BH,), {}
-
-    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
-        y, h_1BH = _call(torch.rnn_tanh, x, sizes, state[0][None], self.weights(u_GH))
-        return y, (h_1BH[0],)
 
 
 @final
@@ -84,11 +84,12 @@ class LSTMCell(Cell):
     """c' = f ⊙ c + i ⊙ g and h' = o ⊙ tanh(c'), where i, f, o = σ(Wx + Uh + b) and g = tanh(Wx + Uh + b), each with
     weights of its own (Hochreiter and Schmidhuber 1997; the forget gate f: Gers et al. 2000).
 
-    c passes from step to step by a product with f alone: where f is 1, its gradient comes back undiminished.
+    From step to step c is only multiplied by f: where f is 1, its gradient is not diminished.
     """
 
     gates = ("input", "forget", "candidate", "output")
     parts = ("hidden", "cell")
+    kernel = staticmethod(torch.lstm)
 
     def __init__(self, inputs: int, width: int, spread: float = 0.0, forget: float = 0.0) -> None:
         """`forget` is added to that gate's bias, so that a new cell remembers (Jozefowicz et al. 2015)."""
@@ -103,18 +104,14 @@ class LSTMCell(Cell):
         c_BH = f_BH * c_BH + i_BH * g_BH
         return (o_BH * c_BH.tanh(), c_BH), {"input": i_BH, "forget": f_BH, "candidate": g_BH, "output": o_BH}
 
-    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
-        h_BH, c_BH = state
-        y, h_1BH, c_1BH = _call(torch.lstm, x, sizes, [h_BH[None], c_BH[None]], self.weights(u_GH))
-        return y, (h_1BH[0], c_1BH[0])
-
 
 @final
 class GRUCell(Cell):
     """h' = (1 − z) ⊙ n + z ⊙ h, where r, z = σ(Wx + Uh + b) and n = tanh(Wx + b + r ⊙ (Uh + d)) (Cho et al. 2014; the
-    reset gate r behind the product, as fused kernels have it)."""
+    reset gate r after the product, as in fused kernels)."""
 
     gates = ("reset", "update", "candidate")
+    kernel = staticmethod(torch.gru)
     own_bias = True
 
     def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
@@ -125,21 +122,17 @@ class GRUCell(Cell):
         n_BH = torch.tanh(xn_BH + r_BH * hn_BH)
         return ((1 - z_BH) * n_BH + z_BH * h_BH,), {"reset": r_BH, "update": z_BH, "candidate": n_BH}
 
-    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
-        y, h_1BH = _call(torch.gru, x, sizes, state[0][None], self.weights(u_GH))
-        return y, (h_1BH[0],)
 
-
-# Not compiled: a compiler would unroll the steps, and these kernels are what there is to gain.
+# Not compiled: a compiler would unroll the steps, and these kernels are already fused.
 @Uncompiled
 def _call(
     kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, sizes: Tensor | None, first: Tensor | list[Tensor],
     weights: list[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """One layer, one direction, no dropout of the kernel's own."""
-    learning = torch.is_grad_enabled()  # cuDNN keeps what a gradient needs only where it is told to
+    """One layer, one direction, without the kernel's own dropout."""
+    learning = torch.is_grad_enabled()  # cuDNN keeps what a gradient needs only on request
     width = weights[1].shape[1]
-    x, first, weights = _filled_up(x, first, weights, alignment(x))
+    x, first, weights = _padded(x, first, weights, alignment(x))
     if sizes is not None:
         found = kernel(x, sizes, first, weights, True, 1, 0.0, learning, False)
     else:
@@ -148,15 +141,15 @@ def _call(
 
 
 def alignment(x: Tensor) -> int:
-    """What the number of a row's elements should be a multiple of."""
+    """The number of elements that a row's length should be a multiple of."""
     return ALIGNED // x.element_size() if x.is_cuda else 1
 
 
-def _filled_up(
+def _padded(
     x: Tensor, first: Tensor | list[Tensor], weights: list[Tensor], multiple: int
 ) -> tuple[Tensor, Tensor | list[Tensor], list[Tensor]]:  # fmt: skip
-    """The same layer with as many inputs and units more as bring their numbers to a multiple. They are always 0: a unit
-    without weights that starts there stays there, in each of the cells."""
+    """The same layer with the numbers of inputs and units rounded up to a multiple. The added units stay 0 in each of
+    the cells: they have no weights and start at 0."""
     w_GD, u_GH, *biases = weights
     width = u_GH.shape[1]
     inputs, units = -x.shape[-1] % multiple, -width % multiple
@@ -188,10 +181,10 @@ class RecurrentLayer(nn.Module):
     def forward(
         self, x_BTD: Tensor, state: LayerState, lengths_B: Tensor | None = None, anew: Anew | None = None
     ) -> tuple[Tensor, LayerState]:
-        """The outputs and the state behind each row's last step (`lengths_B`: rows are padded on the right; outputs are
-        0 there). `anew` says where a row begins again, and from which state."""
+        """The outputs and the state after each row's last step. `lengths_B`: rows are padded on the right; outputs are
+        0 there. `anew`: where a row restarts, and from which state."""
         u_GH = self.cell.from_state.weight
-        if self.training and self.weight_dropout:  # no module: counters of operations fail at a leaf
+        if self.training and self.weight_dropout:  # not a module: counters of operations fail at one without parts
             u_GH = dropout(u_GH, self.weight_dropout)
         if tap.recording() or anew is not None:
             return self._readable(x_BTD, state, u_GH, lengths_B, anew)
@@ -203,7 +196,7 @@ class RecurrentLayer(nn.Module):
     def _packed(
         self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor
     ) -> tuple[Tensor, LayerState]:  # fmt: skip
-        # A packed row has at least one step; one of no length keeps its state.
+        # A packed row has at least one step; an empty row keeps its state.
         given = lengths_B.clamp(min=1).cpu()
         packed = pack_padded_sequence(x_BTD, given, batch_first=True, enforce_sorted=False)
         order, back = packed.sorted_indices, packed.unsorted_indices
@@ -243,10 +236,10 @@ def _where(chosen_B: Tensor, yes: LayerState, no: LayerState) -> LayerState:
 
 
 class RecurrentStack(nn.Module):
-    """Layers one above the other: each reads what the one below gives out.
+    """Layers in sequence: each reads the outputs of the one below.
 
-    The slots `inputs`, `between` and `outputs` are where dropout stands; a part may drop anew at each step (Zaremba et
-    al. 2014) or the same all along (Gal and Ghahramani 2016). The first state is zero, or `learned`.
+    `inputs`, `between` and `outputs` are slots for dropout, drawn for each step (Zaremba et al. 2014) or once for all
+    steps (Gal and Ghahramani 2016). The first state is zero, or `learned`.
     """
 
     def __init__(
@@ -260,30 +253,25 @@ class RecurrentStack(nn.Module):
         super().__init__()
         self.layers: Any = nn.ModuleList(layers)
         self.inputs, self.between, self.outputs = inputs, between, outputs
-        # Of the stack, not of its layers: it is needed before they are called.
+        # Parameters of the stack, not of its layers: they are needed before the layers are called.
         parts = [torch.zeros(layer.cell.width) for layer in layers for _ in layer.cell.parts]
         self.first = nn.ParameterList(parts if learned else [])
 
-    def start(self, rows: int, like: Tensor) -> RecurrentState:
-        """A state that has read nothing, of the type and on the device of `like`."""
-        zero = RecurrentState(
-            [tuple(like.new_zeros(rows, layer.cell.width) for _ in layer.cell.parts) for layer in self.layers]
-        )
+    def start(self, rows: int, like: Tensor) -> State:
+        """The state before the first token, with the dtype and device of `like`."""
+        cells = [layer.cell for layer in self.layers]
+        zero = State({"layers": [Values(*(like.new_zeros(rows, cell.width) for _ in cell.parts)) for cell in cells]})
         return zero.of([part_H.expand(rows, -1) for part_H in self.first]) if self.first else zero
 
     def forward(
-        self,
-        x_BTD: Tensor,
-        state: RecurrentState,
-        lengths_B: Tensor | None = None,
-        anew_BT: Tensor | None = None,
-    ) -> tuple[Tensor, RecurrentState]:
-        """Where `anew_BT` is true a row begins again from the first state."""
+        self, x_BTD: Tensor, state: State, lengths_B: Tensor | None = None, anew_BT: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Where `anew_BT` is true a row restarts from the first state."""
         x_BTD = self.inputs(x_BTD)
-        states = []
+        parts: list[Tensor] = []
         first = None if anew_BT is None else self.start(len(x_BTD), x_BTD)
-        for number, (layer, of_layer) in enumerate(zip(self.layers, state.layers, strict=True)):
-            anew = None if first is None else (anew_BT, first.layers[number])
-            x_BTD, new = layer(self.between(x_BTD) if number else x_BTD, of_layer, lengths_B, anew)
-            states.append(new)
-        return self.outputs(x_BTD), RecurrentState(states)
+        for number, (layer, of_layer) in enumerate(zip(self.layers, state["layers"], strict=True)):
+            anew = None if first is None else (anew_BT, first["layers"][number].tensors)
+            x_BTD, new = layer(self.between(x_BTD) if number else x_BTD, of_layer.tensors, lengths_B, anew)
+            parts += new
+        return self.outputs(x_BTD), state.of(parts)

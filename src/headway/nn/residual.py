@@ -1,4 +1,4 @@
-"""Where the norm stands around a sublayer: one formula, three slots."""
+"""The residual connection around a sublayer: one formula with three slots for norms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
+from headway.nn.norm import normed
 
 
 class Residual(nn.Module):
@@ -29,8 +30,10 @@ class Residual(nn.Module):
         self.outside = outside or nn.Identity()
         self.dropout = Dropout(dropout)
 
-    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.outside(x_BTD + self.dropout(self.after(sublayer(self.before(x_BTD)))))
+    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor], lengths_B: Tensor | None = None) -> Tensor:
+        """`lengths_B`: tokens of each row before its padding, for a norm over the whole batch."""
+        y_BTD = normed(self.after, sublayer(normed(self.before, x_BTD, lengths_B)), lengths_B)
+        return normed(self.outside, x_BTD + self.dropout(y_BTD), lengths_B)
 
 
 class Bare(nn.Module):
@@ -40,7 +43,7 @@ class Bare(nn.Module):
         super().__init__()
         self.dropout = Dropout(dropout)
 
-    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor], lengths_B: Tensor | None = None) -> Tensor:
         return self.dropout(sublayer(x_BTD))
 
 

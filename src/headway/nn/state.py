@@ -1,18 +1,20 @@
 """State: what a model carries from one step to the next. It is passed, never stored on a module.
 
-A call consumes a state (and may update it in place); `fork` copies. Rows come in groups: R hypotheses over B
-sources, R a multiple of B. `reorder` picks hypotheses inside their groups and leaves the source alone;
-`select` keeps some sources with all their hypotheses; `insert` puts the rows of another state behind.
+A state is made of slots: keys and values, hidden vectors, sums, the last ids, the memory of a source. A slot belongs to
+the rows or to the sources; every source has the same number of rows (one of a language model, its beam in a search).
+What happens to all slots is written once, here; a family only lists its slots.
 
-B sources, R rows, H heads, S source length, C capacity, K head width.
+A call consumes a state (and may change it in place); `fork` copies. `steady` makes a room whose tensors stay where they
+are: `insert` writes rows into it, and a step through `first`, a view of its first rows, writes into the room.
+
+B sources, R rows, H heads, S source length, C capacity, K head width, D width, N ids.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -21,47 +23,144 @@ from headway.fast import step as step_kernels
 
 
 @dataclass
-class Memory:
+class Clock:
+    """How far each row is. `longest` bounds the lengths on the host, so that the device need not be asked."""
+
+    lengths_R: Tensor
+    longest: int
+    even: bool = True  # all rows are `longest` long
+    last: int | None = None  # in a room: lengths are advanced in place, up to this one
+    steady: bool = False  # `longest` is a bound that stays (for captured steps)
+
+    @property
+    def start(self) -> int | Tensor:
+        return self.longest if self.even else self.lengths_R
+
+    def advance(self, steps: int) -> None:
+        if self.last is None:
+            self.lengths_R = self.lengths_R + steps
+        else:
+            step_kernels.advance(self.lengths_R, steps, self.last)
+        self.longest += 0 if self.steady else steps
+
+    def pick(self, rows_R: Tensor) -> None:
+        """Keep these rows; once the longest have left, the positions that only they needed are free again."""
+        self.lengths_R = self.lengths_R.index_select(0, rows_R)
+        if not (self.even or self.steady):
+            shortest, self.longest = (int(length) for length in self.lengths_R.aminmax())
+            self.even = shortest == self.longest
+
+    def fork(self) -> Clock:
+        return Clock(self.lengths_R.clone(), self.longest, self.even, self.last, self.steady)
+
+
+class Slot:
+    """Abstract. One thing that a state carries."""
+
+    of_source: ClassVar[bool] = False  # or of a row
+
+    def pick(self, rows_R: Tensor) -> None:
+        """Row r becomes what row rows_R[r] was."""
+        raise NotImplementedError
+
+    def fork(self, clock: Any) -> Self:
+        raise NotImplementedError
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> Slot:
+        """Empty room for `rows` of this kind. `capacity`: how many positions, where there are some."""
+        raise TypeError("only states with fixed caches have a room: start with a `room`")
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> Slot:
+        """A view of the first rows (and positions)."""
+        raise NotImplementedError
+
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        """Write the other's rows, of which `used` positions are in use, to these rows of this room."""
+        raise NotImplementedError
+
+
+class Values(Slot):
+    """Tensors (R, …) that a step replaces by new ones: a hidden vector and a cell, a sum, the last ids."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self.tensors = tensors
+
+    def pick(self, rows_R: Tensor) -> None:
+        self.tensors = tuple(tensor.index_select(0, rows_R) for tensor in self.tensors)
+
+    def fork(self, clock: Any) -> Self:
+        return type(self)(*(tensor.clone() for tensor in self.tensors))
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> Self:
+        return type(self)(*(tensor.new_zeros(rows, *tensor.shape[1:]) for tensor in self.tensors))
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> Self:
+        return type(self)(*(tensor[:rows] for tensor in self.tensors))
+
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        for mine, theirs in zip(self.tensors, other.tensors, strict=True):
+            mine.index_copy_(0, rows_R, theirs)
+
+
+class SourceValues(Values):
+    """Tensors (B, …) of the sources, which no step changes: a fork shares them."""
+
+    of_source = True
+
+    def fork(self, clock: Any) -> Self:
+        return type(self)(*self.tensors)
+
+
+class Memory(SourceValues):
     """Keys and values of the source in one layer."""
 
-    k_BHSK: Tensor
-    v_BHSK: Tensor
+    def __init__(self, k_BHSK: Tensor, v_BHSK: Tensor) -> None:
+        super().__init__(k_BHSK, v_BHSK)
 
-    def select(self, sources_B: Tensor) -> Memory:
-        return Memory(self.k_BHSK.index_select(0, sources_B), self.v_BHSK.index_select(0, sources_B))
+    @property
+    def k_BHSK(self) -> Tensor:
+        return self.tensors[0]
 
-    def insert(self, other: Memory) -> Memory:
-        return Memory(*(_stack(a, b) for a, b in ((self.k_BHSK, other.k_BHSK), (self.v_BHSK, other.v_BHSK))))
+    @property
+    def v_BHSK(self) -> Tensor:
+        return self.tensors[1]
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> Memory:
+        _, heads, _, width = self.k_BHSK.shape
+        return Memory(*(tensor.new_zeros(rows, heads, capacity, width) for tensor in self.tensors))
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> Memory:
+        return Memory(*(tensor[:rows, :, :capacity] for tensor in self.tensors))
+
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        length = other.k_BHSK.shape[2]
+        for mine_BHSK, theirs_BHSK in zip(self.tensors, other.tensors, strict=True):
+            mine_BHSK[:, :, length:].index_fill_(0, rows_R, 0)  # weight 0 times what an earlier source left may be NaN
+            mine_BHSK[:, :, :length].index_copy_(0, rows_R, theirs_BHSK)
 
 
-def _stack(a: Tensor, b: Tensor) -> Tensor:
-    """Rows of b behind rows of a, the shorter padded with zeros on the right of the length axis."""
-    length = max(a.shape[2], b.shape[2])
-    return torch.cat([torch.nn.functional.pad(x, (0, 0, 0, length - x.shape[2])) for x in (a, b)])
+class Cache(Slot):
+    """Abstract. Keys and values of the tokens so far, in one layer. `append` hides the layout."""
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values, these last."""
+        raise NotImplementedError
 
 
-class Cache(Protocol):
-    """Keys and values of the target so far, in one layer. `append` hides the layout."""
-
-    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]: ...
-    def reorder(self, rows_R: Tensor) -> None: ...
-    def fork(self, clock: Clock) -> Cache: ...
-
-
-class NoCache:
-    """Keeps nothing: for a target that is given whole, as in training."""
+class NoCache(Cache):
+    """Keeps nothing: for a text that is given whole, as in training."""
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
         return k_RHTK, v_RHTK
 
-    def reorder(self, rows_R: Tensor) -> None:
-        raise TypeError("a state without caches takes no second step: encode with another room")
+    def pick(self, rows_R: Tensor) -> None:
+        raise TypeError("a state without caches takes no second step: start with another room")
 
-    def fork(self, clock: Clock) -> NoCache:
+    def fork(self, clock: Any) -> NoCache:
         return self
 
 
-class GrowingCache:
+class GrowingCache(Cache):
     """Joins new keys and values to the old. Simple, differentiable, one copy of everything a step."""
 
     def __init__(self) -> None:
@@ -74,69 +173,53 @@ class GrowingCache:
         self.k_RHSK, self.v_RHSK = k_RHTK, v_RHTK
         return k_RHTK, v_RHTK
 
-    def reorder(self, rows_R: Tensor) -> None:
+    def pick(self, rows_R: Tensor) -> None:
         if self.k_RHSK is not None and self.v_RHSK is not None:
             self.k_RHSK, self.v_RHSK = self.k_RHSK.index_select(0, rows_R), self.v_RHSK.index_select(0, rows_R)
 
-    def fork(self, clock: Clock) -> GrowingCache:
+    def fork(self, clock: Any) -> GrowingCache:
         twin = GrowingCache()
         twin.k_RHSK, twin.v_RHSK = self.k_RHSK, self.v_RHSK
         return twin
 
 
-@dataclass
-class Clock:
-    """How far each row is. `longest` bounds the lengths on the host, so that nobody has to ask the device."""
-
-    lengths_R: Tensor
-    longest: int
-    even: bool = True  # all rows are `longest` long
-    steady: bool = False  # `longest` is a bound that stays; lengths end there (for captured steps)
-
-    @property
-    def start(self) -> int | Tensor:
-        return self.longest if self.even else self.lengths_R
-
-    def advance(self, steps: int) -> None:
-        if self.steady:
-            step_kernels.advance(self.lengths_R, steps, self.longest)
-        else:
-            self.lengths_R = self.lengths_R + steps
-            self.longest += steps
-
-    def reorder(self, rows_R: Tensor) -> None:
-        self.lengths_R = self.lengths_R.index_select(0, rows_R)
-
-    def select(self, rows_R: Tensor) -> None:
-        """Keep these rows; once the longest have left, the room that only they needed is free again."""
-        self.reorder(rows_R)
-        if not (self.even or self.steady):
-            shortest, self.longest = (int(length) for length in self.lengths_R.aminmax())
-            self.even = shortest == self.longest
-
-    def fork(self) -> Clock:
-        # A copy, since a captured step writes the lengths where it read them.
-        return Clock(self.lengths_R.clone(), self.longest, self.even, self.steady)
-
-
-class FixedCache:
+class FixedCache(Cache):
     """Writes new keys and values in place into room of a fixed size, each row at its own length.
 
-    The length axis comes first, so that the part in use is one piece of memory: a reorder copies just that,
-    into a spare that then changes places with it. For use without gradients: torch refuses it otherwise.
+    The length axis comes first, so that the part in use is one range of memory: `pick` copies just that, into a spare
+    that then changes places with it. Memory is taken with the first keys, which say how large they are. For use without
+    gradients: torch refuses it otherwise.
     """
 
-    def __init__(self, clock: Clock, capacity: int) -> None:
-        self.clock, self.capacity = clock, capacity
+    def __init__(self, clock: Clock, capacity: int, rows: int | None = None, room: FixedCache | None = None) -> None:
+        """`room`: the cache of which this is a view of the first rows."""
+        self.clock, self.capacity, self.room = clock, capacity, room
+        self.rows = len(clock.lengths_R) if rows is None else rows
         self.kv_2CRHK: Tensor | None = None
         self.spare: Tensor | None = None
+        self._look()
+
+    def _look(self) -> None:
+        """See of the room what it has."""
+        if self.room is not None and self.room.kv_2CRHK is not None:
+            self.kv_2CRHK = self.room.kv_2CRHK[:, :, : self.rows]
+            self.spare = None if self.room.spare is None else self.room.spare[:, :, : self.rows]
+
+    def _allocate(self, like_RHTK: Tensor) -> None:
+        if self.room is not None:
+            self.room._allocate(like_RHTK)
+            self._look()
+        elif self.kv_2CRHK is None:
+            heads, head_width = like_RHTK.shape[1], like_RHTK.shape[3]
+            # Zeros: a kernel that reads only what a row has leaves the places behind it as they were.
+            self.kv_2CRHK = like_RHTK.new_zeros(2, self.capacity, self.rows, heads, head_width)
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
-        rows, heads, steps, head_width = k_RHTK.shape
+        rows, _, steps, _ = k_RHTK.shape
         used = self.used_after(steps)
         if self.kv_2CRHK is None:
-            # Zeros: a kernel that reads only what a row has leaves the places behind it as they were.
-            self.kv_2CRHK = k_RHTK.new_zeros(2, self.capacity, rows, heads, head_width)
+            self._allocate(k_RHTK)
+        assert self.kv_2CRHK is not None
         for part_CRHK, new_RHTK in zip(self.kv_2CRHK, (k_RHTK, v_RHTK), strict=True):
             new_TRHK = new_RHTK.permute(2, 0, 1, 3)
             if self.clock.even:
@@ -165,226 +248,215 @@ class FixedCache:
         k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4).unbind()
         return k_RHSK, v_RHSK
 
-    def reorder(self, rows_R: Tensor) -> None:
+    def pick(self, rows_R: Tensor) -> None:
         if self.kv_2CRHK is None:
+            self.rows = len(rows_R)
             return
-        used, shape = self.clock.longest, (2, self.capacity, len(rows_R), *self.kv_2CRHK.shape[3:])
-        new_2CRHK = self._spare_room(shape)
-        for new_CRHK, part_CRHK in zip(new_2CRHK, self.kv_2CRHK, strict=True):
+        target_2CRHK, used = self._spare(len(rows_R)), self.clock.longest
+        for new_CRHK, part_CRHK in zip(target_2CRHK, self.kv_2CRHK, strict=True):
             torch.index_select(part_CRHK[:used], 1, rows_R, out=new_CRHK[:used])
-        self.kv_2CRHK, self.spare = new_2CRHK, self.kv_2CRHK
+        self._swap(target_2CRHK)
 
-    def _spare_room(self, shape: tuple[int, ...]) -> Tensor:
-        """The spare in this shape: fewer rows need no new memory."""
+    def _spare(self, rows: int) -> Tensor:
+        """The second buffer that `pick` writes into."""
         assert self.kv_2CRHK is not None
-        size = math.prod(shape)
-        if self.spare is None or self.spare.numel() < size:
-            return self.kv_2CRHK.new_zeros(shape)
-        return self.spare.view(-1)[:size].view(shape)
+        if self.room is not None and self.spare is None:
+            assert self.room.kv_2CRHK is not None
+            self.room.spare = torch.zeros_like(self.room.kv_2CRHK)
+            self._look()
+        if self.spare is None or self.spare.shape[2] != rows:
+            shape = (2, self.capacity, rows, *self.kv_2CRHK.shape[3:])
+            self.spare = self.kv_2CRHK.new_zeros(shape)
+        return self.spare
 
-    def fork(self, clock: Clock) -> FixedCache:
-        twin = FixedCache(clock, self.capacity)
+    def _swap(self, new_2CRHK: Tensor) -> None:
+        self.kv_2CRHK, self.spare, self.rows = new_2CRHK, self.kv_2CRHK, new_2CRHK.shape[2]
+        if self.room is not None:
+            self.room.kv_2CRHK, self.room.spare = self.room.spare, self.room.kv_2CRHK
+
+    def fork(self, clock: Any) -> FixedCache:
+        twin = FixedCache(clock, self.capacity, self.rows)
         twin.kv_2CRHK = None if self.kv_2CRHK is None else self.kv_2CRHK.clone()
         return twin
 
-    def insert(self, other: FixedCache, clock: Clock) -> FixedCache:
-        twin = FixedCache(clock, self.capacity)
-        known = self.kv_2CRHK if self.kv_2CRHK is not None else other.kv_2CRHK
-        if known is not None:
-            parts = [cache._room_like(known) for cache in (self, other)]
-            for part_2CRHK, part in zip(parts, (self, other), strict=True):
-                part_2CRHK[:, part.clock.longest :] = 0
-            twin.kv_2CRHK = torch.cat(parts, dim=2)
+    def steady(self, rows: int, capacity: int, clock: Any) -> FixedCache:
+        twin = FixedCache(clock, capacity, rows)
+        if self.kv_2CRHK is not None:
+            twin._allocate(self.kv_2CRHK[0].movedim(0, 2))
         return twin
 
-    def load(self, other: FixedCache) -> None:
-        """Copy what the other holds, as far as there is room."""
-        if self.kv_2CRHK is not None and other.kv_2CRHK is not None:
-            used, rows = min(self.capacity, other.clock.longest), other.kv_2CRHK.shape[2]
-            self.kv_2CRHK[:, :used, :rows].copy_(other.kv_2CRHK[:, :used])
+    def first(self, rows: int, capacity: int | None, clock: Any) -> FixedCache:
+        return FixedCache(clock, self.capacity, rows, room=self)
 
-    def _room_like(self, other_2CRHK: Tensor) -> Tensor:
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        if other.kv_2CRHK is None:
+            used = 0
+        else:
+            self._allocate(other.kv_2CRHK[0].movedim(0, 2))
         if self.kv_2CRHK is not None:
-            return self.kv_2CRHK
-        two, capacity, _, *head = other_2CRHK.shape
-        return other_2CRHK.new_zeros(two, capacity, len(self.clock.lengths_R), *head)
+            # What an earlier row has left is no number that a later one may meet, even with weight 0.
+            self.kv_2CRHK[:, used:].index_fill_(2, rows_R, 0)
+            if used:
+                self.kv_2CRHK[:, :used].index_copy_(2, rows_R, other.kv_2CRHK[:, :used])
 
 
 @dataclass
-class StreamState:
-    """Caches and their clock: all that a decoder carries of what it has read and written."""
+class State:
+    """Slots by what they are ("caches", "layers", "memories", …), in the order of the layers. Without a clock nothing
+    depends on how much was read."""
 
-    caches: Sequence[Cache]
-    clock: Clock
+    slots: Mapping[str, Sequence[Any]]
+    clock: Clock | None = None
+    group: int = 1  # rows of each source
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        return self.slots[name]
+
+    def __iter__(self) -> Iterator[Slot]:
+        return (slot for slots in self.slots.values() for slot in slots)
+
+    @property
+    def time(self) -> Clock:
+        """The clock of a state that has one."""
+        assert self.clock is not None, "this state has no clock"
+        return self.clock
+
+    @property
+    def rows(self) -> int:
+        return len(self.clock.lengths_R) if self.clock is not None else len(self.parts()[0])
 
     def reorder(self, rows_R: Tensor) -> None:
-        """Row r goes on from row rows_R[r]."""
-        for cache in self.caches:
-            cache.reorder(rows_R)
-        if not self.clock.even:
-            self.clock.reorder(rows_R)
+        """Row r continues row rows_R[r], which is one of the same source."""
+        self._pick(rows_R, None)
 
-    def keep(self, rows_R: Tensor) -> None:
-        """Only these rows, in this order."""
-        for cache in self.caches:
-            cache.reorder(rows_R)
-        self.clock.select(rows_R)
+    def keep(self, sources_B: Tensor) -> None:
+        """Only these sources, in this order, each with all its rows; without sources, only these rows."""
+        self._pick(self.rows_of(sources_B), sources_B)
 
-    def repeat(self, group: int) -> None:
-        """Every row `group` times, side by side."""
-        rows = torch.arange(len(self.clock.lengths_R), device=self.clock.lengths_R.device)
-        for cache in self.caches:
-            cache.reorder(rows.repeat_interleave(group))
-        self.clock.reorder(rows.repeat_interleave(group))
+    def widen(self, group: int) -> None:
+        """From one row of each source to `group` equal ones, side by side; the sources stay as they are."""
+        if group > 1:
+            rows_R = torch.arange(self.rows, device=self._device()).repeat_interleave(group)
+            self._pick(rows_R, None)
+            self.group *= group
+
+    def _pick(self, rows_R: Tensor, sources_B: Tensor | None) -> None:
+        for slot in self:
+            if not slot.of_source:
+                slot.pick(rows_R)
+            elif sources_B is not None:
+                slot.pick(sources_B)
+        if self.clock is not None and not (self.clock.last is not None and sources_B is None):
+            self.clock.pick(rows_R)  # rows of one source are equally long
+
+    def rows_of(self, sources_B: Tensor) -> Tensor:
+        if self.group == 1:
+            return sources_B
+        return (sources_B[:, None] * self.group + torch.arange(self.group, device=sources_B.device)).flatten()
 
     def trim(self, lengths_R: Tensor) -> None:
         """Rows were padded on the right: each is only so long, and what stands behind is written over."""
-        self.clock.lengths_R, self.clock.even = lengths_R, False
+        self.time.lengths_R, self.time.even = lengths_R, False
 
-    def joined(self, other: StreamState) -> tuple[list[FixedCache], Clock]:
-        """Caches and clock of this state's rows, then the other's (fixed caches of the same capacity)."""
-        mine, theirs = self.clock, other.clock
-        clock = Clock(
-            torch.cat([mine.lengths_R, theirs.lengths_R]),
-            max(mine.longest, theirs.longest),
-            mine.even and theirs.even and mine.longest == theirs.longest,
-        )
-        return [a.insert(b, clock) for a, b in zip(self.fixed(), other.fixed(), strict=True)], clock
-
-    def insert(self, other: StreamState) -> StreamState:
-        return StreamState(*self.joined(other))
-
-    def steady_caches(
-        self, shapes: list[Tensor], capacity: int, rows: int | None = None, spare: bool = True
-    ) -> tuple[list[FixedCache], Clock]:
-        """Room of as many rows (or of `rows`) at addresses that stay, whose steps need nothing from the host: for
-        capture. `shapes` has a tensor of each layer whose second and last axes are heads and head width; `spare`
-        is for who reorders."""
-        rows = rows or len(self.clock.lengths_R)
-        clock = Clock(self.clock.lengths_R.new_zeros(rows), capacity - 1, even=False, steady=True)
-        caches = []
-        for like in shapes:
-            cache = FixedCache(clock, capacity)
-            shape = (2, capacity, rows, like.shape[1], like.shape[-1])
-            cache.kv_2CRHK, cache.spare = like.new_zeros(shape), like.new_zeros(shape) if spare else None
-            caches.append(cache)
-        return caches, clock
-
-    @property
-    def capacity(self) -> int:
-        """Positions of its fixed caches."""
-        return self.fixed()[0].capacity
-
-    @property
-    def may_stay(self) -> bool:
-        """Whether `steady_rows` can be asked for: the caches are fixed, and something was read, so that it is known
-        how large their entries are."""
-        return all(isinstance(cache, FixedCache) and cache.kv_2CRHK is not None for cache in self.caches)
-
-    def steady_rows(self, rows: int) -> StreamState:
-        """Room for `rows` of this capacity at addresses that stay (see `steady_caches`); its rows stay in order."""
-        shapes = [cache.kv_2CRHK[0, 0] for cache in self.fixed() if cache.kv_2CRHK is not None]
-        return StreamState(*self.steady_caches(shapes, self.capacity, rows, spare=False))
-
-    def load(self, other: StreamState) -> None:
-        """Copy another state into this room: its rows become the first ones."""
-        for cache, other_cache in zip(self.fixed(), other.fixed(), strict=True):
-            cache.load(other_cache)
-        self.clock.lengths_R[: len(other.clock.lengths_R)].copy_(other.clock.lengths_R)
-
-    def homes(self) -> list[Tensor]:
-        """The tensors that a step replaces by new ones, where a captured step would write in place."""
-        return [self.clock.lengths_R]
-
-    def settle(self, homes: list[Tensor]) -> None:
-        """Bring what has replaced them back to `homes`."""
-        (home_R,) = homes
-        self.clock.lengths_R = home_R.copy_(self.clock.lengths_R)  # nothing to do where it has never left
-
-    def fork(self) -> StreamState:
+    def fork(self) -> State:
         """A copy whose steps leave this state alone."""
-        clock = self.clock.fork()
-        return StreamState([cache.fork(clock) for cache in self.caches], clock)
+        clock = self.clock and self.clock.fork()
+        return State(
+            {name: [slot.fork(clock) for slot in slots] for name, slots in self.slots.items()}, clock, self.group
+        )
 
-    def fixed(self) -> list[FixedCache]:
-        found = [cache for cache in self.caches if isinstance(cache, FixedCache)]
-        if len(found) < len(self.caches):
-            raise TypeError("only states with fixed caches can be joined or loaded: ask for a room")
-        return found
+    def steady(self, sources: int, group: int, capacity: int, source_length: int = 0) -> State:
+        """An empty room for as many sources of `group` rows each, whose tensors stay where they are. `capacity`:
+        positions of a row; `source_length`: of a source."""
+        clock = None
+        if self.clock is not None:
+            lengths_R = self.clock.lengths_R.new_zeros(sources * group)
+            clock = Clock(lengths_R, 0, even=False, last=max(0, capacity - 1))
 
+        def room(slot: Slot) -> Slot:
+            if slot.of_source:
+                return slot.steady(sources, source_length, clock)
+            return slot.steady(sources * group, capacity, clock)
 
-@dataclass
-class DecoderState(StreamState):
-    """What an encoder-decoder carries: the source's memories and lengths beside the target's caches."""
+        return State({name: [room(slot) for slot in slots] for name, slots in self.slots.items()}, clock, group)
 
-    memories: list[Memory]
-    source_lengths_B: Tensor | None  # None: no row is padded
+    def first(self, sources: int, lengths: Sequence[int] | int, source_length: int | None = None) -> State:
+        """The first sources of a room, as a state whose steps write into it. `lengths`: of their rows, known on the
+        host, or one bound of all that stays (for captured steps)."""
+        clock = None
+        if self.clock is not None:
+            clock = Clock(self.clock.lengths_R[: sources * self.group], 0, last=self.clock.last)
+            if isinstance(lengths, int):
+                clock.longest, clock.even, clock.steady = lengths, False, True
+            else:
+                clock.longest = max(lengths, default=0)
+                clock.even = min(lengths, default=0) == clock.longest and len(lengths) == sources
 
-    @property
-    def sources(self) -> int:
-        return len(self.memories[0].k_BHSK)
+        def view(slot: Slot) -> Slot:
+            if slot.of_source:
+                return slot.first(sources, source_length, clock)
+            return slot.first(sources * self.group, None, clock)
 
-    @property
-    def source_length(self) -> int:
-        """Of the longest source, padding of the shorter ones counted."""
-        return self.memories[0].k_BHSK.shape[2]
+        return State({name: [view(slot) for slot in slots] for name, slots in self.slots.items()}, clock, self.group)
 
-    @property
-    def group(self) -> int:
-        """Hypotheses of each source."""
-        return len(self.clock.lengths_R) // self.sources
+    def insert(self, other: State, sources_B: Tensor) -> None:
+        """Write another state's sources, with their rows, to these places of this room; where it has more rows of each
+        source, every row as often."""
+        used = other.clock.longest if other.clock is not None else 0
+        copies = self.group // other.group  # rows of this room for each of the other's
+        rows_RC = self.rows_of(sources_B).view(-1, copies)
+        for mine, theirs in zip(self, other, strict=True):
+            for rows_R in [sources_B] if mine.of_source else rows_RC.unbind(1):
+                mine.insert(theirs, rows_R, used)
+        if self.clock is not None and other.clock is not None:
+            for rows_R in rows_RC.unbind(1):
+                self.clock.lengths_R.index_copy_(0, rows_R, other.clock.lengths_R)
 
-    def widen(self, group: int) -> None:
-        """From one hypothesis of each source to `group` equal ones; the source stays as it is."""
-        self.repeat(group)
+    def move(self, source_B: Tensor, target_B: Tensor) -> None:
+        """Copy sources with their rows from some places of this room to others."""
+        for slot in self:
+            from_R, to_R = (source_B, target_B) if slot.of_source else (self.rows_of(source_B), self.rows_of(target_B))
+            if isinstance(slot, FixedCache):
+                if slot.kv_2CRHK is not None:
+                    slot.kv_2CRHK.index_copy_(2, to_R, slot.kv_2CRHK.index_select(2, from_R))
+            else:
+                assert isinstance(slot, Values)
+                for tensor in slot.tensors:
+                    tensor.index_copy_(0, to_R, tensor.index_select(0, from_R))
+        if self.clock is not None:
+            lengths_R, to_R = self.clock.lengths_R, self.rows_of(target_B)
+            lengths_R.index_copy_(0, to_R, lengths_R.index_select(0, self.rows_of(source_B)))
 
-    def select(self, sources_B: Tensor, parents_R: Tensor | None = None) -> None:
-        """Keep these sources, in this order, each with all its hypotheses; with `parents_R`, as after
-        `reorder(parents_R)`, but in one copy instead of two."""
-        group = self.group
-        rows_R = (sources_B[:, None] * group + torch.arange(group, device=sources_B.device)).flatten()
-        self.memories = [memory.select(sources_B) for memory in self.memories]
-        if self.source_lengths_B is not None:
-            self.source_lengths_B = self.source_lengths_B.index_select(0, sources_B)
-        self.keep(rows_R if parents_R is None else parents_R[rows_R])
+    def parts(self) -> list[Tensor]:
+        """The tensors of the rows that a step replaces, in a fixed order."""
+        return [tensor for slot in self if isinstance(slot, Values) and not slot.of_source for tensor in slot.tensors]
 
-    def insert(self, other: StreamState) -> DecoderState:
-        """This state's rows, then the other's (of the same group size, with fixed caches of the same capacity)."""
-        assert isinstance(other, DecoderState)
-        lengths = torch.cat([self._source_lengths(), other._source_lengths()])
-        memories = [a.insert(b) for a, b in zip(self.memories, other.memories, strict=True)]
-        return DecoderState(*self.joined(other), memories, lengths)
+    def of(self, parts: Sequence[Tensor]) -> State:
+        """This state with other `parts`; everything else is shared."""
+        given = iter(parts)
 
-    def steady(self, capacity: int, source_length: int) -> DecoderState:
-        """Room of the same rows at addresses that stay (see `steady_caches`)."""
-        memories = []
-        for memory in self.memories:
-            batch, heads, _, head_width = memory.k_BHSK.shape
-            k_BHSK, v_BHSK = memory.k_BHSK.new_zeros(2, batch, heads, source_length, head_width)
-            memories.append(Memory(k_BHSK, v_BHSK))
-        room = self.steady_caches([memory.k_BHSK for memory in memories], capacity)
-        return DecoderState(*room, memories, self._source_lengths().clone())
+        def renewed(slot: Slot) -> Slot:
+            if not isinstance(slot, Values) or slot.of_source:
+                return slot
+            return type(slot)(*(next(given) for _ in slot.tensors))
 
-    def load(self, other: StreamState) -> None:
-        assert isinstance(other, DecoderState)
-        super().load(other)
-        for mine, theirs in zip(self.memories, other.memories, strict=True):
-            length = min(mine.k_BHSK.shape[2], theirs.k_BHSK.shape[2])
-            mine.k_BHSK[:, :, :length].copy_(theirs.k_BHSK[:, :, :length])
-            mine.v_BHSK[:, :, :length].copy_(theirs.v_BHSK[:, :, :length])
-        if self.source_lengths_B is None:
-            raise TypeError("only room that `steady` has made can be loaded")
-        self.source_lengths_B.copy_(other._source_lengths())
+        slots = {name: [renewed(slot) for slot in slots] for name, slots in self.slots.items()}
+        return State(slots, self.clock, self.group)
 
-    def fork(self) -> DecoderState:
-        """A copy whose steps leave this state alone; the source's memories, which no step changes, are shared."""
-        twin = super().fork()
-        return DecoderState(twin.caches, twin.clock, list(self.memories), self.source_lengths_B)
+    def renew(self, parts: Sequence[Tensor]) -> State:
+        """This very state, with other `parts`: what a step leaves."""
+        self.slots = self.of(parts).slots
+        return self
 
-    def _source_lengths(self) -> Tensor:
-        if self.source_lengths_B is not None:
-            return self.source_lengths_B
-        return torch.full((self.sources,), self.source_length, device=self.clock.lengths_R.device)
+    def settle(self, parts: Sequence[Tensor]) -> None:
+        """Write what has replaced these `parts` (of a view, before its steps) back to where they are."""
+        for home, new in zip(parts, self.parts(), strict=True):
+            if home is not new:
+                home.copy_(new)
+        self.renew(parts)
+
+    def _device(self) -> torch.device:
+        return self.clock.lengths_R.device if self.clock is not None else self.parts()[0].device
 
 
 def fresh_caches(layers: int, rows: int, device: torch.device, room: int | None) -> tuple[list[Cache], Clock]:

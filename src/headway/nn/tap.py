@@ -1,11 +1,10 @@
-"""Taps: places in a forward where a recorder may look, without the module storing anything.
+"""Taps: calls in a forward that hand tensors to a recorder, without the module storing anything.
 
-A part calls `tap.save(self, "weights", tensor, axes)` behind an `if tap.recording()`: while nobody records, that one
-look at a list is all that a tap costs. Names come from the model's own module tree: `decoder.3.cross.weights`. What is
-costly to make stands behind `tap.wants(self, "scores")`, so that what nobody asked for is never built.
+A part calls `tap.save(self, "weights", tensor, axes)` inside `if tap.recording()`: without a recorder a tap costs that
+one look at a list. Names come from the model's own module tree: `decoder.3.cross.weights`. Tensors that are costly to
+compute are guarded by `tap.wants(self, "scores")`, so that they are built only on request.
 
-Axes are said by their role: row, head, target (who looks), source (who is looked at), unit, key_unit, vocabulary,
-label.
+Axes are named by their role: row, head, target (queries), source (keys), unit, key_unit, vocabulary, label.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ IN_LAYER = re.compile(r"^(.*?)\.layers\.(\d+)(.*)$")
 
 @dataclass(frozen=True)
 class Choice:
-    """What to keep. None: all of them.
+    """What to keep; None keeps everything.
 
-    tensors: patterns (`*` for anything) of whole names or of how they end: `weights`, `cross.weights`, `decoder.*`.
+    tensors: patterns (`*` matches anything) of whole names or of their ends: `weights`, `cross.weights`, `decoder.*`.
     """
 
     layers: Collection[int] | None = None
@@ -38,7 +37,7 @@ class Choice:
     tensors: tuple[str, ...] | None = None
 
     def takes(self, name: str, layer: int | None) -> bool:
-        """What is in no layer (an embedding, the logits) is chosen by its name alone."""
+        """Tensors outside of layers (an embedding, the logits) are chosen by their names alone."""
         if self.layers is not None and layer is not None and layer not in self.layers:
             return False
         if self.tensors is None:
@@ -52,7 +51,7 @@ EVERYTHING = Choice()
 def chosen(
     layers: Iterable[int] | None = None, heads: Iterable[int] | None = None, tensors: Iterable[str] | str | None = None
 ) -> Choice:
-    """A choice as a person writes it: any lists, or one pattern."""
+    """A choice from any iterables, or one pattern."""
     patterns = (tensors,) if isinstance(tensors, str) else tensors
     return Choice(
         None if layers is None else frozenset(layers),
@@ -63,22 +62,22 @@ def chosen(
 
 @dataclass
 class Recorder:
-    """What was tapped: tensors by `stack.layer.site.tensor`, and the axes of each. A later call of the same part
-    replaces what an earlier one gave."""
+    """Saved tensors by `stack.layer.site.tensor`, and the axes of each. A later call of the same part replaces the
+    tensors of an earlier one."""
 
-    paths: dict[int, tuple[str, int | None, str]]  # of each part: its stack, its layer there, and where inside it
+    paths: dict[int, tuple[str, int | None, str]]  # of each part: its stack, its layer there, its path in the layer
     choice: Choice = EVERYTHING
     tensors: dict[str, Tensor] = field(default_factory=dict)
     axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    layer: int | None = None  # the one that a stack is at
+    layer: int | None = None  # the layer that a stack is computing
 
     def place(self, module: nn.Module, what: str) -> tuple[str, int | None] | None:
-        """The name of a tensor and its layer; None: the part is not of this model."""
+        """The name of a tensor and its layer; None where the part is not one of this model."""
         if id(module) not in self.paths:
             return None
         stack, layer, inside = self.paths[id(module)]
         if layer is not None and self.layer is not None:
-            layer = self.layer  # a block that stands for several layers is all of them, one after the other
+            layer = self.layer  # one block may be several layers
         names = (stack, None if layer is None else str(layer), inside, what)
         return ".".join(name for name in names if name), layer
 
@@ -106,13 +105,13 @@ def recording() -> bool:
 
 
 def closed() -> None:
-    """Before a step is captured or replayed: a recorder would see nothing of it, or see it for ever."""
+    """Checked before a step is captured or replayed: a recorder would be captured too, or see nothing of a replay."""
     if _recorders:
-        raise InputError("captured steps cannot be looked into: trace a text that is given whole, or use a CPU")
+        raise InputError("captured steps cannot be traced: trace a whole text, or use a CPU")
 
 
 def wants(module: nn.Module, *names: str) -> bool:
-    """Whether somebody keeps one of these tensors of this part."""
+    """Whether a recorder keeps one of these tensors of this part."""
     return any(recorder.wants(module, name) for recorder in _recorders for name in names)
 
 
@@ -122,15 +121,15 @@ def save(module: nn.Module, what: str, tensor: Tensor, axes: tuple[str, ...]) ->
 
 
 def at_layer(number: int | None) -> None:
-    """A stack says which layer it comes to; None behind the last."""
+    """Called by a stack before each layer; with None after the last."""
     for recorder in _recorders:
         recorder.layer = number
 
 
 @contextmanager
 def record(model: nn.Module, choice: Choice = EVERYTHING) -> Iterator[Recorder]:
-    """Open the taps of every part of `model` for the calls made inside. Compiled code then runs as it is written."""
-    model = getattr(model, "_orig_mod", model)  # a compiled one is another around it
+    """Record the taps of every part of `model` inside the context. Compiled code then runs uncompiled."""
+    model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
     # The parts of a model that another one wraps (an encoder below its head) keep their own names.
     wrapped = f"{getattr(model, 'wraps', '')}."
     paths = {id(part): _placed(path.removeprefix(wrapped)) for path, part in model.named_modules()}
@@ -140,12 +139,12 @@ def record(model: nn.Module, choice: Choice = EVERYTHING) -> Iterator[Recorder]:
         try:
             yield recorder
         finally:
-            # By what it is: two that have seen nothing are equal.
+            # By identity: two empty recorders are equal.
             _recorders[:] = [other for other in _recorders if other is not recorder]
 
 
 def _uncompiled() -> AbstractContextManager[Any]:
-    """Where no compiler has been loaded, nothing is compiled, and to load one takes seconds."""
+    """Where no compiler has been loaded nothing is compiled, and loading one takes seconds."""
     if "torch._dynamo" not in sys.modules:
         return nullcontext()
     stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")

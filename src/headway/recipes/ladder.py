@@ -18,7 +18,7 @@ from headway.models.rung import RUNGS
 from headway.recipes.counting import treebank
 from headway.recipes.recipe import Recipe
 from headway.tasks.language import PlainText
-from headway.tasks.objective import NextToken
+from headway.tasks.objective import Counting, NextToken
 from headway.text.tokenizer import TextOptions
 from headway.train.optimiser import AdamW
 from headway.train.run import Engine, Run, Validation
@@ -49,7 +49,7 @@ def rung(name: str) -> Run:
 
 def counted() -> Run:
     """The foot of the ladder: 5-grams by modified Kneser-Ney, of the same tokens."""
-    return Run("ladder-kn", PlainText(text=TOKENS), NGramConfig(order=5))
+    return Run("ladder-kn", PlainText(text=TOKENS), NGramConfig(order=5), Counting())
 
 
 def mlp() -> Run:

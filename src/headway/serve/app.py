@@ -1,4 +1,4 @@
-"""The application: the page, and the traces that it asks for.
+"""The application: the page, and the traces that it requests.
 
     GET  /           the page
     GET  /api/model  what each model is
@@ -34,7 +34,7 @@ NO_JSON = (
 )
 
 
-class Asked(BaseModel):
+class TraceRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     text: str
     second: str | None = None
@@ -54,7 +54,7 @@ def application(
     models: Sequence[Model] = (), question: Question | None = None, traces: Sequence[bytes] = (), *, waiting: int = 8,
     hosts: frozenset[str] | None = LOOPBACK,
 ) -> Limited:  # fmt: skip
-    """With models a page that asks them; without, one that shows traces. `question` is what it begins with."""
+    """With models a page on which they can be queried; without, a page of traces. `question`: what it shows first."""
     app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None)
     worker = Worker(waiting)
     cards = [card(model) for model in models]
@@ -75,11 +75,11 @@ def application(
         return JSONResponse({"models": cards}, headers=HEADERS)
 
     @app.post("/api/trace")
-    async def trace(asked: Asked) -> Response:
+    async def trace(request: TraceRequest) -> Response:
         def work() -> bytes:
-            layers, heads = (None if one is None else tuple(one) for one in (asked.layers, asked.heads))
-            own = Question(asked.text, asked.second or None, layers, heads, asked.beam)
-            return answer(chosen(asked.model), own, MOST // len(models) if models else MOST)
+            layers, heads = (None if one is None else tuple(one) for one in (request.layers, request.heads))
+            own = Question(request.text, request.second or None, layers, heads, request.beam)
+            return answer(chosen(request.model), own, MOST // len(models) if models else MOST)
 
         found = await worker.do(work)
         return Response(found, media_type="application/octet-stream", headers=HEADERS)
@@ -94,14 +94,14 @@ def application(
 
 
 def _explain(app: FastAPI) -> None:
-    """Whatever goes wrong is one line, and the server lives."""
+    """Every error becomes one line, and the server keeps running."""
 
     def answers(error: type[Exception], status: int, line: Callable[[Any], str]) -> None:
-        async def said(_request: Request, found: Exception) -> Response:
+        async def respond(_request: Request, found: Exception) -> Response:
             code = getattr(found, "status_code", status)
             return JSONResponse({"error": line(found)}, code, headers=HEADERS)
 
-        app.add_exception_handler(error, said)
+        app.add_exception_handler(error, respond)
 
     answers(InputError, 422, lambda error: " ".join(str(error).split()))
     answers(Busy, 503, lambda _: "the model is busy with other requests: try again in a moment")
@@ -112,8 +112,8 @@ def _explain(app: FastAPI) -> None:
 
 
 def _first(error: RequestValidationError) -> str:
-    told = error.errors()[0]
-    if told["loc"] == ("body",) or told["type"] == "json_invalid":
+    first = error.errors()[0]
+    if first["loc"] == ("body",) or first["type"] == "json_invalid":
         return NO_JSON
-    place = ".".join(str(part) for part in told["loc"] if part != "body")
-    return f"{place}: {told['msg'].lower()}"
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    return f"{place}: {first['msg'].lower()}"

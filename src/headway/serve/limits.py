@@ -1,4 +1,4 @@
-"""What stands before the application: no request larger than it may be, none that another site sends."""
+"""A guard in front of the application: it refuses requests that are too large or come from another site."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Limited:
-    """An ASGI application that answers 413 for the one inside, and 421 where the name of the host is another's: a
-    page elsewhere could point a name of its own at this machine."""
+    """An ASGI application around another. It answers 413 to a request that is too large, and 421 where the host name is
+    not one of `hosts`: another site could point a name of its own at this machine."""
 
     def __init__(self, app: Any, largest: int = LARGEST, hosts: frozenset[str] | None = LOOPBACK) -> None:
         self.app, self.largest, self.hosts = app, largest, hosts
@@ -43,7 +43,8 @@ class Limited:
         return await self.app(scope, again, send)
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """All of it, or None; then it was read to its end all the same, or who sends it would not hear the answer."""
+        """The body, or None where it is too large. It is read to its end all the same: otherwise the client would not
+        read the answer."""
         parts, size = [], 0
         while True:
             message = await receive()

@@ -28,7 +28,7 @@ def bound(port: int, host: str = LOOPBACK) -> socket.socket:
 
 
 def serve(app: Any, listening: socket.socket, ready: Callable[[str], None] | None = None) -> None:
-    """Answers until it is ended; `ready` is told the address."""
+    """Serve until Ctrl-C; `ready` is called with the address."""
     import uvicorn
 
     host, port = listening.getsockname()[:2]

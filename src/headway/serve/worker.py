@@ -11,18 +11,18 @@ Result = TypeVar("Result")
 
 
 class Busy(Exception):
-    """More is asked for than is waited for."""
+    """Too many requests are waiting."""
 
 
 class Worker:
-    """Tasks one after the other, in the order of their coming."""
+    """Runs tasks one after the other, in the order of their arrival."""
 
     def __init__(self, waiting: int = 8) -> None:
         self.waiting, self.inside = waiting, 0
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="model")
 
     async def do(self, task: Callable[[], Result]) -> Result:
-        """The result of a task; `Busy` at once where too many wait already."""
+        """The result of a task; `Busy` at once where too many are waiting."""
         if self.inside > self.waiting:
             raise Busy
         self.inside += 1

@@ -167,6 +167,8 @@ class Language(Task):
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
+        if run.objective.one_pass:
+            _check_counting(run, context)
         earlier = earlier_model(run)
         self.corpus = corpus = open_text(run.data, context, earlier)
         sizes = earlier.card.sizes[:1] if earlier else (len(corpus.tokenizer),)
@@ -235,7 +237,6 @@ class Language(Task):
         """Count the n-grams of the whole text."""
         from headway.models import FAMILIES
 
-        _check_counting(self.run, self.context)
         stores = [store.windows([0], store.tokens)[0] for store in self.corpus.train]
         ids_T = np.concatenate([[END], *stores])
         started = time.perf_counter()

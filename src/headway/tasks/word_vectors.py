@@ -67,8 +67,7 @@ class WordVectors(Task):
         )  # fmt: skip
         self.valid = [held.batch(step) for step in range(-(-min(corpus.valid.tokens, JUDGED) // held.tokens))]
         tokens = sum(store.tokens for store in corpus.train)
-        # How often a word stands in the pairs of a step: the objective keeps such a word's rate down.
-        self.model.pairs_V = (self.windows.tokens * counts_V / tokens * kept_V * (config.window + 1)).float()
+        self.model.pairs_V.copy_(self.windows.tokens * counts_V / tokens * kept_V * (config.window + 1))
         passes = run.engine.steps * self.windows.tokens / tokens
         usual = math.ceil(PASSES * tokens / self.windows.tokens)
         self.log.say(

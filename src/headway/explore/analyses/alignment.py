@@ -2,7 +2,7 @@
 
 Each target word is linked to the source word that it attends to most. *As written*: row t of the attention belongs to
 the word that the decoder then writes. *Shifted*: to the word that it has just read (Chen et al. 2020, SHIFT-ATT). Heads
-are chosen on the odd lines and reported on the even ones: the lowest of many noisy figures flatters itself.
+are chosen on the odd lines and reported on the even ones: the lowest of many noisy figures is too good.
 
 L layers, H heads.
 """
@@ -140,8 +140,8 @@ def _backward(traced: Traced, pairs: Sequence[GoldPair], options: AlignmentOptio
 
 def _row(what: str, choice: Choice | None, pairs: int, score: AlignmentScore) -> tuple[Cell, ...]:
     reading, layer, head = choice or (None, None, None)
-    told: tuple[Cell, ...] = (layer, None if head == MEAN else head, reading)
-    return (what, *told, pairs, score.aer, score.precision, score.recall)
+    where: tuple[Cell, ...] = (layer, None if head == MEAN else head, reading)
+    return (what, *where, pairs, score.aer, score.precision, score.recall)
 
 
 def _head_rows(judge: Judge, found: Mapping[Choice, Links]) -> list[tuple[Cell, ...]]:

@@ -1,6 +1,6 @@
 """What an analysis is: a function from the traces of a model to a small table, with a picture of it.
 
-Analyses read traces, so none of them knows a model family. Layers and heads count from 0, as in a trace.
+Analyses read traces, so none of them depends on a model family. Layers and heads count from 0, as in a trace.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headway.traces import Trace
 Cell = str | int | float | None
 Takes = Literal["lines", "pairs", "conllu", "gap", "marked", "nothing"]
 Long = Literal["error", "skip"]
-DATA = {  # what is said where it is missing
+DATA = {  # for messages about missing files
     "lines": "a file of text, a text a line (and for a translator, if you like, a second file of translations)",
     "pairs": "two files of parallel text, or one with `source ||| target` a line",
     "conllu": "a file in CoNLL-U (or two: heads are chosen on the first and measured on the second)",
@@ -28,7 +28,7 @@ DATA = {  # what is said where it is missing
 
 @dataclass(frozen=True)
 class Table:
-    """columns: their names. rows: plain values. notes: lines that say what was measured, and on what.
+    """columns: their names. rows: plain values. notes: what was measured, and on what.
 
     more: plain JSON that a picture needs beside the rows; `--json` writes it too.
     """
@@ -65,10 +65,10 @@ def second_text(text: Text, trace: Trace) -> str | None:
 
 
 class Traced:
-    """A loaded model as analyses see it: text in, trace out, with those tensors that the analysis asked for.
+    """A loaded model as analyses see it: text in, trace out, with the tensors that the analysis needs.
 
-    loaded: what `headway.load` gives, for the few that must reach into the model. skipped: how many texts were longer
-    than the model reads, where `long` says to leave those out. lines: read no more texts than so many.
+    loaded: what `headway.load` gives, for the few that need the model itself. skipped: how many texts were longer
+    than the model reads, where `long` is "skip". lines: the most texts to read.
     """
 
     def __init__(self, loaded: Any, tensors: Sequence[str], *, long: Long = "error", lines: int | None = None) -> None:
@@ -79,7 +79,7 @@ class Traced:
         """Of one text. `second`: a translator's target (without it: what it writes), an encoder's second text."""
         if second is not None and self.loaded.takes == "one":
             raise InputError("this model reads one text and no second one: give one file of text")
-        # `next` too: a trace without any tensor is an error, and a model without attention deserves its own line.
+        # `next` too: a trace without any tensor is an error, and a model without attention should get its own message.
         how = {"tensors": (*self.tensors, "next"), "top": 0} | more
         trace: Trace = self.loaded.trace(*([text] if second is None else [text, second]), **how)
         return trace
@@ -108,7 +108,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class Analysis:
-    """name, and what it says in one line. takes: what DATA is. tensors: what it reads of a trace.
+    """name, and a summary of one line. takes: what DATA is. tensors: what it reads of a trace.
 
     run: (traced, files, options) → table. options: a frozen dataclass, all fields with defaults (`--set key=value`).
     draw: (table, path) → path.

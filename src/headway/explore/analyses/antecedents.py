@@ -1,4 +1,4 @@
-"""Which head looks from a pronoun to the word that it goes back to, wherever a file says which words those are.
+"""Which head looks from a pronoun to its antecedent, where a file lists the antecedents.
 
 Three readings: at a site of one text, the row of the pronoun and the column of its antecedent; across two texts, the
 row in which the pronoun's translation is written and the column of the antecedent; in a decoder, that row and the
@@ -37,8 +37,8 @@ Site = tuple[str, str]
 
 @dataclass(frozen=True)
 class AntecedentOptions:
-    """links: a file with a line a text, `5-1`: word 5 goes back to word 1. gold: a file of alignments with the second
-    text, where there is one. first: the number of the first word in both. words: what counts as one."""
+    """links: a file with a line a text, `5-1`: word 1 is the antecedent of word 5. gold: a file of alignments with the
+    second text, where there is one. first: the number of the first word in both. words: what counts as one."""
 
     links: str = ""
     gold: str = ""
@@ -60,7 +60,7 @@ class Look:
 def looks(
     trace: Trace, owners: Sequence[list[int]], links: Sequence[Link], gold: GoldPair | None
 ) -> Iterator[tuple[Site, Look]]:  # fmt: skip
-    """What every site says of every link of one text."""
+    """Every site and every link of one text."""
     tracks = list(trace.tracks)
     into = _translations(gold)
     for stack, site in attention_sites(trace):
@@ -100,7 +100,9 @@ def _look(weights_LHV: Array, column: int, own: int | None, offset: int) -> Look
 def read_antecedents(path: str, texts: list[Text], options: AntecedentOptions) -> list[list[Link]]:
     """Links within the first text."""
     if not path:
-        raise InputError("links are missing: --set links=FILE, a line a text, 5-1 where word 5 goes back to word 1")
+        raise InputError(
+            "links are missing: --set links=FILE, a line a text, 5-1 where word 1 is the antecedent of word 5"
+        )
     alone = [Text(text.where, text.first) for text in texts]
     return [sorted(pair.sure) for pair in read_gold(path, alone, options.words, options.first)]
 
@@ -114,11 +116,11 @@ def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions
         pairs = [GoldPair(text, empty, empty, (len(word_spans(text.first, options.words)), 0)) for text in texts]
     else:
         pairs = aligned
-    asked = [number for number, found in enumerate(links) if found]
+    with_links = [number for number, found in enumerate(links) if found]
     counted, seen = Counted(options.words), dict[Site, list[Look]]()
     layers: dict[Site, list[int]] = {}
-    for at, trace, owners in over_pairs(traced, [pairs[number] for number in asked], counted):
-        number = asked[at]
+    for at, trace, owners in over_pairs(traced, [pairs[number] for number in with_links], counted):
+        number = with_links[at]
         for place, look in looks(trace, owners, links[number], pairs[number] if aligned else None):
             seen.setdefault(place, []).append(look)
             layers[place] = trace.layers(place[0], f"{place[1]}.weights")
@@ -131,7 +133,7 @@ def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions
         ("right: how often the antecedent is looked at most of all other words; weight: the attention that it has",
          "offset: the word that stands as far from the pronoun as most antecedents do; chance: any word",
          "best head and offset: chosen on every other link, beginning with the first, and reported on the rest",
-         *counted.note(len(asked))),
+         *counted.note(len(with_links))),
     )  # fmt: skip
 
 
@@ -164,6 +166,6 @@ def draw(table: Table, path: Path) -> Path:
 
 
 ANTECEDENTS = Analysis(
-    "antecedents", "which head looks from a pronoun to the word it goes back to, where a file says which those are",
+    "antecedents", "which head looks from a pronoun to its antecedent, where a file lists the antecedents",
     "lines", ("weights",), antecedents, draw, AntecedentOptions,
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""One word in many contexts: is its vector one and the same, or does each layer make it that of its sentence?
+"""One word in many contexts: is its vector always the same, or does each layer adapt it to the sentence?
 
 After Ethayarajh 2019, "How contextual are contextualized word representations?": the mean cosine between occurrences of
-a word, here of the same sense and of different senses, by layer, beside that of any two pieces of different texts
-(in a space where all point one way, a high cosine says little).
+a word, here of the same sense and of different senses, by layer, beside that of any two tokens of different texts
+(where all vectors point in one direction, a high cosine means little).
 
 L layers with the input before them, N occurrences, T places, D width.
 """
@@ -72,8 +72,8 @@ def occurrences(file: str, word: str) -> Iterator[Occurrence]:
 
 
 def vectors(trace: Trace, at: Occurrence) -> tuple[list[int], Array, Array] | None:
-    """The numbers of the layers (−1: the input), (L, D) the word's vectors, a mean over its pieces, and (L, T, D) those
-    of all pieces of the text; None where the word is not found among them."""
+    """The numbers of the layers (−1: the input), (L, D) the word's vectors, a mean over its tokens, and (L, T, D) those
+    of all tokens of the text; None where the word is not found among them."""
     track = next((track for track in trace.tracks.values() if track.text == at.text), None)
     found = owners(track, [at.span]) if track else None
     if track is None or found is None or 0 not in found:
@@ -146,10 +146,10 @@ def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
     notes = [
         f"{len(kept)} occurrences of {len(set(senses))} senses; layer -1 is the input of layer 0",
         "within, across: mean cosine of one sense, of different senses; nearest: share whose nearest neighbour is of "
-        "its own sense; any two: mean cosine of pieces of different texts",
+        "its own sense; any two: mean cosine of tokens of different texts",
     ]
     if left := traced.read - traced.skipped - len(kept):
-        notes.append(f"{left} left out: the word is not found among the model's pieces")
+        notes.append(f"{left} left out: the word is not found among the model's tokens")
     more = {
         "senses": senses, "labels": [_label(one) for one in kept],
         "points": [plane(vectors_ND).round(4).tolist() for vectors_ND in words_LND],

@@ -36,7 +36,7 @@ class Counted:
     left_out: int = field(default=0)
 
     def words(self, track: Track, text: str) -> list[int] | None:
-        """The word of each place; None where nobody knows."""
+        """The word of each place; None where that is not known."""
         if track.spans is None or track.text is None:
             return None
         spans = word_spans(track.text, self.split)

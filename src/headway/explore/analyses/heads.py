@@ -59,7 +59,7 @@ def measured(trace: Trace, stack: str, site: str) -> Iterator[tuple[str, Measure
 
 def _of_layer(weights_HTS: Array, looks: Track, seen: Track) -> Iterator[tuple[str, tuple[Array, int]]]:
     """Sums by head, and how many places they are over. Across two texts a place has no neighbours: there only first,
-    separator and entropy are told."""
+    separator and entropy are measured."""
     one_text = looks.name == seen.name
     # Across two texts a row belongs to the word that is written next: the start has one, the last row none.
     rows = looks.ordinary if one_text else list(range(len(looks) - 1))

@@ -1,7 +1,7 @@
 """Which heads a model needs: its loss on a text with one head silenced (Michel et al. 2019; Voita et al. 2019).
 
 Language models are judged by log p(x_t | x_<t), translators by log p(y_t | y_<t, x) of the translations that are given
-(or else of those that the whole model writes), models that fill gaps by log p of words that were taken out.
+(or else of those that the whole model writes), models that fill gaps by log p of masked words.
 
 H heads, T places, V vocabulary.
 """
@@ -24,19 +24,21 @@ from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import heat_maps
 from headway.traces import Trace, log_softmax
 
-Losses = Callable[[], list[float]]  # −log p of each token that is judged, as the model is just now
+Losses = Callable[[], list[float]]  # −log p of each token that is judged, with the model as it is now
 
 
 @dataclass(frozen=True)
 class Options:
-    """share: of the words, how many are taken out where a model fills gaps; seed: chooses them."""
+    """share: of the words that are masked where a model fills gaps; seed: chooses them."""
 
     share: float = 0.15
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise InputError(f"share is {self.share}: write how many of the words are taken out, above 0, at most 1")
+            raise InputError(
+                f"share is {self.share}: it is the share of the words that are masked, above 0 and at most 1"
+            )
 
 
 def losses_of(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses | None:
@@ -55,7 +57,7 @@ def losses_of(traced: Traced, text: Text, trace: Trace, options: Options) -> Los
 
 
 def _gaps(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses | None:
-    """Of words that are one piece, some are taken out, all at once; the others say what stood there."""
+    """Of words that are one token, some are masked, all at once, and predicted from the others."""
     encoder, track = traced.loaded, trace.tracks["tokens"]
     if "next" not in trace.about or getattr(encoder.tokenizer, "mask", None) is None:
         raise InputError("this model predicts no words, so there is no loss to judge a head by: take one that does")
@@ -76,7 +78,7 @@ def _gaps(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses 
 
     wanted = [encoder.tokenizer.mask if t in places else i for t, i in enumerate(track.ids)]
     read = traced.trace(first, second or None, tensors=("logits",)).tracks["tokens"].ids
-    return found if list(read) == wanted else None  # else the text is cut in another way around the gaps
+    return found if list(read) == wanted else None  # else the text is tokenized differently around the gaps
 
 
 def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:

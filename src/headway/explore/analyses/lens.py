@@ -88,7 +88,7 @@ def _shown(traces: list[Trace], places: list[int], logp_LT: Array) -> dict[str, 
     track = traces[-1].tracks[traces[-1].axes["logits"][0]]
     return {
         "places": [track.labels[t] for t in places],
-        "said": [[one.about["next"]["labels"][t][0] for t in places] for one in traces],
+        "answers": [[one.about["next"]["labels"][t][0] for t in places] for one in traces],
         "p": [[round(float(np.exp(logp)), 5) for logp in logp_T[: len(places)]] for logp_T in logp_LT],
     }
 
@@ -97,7 +97,7 @@ def draw(table: Table, path: Path) -> Path:
     """Places from left to right, layers from the input at the bottom upward, in each cell the layer's own answer."""
     path = plots.check_path(path)
     # From the last layer down.
-    answers, p_LT = table.more["said"][::-1], np.array(table.more["p"], dtype=np.float64)[::-1]
+    answers, p_LT = table.more["answers"][::-1], np.array(table.more["p"], dtype=np.float64)[::-1]
     layers, length = p_LT.shape
     figure = plots.new_figure(length * CELL, layers * TALL + BELOW)
     axes = plots.panel(figure, 0, BELOW, length * CELL, layers * TALL)

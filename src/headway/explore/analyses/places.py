@@ -16,8 +16,8 @@ Span = tuple[int, int]
 
 
 def owners(track: Track, stretches: Sequence[Span]) -> list[int] | None:
-    """For each place the number of the stretch that holds most of it, −1 for none; None: nobody knows where in the
-    text the places stand. Of stretches that are one and the same, the first has all."""
+    """For each place the number of the stretch that holds most of it, −1 for none; None: it is not known where in
+    the text the places are. Of equal stretches the first has all places."""
     if track.spans is None:
         return None
     found = []
@@ -37,7 +37,7 @@ class OwnAttention(NamedTuple):
 
 
 def own_attention(trace: Trace, text: str, stretches: Sequence[Span]) -> OwnAttention | None:
-    """None: the model does not read the text as it is written here, or nobody knows where its places stand."""
+    """None: the model does not read the text as it is written here, or it is not known where its places are."""
     for stack, site in trace.sites():
         first = trace.layers(stack, f"{site}.weights")[0]
         looks, seen = trace.axes[f"{stack}.{first}.{site}.weights"][-2:]

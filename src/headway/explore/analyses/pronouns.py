@@ -1,7 +1,7 @@
-"""Which heads know whom a pronoun stands for: does it look more at the right name than at the wrong one?
+"""Which heads find the name that a pronoun stands for: does it look more at the right name than at the wrong one?
 
-On GAP (Webster et al. 2018), in the manner of Clark et al. 2019, 4.3. What the pronoun gives to a name is the sum over
-the name's pieces, the mean over its own. Beside the heads: the nearer of the two names, and the first of them.
+On GAP (Webster et al. 2018), in the manner of Clark et al. 2019, 4.3. The attention of a pronoun to a name is the sum
+over the name's tokens and the mean over its own. Beside the heads: the nearer of the two names, and the first of them.
 
 L layers, H heads, N stretches of the text.
 """
@@ -33,8 +33,8 @@ BASELINES = ("nearest name", "first name")
 
 @dataclass(frozen=True)
 class Judged:
-    """Of one pronoun: whether each head gives the right name more than the wrong one, and whether that mention of
-    either name which it gives most is one of the right name; likewise of the baselines."""
+    """Of one pronoun: whether each head gives the right name more than the wrong one, and whether the
+    mention that it looks at most is one of the right name; the same for the baselines."""
 
     right_LH: Array
     mention_LH: Array
@@ -43,7 +43,7 @@ class Judged:
 
 
 def judged(pronoun: Pronoun, trace: Trace) -> Judged | None:
-    """None: it cannot be judged here, since the pronoun does not see both names, or their pieces are not known."""
+    """None: it cannot be judged here, since the pronoun does not see both names, or their tokens are not known."""
     right, wrong = sorted(pronoun.names, key=lambda name: not name.meant)
     spans = [pronoun.span, right.span, wrong.span, *mentions(pronoun)]
     attention = own_attention(trace, pronoun.text, spans)
@@ -118,7 +118,9 @@ def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
         else:
             halves_of[measured].add(one)
     if not (halves_of[0].count and halves_of[1].count):
-        raise InputError(f"{files[0]}: not enough pronouns whose right and wrong name this model both sees from there")
+        raise InputError(
+            f"{files[0]}: not enough pronouns from which this model sees both the right and the wrong name"
+        )
     return _table(*halves_of, place, layers, chosen_on(files, "pronoun"), left_out)
 
 
@@ -137,7 +139,9 @@ def _table(choosing: Sums, measured: Sums, place: str, layers: list[int], how: s
         "mention: of all places where either name stands, the one that is looked at most is one of the right name",
     ]
     if left_out:
-        notes.append(f"{left_out:,} pronouns left out: not both names are seen from there, or their pieces not known")
+        notes.append(
+            f"{left_out:,} pronouns left out: not both names are seen from there, or their tokens are not known"
+        )
     columns = ("site", "layer", "head", "right, choosing", "right", "mention")
     return Table(columns, rows, tuple(notes), {"best": [best[1], best[2]]})
 

@@ -1,7 +1,7 @@
-"""Which heads know grammar: how often the word that a head looks at most is the one that a relation leads to.
+"""Which heads follow grammar: how often the word that a head looks at most is the other word of a dependency.
 
 After Clark et al. 2019, "What does BERT look at?", section 4.2, with their baseline: the best fixed offset. Attention
-of words is made of that of pieces (summed over those that are looked at, the mean over those that look); specials and
+of words is made of that of tokens (summed over those that are looked at, the mean over those that look); specials and
 the word itself are left out, since neither is ever the answer.
 
 L layers, H heads, W words.
@@ -31,7 +31,7 @@ from headway.traces import Trace
 
 UP, DOWN = "dependent → head", "head → dependent"
 ROW, WIDTH = 0.24, 5.2  # inches of the picture
-Key = tuple[str, str]  # a relation, and who looks
+Key = tuple[str, str]  # a relation, and the direction of reading
 
 
 @dataclass
@@ -69,7 +69,7 @@ def looked_at(weights_LHTS: NDArray[Any], visible_TS: NDArray[Any], word_T: Sequ
 
 
 def count(tallies: Tallies, sentence: Sentence, trace: Trace) -> bool:
-    """Adds what one sentence shows; False where its words cannot be found among the model's pieces."""
+    """Adds what one sentence shows; False where its words cannot be found among the model's tokens."""
     seen = own_attention(trace, sentence.text, sentence.spans)
     if seen is None:
         return False
@@ -144,7 +144,7 @@ def _notes(tallies: tuple[Tallies, Tallies], unknown: int) -> list[str]:
             f"({100 * seen / both:.0f} % of them from dependent to head), and the offset is judged on the same pairs"
         )
     if unknown:
-        notes.append(f"{unknown:,} sentences left out: their words cannot be found among the model's pieces")
+        notes.append(f"{unknown:,} sentences left out: their words cannot be found among the model's tokens")
     return notes
 
 

@@ -2,7 +2,7 @@
 
     Ã = ½ (mean over heads of A) + ½ I,   R₀ = Ã₀,   Rₙ = Ãₙ Rₙ₋₁        (Abnar and Zuidema 2020, eq. 1)
 
-Row t of Rₙ says of what places the vector behind layer n is made, as far as attention and the residual path tell.
+Row t of Rₙ says from which places the vector after layer n comes, as far as attention and the residual path show.
 The reach of a place is the smallest distance within which it has a stated share of its row.
 
 L layers, T places.
@@ -91,13 +91,13 @@ def rollout(traced: Traced, files: Sequence[str], options: RolloutOptions) -> Ta
             rolled_LTT, rows = rolled_out(weights_LHTT, options.residual), track.ordinary
             distance_TT = np.abs(np.subtract.outer(np.arange(len(track)), np.arange(len(track))))
             for layer, rolled_TT in zip(layers, rolled_LTT, strict=True):
-                told = [
+                summed = [
                     np.diagonal(rolled_TT)[rows].sum(),
                     rolled_TT[rows, 0].sum(),
                     entropy(rolled_TT[rows]).sum(),
                     (rolled_TT * distance_TT)[rows].sum(),
                 ]
-                sums[stack, layer] += np.array([len(rows), *told])
+                sums[stack, layer] += np.array([len(rows), *summed])
             if not shown or (len(track) < len(shown["labels"]) and len(shown["labels"]) > SHOWN):
                 last_TT = [[round(float(one), 5) for one in row] for row in rolled_LTT[-1]]
                 shown = {"stack": stack, "layer": layers[-1], "labels": list(track.labels), "rollout": last_TT}
@@ -133,12 +133,12 @@ def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Tabl
             for at, layer in enumerate(layers):
                 mean_TT = weights_LHTT[at].mean(0, dtype=np.float64)
                 seen_TT = (mean_TT > 0).astype(np.float64)
-                told = [
+                summed = [
                     reach(mean_TT, options.share)[rows].sum(),
                     reach(rolled_LTT[at], options.share)[rows].sum(),
                     reach(seen_TT, 1.0)[rows].sum(),
                 ]
-                sums[stack, layer] += np.array([len(rows), *told])
+                sums[stack, layer] += np.array([len(rows), *summed])
     places = _places(sums)
     return Table(
         ("stack", "layer", "of the layer", "through all layers", "visible"),

@@ -1,4 +1,4 @@
-"""Silencing from outside: a head that says nothing, and a stack that ends early. No part knows of it."""
+"""Ablation from outside: a silenced head, and a stack that ends early. The parts themselves have no code for it."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def silenced(part: Attends, head: int) -> Iterator[None]:
 
 @contextmanager
 def ended(stack: Stack, layers: int) -> Iterator[None]:
-    """The stack's first `layers` layers alone: what the later ones give is thrown away, and what stands behind the
-    stack sees the earlier ones' sum. For one pass; each layer counts, also of a block that stands for several."""
+    """The stack's first `layers` layers alone: the output of the later ones is dropped, and what follows the
+    stack sees the sum of the earlier ones. For one pass; each layer counts, also of a block that stands for several."""
     passed = 0
 
     def skip(_: nn.Module, given: tuple[Any, ...], result: Tensor) -> Tensor | None:

@@ -151,6 +151,8 @@ def _norm_of(residual: Any, before: bool) -> nn.Module:
 
 
 def _norm(spec: Any, norm: Any) -> None:
+    if not isinstance(norm, nn.LayerNorm):
+        raise InputError(f"headway writes layer norms for CTranslate2, not {type(norm).__name__}: model.norm")
     spec.gamma = _plain(norm.weight)
     spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _plain(norm.bias)
 

@@ -5,22 +5,24 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_stream import CONTEXT, CPU, SETTINGS, V, equal, many, mixed, model_of, run
+from test_samples import CONTEXT, CPU, SETTINGS, V, addresses, equal, many, mixed, model_of, run
 from torch import nn
 
 from headway.fast import attention as nn_kernels
 from headway.fast import product as product_kernels
 from headway.fast import step as step_kernels
 from headway.fast.jit import triton
-from headway.generate import stream_step
+from headway.generate import samples as samples_module
+from headway.generate.engine import Engine
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
+from headway.generate.samples import predict
 from headway.generate.sampling import Sampling
-from headway.generate.stream import Prompt, StreamEngine
-from headway.generate.stream_offline import generate_all
-from headway.generate.stream_step import foretell
-from headway.generate.stream_stepper import GraphStepper, PlainStepper, stream_stepper_for
+from headway.generate.stepper import GraphStepper, PlainStepper, stepper_for
 from headway.models import parts
 from headway.models.protocols import Embedded
 from headway.models.steps import StepModel
+from headway.nn.state import State
 from headway.text.tokenizer import END
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -35,18 +37,14 @@ class Replay:
 class Uncaptured(GraphStepper):
     """All of it but the capture: the room's addresses must stay, and a step must leave everything at home."""
 
-    def _graph(self, step):
+    def _graph(self, step, restore):
         step()  # as the one that warms libraries up
+        restore()
         return Replay(step)
 
 
-def addresses(stepper):
-    found = {}
-    for key, room in stepper.rooms.items():
-        tensors = [*room.sheet.tensors().values(), *room.sheet.state.homes()]
-        caches = [cache.kv_2CRHK for cache in room.sheet.state.caches]
-        found[key] = [tensor.data_ptr() for tensor in (*tensors, *caches)]
-    return found
+def pools(stepper):
+    return [pool for some in stepper.idle.values() for pool in some]
 
 
 def all_equal(found, expected):
@@ -58,16 +56,18 @@ def all_equal(found, expected):
 @pytest.mark.parametrize("batch", [1, 3, 20])
 def test_captured_steps_write_what_plain_steps_write(sampling, batch):
     model = model_of(1)
-    prompts = [Prompt(ids, sampling, max_new=3 + 5 * (i % 4), seed=i, top=i % 3) for i, ids in enumerate(many(11))]
+    prompts = [Request(ids, sampling, max_new=3 + 5 * (i % 4), seed=i, top=i % 3) for i, ids in enumerate(many(11))]
     stepper = Uncaptured(model)
     plain = run(model, prompts)
     found = run(model, prompts, batch=batch, stepper=stepper)
-    assert all_equal(found, plain) and stepper.rooms
+    assert all_equal(found, plain) and all(pool.captured for pool in pools(stepper))
     for a, b in zip(plain, found, strict=True):
         assert [[i for i, _ in top] for w in a for top in w.top] == [[i for i, _ in top] for w in b for top in w.top]
-    before = addresses(stepper)
+    before = {pool: addresses(pool) for pool in pools(stepper)}
+    graphs = {pool: set(pool.captured) for pool in pools(stepper)}
     assert all_equal(run(model, prompts, batch=batch, stepper=stepper), plain)
-    assert all(addresses(stepper)[key] == places for key, places in before.items() if key in stepper.rooms)
+    assert pools(stepper) == list(before) and all(addresses(pool) == places for pool, places in before.items())
+    assert all(set(pool.captured) == keys for pool, keys in graphs.items())
 
 
 def test_rows_that_differ_in_everything_join_leave_and_stop_inside_the_steps():
@@ -76,44 +76,54 @@ def test_rows_that_differ_in_everything_join_leave_and_stop_inside_the_steps():
     for batch in (4, 9, 100):
         assert all_equal(run(model, prompts, batch=batch, stepper=stepper), plain)
     # Some stopped in the midst of steps that were already taken.
-    assert {len(w.ids) % GraphStepper.at_once for samples in plain for w in samples if w.ended == "stop"} > {1, 2, 3}
+    assert {len(w.ids) % GraphStepper.samples_at_once for samples in plain for w in samples if w.ended == "stop"} > {
+        1,
+        2,
+        3,
+    }
 
 
 def test_rows_join_a_running_engine_whose_steps_are_ahead():
     model, prompts = model_of(5), mixed(20)
     alone = [run(model, [prompt])[0] for prompt in prompts]
-    engine = StreamEngine(model, context=CONTEXT, device=CPU, room=CONTEXT, stepper=Uncaptured(model))
-    waiting, found, sizes = list(enumerate(prompts)), {}, []
+    engine = Engine(model, context=CONTEXT, device=CPU, slots=64, length=CONTEXT, stepper=Uncaptured(model))
+    waiting, found, sizes, places = list(enumerate(prompts)), {}, [], set()
     while waiting or len(engine):
-        if waiting and engine.fits(waiting[0][1]):
+        if waiting:
             engine.admit([waiting.pop(0)])
+            places.add(tuple(addresses(engine.pools[0][1])))
         for token in engine.step():
             if token.written:
                 found[token.key, token.sample] = token.written
         sizes.append(len(engine))
-    assert max(sizes) > 5 and engine.step() == []
+    assert max(sizes) > 5 and engine.step() == [] and len(places) == 1
     for key, samples in enumerate(alone):
         assert equal(samples, [found[key, sample] for sample in range(len(samples))])
 
 
-def test_engines_that_take_turns_share_a_room_and_keep_their_rows():
+def test_engines_that_take_turns_have_a_pool_each_and_hand_it_on():
     model = model_of(9)
-    prompts = [Prompt([4, 5 + i, 6], Sampling(), max_new=30, seed=i, stops=frozenset()) for i in range(3)]
+    prompts = [Request([4, 5 + i, 6], Sampling(), max_new=30, seed=i, stops=frozenset()) for i in range(3)]
     plain, stepper, found = run(model, prompts), Uncaptured(model), {}
-    engines = [StreamEngine(model, context=CONTEXT, device=CPU, stepper=stepper) for _ in prompts]
+    engines = [Engine(model, context=CONTEXT, device=CPU, stepper=stepper) for _ in prompts]
     for key, engine in enumerate(engines):
         engine.admit([(key, prompts[key])])
     while any(map(len, engines)):
         for engine in engines:
             found |= {token.key: [token.written] for token in engine.step() if token.written}
-    assert all_equal([found[key] for key in range(3)], plain) and len(stepper.rooms) == 1
+    assert all_equal([found[key] for key in range(3)], plain)
+    for engine in engines:
+        engine.close()
+    known = pools(stepper)
+    assert len(known) == 3 and all_equal(run(model, prompts[:1], stepper=stepper), plain[:1])
+    assert {*pools(stepper)} == {*known}
 
 
 def test_every_step_tells_one_token_of_a_row_though_many_are_taken():
     model = model_of(7)
-    prompts = [Prompt(ids, max_new=21, stops=frozenset(), seed=i) for i, ids in enumerate(many(3))]
+    prompts = [Request(ids, max_new=21, stops=frozenset(), seed=i) for i, ids in enumerate(many(3))]
     stepper = Uncaptured(model)
-    engine = StreamEngine(model, context=CONTEXT, device=CPU, stepper=stepper)
+    engine = Engine(model, context=CONTEXT, device=CPU, stepper=stepper)
     engine.admit(list(enumerate(prompts)))
     steps = []
     while len(engine):
@@ -125,8 +135,8 @@ def test_every_step_tells_one_token_of_a_row_though_many_are_taken():
 
 def test_a_row_is_evicted_while_its_next_tokens_are_already_written():
     model = model_of(6)
-    prompts = [Prompt(ids, max_new=14, stops=frozenset(), seed=i) for i, ids in enumerate(many(4))]
-    engine = StreamEngine(model, context=CONTEXT, device=CPU, stepper=Uncaptured(model))
+    prompts = [Request(ids, max_new=14, stops=frozenset(), seed=i) for i, ids in enumerate(many(4))]
+    engine = Engine(model, context=CONTEXT, device=CPU, stepper=Uncaptured(model))
     engine.admit(list(enumerate(prompts)))
     engine.step(), engine.step()
     (gone,) = engine.evict([(2, 0)])
@@ -141,7 +151,7 @@ def test_rows_that_outgrow_the_context_go_on_in_their_window():
     model = model_of(11)
     long = [3 + (7 * i) % 25 for i in range(CONTEXT + 13)]
     prompts = [
-        Prompt(ids, SETTINGS[i % 5], max_new=12, window=i != 5, seed=i, samples=1 + i % 2, stops=frozenset())
+        Request(ids, SETTINGS[i % 5], max_new=12, window=i != 5, seed=i, samples=1 + i % 2, stops=frozenset())
         for i, ids in enumerate([long, long[:CONTEXT], long[: CONTEXT - 5], long[:4], long[:1], long[: CONTEXT - 3]])
     ]
     plain = run(model, prompts)
@@ -153,30 +163,30 @@ def test_rows_that_outgrow_the_context_go_on_in_their_window():
 @pytest.mark.parametrize("position", [parts.Rotary(), parts.LinearBias(), parts.RelativeBias(), parts.Sinusoidal()])
 def test_every_position_is_captured_alike(position):
     model = model_of(2, position=position, shared_heads=1)
-    prompts = [Prompt(ids, Sampling(), max_new=10, seed=i) for i, ids in enumerate(many(5))]
+    prompts = [Request(ids, Sampling(), max_new=10, seed=i) for i, ids in enumerate(many(5))]
     assert all_equal(run(model, prompts, stepper=Uncaptured(model)), run(model, prompts))
 
 
 def test_a_prompt_of_one_token_and_logits_that_are_no_numbers():
     model = model_of(4)
-    prompts = [Prompt([5], max_new=9), Prompt([7], Sampling(0), max_new=20)]
+    prompts = [Request([5], max_new=9), Request([7], Sampling(0), max_new=20)]
     assert all_equal(run(model, prompts, stepper=Uncaptured(model)), run(model, prompts))
     with torch.no_grad():
         model.output.weight.fill_(torch.nan)
     for sampling in SETTINGS:
-        [[written]] = run(model, [Prompt([5, 6], sampling)], stepper=Uncaptured(model))
+        [[written]] = run(model, [Request([5, 6], sampling)], stepper=Uncaptured(model))
         assert written.ids == [] and written.ended == "nothing"
 
 
-def test_rooms_and_graphs_are_few_and_the_oldest_leave():
+def test_idle_pools_are_few_and_the_oldest_leave():
     model = model_of(5)
     stepper = Uncaptured(model)
     for rows in (1, 2, 3, 5, 9, 17, 33):
         for temperature in (0.5, 0.6, 0.7):
-            prompts = [Prompt([4, 5, 6], Sampling(temperature), max_new=4, seed=seed) for seed in range(rows)]
+            prompts = [Request([4, 5, 6], Sampling(temperature), max_new=4, seed=seed) for seed in range(rows)]
             assert all_equal(run(model, prompts, batch=64, stepper=stepper), run(model, prompts, batch=64))
-    assert len(stepper.rooms) == GraphStepper.most
-    assert all(len(room.captured) == 3 for room in stepper.rooms.values())
+    assert len(pools(stepper)) == GraphStepper.most
+    assert all(len(pool.captured) % 3 == 0 for pool in pools(stepper))
 
 
 class Bigram(StepModel):
@@ -184,18 +194,13 @@ class Bigram(StepModel):
 
     vocabulary, context = V, None
 
-    class State:
-        def keep(self, rows_R): ...
-        def insert(self, other):
-            return self
-
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.table = nn.Parameter(3 * torch.randn(V, V, dtype=torch.float64))
 
     def start(self, inputs, rows, device, room=None):
-        return self.State()
+        return State({})
 
     def embed(self, ids_RT, state, segments_RT=None, lengths_R=None):
         return Embedded(self.table[ids_RT])
@@ -207,18 +212,20 @@ class Bigram(StepModel):
         return hidden_RTD
 
 
-def test_a_state_without_caches_declines_and_is_stepped_plainly():
+@pytest.mark.parametrize("capturable", [False, True])
+def test_a_state_that_holds_nothing_and_a_model_that_declines_to_be_captured(capturable):
     model, prompts = Bigram(), mixed(7)
+    model.capturable = capturable
     stepper = Uncaptured(model)
-    assert all_equal(run(model, prompts, stepper=stepper), run(model, prompts)) and not stepper.rooms
+    assert all_equal(run(model, prompts, stepper=stepper), run(model, prompts)) and bool(pools(stepper)) == capturable
 
 
 @pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's own, where its compiler is loaded
 def test_a_compiled_way_to_the_logits_gives_the_same_texts():
     """Through torch.compile's tracing, with the operations left as they are: what it cannot trace would fail."""
     model = model_of(8)
-    prompts = [Prompt(ids, SETTINGS[i], max_new=12, seed=i) for i, ids in enumerate(many(4))]
-    traced = torch.compile(foretell, dynamic=False, backend="eager", fullgraph=True)
+    prompts = [Request(ids, SETTINGS[i], max_new=12, seed=i) for i, ids in enumerate(many(4))]
+    traced = torch.compile(predict, dynamic=False, backend="eager", fullgraph=True)
     stepper = Uncaptured(model, traced)
     assert all_equal(run(model, prompts, stepper=stepper), run(model, prompts))
 
@@ -228,14 +235,14 @@ def test_a_compiled_way_to_the_logits_gives_the_same_texts():
 def test_steps_through_the_kernels_write_what_plain_steps_write(traced, device, monkeypatch):
     """All around the blocks, products, attention and choices by the kernels; in a traced step those that may be."""
     model = model_of(3).float()
-    prompts = [Prompt(ids, SETTINGS[i % 3], max_new=6, seed=i, top=i % 2) for i, ids in enumerate(many(5))]
+    prompts = [Request(ids, SETTINGS[i % 3], max_new=6, seed=i, top=i % 2) for i, ids in enumerate(many(5))]
     plain = run(model, prompts)
     if device == "cpu":
-        for module in (stream_step, nn_kernels, product_kernels, step_kernels):
+        for module in (samples_module, nn_kernels, product_kernels, step_kernels):
             monkeypatch.setattr(module, "available", lambda tensor: tensor.dtype == torch.float32)
         if not traced:
             monkeypatch.setattr(step_kernels, "advance", step_kernels.launch_advance)
-    way = torch.compile(foretell, dynamic=False, backend="aot_eager", fullgraph=True) if traced else foretell
+    way = torch.compile(predict, dynamic=False, backend="aot_eager", fullgraph=True) if traced else predict
     stepper = (Uncaptured if device == "cpu" else GraphStepper)(model.to(device), way)
     for batch in (1, 5):
         how = {"context": CONTEXT, "device": torch.device(device), "batch": batch, "stepper": stepper}
@@ -247,10 +254,10 @@ def test_steps_through_the_kernels_write_what_plain_steps_write(traced, device, 
 
 def test_who_takes_which_stepper():
     model = model_of(1)
-    assert isinstance(stream_stepper_for(model, CPU), PlainStepper)
-    assert isinstance(stream_stepper_for(model, torch.device("cuda")), GraphStepper)
-    assert isinstance(stream_stepper_for(model, torch.device("cuda"), "plain"), PlainStepper)
-    assert stream_stepper_for(model, torch.device("cuda"), "compile").foretell is not foretell
+    assert isinstance(stepper_for(model, CPU), PlainStepper)
+    assert isinstance(stepper_for(model, torch.device("cuda")), GraphStepper)
+    assert isinstance(stepper_for(model, torch.device("cuda"), "plain"), PlainStepper)
+    assert stepper_for(model, torch.device("cuda"), "compile").predict is not predict
 
 
 @pytest.mark.gpu
@@ -259,23 +266,23 @@ def test_who_takes_which_stepper():
 def test_a_captured_graph_writes_what_plain_steps_write(speed, dtype):
     device, model = torch.device("cuda"), model_of(3).to(dtype).cuda()
     prompts = [replace(prompt, top=2) for prompt in mixed(24)]
-    prompts += [Prompt(ids, Sampling(0), max_new=20, stops=frozenset({END})) for ids in many(4)]
+    prompts += [Request(ids, Sampling(0), max_new=20, stops=frozenset({END})) for ids in many(4)]
     how = {"context": CONTEXT, "device": device}
     plain = generate_all(model, prompts, **how, stepper=PlainStepper(model))
-    stepper = stream_stepper_for(model, device, speed)
+    stepper = stepper_for(model, device, speed)
     for batch in (1, 9, 64):
         found = generate_all(model, prompts, **how, batch=batch, stepper=stepper)
         same = [[w.ids for w in a] == [w.ids for w in b] for a, b in zip(plain, found, strict=True)]
         # In float32 two ways to add may choose another token where two are as likely; in float64 they do not.
         assert all(same) if dtype == torch.float64 else sum(same) >= 0.9 * len(same)
-    assert stepper.rooms
+    assert any(pool.captured for pool in pools(stepper))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("sampling", SETTINGS, ids=range(len(SETTINGS)))
 def test_every_chain_can_be_captured(sampling):
     device, model = torch.device("cuda"), model_of(4).cuda()
-    prompts = [Prompt(ids, sampling, max_new=12, seed=i, top=2) for i, ids in enumerate(many(5))]
+    prompts = [Request(ids, sampling, max_new=12, seed=i, top=2) for i, ids in enumerate(many(5))]
     how = {"context": CONTEXT, "device": device}
     plain = generate_all(model, prompts, **how, stepper=PlainStepper(model))
     found = generate_all(model, prompts, **how, stepper=GraphStepper(model))
