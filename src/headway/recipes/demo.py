@@ -101,8 +101,8 @@ def attended(translator: Translator, sentence: Sentence) -> AttendedPair:
     seen = translator.attention(source, target)
     return AttendedPair(
         seen.weights_LHTS,
-        [*owners(translator.target_tokenizer.pieces(target), words(sentence.target)), -1],
-        [*owners(translator.source_tokenizer.pieces(source), words(sentence.source)), -1],
+        [*owners(translator.target_tokenizer.tokens(target), words(sentence.target)), -1],
+        [*owners(translator.source_tokenizer.tokens(source), words(sentence.source)), -1],
         set(sentence.sure),
         set(sentence.possible),
     )

@@ -217,7 +217,7 @@ class ForeignTokenizer:
         tidy = self.settings.tidy and not isinstance(self.inner.model, models.BPE)
         return [_tidied(text) for text in texts] if tidy else texts
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
         return [readable(self._raw(int(i))) for i in ids]
 

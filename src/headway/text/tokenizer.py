@@ -177,7 +177,7 @@ class Tokenizer:
         # `encode` puts a space before the first word, so that a word has the same tokens everywhere in a text.
         return [text.removeprefix(" ") for text in texts] if self.kind == "bpe" and not self.exact else texts
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
         return [self._readable(i) for i in self._checked(ids)]
 
@@ -188,7 +188,7 @@ class Tokenizer:
         """
         known = self._checked(ids)
         if self.kind == "word":
-            return self.pieces(known), list(range(len(known)))
+            return self.tokens(known), list(range(len(known)))
         raw_words: list[bytes] = []
         owner: list[int] = []
         closed = True

@@ -72,7 +72,7 @@ def _opened(path: Path, packed: bool) -> IO[str]:
 
 def spelled(tokenizer: Tokenizer) -> list[str]:
     """Each entry of a vocabulary as a word without white space, no two alike."""
-    words = tokenizer.pieces(range(len(tokenizer)))
+    words = tokenizer.tokens(range(len(tokenizer)))
     twice = len(set(words)) < len(words)
     seen: set[str] = set()
     for i, word in enumerate(words if twice else ()):

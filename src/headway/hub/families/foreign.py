@@ -100,7 +100,7 @@ class Keys:
         if unknown:
             listed = ", ".join(f"'{key}' ({self.facts[key]!r})" for key in unknown[:4])
             raise InputError(
-                f"{self.where} has {listed}, which headway's {self._family} does not know: it may change what the "
+                f"{self.where} has {listed}, which headway's {self._family} does not have: it may change what the "
                 "model computes, so the model is refused"
             )
 
