@@ -30,7 +30,6 @@ from headway.generate.tracing import (
     nexts,
     token_track,
     trace_of,
-    two_texts,
 )
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.nn import tap
@@ -283,4 +282,4 @@ class Translator(TextTranslator, Writing):
         if top:
             about["next"], last_V = nexts(logits_RTV[0], codecs[1], [*target, self.symbols.end], top)
             more["next"] = last_V, ("vocabulary",)
-        return trace_of(recorder, 0, tracks, two_texts, about, more)
+        return trace_of(recorder, 0, tracks, self.model.tracks, about, more)
