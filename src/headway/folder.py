@@ -22,11 +22,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headway import format_1
 from headway.card import Card, Loaded
 from headway.errors import InputError, is_full, nearest
 from headway.formats import FORMATS, Format
-from headway.models import FAMILIES
+from headway.models import FAMILIES, format_1
 from headway.models.blank import blank
 from headway.models.heads import HeadConfig
 from headway.nn.weights import kept_tensors

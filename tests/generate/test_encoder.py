@@ -13,6 +13,7 @@ import torch
 import headway
 from encoder_folders import ENTRIES, LABELS, declare_pooling, their_inputs, write_encoder
 from headway.errors import InputError
+from headway.generate import encoder as encoder_module
 from headway.generate.encoder import Encoder
 from headway.hub.reading import import_foreign
 from headway.nn.pooling import pool
@@ -53,7 +54,7 @@ def test_vectors_are_pooled_as_the_folder_declares(folders: Path) -> None:
 def test_a_vector_does_not_depend_on_its_batch(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, encoder = made(folders / "alone", "Model")
     whole = encoder.embed(TEXTS, pooling="mean")
-    monkeypatch.setitem(load.__globals__["BUDGET"], "cpu", 8)
+    monkeypatch.setitem(encoder_module.BUDGET, "cpu", 8)
     seen: list[int] = []
     again = encoder.embed(TEXTS[::-1], pooling="mean", progress=seen.append)[::-1]
     np.testing.assert_allclose(whole, again, rtol=1e-5, atol=1e-6)

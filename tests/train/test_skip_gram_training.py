@@ -297,5 +297,5 @@ def test_a_rate_that_is_far_too_high_ends_the_run_with_advice(apart: Path) -> No
     np.random.default_rng(1).shuffle(words)
     (apart / "text.txt").write_text(" ".join(words), encoding="utf-8")
     with pytest.raises(Diverged, match="schedule.peak"):
-        train(apart, "run", "schedule.peak=1e30", "engine.batch=64")
+        train(apart, "run", "schedule.peak=1e30", "engine.batch=64", "engine.steps=300", "engine.log=10")
     assert not (apart / "run" / "model").exists()

@@ -154,6 +154,7 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
     """A recipe's results from all seeds; what is there already is taken."""
     from headway.evaluate.cost import Sketch
     from headway.folder import find_model, read_card
+    from headway.models.configs import window
     from headway.train.comparison import Entry
 
     entry = Entry(name, run.task.headline[0])
@@ -164,7 +165,7 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
         _carried_out(seeded, folder, download)
         entry.add(seed, seeded, folder)
     card = read_card(find_model(folder))
-    sketch, length = Sketch(card.family, card.config, card.sizes, head=card.head), getattr(card.config, "max_length", 1)
+    sketch, length = Sketch(card.family, card.config, card.sizes, head=card.head), window(card.config, 1)
     entry.parameters = sketch.size().parameters
     entry.operations = sketch.cost(length).flops / length
     return entry

@@ -172,8 +172,9 @@ def _logged_seconds(place: Path) -> float | None:
 def _usual_length(sketch: Sketch) -> int:
     """A sentence where there is a source to translate, else the windows that the model is trained on."""
     from headway.models import FAMILIES
+    from headway.models.configs import window
 
-    return SENTENCE if FAMILIES[sketch.family].has_source else getattr(sketch.config, "max_length", SENTENCE)
+    return SENTENCE if FAMILIES[sketch.family].has_source else window(sketch.config, SENTENCE)
 
 
 def _layers(lengths: list[int], width: int, window: int) -> Report:

@@ -15,6 +15,7 @@ from torch.func import functional_call
 
 from headway.errors import InputError
 from headway.generate.tracing import More
+from headway.models.configs import family_of
 from headway.models.tables import token_tables
 from headway.nn import tap
 from headway.nn.attention import SelfAttention
@@ -26,8 +27,9 @@ def recorded(model: Any, ids_BT: Tensor, choice: Choice) -> Iterator[tuple[Recor
     """One text read with the taps open: what was seen, the logits (T, V), and the saliency, where it was asked for by
     its name or the model has no attention."""
     if not token_tables(model):
-        family = getattr(getattr(model, "config", None), "name", type(model).__name__)
-        raise InputError(f"a model that counts ({family}) has nothing inside to trace: its tables are all there is")
+        raise InputError(
+            f"a model that counts ({family_of(model)}) has nothing inside to trace: its tables are all there is"
+        )
     attends = any(isinstance(part, SelfAttention) for part in model.modules())
     more: More = {}
     training = model.training

@@ -17,6 +17,7 @@ from tokenizers import models
 from torch import Tensor, nn
 
 from headway.errors import InputError
+from headway.models.configs import SIZES, family_of, sizes_of
 from headway.nn import tap
 from headway.nn.tap import Choice, Recorder, chosen
 from headway.text.tokenizer import SPACE_MARK
@@ -25,7 +26,6 @@ from headway.traces import Trace, Track
 Sides = Mapping[str, tuple[str, str]]  # a model's `tracks`: from which track each part looks to which
 ONE_TEXT: Sides = {"": ("tokens", "tokens")}
 More = dict[str, tuple[Tensor, tuple[str, ...]]]  # tensors that no tap gives, with their axes
-SIZES = ("layers", "encoder_layers", "decoder_layers", "heads", "width", "inner")
 OPEN_SPACE = "␣"
 UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
 
@@ -47,14 +47,10 @@ def called(folder: str | Path) -> str:
 
 def described(model: nn.Module, name: str = "") -> dict[str, Any]:
     """What a trace says of its model."""
-    config = getattr(model, "config", None)
-    within = [config, getattr(config, "mixing", None)]
-    size = {key: getattr(one, key) for key in SIZES for one in within if isinstance(getattr(one, key, None), int)}
-    weights = list(model.parameters())
-    size["parameters"] = sum(weight.numel() for weight in weights)
-    precision = str(weights[0].dtype).removeprefix("torch.") if weights else ""
-    family = getattr(config, "name", type(model).__name__)
-    return {"family": family, "model": name, "size": size, "computed": precision, "heads": None}
+    first = next(model.parameters(), None)
+    precision = "" if first is None else str(first.dtype).removeprefix("torch.")
+    size = sizes_of(model)
+    return {"family": family_of(model), "model": name, "size": size, "computed": precision, "heads": None}
 
 
 def check_one(text: Any) -> None:
@@ -129,7 +125,7 @@ def token_track(
 
 def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """Each token without the marks of its vocabulary; one that is nothing but spaces shows them."""
-    pieces = tokenizer.pieces(ids)
+    pieces = tokenizer.tokens(ids)
     if isinstance(tokenizer.inner.model, models.WordPiece):
         pieces = [piece.removeprefix("##") or piece for piece in pieces]
     return [_bare(piece) for piece in pieces]

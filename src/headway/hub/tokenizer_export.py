@@ -13,6 +13,7 @@ from tokenizers import decoders, processors
 from headway.errors import InputError
 from headway.folder import Card, Loaded
 from headway.hub.layouts import Layout
+from headway.models.configs import window
 from headway.text.foreign import ForeignTokenizer
 from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 
@@ -24,7 +25,7 @@ def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     text, facts = files(loaded.source_tokenizer, loaded.card, layout)
     facts["tokenizer_class"] = "PreTrainedTokenizerFast"
     facts["model_input_names"] = ["input_ids", "attention_mask"]
-    if limit := getattr(loaded.card.config, "max_length", 0):
+    if limit := window(loaded.card.config):
         facts["model_max_length"] = limit
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     named = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"

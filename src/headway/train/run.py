@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from headway import format_1
 from headway.errors import InputError
 from headway.generate.search import Search
-from headway.models import FAMILIES, ModelConfig
+from headway.models import FAMILIES, ModelConfig, configs, format_1
 from headway.models.heads import HEADS, HeadConfig
-from headway.models.parts import Rotary
 from headway.plain import differences, from_plain, to_plain
 from headway.tasks import BY_DATA, Data, Objective
 from headway.tasks.objective import CrossEntropy
@@ -149,8 +147,7 @@ class Run:
     @property
     def max_length(self) -> int:
         """Tokens that the model is given at once; 0 for one that is not trained in steps."""
-        longest: int = getattr(self.model, "max_length", 0)
-        return longest
+        return configs.window(self.model)
 
     def __post_init__(self) -> None:
         for part, names in COUNTS.items():
@@ -165,23 +162,13 @@ class Run:
                     found = getattr(found, name, None)
                 if isinstance(found, int | float) and not allowed(found):
                     raise InputError(f"{key} must be {said}, not {found}")
-        self._check_model()
-        self._check_axes()
-        self.task.check(self)
-
-    def _check_model(self) -> None:
-        """Sizes that must fit together, where a config has them."""
-        width, heads = getattr(self.model, "width", 0), getattr(self.model, "heads", 1)
-        if width % heads:
-            raise InputError(f"model.width {width} is not a multiple of model.heads {heads}")
-        if heads % (shared := getattr(self.model, "shared_heads", 0) or heads):
-            raise InputError(f"model.heads {heads} is not a multiple of model.shared_heads {shared}")
-        if isinstance(getattr(self.model, "position", None), Rotary) and width // heads % 2:
-            raise InputError(f"model.position=rotary turns pairs of numbers: a head cannot be {width // heads} wide")
+        configs.check(self.model)
         # Two tokenizers of a model from elsewhere may number their tokens alike.
-        if getattr(self.model, "embeddings", "") == "shared" and not self.data.text.joint and not self.init:
+        if configs.shares_table(self.model) and not self.data.text.joint and not self.init:
             raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
                              "or model.embeddings=tied")  # fmt: skip
+        self._check_axes()
+        self.task.check(self)
 
     def _check_axes(self) -> None:
         """Family, data, objective and head must be for one another."""

@@ -1,0 +1,46 @@
+"""What is asked of any family's config, whichever of the usual fields it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from headway.errors import InputError
+from headway.models.parts import Rotary
+
+SIZES = ("layers", "encoder_layers", "decoder_layers", "heads", "width", "inner")
+
+
+def window(config: Any, default: int = 0) -> int:
+    """Tokens that a model is given at once; `default` for one that is not trained in steps."""
+    return int(getattr(config, "max_length", default))
+
+
+def shares_table(config: Any) -> bool:
+    """Whether source and target have one table of vectors."""
+    return getattr(config, "embeddings", "") == "shared"
+
+
+def check(config: Any) -> None:
+    """Refuse sizes that do not fit together."""
+    width, heads = getattr(config, "width", 0), getattr(config, "heads", 1)
+    if width % heads:
+        raise InputError(f"model.width {width} is not a multiple of model.heads {heads}")
+    if heads % (shared := getattr(config, "shared_heads", 0) or heads):
+        raise InputError(f"model.heads {heads} is not a multiple of model.shared_heads {shared}")
+    if isinstance(getattr(config, "position", None), Rotary) and width // heads % 2:
+        raise InputError(f"model.position=rotary turns pairs of numbers: a head cannot be {width // heads} wide")
+
+
+def family_of(model: nn.Module) -> str:
+    """The family's name, or the class of a module that is of none."""
+    return str(getattr(getattr(model, "config", None), "name", type(model).__name__))
+
+
+def sizes_of(model: nn.Module) -> dict[str, int]:
+    """Layers, heads and widths as the config names them, and the number of parameters."""
+    config = getattr(model, "config", None)
+    within = [config, getattr(config, "mixing", None)]
+    found = {key: getattr(one, key) for key in SIZES for one in within if isinstance(getattr(one, key, None), int)}
+    return found | {"parameters": sum(weight.numel() for weight in model.parameters())}
