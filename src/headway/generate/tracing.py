@@ -77,7 +77,7 @@ def trace_of(
     more: More | None = None,
 ) -> Trace:  # fmt: skip
     """One row of what was recorded, as far as its tracks go: what stands behind them is padding. `more` is
-    added as far as it was asked for."""
+    added where the choice takes it."""
     by_name = {track.name: track for track in tracks}
     tensors, axes = {}, {}
     for name, tensor in recorder.tensors.items():
@@ -125,14 +125,14 @@ def token_track(
 
 def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """Each token without the marks of its vocabulary; one that is nothing but spaces shows them."""
-    pieces = tokenizer.tokens(ids)
+    tokens = tokenizer.tokens(ids)
     if isinstance(tokenizer.inner.model, models.WordPiece):
-        pieces = [piece.removeprefix("##") or piece for piece in pieces]
-    return [_bare(piece) for piece in pieces]
+        tokens = [token.removeprefix("##") or token for token in tokens]
+    return [_bare(token) for token in tokens]
 
 
-def _bare(piece: str) -> str:
-    return piece.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(piece)
+def _bare(token: str) -> str:
+    return token.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(token)
 
 
 def _spans(
@@ -147,7 +147,7 @@ def _spans(
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the space that a piece may begin with."""
+    """A span without the space that a token may begin with."""
     kept = text[start:end].lstrip()
     return (end - len(kept), end) if kept else (start, end)
 
@@ -210,7 +210,7 @@ def trace(
     model: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
     tensors: Sequence[str] | str | None = None,
 ) -> Iterator[Recording]:  # fmt: skip
-    """Records what goes on inside a module, or inside what `headway.load` gives, for the calls made inside.
+    """Records what happens inside a module, or inside what `headway.load` gives, for the calls made inside.
 
     `layers` and `heads` are numbers, `tensors` patterns of names (`weights`, `decoder.*.cross.*`): what is not asked
     for is never kept. For one text with its tokens, `translator.trace(text)` is the shorter way.
