@@ -199,9 +199,7 @@ def test_two_vocabularies_are_refused(tmp_path: Path) -> None:
     model = Transformer(config, *sizes)
     card = text_card("transformer", config, sizes, text)
     write_model(tmp_path / "mine", weights_of(model), card, with_tokenizers(card, source, target))
-    with pytest.raises(
-        InputError, match=r"this translator two: text\.joint=false has no counterpart there"
-    ):
+    with pytest.raises(InputError, match=r"this translator two: text\.joint=false has no counterpart there"):
         export_hf(tmp_path / "mine", tmp_path / "hf")
 
 
