@@ -102,6 +102,20 @@ USES = {
 }
 
 
+EARLIER = {  # names that options of a command had before; they still work, and help does not show them
+    "generate": {"--tokens": "--max-new-tokens"},
+    "translate": {"--beam": "--beam-size", "--batch": "--batch-size"},
+    "evaluate": {"--beam": "--beam-size", "--batch": "--batch-size"},
+}
+
+
+def renamed(arguments: list[str]) -> list[str]:
+    """The arguments with today's names of options, also in the form `--beam=5`."""
+    names = EARLIER.get(next(iter(arguments), ""), {})
+    parted = (argument.partition("=") for argument in arguments)
+    return [names.get(name, name) + equals + value for name, equals, value in parted]
+
+
 def spread(arguments: list[str]) -> list[str]:
     """`--data a b` as `--data a --data b`, which is what the option parser understands."""
     result: list[str] = []
@@ -162,7 +176,7 @@ def _run(given: list[str]) -> int:
     command = typer.main.get_command(app)
     code = 0
     try:
-        with command.make_context("headway", spread(given)) as context:
+        with command.make_context("headway", spread(renamed(given))) as context:
             command.invoke(context)
     except typer.Exit as done:
         code = done.exit_code
@@ -209,7 +223,7 @@ def _line(error: Any) -> tuple[str, int]:
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return (
             "out of memory: lower engine.batch, raise engine.accumulate or set engine.recompute=true (training), "
-            "lower --batch (translating), or take a smaller model",
+            "lower --batch-size (translating), or take a smaller model",
             1,
         )
     if isinstance(error, OSError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ def compare(
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}: each recipe is trained at least once")
     use_threads(threads)
-    engine = [f"engine.{key}={value}" for key, value in (("device", device), ("dtype", dtype)) if value != "auto"]
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
-    runs = _runs(names, files, [*engine, *settings])
+    runs = _runs(names, files, [*engine_settings(device, dtype), *settings])
     place = Path(out or f"runs/compare-{'-'.join(names[:3])}{'-…' if len(names) > 3 else ''}")
     for run in runs.values():
         look_for_own(run)

@@ -27,7 +27,7 @@ def generate(
     interactive: bool = typer.Option(False, "--interactive", "-i", help="Ask for prompts, write as it thinks."),
     chat: bool = typer.Option(False, "--chat", help="Prompts are said to the model, in its own chat template."),
     system: str = typer.Option(None, metavar="TEXT", help="With --chat: what the model is told first."),
-    tokens: int = typer.Option(128, min=1, metavar="N", help="Most new tokens."),
+    max_new_tokens: int = typer.Option(128, min=1, metavar="N", help="Most new tokens."),
     temperature: float = typer.Option(1.0, metavar="T", help="Below 1 safer, above 1 bolder; 0 takes the best."),
     top_k: int = typer.Option(0, metavar="K", help="Only the K likeliest tokens (0: all)."),
     top_p: float = typer.Option(1.0, metavar="P", help="Only the likeliest tokens that make up the share P."),
@@ -60,7 +60,7 @@ def generate(
     use_threads(threads)
     check_model(model, "headway generate MODEL --prompt TEXT")
     wishes: dict[str, Any] = {
-        "max_new": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+        "max_new": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
         "typical": typical, "repetition": repetition, "presence": presence, "frequency": frequency,
         "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
     }  # fmt: skip

@@ -14,9 +14,9 @@ DEVICE = typer.Option("auto", metavar="NAME", help="cpu, cuda or cuda:N; auto ta
 DTYPE = typer.Option("auto", metavar="NAME", help="float32 or bfloat16; auto is bfloat16 on a GPU.")
 ENGINE = typer.Option("headway", metavar="NAME", help="headway, or ctranslate2 for fast use on a CPU.")
 THREADS = typer.Option(0, min=0, metavar="N", help="CPU threads; 0 leaves it to torch.")
-BEAM = typer.Option(None, metavar="N", help="Beam width; 1 is greedy. Default: what the model was tuned with.")
-LENGTH_PENALTY = typer.Option(None, metavar="α", help="Score = log-probability / lengthᵅ. Default: as for --beam.")
-BATCH = typer.Option(None, min=1, metavar="N", help="Sentences translated at once: fewer take less memory.")
+BEAM_SIZE = typer.Option(None, metavar="N", help="Hypotheses kept; 1 is greedy. Default: as in validation.")
+LENGTH_PENALTY = typer.Option(None, metavar="α", help="Score = log-probability / lengthᵅ. Default: as in validation.")
+BATCH_SIZE = typer.Option(None, min=1, metavar="N", help="Sentences translated at once: fewer take less memory.")
 
 
 def check_model(model: str, use: str) -> None:
@@ -46,6 +46,11 @@ def use_threads(threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
+
+
+def engine_settings(device: str, dtype: str) -> list[str]:
+    """Where a run computes, as settings of the run."""
+    return [f"engine.{key}={value}" for key, value in (("device", device), ("dtype", dtype)) if value != "auto"]
 
 
 def search_settings(**given: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
 from headway.cli.voice import is_first, one_voice
 from headway.errors import InputError, nearest
 
@@ -36,6 +36,10 @@ def train(
     init: str = typer.Option(
         None, metavar="MODEL", help="Go on from this model's weights and vocabulary, or from a file of word vectors."
     ),
+    lr: float = typer.Option(None, metavar="RATE", help="Peak learning rate: short for --set schedule.peak=RATE."),
+    steps: int = typer.Option(None, metavar="N", help="Updates: short for --set engine.steps=N."),
+    batch_size: int = typer.Option(None, metavar="N", help="Tokens of a batch: short for --set engine.batch=N."),
+    seed: int = typer.Option(None, metavar="N", help="Of the random generators: short for --set engine.seed=N."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE...", help="Any value of the run: engine.steps=5000. --dry-run shows them all."
     ),
@@ -55,14 +59,16 @@ def train(
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
     named = {"source": source, "target": target}
-    engine = {"device": device, "dtype": dtype}
+    short = {"engine.steps": steps, "schedule.peak": lr, "engine.batch": batch_size, "engine.seed": seed}
+    settings = [*engine_settings(device, dtype), *(f"{key}={value}" for key, value in short.items() if value is not None),
+                *settings]  # fmt: skip
     place = Path(out) if out else None
     if resume:
         if overwrite:
             raise InputError("--resume goes on with a run, --overwrite starts it anew: pass one of them")
-        place, run = resumed(recipe, place, files | named, size, init, [*_given(engine), *settings])
+        place, run = resumed(recipe, place, files | named, size, init, settings)
     else:
-        run = resolve(recipe, files | named, size, init, [*_given(engine), *settings])
+        run = resolve(recipe, files | named, size, init, settings)
         place = place or Path(f"runs/{run.recipe}")
     use_threads(threads)
     first = is_first()
@@ -105,10 +111,6 @@ def carry_out(
             stack.enter_context(continued(place) if resume else claimed(place, overwrite))
         log = stack.enter_context(closing(Log(place if first else None, run.engine.tensorboard)))
         return train(run, place, log, download=download, resume=resume)
-
-
-def _given(engine: dict[str, str]) -> list[str]:
-    return [f"engine.{key}={value}" for key, value in engine.items() if value != "auto"]
 
 
 def is_finished(place: Path, run: Run) -> bool:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headway.cli.options import (
-    BATCH,
-    BEAM,
+    BATCH_SIZE,
+    BEAM_SIZE,
     DEVICE,
     DTYPE,
     ENGINE,
@@ -39,7 +39,7 @@ def translate(
     model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
     file: str = typer.Argument("-", metavar="FILE", help="Text, a sentence a line (.gz, .zst too); - is stdin."),
     output: str = typer.Option(None, metavar="FILE", help="Write to this file instead of standard output."),
-    beam: int = BEAM,
+    beam_size: int = BEAM_SIZE,
     length_penalty: float = LENGTH_PENALTY,
     best: int = typer.Option(None, metavar="N", help="N translations of each line, up to the beam: score, tab, text."),
     max_ratio: float = typer.Option(None, metavar="X", help="Longest output: max-ratio · source + max-extra pieces."),
@@ -49,7 +49,7 @@ def translate(
     attention: bool = typer.Option(False, "--attention", help="The source words that each output word looked at; "
                                    "with --json, the weights of all layers and heads."),
     picture: str = typer.Option(None, metavar="FOLDER", help="Folder for an alignment picture of each line."),
-    batch: int = BATCH,
+    batch_size: int = BATCH_SIZE,
     engine: str = ENGINE,
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -64,7 +64,7 @@ def translate(
     if picture is not None and Path(picture).is_file():
         raise InputError(f"{picture} is a file: --picture takes a folder for the pictures")
     settings = search_settings(
-        beam=beam,
+        beam=beam_size,
         length_penalty=length_penalty,
         best=best,
         max_ratio=max_ratio,
@@ -79,7 +79,7 @@ def translate(
         if typed:
             print("headway: type a sentence a line; Ctrl-D ends", file=sys.stderr)
         for lines in _chunks(lines_of(file), one_by_one=typed):
-            found = _translated(translator, lines, name_of(file), number, attention=looked_at, batch=batch, **settings)
+            found = _translated(translator, lines, name_of(file), number, attention=looked_at, batch=batch_size, **settings)
             for line, translations in zip(lines, found, strict=True):
                 number += 1
                 print(_answer(line, translations, as_json, attention, best), file=out)
