@@ -204,7 +204,7 @@ LOOKING: dict[str, list[Column]] = {
     ],
     "pronoun": [
         ("model", "model", str),
-        ("who", "who chooses", str),
+        ("who", "chosen by", str),
         ("right", "right name over wrong", share),
         ("mention", "most seen mention is right", share),
         ("pronouns", "pronouns", count),
@@ -225,7 +225,7 @@ LOOKING: dict[str, list[Column]] = {
         ("layer", "layer", str),
         ("within", "one sense", two_digits),
         ("across", "different senses", two_digits),
-        ("any two", "any two pieces", two_digits),
+        ("any two", "any two tokens", two_digits),
         ("nearest", "nearest is of its sense", share),
     ],
 }

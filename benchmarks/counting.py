@@ -130,7 +130,7 @@ def main() -> None:
     write("deck-d", "cpu", tables(), options.out)
     with tempfile.TemporaryDirectory() as folder:
         ids, vocabulary, seconds = treebank(folder)
-    case = {"tokens": len(ids["train"]) - 1, "foretold": len(ids["test"]) - 1, "encoding_seconds": round(seconds, 1)}
+    case = {"tokens": len(ids["train"]) - 1, "predicted": len(ids["test"]) - 1, "encoding_seconds": round(seconds, 1)}
     write("counting-cpu", "cpu", rows(ids, vocabulary), options.out, case=case, pace=pace())
 
 

@@ -35,7 +35,7 @@ LENGTH, ROWS, STEPS = 64, 12, 2000
 
 def characters() -> tuple[torch.Tensor, torch.Tensor, int]:
     """The text as nanoGPT prepares it: ids of its characters, the first 90 % to learn from."""
-    text = "".join(piece.text for piece in Documents.at(find("tinyshakespeare/input.txt")).pieces())
+    text = "".join(chunk.text for chunk in Documents.at(find("tinyshakespeare/input.txt")).chunks())
     known = {character: number for number, character in enumerate(sorted(set(text)))}
     ids = torch.from_numpy(np.array([known[character] for character in text]))
     cut = int(0.9 * len(ids))

@@ -193,7 +193,7 @@ def relations(results: Path) -> list[str]:
     columns: list[Column] = [("relation", "relation", str)]
     for name in models:
         columns += [
-            (f"{name} head", f"{name}: layer.head, who looks", str), (f"{name} right", "right", share),
+            (f"{name} head", f"{name}: layer.head, direction", str), (f"{name} right", "right", share),
             (f"{name} offset", "best offset", str), (f"{name} pairs", "pairs", count),
         ]  # fmt: skip
     return [_facts(record), *looking(results, "overall"), table(columns, list(merged.values()))]

@@ -88,7 +88,7 @@ def by_words(trace: Trace, translator: Any, sentence: Sentence) -> NDArray[np.fl
     """Cross-attention of every head over the grammar's words: (L, H, T, S)."""
     source, target = trace.tracks["source"], trace.tracks["target"]
     pieces = [
-        tokenizer.pieces([i for n, i in enumerate(track.ids) if n not in track.specials])
+        tokenizer.tokens([i for n, i in enumerate(track.ids) if n not in track.specials])
         for tokenizer, track in ((translator.source_tokenizer, source), (translator.target_tokenizer, target))
     ]
     owner = owners(pieces[0], words(sentence.source)), owners(pieces[1], words(sentence.target))

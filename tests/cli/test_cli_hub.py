@@ -151,7 +151,7 @@ def test_wrong_use_is_told_in_one_line(refuses: Refuses, both: tuple[Path, Any],
     assert "bad.tsv, line 1: expected a text, a tab and its answer" in refuses(*asked)
     assert "is there already" in refuses("import", folder, folder)
     assert "--like is for n-grams" in refuses("import", folder, tmp_path / "x", "--like", folder)
-    assert "names no model" in refuses("import", "hf://nobody", tmp_path / "x")
+    assert "is not a model" in refuses("import", "hf://nobody", tmp_path / "x")
     assert "is of no known form" in refuses("import", examples, tmp_path / "x")
 
 

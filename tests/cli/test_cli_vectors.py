@@ -78,7 +78,7 @@ def test_vectors_are_written_as_the_model_has_them(headway: Headway, run: Path, 
     found = read_vectors(tmp_path / name)
     table = load_file(run / "model" / "model.safetensors")["table.weight"]
     tokenizer = Tokenizer.load(run / "model" / "tokenizer.json")
-    assert found.words[:3] == tokenizer.pieces([4, 5, 6]) and len(found) == len(tokenizer) - 4
+    assert found.words[:3] == tokenizer.tokens([4, 5, 6]) and len(found) == len(tokenizer) - 4
     assert np.array_equal(found.table_ND, table[4 : len(tokenizer)])
     asked = [headway("neighbours", place, "cat", "--json").out for place in (run, tmp_path / name)]
     assert asked[0] == asked[1]

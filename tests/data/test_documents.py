@@ -1,4 +1,4 @@
-"""Documents from files: what is read, in which order, in pieces that encode as the whole does, and what is refused."""
+"""Documents from files: what is read, in which order, in chunks that encode as the whole does, and what is refused."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ def test_a_line_of_jsonl_is_a_document(tmp_path: Path) -> None:
     rows = "".join(json.dumps({"id": 1, "body": text}) + "\n" for text in texts)
     path = write(tmp_path / "a.jsonl.gz", rows)
     assert list(read_documents(path, key="body")) == texts
-    assert list(Documents.at(path, "body").pieces()) == [(texts[0], True), ("", True), ("drei", True)]
+    assert list(Documents.at(path, "body").chunks()) == [(texts[0], True), ("", True), ("drei", True)]
 
 
 def test_each_line_is_a_document_where_that_is_asked(tmp_path: Path) -> None:
@@ -50,14 +50,14 @@ def test_each_line_is_a_document_where_that_is_asked(tmp_path: Path) -> None:
         write(tmp_path / "b.jsonl", '{"text": "4\\n5"}\n'),
     )
     documents = Documents.at([texts, records], lines=True)
-    assert list(documents.pieces()) == [("one two", True), ("three", True), ("4\n5", True)]
+    assert list(documents.chunks()) == [("one two", True), ("three", True), ("4\n5", True)]
     assert documents.identity() != Documents.at([texts, records]).identity()
     long = "x" * 100_000
-    pieces = list(Documents.at(write(tmp_path / "c.txt", f"{long}\ny\n"), lines=True).pieces())
-    assert [piece.last for piece in pieces] == [False, True, True] and pieces[0].text + pieces[1].text == long
+    chunks = list(Documents.at(write(tmp_path / "c.txt", f"{long}\ny\n"), lines=True).chunks())
+    assert [chunk.last for chunk in chunks] == [False, True, True] and chunks[0].text + chunks[1].text == long
     for content, said in ((" \n\n", "empty"), ("a\nb\0\n", "binary"), (b"a\n\xff\n", "line 2: not UTF-8")):
         with pytest.raises(InputError, match=said):
-            list(Documents.at(write(tmp_path / "d.txt", content), lines=True).pieces())
+            list(Documents.at(write(tmp_path / "d.txt", content), lines=True).chunks())
 
 
 def test_a_folder_is_read_recursively_in_the_order_of_names(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_pieces_encode_to_the_ids_of_the_whole(kind: str, size: int) -> None:
     options = TextOptions(kind=kind, size=1000, min_count=1, exact=True)  # type: ignore[arg-type]
     tokenizer = Tokenizer.train(texts, options)
     for text in texts:
-        pieces = list(cut_up(iter([text]), size))
-        assert "".join(piece.text for piece in pieces) == text and len(pieces) > len(text) / size
-        assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
-        assert all(0 < len(piece.text) <= size for piece in pieces)
-        assert all(piece.text[0] == "\n" for piece in pieces[1:]), "or this test shows nothing"
-        joined = [i for ids in tokenizer.encode_batch([piece.text for piece in pieces]) for i in ids]
+        chunks = list(cut_up(iter([text]), size))
+        assert "".join(chunk.text for chunk in chunks) == text and len(chunks) > len(text) / size
+        assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+        assert all(0 < len(chunk.text) <= size for chunk in chunks)
+        assert all(chunk.text[0] == "\n" for chunk in chunks[1:]), "or this test shows nothing"
+        joined = [i for ids in tokenizer.encode_batch([chunk.text for chunk in chunks]) for i in ids]
         assert joined == tokenizer.encode(text)
 
 
@@ -97,14 +97,14 @@ def test_pieces_do_not_depend_on_how_the_text_comes() -> None:
     whole = list(cut_up(iter([text]), 100))
     for step in (1, 7, 99, 101, 5000):
         assert list(cut_up((text[at : at + step] for at in range(0, len(text), step)), 100)) == whole
-    assert [piece.text for piece in cut_up(iter(["ab cd  efghijkl"]), 6)] == ["ab", " cd  e", "fghijk", "l"]
+    assert [chunk.text for chunk in cut_up(iter(["ab cd  efghijkl"]), 6)] == ["ab", " cd  e", "fghijk", "l"]
     assert list(cut_up(iter([]))) == [("", True)]
 
 
 def test_a_large_file_is_never_held_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt.gz", "to be or not to be\n" * 400_000)
     tracemalloc.start()
-    count = sum(len(piece.text) for piece in Documents.at(path).pieces())
+    count = sum(len(chunk.text) for chunk in Documents.at(path).chunks())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 19 * 400_000 and peak < 2_000_000

@@ -56,9 +56,9 @@ def test_pairs_of_which_each_has_an_empty_side_are_told_so(tmp_path):
 
 def texts(part):
     found = [""]
-    for piece in part.pieces(1 << 10):
-        found[-1] += piece.text
-        if piece.last:
+    for chunk in part.chunks(1 << 10):
+        found[-1] += chunk.text
+        if chunk.last:
             found.append("")
     assert found.pop() == ""
     return found

@@ -54,8 +54,8 @@ def test_every_document_comes_back_with_an_end_behind_it(tmp_path: Path, tokeniz
 @pytest.mark.parametrize("kind", ["char", "word", "bpe"])
 def test_a_text_in_many_pieces_is_one_document(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(TEXTS) + "\n" + ("no-end-of-this-word" * 9 if kind != "word" else "")
-    pieces = Documents.pieces
-    monkeypatch.setattr(Documents, "pieces", lambda self, size=70: pieces(self, 70))
+    chunks = Documents.chunks
+    monkeypatch.setattr(Documents, "chunks", lambda self, size=70: chunks(self, 70))
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     corpus = Documents.at(tmp_path / "a.txt")
     learned = train_document_tokenizer(corpus, TextOptions(kind=kind, size=700, min_count=1, exact=True))  # type: ignore[arg-type]

@@ -12,7 +12,8 @@ from foreign_world import write_language_model
 from headway.errors import InputError
 from headway.evaluate import scoring
 from headway.evaluate.scoring import Task, choose, score_texts
-from headway.generate.generator import Generator, load
+from headway.generate.generator import Generator
+from headway.tasks.loading import load
 
 TEXTS = ["the cat sat", "a", "on the mat, in the sun", "", "dog", "the cat sat"]
 CHOICES = [" yes", " no", " it may well be"]
@@ -40,7 +41,7 @@ def test_texts_are_scored_as_transformers_scores_them(
         monkeypatch.setattr(scoring, "TOKENS_AT_ONCE", at_once)
         for text, found in zip(TEXTS, score_texts(generator, TEXTS), strict=True):
             ids = generator.tokenizer.encode(text)
-            assert found.text == text and found.pieces == generator.tokenizer.pieces(ids)
+            assert found.text == text and found.pieces == generator.tokenizer.tokens(ids)
             assert found.logps == pytest.approx(their_logps(theirs, [0, *ids]), abs=1e-4)
             assert found.perplexity == pytest.approx(math.exp(-found.total / max(1, len(ids))))
 

@@ -87,7 +87,7 @@ def test_the_error_rate_of_the_diagonal_is_that_of_a_hand_count(files: dict[str,
 def test_the_reverse_model_is_read_from_target_to_source(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):  # fmt: skip
-    from headway.generate import loading
+    from headway.tasks import loading
 
     monkeypatch.setattr(loading, "load", lambda folder: traced(backward).loaded)
     table = aligned(files, reverse="some folder")

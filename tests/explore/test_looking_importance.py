@@ -77,7 +77,7 @@ def test_a_model_that_fills_gaps_loses_what_transformers_own_loses(tmp_path):
     table, losses = measured(mine, written(tmp_path, "a.txt", [text]), share=0.4, seed=3)
     # Which words were taken out is told by the seed: look at what the model is given.
     seen = []
-    handle = mine.model.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    handle = mine.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids_BT))
     IMPORTANCE.run(Traced(mine, IMPORTANCE.tensors), [str(tmp_path / "a.txt")], Options(0.4, 3))
     handle.remove()
     whole, masked = seen[0], seen[-1]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import headway
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.explore.analyses.analysis import NoOptions, Text, Traced
 from headway.explore.analyses.lens import LENS, by_layer, followed
@@ -127,8 +128,8 @@ def test_a_block_that_stands_for_several_layers_counts_as_often_as_it_is_passed(
         for layers in (3, 2)
     )
     two.load_state_dict(three.state_dict())
-    ids = torch.tensor([[5, 6, 7]])
+    ids = TextInputs(torch.tensor([[5, 6, 7]]))
     with torch.no_grad(), ended(three.encoder, 2):
-        found = three(ids)
-    torch.testing.assert_close(found, two(ids))
-    assert not torch.allclose(three(ids), found)
+        found = three.encode(ids).x_BTD
+    torch.testing.assert_close(found, two.encode(ids).x_BTD)
+    assert not torch.allclose(three.encode(ids).x_BTD, found)

@@ -128,7 +128,7 @@ def test_a_file_of_somebody_elses(tmp_path: Path) -> None:
     # a bird: a word that is not known is <unk>, with the weight of a before it.
     assert score(tmp_path / "m", "a bird")[1] == pytest.approx((-0.25 - 1.0) * ten)
     assert score(tmp_path / "m", "a bird") == pytest.approx(SlowReader(tmp_path / "x.arpa")("a bird"))
-    assert read_model(tmp_path / "m").source_tokenizer.pieces([3, 4, 5]) == ["<unk>", "a", "b"]
+    assert read_model(tmp_path / "m").source_tokenizer.tokens([3, 4, 5]) == ["<unk>", "a", "b"]
 
 
 def test_counts_of_the_header_are_those_of_the_file(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_what_is_never_written_is_not(tmp_path: Path) -> None:
     taught(tmp_path / "mine", SMALL)
     mine, fast = headway.load(tmp_path / "mine", "cpu"), engine.load_translator(tmp_path / "mine")
     ((first, *_),) = (best[0].pieces for best in fast.translate_n(SENTENCES[:1]))
-    never = next(i for i in range(len(mine.target_tokenizer)) if mine.target_tokenizer.pieces([i]) == [first])
+    never = next(i for i in range(len(mine.target_tokenizer)) if mine.target_tokenizer.tokens([i]) == [first])
     mine.symbols = fast.symbols = dataclasses.replace(fast.symbols, never=(never,))
     for one in (mine, fast):
         assert all(first not in best[0].pieces for best in one.translate_n(SENTENCES))

@@ -137,7 +137,7 @@ def test_import_makes_a_model_folder(gpt2: tuple[Path, Any], tmp_path: Path) -> 
         found.source_tokenizer.end == 0 and found.source_tokenizer.decode(found.source_tokenizer.encode("a b")) == "a b"
     )
     assert found.card.foreign_text and "# A headway gpt" in (tmp_path / "mine" / "README.md").read_text()
-    with pytest.raises(InputError, match="no model in the Hugging Face format"):
+    with pytest.raises(InputError, match="not a model in the Hugging Face format"):
         import_foreign(str(tmp_path), tmp_path / "other")
 
 
@@ -166,19 +166,19 @@ def cut_short(folder: Path) -> None:
 FAULTS: list[tuple[Callable[[Path], Any], str]] = [
     (change_config(model_type="gpt5"), "has no model_type 'gpt5'; did you mean 'gpt2'"),
     (change_config(architectures=["GPT2ForQuestionAnswering"]), "cannot run a GPT2ForQuestionAnswering"),
-    (change_config(attention_sinks=4), "'attention_sinks' (4), which headway's gpt2 does not know"),
+    (change_config(attention_sinks=4), "'attention_sinks' (4), which headway's gpt2 does not have"),
     (change_config(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx is True"),
     (change_config(activation_function="swish"), "no activation_function 'swish'"),
     (change_config(quantization_config={"bits": 4}), "quantization_config is {'bits': 4}, which headway does not have"),
     (change_config(n_layer="three"), "n_layer is 'three', which is no whole number"),
     (change_config(n_layer=0), "n_layer is 0, it must be at least 1"),
-    (change_config(n_head=5), "describes no model that can be built: width 24 is not a multiple of 5 heads"),
+    (change_config(n_head=5), "describes a model that cannot be built: width 24 is not a multiple of 5 heads"),
     (change_config(n_layer=2), "has 'transformer.h.2.attn.c_attn.bias'"),
     (change_config(n_layer=4), "lacks 'transformer.h.3.attn.c_attn.weight'"),
     (change_config(n_positions=40), "wpe.weight of shape [37, 24], expected [40, 24]"),
     (change_config(vocab_size=50), "the tokenizer has 100 entries, the model 50"),
     (change_weights(lambda w: w.pop("transformer.ln_f.bias")), "lacks 'transformer.ln_f.bias'"),
-    (change_weights(lambda w: w.update(more=torch.ones(2))), "has 'more', which this model does not know"),
+    (change_weights(lambda w: w.update(more=torch.ones(2))), "has 'more', which this model does not have"),
     (change_weights(lambda w: w.update({"lm_head.weight": torch.ones(101, 24)})), "'lm_head.weight' must equal"),
     (cut_short, "is broken"),
     (lambda folder: (folder / "model.safetensors").unlink(), "has no weights: expected model.safetensors"),

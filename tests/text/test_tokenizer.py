@@ -143,7 +143,7 @@ def test_training_in_another_process_gives_the_same_file(kind: str) -> None:
 def test_word_vocabulary_holds_the_most_frequent_words(word: Tokenizer) -> None:
     assert word.decode(word.encode("the  cat\tsat quietly")) == "the cat sat <unk>"
     small = Tokenizer.train(["b a a a", "c b"], TextOptions(kind="word", size=6, min_count=1))
-    assert small.pieces(range(len(small))) == [*SPECIALS, "a", "b"]
+    assert small.tokens(range(len(small))) == [*SPECIALS, "a", "b"]
     assert small.words(small.encode("b a z")) == (["b", "a", "<unk>"], [0, 1, 2])
 
 
@@ -157,7 +157,7 @@ def test_decode_leaves_out_specials(bpe: Tokenizer, word: Tokenizer) -> None:
 def test_pieces_are_readable() -> None:
     bytes_only = Tokenizer.train(["a b"], TextOptions(size=260))
     ids = bytes_only.encode("é\n")
-    assert bytes_only.pieces([START, *ids]) == ["<s>", "▁", "\\xc3", "\\xa9", "\\n"]
+    assert bytes_only.tokens([START, *ids]) == ["<s>", "▁", "\\xc3", "\\xa9", "\\n"]
 
 
 def test_words_join_the_bytes_of_a_character_before_reading_them() -> None:
@@ -294,7 +294,7 @@ def test_every_character_of_the_text_is_an_entry_in_the_order_of_codes() -> None
     assert [tokenizer.inner.id_to_token(i) for i in range(len(tokenizer))] == [*SPECIALS, *sorted(set(text))]
     assert len(tokenizer.encode(text)) == len(text)
     assert tokenizer.encode("tzx\r") == [tokenizer.encode("t")[0], UNKNOWN, UNKNOWN, UNKNOWN]
-    assert tokenizer.pieces(tokenizer.encode("o \n")) == ["o", "▁", "\\n"]
+    assert tokenizer.tokens(tokenizer.encode("o \n")) == ["o", "▁", "\\n"]
     assert tokenizer.words([START, *tokenizer.encode("to\nbe é"), END]) == (
         ["<s>", "to", "be", "é", "</s>"], [0, 1, 1, 2, 2, 2, 3, 3, 4],
     )  # fmt: skip
@@ -302,9 +302,9 @@ def test_every_character_of_the_text_is_an_entry_in_the_order_of_codes() -> None
 
 def test_too_many_characters_leave_the_most_frequent() -> None:
     tokenizer = Tokenizer.train(["ccc bb a"], TextOptions(kind="char", size=7))
-    assert tokenizer.pieces(range(4, 7)) == ["▁", "b", "c"]
+    assert tokenizer.tokens(range(4, 7)) == ["▁", "b", "c"]
     lower = Tokenizer.train(["ABba"], TextOptions(kind="char", lowercase=True))
-    assert lower.pieces(range(4, len(lower))) == ["a", "b"] and lower.decode(lower.encode("BA")) == "ba"
+    assert lower.tokens(range(4, len(lower))) == ["a", "b"] and lower.decode(lower.encode("BA")) == "ba"
     with pytest.raises(InputError, match="all white space"):
         Tokenizer.train([" ", "\n"], TextOptions(kind="char"))
 
@@ -314,7 +314,7 @@ def test_line_ends_are_words_of_an_exact_word_vocabulary() -> None:
     lines = " a <unk> b \n b a \n" * 2
     tokenizer = Tokenizer.train([lines], TextOptions(kind="word", size=60, exact=True))
     ids = tokenizer.encode(" a <unk> b \n b a \n")
-    assert tokenizer.pieces(ids[1:]) == ["a", "<unk>", "b", "▁\\n▁", "b", "a", "<unk>"]
+    assert tokenizer.tokens(ids[1:]) == ["a", "<unk>", "b", "▁\\n▁", "b", "a", "<unk>"]
     assert ids[0] == UNKNOWN
 
 
@@ -323,7 +323,7 @@ def test_marks_of_punctuation_are_words_of_their_own() -> None:
     text = "He said, “Don't -- stop!” </s> it’s _very_ well-known."
     tokenizer = Tokenizer.train([text], options)
     words = "he said , “ don't -- stop ! ” < / s > it’s _ very _ well - known ."
-    assert tokenizer.pieces(tokenizer.encode(text)) == words.split()
+    assert tokenizer.tokens(tokenizer.encode(text)) == words.split()
     assert tokenizer.decode(tokenizer.encode(text)) == words
     again = Tokenizer.from_json(tokenizer.to_json())
     assert again.kind == "word" and not again.exact and again.encode(text) == tokenizer.encode(text)

@@ -62,7 +62,7 @@ def test_where_a_piece_of_the_file_ends_makes_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, piece: int
 ) -> None:
     write_vectors(tmp_path / name, some(50, 4))
-    monkeypatch.setattr(vectors, "PIECE", piece)
+    monkeypatch.setattr(vectors, "CHUNK", piece)
     found = read_vectors(tmp_path / name)
     assert found.words == some(50, 4).words and np.array_equal(found.table_ND, some(50, 4).table_ND)
 
@@ -126,7 +126,7 @@ RECORD = struct.pack("<2f", 1, 2)
     [
         (b"2 2\na " + RECORD + b"b " + RECORD[:5], "ends after 1 words, its first line says 2"),
         (b"2 2\na " + RECORD + b"\na " + RECORD, "word 2: 'a' was on word 1 already"),
-        (b"1 2\na " + RECORD + b"b " + RECORD, "goes on behind the 1 words"),
+        (b"1 2\na " + RECORD + b"b " + RECORD, "continues after the 1 words"),
         (b"99999999999 300\na " + RECORD, "do not fit into its"),
         (b"1 2\n\xff\xfe " + RECORD, "word 1: the word .* is not UTF-8"),
         (b"1 2\n " + RECORD, "word 1: a vector without a word"),

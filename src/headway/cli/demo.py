@@ -17,8 +17,8 @@ def demo(
     device: str = DEVICE,
     threads: int = THREADS,
 ) -> None:
-    """The whole trip in a few minutes on a laptop, offline: train, translate, score, look inside. What was stopped goes
-    on by the same command."""
+    """Everything in a few minutes on a laptop, offline: train, translate, score, look inside. The same
+    command resumes what was stopped."""
     from headway.cli.place import claimed, continued, is_unfinished_demo
     from headway.recipes.demo import run_demo
     from headway.train.log import Log

@@ -169,7 +169,7 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
 
 
 def _named(generator: Generator, alternatives: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
-    pieces = generator.tokenizer.pieces([i for i, _ in alternatives])
+    pieces = generator.tokenizer.tokens([i for i, _ in alternatives])
     return [
         {"piece": piece, "id": i, "log_probability": logp}
         for piece, (i, logp) in zip(pieces, alternatives, strict=True)

@@ -1,4 +1,4 @@
-"""Documents for language models: text files, folders of them, JSON lines; a piece at a time, never a whole corpus.
+"""Documents for language models: text files, folders of them, JSON lines; read in chunks, never as a whole corpus.
 
 A text file is one document, a line of .jsonl is one. A byte order mark goes, CRLF becomes a newline, all else stays.
 Where lines are asked for, each line of a text file that is not blank is a document, without the white space around it.
@@ -29,11 +29,11 @@ from headway.errors import InputError
 
 ACCEPTED = "give text files (UTF-8), .jsonl, folders of .txt and .jsonl, or .gz and .zst of these"
 IN_FOLDERS = (".txt", ".jsonl")
-PIECE = 1 << 16  # characters of a document that are held at once
+CHUNK = 1 << 16  # characters of a document that are held at once
 
 
-class Piece(NamedTuple):
-    """Some text of a document; `last` says that the document ends with it. Only an empty document is an empty piece."""
+class Chunk(NamedTuple):
+    """Some text of a document; `last` says that the document ends with it. Only an empty document is an empty chunk."""
 
     text: str
     last: bool
@@ -42,9 +42,9 @@ class Piece(NamedTuple):
 class Corpus(Protocol):
     """What a store is made of: `Documents`, or a part of them."""
 
-    def pieces(self, size: int = PIECE) -> Iterator[Piece]: ...
+    def chunks(self, size: int = CHUNK) -> Iterator[Chunk]: ...
     def identity(self) -> list[object]:
-        """All that decides what the pieces are: what is in the files, not where they lie."""
+        """All that decides what the chunks are: what is in the files, not where they lie."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Documents:
             else:
                 yield _characters(file)
 
-    def pieces(self, size: int = PIECE) -> Iterator[Piece]:
+    def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         for text in self.texts():
             yield from cut_up(text, size)
 
@@ -107,8 +107,8 @@ def read_documents(paths: str | Path | Sequence[str | Path], key: str = "text") 
     return ("".join(text) for text in Documents.at(paths, key).texts())
 
 
-def cut_up(text: Iterator[str], size: int = PIECE) -> Iterator[Piece]:
-    """Pieces of at most `size` characters, so cut that encoding each gives the ids of the whole.
+def cut_up(text: Iterator[str], size: int = CHUNK) -> Iterator[Chunk]:
+    """Chunks of at most `size` characters, so cut that encoding each gives the ids of the whole.
 
     A lone line end between two words starts a pre-token of every tokenizer that is exact, whatever stands before it.
     Where a text has none, the cut is before a lone space; where it has no space, anywhere. The ids may then differ
@@ -119,9 +119,9 @@ def cut_up(text: Iterator[str], size: int = PIECE) -> Iterator[Piece]:
         held += more
         while len(held) > size:
             at = _cut(held, size)
-            yield Piece(held[:at], False)
+            yield Chunk(held[:at], False)
             held = held[at:]
-    yield Piece(held, True)
+    yield Chunk(held, True)
 
 
 def _cut(text: str, size: int) -> int:
@@ -146,7 +146,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _cut_even(text: str) -> Iterator[str]:
-    return (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+    return (text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
 
 
 def _lines(path: Path) -> Iterator[str]:

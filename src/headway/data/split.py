@@ -16,7 +16,7 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.documents import PIECE, Documents, Piece, cut_up
+from headway.data.documents import CHUNK, Chunk, Documents, cut_up
 from headway.data.readers import read_pairs
 from headway.errors import InputError
 
@@ -122,7 +122,7 @@ class DocumentPart:
     split: HeldOut
     part: Literal["train", "valid", "test"]
 
-    def pieces(self, size: int = PIECE) -> Iterator[Piece]:
+    def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         cuts, parts = self.split.plan
         for text, part in zip(self.split.documents.texts(), parts, strict=True):
             if cuts:

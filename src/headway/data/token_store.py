@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.documents import Corpus, Piece
+from headway.data.documents import Chunk, Corpus
 from headway.data.mapped import FORMAT, IdsWriter, MappedIds, build, in_order, whole
 from headway.errors import InputError
 from headway.text.codec import Codec
@@ -31,7 +31,7 @@ Progress = Callable[[int], None]
 NAMES = ("documents",)
 CHARACTERS_AT_ONCE = 1 << 18
 LEARNED_FROM = 500_000_000  # characters of a corpus that a vocabulary is learned from
-LEARNING_PIECE = 1 << 12  # characters: the library is given a thousand pieces at once, and makes much of each
+LEARNING_CHUNK = 1 << 12  # characters: the library is given a thousand chunks at once, and makes much of each
 
 
 @dataclass
@@ -48,15 +48,15 @@ class Amount:
     unknown: int = 0
     empty: int = 0
 
-    def add(self, piece: Piece, inside: bool = False) -> bool:
-        """Count a piece of a document; `inside`: the one before ended within a word. Returns whether this one did."""
-        text = piece.text
+    def add(self, chunk: Chunk, inside: bool = False) -> bool:
+        """Count a chunk of a document; `inside`: the one before ended within a word. Returns whether this one did."""
+        text = chunk.text
         self.characters += len(text)
         self.bytes += len(text.encode("utf-8"))
         self.words += len(text.split()) - (inside and not text[:1].isspace())
-        self.documents += piece.last and bool(text)
-        self.empty += piece.last and not text
-        return not piece.last and not text[-1:].isspace()
+        self.documents += chunk.last and bool(text)
+        self.empty += chunk.last and not text
+        return not chunk.last and not text[-1:].isspace()
 
 
 @final
@@ -118,12 +118,12 @@ def prepare_documents(
 
 
 def train_document_tokenizer(corpus: Corpus, options: TextOptions, *, limit: int = LEARNED_FROM) -> Tokenizer:
-    """The vocabulary of a corpus. Of more than `limit` characters every k-th piece is taken, k the smallest that
+    """The vocabulary of a corpus. Of more than `limit` characters every k-th chunk is taken, k the smallest that
     gives at most `limit`; for characters, all."""
     stride = 1
     if options.kind != "char":
-        stride = -(-sum(len(piece.text) for piece in corpus.pieces()) // limit) or 1
-    return Tokenizer.train((piece.text for piece in islice(corpus.pieces(LEARNING_PIECE), 0, None, stride)), options)
+        stride = -(-sum(len(chunk.text) for chunk in corpus.chunks()) // limit) or 1
+    return Tokenizer.train((chunk.text for chunk in islice(corpus.chunks(LEARNING_CHUNK), 0, None, stride)), options)
 
 
 def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | None) -> dict[str, Any]:
@@ -132,19 +132,19 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | 
     if end is None:
         raise InputError("this model's tokenizer has nothing that ends a text: documents cannot be told apart with it")
 
-    def encode(batch: list[Piece]) -> tuple[list[Piece], list[list[int]]]:
-        return batch, tokenizer.encode_batch([piece.text for piece in batch])
+    def encode(batch: list[Chunk]) -> tuple[list[Chunk], list[list[int]]]:
+        return batch, tokenizer.encode_batch([chunk.text for chunk in batch])
 
     with IdsWriter(folder, "documents", len(tokenizer)) as writer:
-        for [(batch, encoded)] in in_order(_batches(corpus.pieces()), [encode]):
-            for piece, ids in zip(batch, encoded, strict=True):
-                inside = amount.add(piece, inside)
-                if piece.last:
+        for [(batch, encoded)] in in_order(_batches(corpus.chunks()), [encode]):
+            for chunk, ids in zip(batch, encoded, strict=True):
+                inside = amount.add(chunk, inside)
+                if chunk.last:
                     ids.append(end)
-            kept = [bool(piece.text) for piece in batch]
+            kept = [bool(chunk.text) for chunk in batch]
             written = writer.append(
                 [ids for ids, keep in zip(encoded, kept, strict=True) if keep],
-                [piece.last for piece, keep in zip(batch, kept, strict=True) if keep],
+                [chunk.last for chunk, keep in zip(batch, kept, strict=True) if keep],
             )
             if tokenizer.unknown not in (None, end):  # one that is both is none: GPT-2 knows every byte
                 amount.unknown += int((written == tokenizer.unknown).sum())
@@ -156,13 +156,13 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | 
     return {"format": FORMAT, "documents": documents, "amount": asdict(amount), "end": end}
 
 
-def _batches(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
     """Pieces that are encoded together: enough for all threads, few enough for memory."""
-    batch: list[Piece] = []
+    batch: list[Chunk] = []
     size = 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece.text) + 1
+    for chunk in chunks:
+        batch.append(chunk)
+        size += len(chunk.text) + 1
         if size >= CHARACTERS_AT_ONCE:
             yield batch
             batch, size = [], 0

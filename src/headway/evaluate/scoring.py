@@ -67,7 +67,7 @@ def score_texts(generator: Generator, texts: Sequence[str]) -> list[ScoredText]:
         for i, logps in zip(at, _row_logps(generator.model, [rows[i] for i in at], generator.device), strict=True):
             found[i] = logps[len(start) :]
     return [
-        ScoredText(text, generator.tokenizer.pieces(row[len(start) :]), logps)
+        ScoredText(text, generator.tokenizer.tokens(row[len(start) :]), logps)
         for text, row, logps in zip(texts, rows, found, strict=True)
     ]
 

@@ -31,10 +31,10 @@ class WordTable:
         if self.tokenizer is None or word in self.vectors.row_of:
             return word
         ids = self.tokenizer.encode(word) or [UNKNOWN]
-        entries = self.tokenizer.pieces(ids)
+        entries = self.tokenizer.tokens(ids)
         if self.tokenizer.kind == "bpe" and self.tokenizer.exact and len(ids) > 1:
             ids = self.tokenizer.encode(f" {word}")
-            entries = self.tokenizer.pieces(ids)
+            entries = self.tokenizer.tokens(ids)
         if len(ids) > 1:
             raise InputError(f"'{word}' is not one entry of the vocabulary, but {len(ids)}: {' '.join(entries)}")
         return word if ids == [UNKNOWN] else entries[0]
@@ -59,5 +59,5 @@ def open_words(place: str | Path, side: str | None = None) -> WordTable:
     at = SIDES.index(side or "source")
     tokenizer = (found.source_tokenizer, found.target_tokenizer)[at]
     weight_VD = tables[min(at, len(tables) - 1)].weight.detach()[len(SPECIALS) : len(tokenizer)]
-    words = tokenizer.pieces(range(len(SPECIALS), len(tokenizer)))
+    words = tokenizer.tokens(range(len(SPECIALS), len(tokenizer)))
     return WordTable(WordVectors(words, weight_VD.float().numpy()), tokenizer)

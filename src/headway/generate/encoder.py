@@ -234,7 +234,7 @@ class Encoder:
     def _spelled(self, entry: int) -> str:
         """A word as it is read; a piece that makes none (a special, half a character) as something to look at."""
         text = str(self.tokenizer.decode([entry])).strip()
-        return text or str(self.tokenizer.pieces([entry])[0])
+        return text or str(self.tokenizer.tokens([entry])[0])
 
     def _batches(self, framed: list[Framed]) -> Iterator[tuple[list[int], TextInputs]]:
         """The numbers of some texts, and their inputs."""

@@ -43,6 +43,9 @@ def generate_all(
     searched = any(request.searched for request in requests)
     sizes, few = (SOURCES, FEW_SOURCES) if searched else (ROWS, FEW_ROWS)
     batch = batch or sizes.get(device.type, few)
+    # Few requests at a time would be read less efficiently; plain steps of a search are quickest where all sources are
+    # equally old.
+    low = batch * 3 // 4 if not searched else batch // 2 if device.type == "cuda" else 0
     # Longest first: the batch that needs most memory fails first, if one does.
     waiting = sorted(range(len(requests)), key=lambda key: _length(requests[key]))
     slots = min(batch, sum(request.slots for request in requests))
@@ -52,8 +55,7 @@ def generate_all(
     done = 0
     try:
         while waiting or len(engine):
-            # Few requests at a time would be read less efficiently.
-            if waiting and len(engine) <= batch * 3 // 4:
+            if waiting and len(engine) <= low:
                 _refill(engine, requests, waiting, batch)
             for output in engine.step():
                 if not _taken(output, answers, requests, ends, engine):

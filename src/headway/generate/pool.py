@@ -73,6 +73,7 @@ class Pool(Generic[Entry]):
         self.entries: list[Entry | None] = []
         self.pending: deque[PendingSteps] = deque()
         self.sources: list[int] = []  # the source length of each slot
+        self._view: Any = None  # of the slots in use, as long as they are the same
 
     def __len__(self) -> int:
         """Those that are still open."""
@@ -94,6 +95,7 @@ class Pool(Generic[Entry]):
         for slot, entry in zip(slots, entries, strict=True):
             self.entries[slot], self.sources[slot] = entry, source_length
         self.rows.insert(rows, on_device(slots, self.device))
+        self._view = None
 
     def leave(self, slots: Iterable[int]) -> None:
         for slot in slots:
@@ -109,6 +111,7 @@ class Pool(Generic[Entry]):
         if moves:
             self.rows.move(*(on_device(slots, self.device) for slots in zip(*moves, strict=True)))
         del self.entries[size:], self.sources[size:]
+        self._view = None
 
     def widest(self) -> int:
         """The longest source of those that are open."""
@@ -128,11 +131,13 @@ class Pool(Generic[Entry]):
     def plain(self) -> Tensor:
         """One step of the slots in use."""
         last = min(self.length, self.context) - 1  # a row that is done stays at its last position
-        lengths = [min(length, last) for length in self.lengths()]
-        view = self.rows.first(len(self.entries), lengths, self.widest() or None)
-        homes = view.homes()
-        record = self.advance(view)
-        view.settle(homes)
+        clock = self._view and self._view.state and self._view.state.clock
+        if self._view is None or (clock and clock.longest > last):
+            lengths = [min(length, last) for length in self.lengths()]
+            self._view = self.rows.first(len(self.entries), lengths, self.widest() or None)
+        homes = self._view.homes()
+        record = self.advance(self._view)
+        self._view.settle(homes)
         return record
 
     def advance(self, view: Any) -> Tensor:

@@ -127,7 +127,7 @@ def token_track(
 
 def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """Each token without the marks of its vocabulary; one that is nothing but spaces shows them."""
-    pieces = tokenizer.pieces(ids)
+    pieces = tokenizer.tokens(ids)
     if isinstance(tokenizer.inner.model, models.WordPiece):
         pieces = [piece.removeprefix("##") or piece for piece in pieces]
     return [_bare(piece) for piece in pieces]

@@ -130,7 +130,7 @@ class TextTranslator:
         return Translation(
             self.target_tokenizer.decode(found.ids),
             found.score,
-            self.target_tokenizer.pieces([*found.ids, self.symbols.end]),
+            self.target_tokenizer.tokens([*found.ids, self.symbols.end]),
             found.token_scores,
             self.attention(source, found.ids) if attention else None,
         )

@@ -128,7 +128,7 @@ class Writing:
         spelling = Spelling(self.writes, self.before(request), stop)
         text = "".join([*map(spelling.add, written.ids), spelling.end()])
         ended: Ended = "stop" if spelling.stopped else written.ended
-        return Passage(text, self.writes.pieces(written.ids), ended, written, score)
+        return Passage(text, self.writes.tokens(written.ids), ended, written, score)
 
     def streamed(self, request: Request, stop: Sequence[str]) -> Parts:
         """One text in parts as they come; the iterator's own value says why it ended."""

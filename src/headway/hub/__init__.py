@@ -1,4 +1,4 @@
-"""Other people's formats, in and out. Importing this makes them known to every verb, and loads nothing heavy."""
+"""Formats of other programs, in and out. Importing this registers them for every command and loads nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""How a target is written, as config.json and generation_config.json say it: which ids stand around it, which never
-come, and how it is searched."""
+"""How a target is decoded, by config.json and generation_config.json: start, end, forbidden ids, the search."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ GENERATION = "generation_config.json"
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """What the newer file says goes before what stands in the older."""
+    """generation_config.json takes precedence over config.json."""
     newer = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
     return read_json(folder / CONFIG) | {key: value for key, value in newer.items() if value is not None}
 
@@ -26,7 +25,7 @@ def symbols_in(folder: Path) -> Symbols:
     end = end[0] if isinstance(end, list) and end else end
     if not isinstance(start, int) or not isinstance(end, int):
         missing = "decoder_start_token_id" if not isinstance(start, int) else "eos_token_id"
-        raise InputError(f"{folder / CONFIG} lacks {missing}: a target cannot be written without it")
+        raise InputError(f"{folder / CONFIG} lacks {missing}: a target cannot be decoded without it")
     never = facts.get("bad_words_ids") or []
     if any(len(ids) != 1 for ids in never):
         raise InputError(f"{folder}: bad_words_ids forbids several ids in a row, headway forbids single ones only")
@@ -34,7 +33,7 @@ def symbols_in(folder: Path) -> Symbols:
 
 
 def search_in(folder: Path) -> dict[str, Any]:
-    """In their words a search that stops early has `num_beams` hypotheses that have ended."""
+    """`early_stopping`: the search ends once `num_beams` hypotheses have ended."""
     facts = _facts(folder)
     return {
         "beam": facts.get("num_beams") or 1,

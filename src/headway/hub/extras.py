@@ -1,5 +1,4 @@
-"""Libraries that only some formats need: imported where they are used, and named with their remedy where they are not
-there."""
+"""Libraries that only some formats need: imported where they are used; a missing one is reported with its command."""
 
 from __future__ import annotations
 

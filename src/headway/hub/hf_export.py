@@ -1,4 +1,4 @@
-"""headway's models as folders that `transformers` opens: equal numbers, and a tokenizer that does the same."""
+"""Models as folders that `transformers` opens: the same numbers, and a tokenizer with the same ids."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The files of a Hugging Face folder: config.json, and weights as safetensors or, in old ones, as a pickle of tensors.
 
-Weights are memory-mapped, one at a time: what was copied is let go of before the next is looked at.
+Weights are memory-mapped, one at a time: each is released after it was copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: the folder is not whole") from None
+        raise InputError(f"{path} is missing: the folder is incomplete") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict):
@@ -37,7 +37,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_hf_folder(folder: Path) -> bool:
-    """config.json with a model_type, which other programs' config.json do not have."""
+    """Whether its config.json has a model_type, which other programs' config.json lack."""
     if not (folder / CONFIG).is_file():
         return False
     facts = read_json(folder / CONFIG)
@@ -51,10 +51,10 @@ class Weights(Protocol):
 
     def shapes(self) -> dict[str, tuple[int, ...]]: ...
     def get(self, name: str) -> Tensor:
-        """A view of the file where it can be mapped."""
+        """A view of the file, where it can be mapped."""
 
     def joined(self, names: list[str]) -> Tensor | None:
-        """Several, one below the other, as a view of the file, where they lie in it so."""
+        """Several weights, concatenated by rows, as one view of the file; None where they are not adjacent in it."""
 
 
 class SafeWeights:
@@ -75,11 +75,11 @@ class SafeWeights:
                 names = [name for name in file.keys() if self.file_of.get(name) == path]  # noqa: SIM118
                 found |= {name: tuple(file.get_slice(name).get_shape()) for name in names}
         if lost := sorted(self.file_of.keys() - found.keys()):
-            raise InputError(f"{self.where} promises '{lost[0]}' in {self.file_of[lost[0]].name}, which lacks it")
+            raise InputError(f"{self.where} lists '{lost[0]}' in {self.file_of[lost[0]].name}, which lacks it")
         return found
 
     def get(self, name: str) -> Tensor:
-        # Opened for each weight: the mapping, and the memory of what was read through it, go with the last view.
+        # Opened for each weight: the mapping and its memory are released with the last view.
         with _opened(self.file_of[name]) as file:
             return cast(Tensor, file.get_tensor(name))
 
@@ -124,7 +124,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, "pt") as file:
             yield file
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: the folder is not whole") from None
+        raise InputError(f"{path} is missing: the folder is incomplete") from None
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is broken ({error}): it was cut short or changed; copy it again") from error
 
@@ -155,7 +155,7 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         except RuntimeError:  # a file from before torch 1.6 cannot be mapped
             found = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: the folder is not whole") from None
+        raise InputError(f"{path} is missing: the folder is incomplete") from None
     except pickle.UnpicklingError as error:
         first = " ".join(str(error).split("WeightsUnpickler error:")[-1].split())[:120]
         raise InputError(f"{path} would run code when it is opened ({first}): refused; nothing of it was run") from None

@@ -1,4 +1,4 @@
-"""A Hugging Face folder as a headway model: config, weights and tokenizer, each checked before anything is used."""
+"""Hugging Face folders as headway models: config, weights and tokenizer are checked before anything is used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THREADS = 4
 
 
 def find_foreign(given: str) -> Path | None:
-    """The folder that is meant, if it is one of this format; `hf://owner/name@revision` is brought here first."""
+    """The folder, if it has this format; `hf://owner/name@revision` is downloaded first."""
     if given.startswith(REMOTE):
         from headway.hub.remote import bring
 
@@ -34,7 +34,7 @@ def find_foreign(given: str) -> Path | None:
 
 
 def foreign_card(folder: Path) -> Card:
-    """What config.json says, in headway's words."""
+    """The card of a folder, from its config.json."""
     path = folder / CONFIG
     facts = read_json(path)
     foreign = foreign_of(facts, str(path))
@@ -65,7 +65,7 @@ def _built(card: Card, folder: Path, device: torch.device, dtype: torch.dtype) -
     try:
         model: nn.Module = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
-        raise InputError(f"{folder / CONFIG} describes no model that can be built: {error}") from error
+        raise InputError(f"{folder / CONFIG} describes a model that cannot be built: {error}") from error
     return model
 
 
@@ -85,7 +85,7 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
         if copy in name_of and not torch.equal(get(copy), get(first)):
             raise InputError(f"{weights.where}: '{copy}' must equal '{first}', since config.json ties them: it differs")
 
-    @torch.no_grad()  # a thread begins with gradients
+    @torch.no_grad()  # a new thread has gradients on
     def place(entry: Entry) -> None:
         weight = ours[entry.ours]
         mapped = _as_it_lies(entry, weight, weights, name_of)
@@ -94,14 +94,14 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
         else:
             table.fill_one(entry, weight.data, get)
 
-    # Most of the time goes into fresh pages of memory, which several threads are given at once.
+    # Most of the time goes into fresh pages of memory, which several threads get faster.
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(place, table.entries))
 
 
 def _as_it_lies(entry: Entry, weight: Tensor, weights: Weights, name_of: dict[str, str]) -> Tensor | None:
-    """The file's own memory as our weight, where nothing has to be changed: it is then read when it is used."""
-    names = [name_of[piece.name] for piece in entry.pieces]
+    """The mapped file itself as the weight, where nothing has to be changed; it is then read when it is used."""
+    names = [name_of[part.name] for part in entry.parts]
     if weight.device.type != "cpu" or (len(names) > 1 and entry.transposed):
         return None
     theirs = weights.get(names[0]) if len(names) == 1 else weights.joined(names)
@@ -112,10 +112,10 @@ def _as_it_lies(entry: Entry, weight: Tensor, weights: Weights, name_of: dict[st
 
 
 def import_foreign(source: str, folder: str | Path) -> Loaded:
-    """Write what is read from `source` as a headway model folder."""
+    """Convert `source` to a headway model folder."""
     place = find_foreign(source)
     if place is None:
-        raise InputError(f"{source} is no model in the Hugging Face format ({CONFIG} with a model_type is missing)")
+        raise InputError(f"{source} is not a model in the Hugging Face format ({CONFIG} with a model_type is missing)")
     loaded = read_foreign(place, torch.device("cpu"), torch.float32)
     weights = {name: weight.detach().contiguous() for name, weight in loaded.model.named_parameters()}
     write_model(Path(folder), weights, loaded.card, loaded.processors)

@@ -1,4 +1,4 @@
-"""`hf://owner/name@revision`: a folder of the Hugging Face hub, brought to this machine when a person asks for it."""
+"""`hf://owner/name@revision`: a folder of the Hugging Face hub, downloaded on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "1_
 
 
 def bring(name: str) -> Path:
-    """The local copy of owner/name[@revision]; the old pickles only where there is nothing else."""
+    """The local copy of owner/name[@revision]; pickled weights only where there are no others."""
     try:
         import huggingface_hub
         from huggingface_hub import errors
@@ -18,12 +18,12 @@ def bring(name: str) -> Path:
         raise InputError("hf:// needs the package huggingface_hub: pip install 'headway[hub]'") from None
     repository, _, revision = name.partition("@")
     if len(repository.split("/")) != 2 or not all(repository.split("/")):
-        raise InputError(f"hf://{name} names no model: write hf://owner/name or hf://owner/name@revision")
+        raise InputError(f"hf://{name} is not a model: write hf://owner/name or hf://owner/name@revision")
     try:
         files = huggingface_hub.list_repo_files(repository, revision=revision or None)
         old = [] if any(file.endswith(".safetensors") for file in files) else ["*.bin"]
         place = huggingface_hub.snapshot_download(repository, revision=revision or None, allow_patterns=[*WANTED, *old])
     except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"hf://{name} cannot be brought here: {first}") from error
+        raise InputError(f"hf://{name} cannot be downloaded: {first}") from error
     return Path(place)

@@ -1,4 +1,4 @@
-"""What a sentence-transformers folder says beside its model: how a text's vector is made of its tokens'."""
+"""sentence-transformers folders: how the vector of a text is pooled from those of its tokens."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ POOLINGS: dict[str, Pooling] = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_sqrt_len_tokens": "mean-sqrt",
 }
-# Keys of a pooling that say nothing of how it is done.
+# Keys of a pooling that do not change the result.
 SIZES = ("word_embedding_dimension", "embedding_dimension")
 
 
 def declared_vectors(folder: Path) -> Vectors:
-    """By modules.json: a model, a pooling, perhaps a norm of 1; without that file nothing is declared."""
+    """From modules.json: a model, a pooling, optionally a normalization to length 1. Without that file: nothing."""
     path = folder / "modules.json"
     if not path.is_file():
         return Vectors()
@@ -30,7 +30,7 @@ def declared_vectors(folder: Path) -> Vectors:
         modules = json.loads(path.read_text(encoding="utf-8"))
         steps = [(str(module["type"]).rsplit(".", 1)[-1], folder / str(module["path"])) for module in modules]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} is no list of modules with their type and path: {error}") from error
+        raise InputError(f"{path} is not a list of modules with their type and path: {error}") from error
     pooling, unit = None, False
     for number, (kind, place) in enumerate(steps):
         if kind == "Pooling" and pooling is None:
@@ -38,7 +38,7 @@ def declared_vectors(folder: Path) -> Vectors:
         elif kind == "Normalize" and pooling is not None:
             unit = True
         elif kind != "Transformer" or number:
-            raise InputError(f"{path}: headway has no step '{kind}' here; it knows Transformer, Pooling, Normalize")
+            raise InputError(f"{path}: headway has no step '{kind}' here, only Transformer, Pooling, Normalize")
     return Vectors(pooling=pooling, unit=unit, longest=_longest(folder / "sentence_bert_config.json"))
 
 
@@ -52,20 +52,20 @@ def _pooling(path: Path) -> Pooling:
         raise InputError(f"{path} asks for {listed}: headway pools by one of {', '.join(POOLINGS)}")
     unknown = [key for key in facts if not key.startswith("pooling_mode_") and key not in (*SIZES, "include_prompt")]
     if unknown or not facts.get("include_prompt", True):
-        raise InputError(f"{path}: headway does not know what '{(*unknown, 'include_prompt')[0]}' does to a vector")
+        raise InputError(f"{path}: headway does not support '{(*unknown, 'include_prompt')[0]}'")
     return POOLINGS[chosen[0]]
 
 
 def _by_name(facts: dict[str, Any], path: Path) -> Pooling:
-    """As newer folders write it."""
+    """The key of newer folders."""
     names: dict[str, Pooling] = {"mean": "mean", "cls": "first", "max": "max", "mean_sqrt_len_tokens": "mean-sqrt"}
     if facts["pooling_mode"] not in names:
-        raise InputError(f"{path}: headway has no pooling '{facts['pooling_mode']}': it knows {', '.join(names)}")
+        raise InputError(f"{path}: headway has no pooling '{facts['pooling_mode']}': choose one of {', '.join(names)}")
     return names[facts["pooling_mode"]]
 
 
 def _longest(path: Path) -> int:
-    """The most tokens of a text, where the folder limits them more than the model does."""
+    """The most tokens of a text, where the folder has a lower limit than the model; 0: none."""
     if not path.is_file():
         return 0
     facts = read_json(path)

@@ -31,3 +31,6 @@ class Encoder(nn.Module):
 
     def encode(self, inputs: Any) -> Encoded:
         raise NotImplementedError
+
+    def forward(self, inputs: Any) -> Encoded:
+        return self.encode(inputs)

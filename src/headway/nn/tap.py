@@ -130,10 +130,7 @@ def at_layer(number: int | None) -> None:
 def record(model: nn.Module, choice: Choice = EVERYTHING) -> Iterator[Recorder]:
     """Record the taps of every part of `model` inside the context. Compiled code then runs uncompiled."""
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
-    # The parts of a model that another one wraps (an encoder below its head) keep their own names.
-    wrapped = f"{getattr(model, 'wraps', '')}."
-    paths = {id(part): _placed(path.removeprefix(wrapped)) for path, part in model.named_modules()}
-    recorder = Recorder(paths, choice)
+    recorder = Recorder({id(part): _placed(path) for path, part in named_parts(model)}, choice)
     with _uncompiled():
         _recorders.append(recorder)
         try:
@@ -141,6 +138,14 @@ def record(model: nn.Module, choice: Choice = EVERYTHING) -> Iterator[Recorder]:
         finally:
             # By identity: two empty recorders are equal.
             _recorders[:] = [other for other in _recorders if other is not recorder]
+
+
+def named_parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The parts of a model by their paths. Those of a model that another one wraps (an encoder below its head) keep
+    their own names."""
+    wrapped = f"{getattr(model, 'wraps', '')}."
+    for path, part in model.named_modules():
+        yield path.removeprefix(wrapped), part
 
 
 def _uncompiled() -> AbstractContextManager[Any]:

@@ -101,20 +101,20 @@ def attended(translator: Translator, sentence: Sentence) -> AttendedPair:
     seen = translator.attention(source, target)
     return AttendedPair(
         seen.weights_LHTS,
-        [*owners(translator.target_tokenizer.pieces(target), words(sentence.target)), -1],
-        [*owners(translator.source_tokenizer.pieces(source), words(sentence.source)), -1],
+        [*owners(translator.target_tokenizer.tokens(target), words(sentence.target)), -1],
+        [*owners(translator.source_tokenizer.tokens(source), words(sentence.source)), -1],
         set(sentence.sure),
         set(sentence.possible),
     )
 
 
-def owners(pieces: Sequence[str], text_words: Sequence[str]) -> list[int]:
-    """For each piece the word it lies in, by counting letters: neither side has spaces of its own."""
+def owners(tokens: Sequence[str], text_words: Sequence[str]) -> list[int]:
+    """The index of the word of each token, by counting letters: neither has spaces."""
     letter_owner = [number for number, word in enumerate(text_words) for _ in word]
     owner, at = [], 0
-    for piece in pieces:
+    for token in tokens:
         owner.append(letter_owner[min(at, len(letter_owner) - 1)])
-        at += len(piece.replace("▁", ""))
+        at += len(token.replace("▁", ""))
     return owner
 
 
@@ -123,7 +123,7 @@ def _heads(translator: Translator, valid: Sequence[Sentence], test: Sequence[Sen
     best = best_head([attended(translator, s) for s in valid[:200]], [attended(translator, s) for s in test])
     sizes = [(len(words(s.source)), len(words(s.target))) for s in test]
     gold = [set(s.sure) for s in test], [set(s.possible) for s in test]
-    chance = alignment_error(random_links(sizes, seed=0), *gold)
+    random = alignment_error(random_links(sizes, seed=0), *gold)
     longest = max((s for s in test if len(words(s.source)) <= 12), key=lambda s: len(words(s.source)))
     pair, (layer, head) = attended(translator, longest), (best.layer, best.head)
     source, target = words(longest.source), words(longest.target)
@@ -137,7 +137,7 @@ def _heads(translator: Translator, valid: Sequence[Sentence], test: Sequence[Sen
     return (
         "Word alignment read off the cross-attention (error rate, lower is better):\n"
         f"  best head    {best.reported.aer:6.3f}   layer {layer + 1}, head {head + 1}, chosen on validation pairs\n"
-        f"  random       {chance.aer:6.3f}\n\n" + alignment_text(by_word[layer, head], source, target)
+        f"  random       {random.aer:6.3f}\n\n" + alignment_text(by_word[layer, head], source, target)
     )
 
 

@@ -122,7 +122,7 @@ class Dice:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random
 
-    def chance(self, probability: float) -> bool:
+    def happens(self, probability: float) -> bool:
         return self._random() < probability
 
     def pick(self, options: Sequence[Item]) -> Item:
@@ -144,15 +144,15 @@ def draw_noun_phrase(
     """A noun of one of the kinds; an adjective on either side of it with probability `richness` each."""
     noun = dice.pick([noun for noun in NOUNS.values() if noun.kind in kinds])
     determiner = DETERMINERS["the"]
-    if dice.chance(0.6):
+    if dice.happens(0.6):
         unfit = ("a", "two") if definite else ()
         determiner = dice.pick([d for d in DETERMINERS.values() if noun.kind in d.kinds and d.english not in unfit])
-    plural = dice.chance(0.3) if len(determiner.numbers) == 2 else determiner.numbers[0]
+    plural = dice.happens(0.3) if len(determiner.numbers) == 2 else determiner.numbers[0]
     adjectives: list[Adjective] = []
     for before_noun in (True, False):
         said = [adjective.topic for adjective in adjectives]
         fitting = [a for a in describing(noun.kind, said) if a.before_noun == before_noun]
-        if fitting and dice.chance(richness):
+        if fitting and dice.happens(richness):
             adjectives.append(dice.pick(fitting))
     names = [adjective.english for adjective in adjectives]
     return noun_phrase(determiner.english, noun.singular, plural=plural, adjectives=names, negated=negated)
@@ -165,14 +165,14 @@ def describing(kind: str, said: Sequence[str]) -> list[Adjective]:
 
 def draw_agent(dice: Dice, pronouns: Sequence[str]) -> Nominal:
     """Who does something: one of the pronouns, or a person or animal."""
-    if dice.chance(0.5):
+    if dice.happens(0.5):
         return pronoun(dice.pick(pronouns))
     return draw_noun_phrase(dice, ANIMATE, richness=0.15)
 
 
 def draw_theme(dice: Dice, pronouns: Sequence[str] = ()) -> Nominal:
     """What something is said of: one of the pronouns, or anything definite."""
-    if pronouns and dice.chance(0.3):
+    if pronouns and dice.happens(0.3):
         return pronoun(dice.pick(pronouns))
     return draw_noun_phrase(dice, ALL, richness=0.15, definite=True)
 
@@ -196,9 +196,9 @@ def draw_complement(dice: Dice, verb: Verb, how: str) -> Phrase:
         phrase, kind = thing.phrase, thing.kind
     elif verb.base == "talk":
         phrase = pair("to", "à") + draw_noun_phrase(dice, PEOPLE).phrase
-    elif verb.joint and dice.chance(0.25):
+    elif verb.joint and dice.happens(0.25):
         phrase = pair("with", "avec") + draw_noun_phrase(dice, PEOPLE).phrase
-    if kind != "place" and dice.chance(0.2 if verb.objects else 0.5):
+    if kind != "place" and dice.happens(0.2 if verb.objects else 0.5):
         phrase = phrase + draw_place(dice, kind)
     return phrase
 
@@ -207,21 +207,21 @@ def draw_quality(dice: Dice, subject: Nominal, topics: Sequence[str] = ()) -> tu
     """A predicate such as "very old" and its topic: one of `topics`, if given, and new for the subject."""
     fitting = describing(subject.kind, subject.topics)
     adjective = dice.pick([a for a in fitting if not topics or a.topic in topics])
-    very = pair("very", "très") if adjective.topic != "colour" and dice.chance(0.25) else Phrase()
+    very = pair("very", "très") if adjective.topic != "colour" and dice.happens(0.25) else Phrase()
     return very + agree(adjective, subject.gender, subject.plural), adjective.topic
 
 
 def draw_how(dice: Dice, lasting: bool = False) -> str:
     """Plain, with an adverb, or negated; `lasting` (one is not often old) leaves plain and "not"."""
     if lasting:
-        return "not" if dice.chance(0.3) else ""
+        return "not" if dice.happens(0.3) else ""
     return dice.weighted([(0.6, ""), (0.06, "often"), (0.06, "always"), (0.08, "never"), (0.2, "not")])
 
 
 # --- The kinds of sentences ---
 
 SPEAKERS = ("I", "he", "she", "we", "they")
-ASKED_ABOUT = SPEAKERS[1:]  # nobody asks "do I see the car?"
+ASKED_ABOUT = SPEAKERS[1:]  # not I: "do I see the car?" is no natural question
 PASSING = ("mood", "strength")  # topics of states that come and go: often tired, never old
 AND, BUT = pair("and", "et"), pair("but", "mais")
 
@@ -237,7 +237,7 @@ def draw_action(dice: Dice) -> Phrase:
 def draw_state(dice: Dice) -> Phrase:
     """The car is red; she is never in the house."""
     subject = draw_theme(dice, SPEAKERS)
-    if subject.kind != "place" and dice.chance(0.3):
+    if subject.kind != "place" and dice.happens(0.3):
         return be(subject, draw_place(dice, subject.kind), draw_how(dice))
     quality, topic = draw_quality(dice, subject)
     return be(subject, quality, draw_how(dice, lasting=topic not in PASSING))
@@ -245,12 +245,12 @@ def draw_state(dice: Dice) -> Phrase:
 
 def draw_question(dice: Dice) -> Phrase:
     """Does he drive the car? Is the owl happy?"""
-    if dice.chance(0.35):
+    if dice.happens(0.35):
         subject = draw_theme(dice, ASKED_ABOUT)
         return ask_be(subject, draw_quality(dice, subject)[0])
     subject = draw_agent(dice, ASKED_ABOUT)
     verb = draw_verb(dice, subject)
-    how = dice.pick(tuple(ADVERBS)) if not verb.lasting and dice.chance(0.15) else ""
+    how = dice.pick(tuple(ADVERBS)) if not verb.lasting and dice.happens(0.15) else ""
     return ask_act(subject, verb, draw_complement(dice, verb, how), how)
 
 
@@ -260,7 +260,7 @@ def draw_contrast(dice: Dice) -> Phrase:
     quality, topic = draw_quality(dice, subject)
     first = be(subject, quality) + dice.pick((AND, BUT))
     again, how = refer(subject), dice.pick(("", "", "not"))
-    if subject.kind in ANIMATE and dice.chance(0.4):
+    if subject.kind in ANIMATE and dice.happens(0.4):
         verb = draw_verb(dice, again)
         return first + act(again, verb, draw_complement(dice, verb, how), how)
     others = [adjective.topic for adjective in ADJECTIVES.values() if adjective.topic != topic]
@@ -285,7 +285,7 @@ def draw_object_pronoun(dice: Dice) -> Phrase:
     # one wants, writes or sees a thing before doing more with it, though one may hear it sooner
     odd = (first.base, "want", "write", "" if first.base in ("like", "hear") else "see")
     second = dice.pick([verb for verb in able if thing.kind in verb.objects and verb.base not in odd])
-    how = "" if dice.chance(0.4) else "not" if second.lasting else dice.pick(("not", "not", "never"))
+    how = "" if dice.happens(0.4) else "not" if second.lasting else dice.pick(("not", "not", "never"))
     group = verb_group(second, subject.person, how, clitic(thing))
     return act(subject, first, thing.phrase) + (BUT if how else AND) + group
 
@@ -301,9 +301,9 @@ STATEMENTS: tuple[tuple[float, Callable[[Dice], Phrase]], ...] = (
 
 def draw(dice: Dice) -> Sentence:
     """One sentence; statements end with a full stop or, now and then, with nothing."""
-    if dice.chance(0.15):
+    if dice.happens(0.15):
         return finish(draw_question(dice), "?")
-    return finish(dice.weighted(STATEMENTS)(dice), "." if dice.chance(0.7) else "")
+    return finish(dice.weighted(STATEMENTS)(dice), "." if dice.happens(0.7) else "")
 
 
 def _without_stop(source: str) -> str:

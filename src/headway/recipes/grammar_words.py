@@ -64,7 +64,7 @@ class Adjective(Agreeing):
 class Verb:
     """A verb: English base and third person; French after je, il/elle, nous, ils/elles; who does it to what.
 
-    `lasting` verbs (like, want) take neither adverb nor "never"; `joint` ones are done with somebody.
+    `lasting` verbs (like, want) take neither adverb nor "never"; `joint` ones are done with another person.
     """
 
     base: str

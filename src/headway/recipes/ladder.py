@@ -1,6 +1,6 @@
 """Recipes for the ladder (Artzi, CS5740): from counting to the Transformer, one step at a time.
 
-All of them read the same pieces of the same text in the same batches, have the same width and optimiser and see as many
+All of them read the same tokens of the same text in the same batches, have the same width and optimiser and see as many
 tokens; a rung's rate is the best of the few that were tried on validation. `headway compare ladder
 --data my.txt` makes the table.
 """
@@ -24,7 +24,7 @@ from headway.train.optimiser import AdamW
 from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Cosine
 
-PIECES = TextOptions(size=4000, exact=True)
+TOKENS = TextOptions(size=4000, exact=True)
 WIDTH, DROPOUT = 128, 0.2
 PEAKS = {"bow": 5e-3, "attention": 5e-3, "positions": 5e-3, "heads": 5e-3, "block": 5e-3, "stack": 3e-3}
 
@@ -33,7 +33,7 @@ def ladder_run(name: str, model: ModelConfig, peak: float) -> Run:
     """A million tokens of one's own text, at a rate that warms up and falls to a tenth of its peak."""
     return Run(
         name,
-        PlainText(text=PIECES),
+        PlainText(text=TOKENS),
         model,
         objective=NextToken(),
         optimiser=AdamW(beta2=0.99, epsilon=1e-8, decay=0.1),
@@ -48,8 +48,8 @@ def rung(name: str) -> Run:
 
 
 def counted() -> Run:
-    """The foot of the ladder: 5-grams by modified Kneser-Ney, of the same pieces."""
-    return Run("ladder-kn", PlainText(text=PIECES), NGramConfig(order=5), Counting())
+    """The foot of the ladder: 5-grams by modified Kneser-Ney, of the same tokens."""
+    return Run("ladder-kn", PlainText(text=TOKENS), NGramConfig(order=5), Counting())
 
 
 def mlp() -> Run:

@@ -80,6 +80,6 @@ LANGUAGE = (
         "shakespeare-char-cpu", "the same, small enough for a laptop",
         "loss 1.75 in 85 s on two CPU cores (nanoGPT's settings: 1.91 in 81 s)", shakespeare_cpu,
     ),
-    Recipe("novels-gpt", "18 English novels, word pieces", "", novels),
+    Recipe("novels-gpt", "18 English novels, byte-pair tokens", "", novels),
     Recipe("gpt2-124m", "GPT-2's smallest size on your own text: --data FILE", "", gpt2),
 )  # fmt: skip

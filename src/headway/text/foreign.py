@@ -1,7 +1,7 @@
-"""Tokenizers of other people's models: their `tokenizer.json` as it is, behind the same face as `Tokenizer`.
+"""Tokenizers of models from other programs: their `tokenizer.json`, with the interface of `Codec`.
 
-Which entries are special, and what stands before and after a text, is the file's own. As in the program that it comes
-from, a special that is spelled out in a text is that special: a chat is made of such texts.
+The file defines which tokens are special and which surround a text. As in the programs that it comes from, a special
+token that is spelled out in a text is that token: chat templates rely on it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TIDY = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What stands beside a tokenizer.json.
+    """Settings beside a tokenizer.json.
 
-    Specials by their role, as they are spelled. stops: ids that end a text, beside `end`. frame: whether a text gets
-    the start before it and the end behind it, where the file's own template is not to be used. tidy: spaces before
-    marks are taken out of a text that was decoded. chat: the template of a conversation (Jinja). limit: the most tokens
-    that a text may have (0: nobody says). spelled: a special that is spelled out in a text is text, not that special.
+    pad to separator, more: the texts of special tokens. stops: ids that end a text, beside `end`. frame: whether a text
+    gets the start token before it and the end token after it, where the file's own template is not used. tidy: decoding
+    removes spaces before punctuation. chat: the chat template (Jinja). limit: the most tokens of a text (0: none).
+    spelled: a special token that is spelled out in a text is text.
     """
 
     pad: str | None = None
@@ -62,12 +62,12 @@ class Settings:
 
 @final
 class ForeignTokenizer:
-    """encode: text → ids without the template; `framed_batch` with it; decode: ids → text without specials."""
+    """encode: text → ids without the template; `framed_batch`: with it; decode: ids → text without special tokens."""
 
     kind, exact = "foreign", True
 
     def __init__(self, inner: tokenizers.Tokenizer, settings: Settings = Settings(), raw: str | None = None) -> None:  # noqa: B008
-        """`raw`: the file's own text, kept where this is saved again."""
+        """`raw`: the text of the file, which `save` writes unchanged."""
         self.inner, self.settings = inner, settings
         self._raw_json = raw or str(inner.to_str(pretty=True))
         self._pad = settings.pad or (inner.padding or {}).get("pad_token")
@@ -81,7 +81,7 @@ class ForeignTokenizer:
             inner.post_processor = self._frame(*settings.frame)
         decoder = json.loads(inner.to_str())["decoder"]
         self._bytes = "ByteLevel" in json.dumps(decoder)
-        self._word_pieces = isinstance(inner.model, models.WordPiece)
+        self._wordpiece = isinstance(inner.model, models.WordPiece)
 
     def _frame(self, start: bool, end: bool) -> processors.PostProcessor:
         before = self.settings.start if start else None
@@ -110,7 +110,7 @@ class ForeignTokenizer:
             assert settings is not None
             return cls.from_json(path.read_text(encoding="utf-8"), settings)
         except FileNotFoundError as error:
-            raise InputError(f"{error.filename} is missing: the folder is not whole") from None
+            raise InputError(f"{error.filename} is missing: the folder is incomplete") from None
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read {path}: {error}") from error
         except InputError as error:
@@ -120,7 +120,7 @@ class ForeignTokenizer:
         return self._raw_json
 
     def save(self, path: str | Path) -> None:
-        """The file as it came, and the settings beside it."""
+        """The file unchanged, and the settings beside it."""
         Path(path).write_text(self._raw_json, encoding="utf-8")
         settings = json.dumps(to_plain(self.settings), indent=1, ensure_ascii=False) + "\n"
         Path(path).with_name(SETTINGS).write_text(settings, encoding="utf-8")
@@ -188,12 +188,12 @@ class ForeignTokenizer:
 
     @property
     def opening(self) -> tuple[int, ...]:
-        """Ids that the template puts before a text."""
+        """Special ids before a text, by the template."""
         return self._around[0]
 
     @property
     def closing(self) -> tuple[int, ...]:
-        """Ids that it puts behind one."""
+        """Special ids after a text."""
         return self._around[1]
 
     def encode(self, text: str) -> list[int]:
@@ -203,35 +203,35 @@ class ForeignTokenizer:
         return encoded(self.inner, texts)
 
     def framed_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """With what the template puts before and behind each text."""
+        """With the special tokens of the template."""
         return encoded(self.inner, texts, framed=True)
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Iterable[Iterable[int]], specials: bool = False) -> list[str]:
-        """Ids behind the last entry, which a model may have and the file does not name, are no text."""
+        """Ids after the last entry, which a model may have and the file lacks, decode to nothing."""
         kept = [[int(i) for i in ids] for ids in batch]
         texts: list[str] = self.inner.decode_batch(kept, skip_special_tokens=not specials)
-        # The spaces that it takes out are part of the text where pieces are of bytes or of characters.
+        # In byte-level and character vocabularies these spaces are part of the text.
         tidy = self.settings.tidy and not isinstance(self.inner.model, models.BPE)
         return [_tidied(text) for text in texts] if tidy else texts
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id as something to look at: a space as `▁`, half or invisible characters as their code."""
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
         return [readable(self._raw(int(i))) for i in ids]
 
     def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
-        """The words, and for each id the index of its word: what attention over pieces is merged by."""
+        """The words, and for each id the index of its word; attention over tokens is merged by it."""
         words: list[bytes] = []
         owner: list[int] = []
         closed = True
         for i in map(int, ids):
             raw, special = self._raw(i), i in self._special_ids
-            goes_on = raw.startswith(b"##") if self._word_pieces else not raw[:1].isspace()
-            if closed or special or not goes_on:
+            continues = raw.startswith(b"##") if self._wordpiece else not raw[:1].isspace()
+            if closed or special or not continues:
                 words.append(b"")
-            words[-1] += raw.removeprefix(b"##") if self._word_pieces and goes_on else raw
+            words[-1] += raw.removeprefix(b"##") if self._wordpiece and continues else raw
             owner.append(len(words) - 1)
             closed = special
         return [word.decode("utf-8", "replace").strip() or SPACE_MARK for word in words], owner
@@ -241,15 +241,15 @@ class ForeignTokenizer:
         return frozenset(self.inner.get_added_tokens_decoder())
 
     def _raw(self, i: int) -> bytes:
-        """The bytes that a piece stands for."""
-        piece = self.inner.id_to_token(i)
-        if piece is None:
+        """The bytes of a token."""
+        token = self.inner.id_to_token(i)
+        if token is None:
             return f"<{i}>".encode()
         if i in self._special_ids:
-            return str(piece).encode("utf-8")
-        if self._bytes and all(letter in BYTE_OF for letter in piece):
-            return bytes(BYTE_OF[letter] for letter in piece)
-        return str(piece).replace(SPACE_MARK, " ").encode("utf-8")
+            return str(token).encode("utf-8")
+        if self._bytes and all(letter in BYTE_OF for letter in token):
+            return bytes(BYTE_OF[letter] for letter in token)
+        return str(token).replace(SPACE_MARK, " ").encode("utf-8")
 
 
 def _tidied(text: str) -> str:

@@ -1,7 +1,7 @@
 """Text to ids and back: byte-level BPE (Sennrich et al. 2016; Radford et al. 2019), whole words or characters.
 
-A thin face over the `tokenizers` library, so that `tokenizer.json` is a file that others read too. Ids never
-contain a special on their own: who needs START or END puts it there, and text can never smuggle one in.
+A thin layer over the `tokenizers` library, so that `tokenizer.json` is a file that other programs read too. `encode`
+never gives a special token: callers add START and END, and no text can contain one.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ SPACE, NOT_SPACE = r"[\s\x1c-\x1f]", r"[^\s\x1c-\x1f]"  # as str.isspace sees it
 WORD_OR_MARK = r"[^\W_]+(?:['’][^\W_]+)*|([^\w\s]|_)\1*"  # don't is one word, -- one mark
 LINES_AT_ONCE = 1_000
 
-# The library warns at every fork unless it is told what to do, and its thread pool does not survive one: so
-# threads in this process, none in a forked child. A setting of the user's own stays.
+# The library warns at every fork unless this is set, and its thread pool does not survive one: so threads in this
+# process, none in a forked child. A setting of the user's own stays.
 if "TOKENIZERS_PARALLELISM" not in os.environ:
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))
@@ -39,16 +39,16 @@ if "TOKENIZERS_PARALLELISM" not in os.environ:
 class TextOptions:
     """How text becomes ids.
 
-    kind: `bpe` cuts words into pieces of bytes, so no character is ever unknown; `word` splits on spaces; `char` has
-    one entry for each character of the text, line ends too.
+    kind: `bpe` splits words into tokens of bytes, so no character is unknown; `word` splits on spaces; `char` has one
+    entry for each character of the text, line ends too.
     size: entries in the vocabulary, specials included; small corpora may give fewer.
     joint: one vocabulary for source and target, or one each.
-    min_count: a pair of pieces is joined, a word kept, when it occurs this often.
-    exact: for whole documents: what is known comes back as it was, spaces and line ends too. `bpe` puts no space before
-    the first word, for `word` all white space but one space between words is a word of its own, and there is no NFC.
-    `char` always is.
-    lines: for text to go on writing: each line is a text of its own, with an END behind it.
-    marks: for `word` that is not exact: marks of punctuation are words of their own, and not part of the one before.
+    min_count: how often a pair of tokens must occur to be merged, or a word to be kept.
+    exact: for whole documents: decoding restores the text with its spaces and line ends. `bpe` puts no space before the
+    first word, `word` has tokens for all white space but single spaces between words, and there is no NFC. `char` is
+    always exact.
+    lines: for language models: each line is a text of its own, followed by END.
+    marks: for `word` that is not exact: punctuation marks are tokens of their own, not part of the word before.
     """
 
     kind: Literal["bpe", "word", "char"] = "bpe"
@@ -70,12 +70,12 @@ class TextOptions:
         if self.min_count < 1:
             raise InputError(f"text.min_count is {self.min_count}: it must be at least 1")
         if self.marks and (self.kind != "word" or self.exact):
-            raise InputError("text.marks parts words from punctuation: it needs text.kind=word and text.exact=false")
+            raise InputError("text.marks splits words from punctuation: it needs text.kind=word and text.exact=false")
 
 
 @final
 class Tokenizer:
-    """encode: text → ids without specials; decode: ids → text, PAD, START and END left out."""
+    """encode: text → ids without special tokens; decode: ids → text, without PAD, START and END."""
 
     # Specials by their role, as every tokenizer has them (see `headway.text.codec`).
     pad, start, end, unknown = PAD, START, END, UNKNOWN
@@ -86,7 +86,7 @@ class Tokenizer:
 
     def __init__(self, inner: tokenizers.Tokenizer):
         self.inner = inner
-        # The library does not save this switch; without it "</s>" in a user's text would end the sentence.
+        # The library does not save this setting; without it "</s>" in a user's text would end the sentence.
         self.inner.encode_special_tokens = True
         self.kind = _kind(inner)
         self.exact = _exact(inner)
@@ -103,12 +103,12 @@ class Tokenizer:
 
     @classmethod
     def of_words(cls, words: Iterable[str], options: TextOptions) -> "Tokenizer":
-        """A vocabulary of words that is known already: these, in this order, behind the specials."""
+        """A vocabulary of these words, in this order, after the special tokens."""
         return cls(_known_words(words, options))
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        """The tokenizer in the text of a `tokenizer.json`; it must carry headway's specials at their ids."""
+        """The tokenizer in the text of a `tokenizer.json`; its first entries must be headway's special tokens."""
         try:
             inner = tokenizers.Tokenizer.from_str(text)
         except Exception as error:  # the library raises bare Exception
@@ -174,51 +174,51 @@ class Tokenizer:
         if self.kind == "word" and self.exact:
             return [_spaced(str(self.inner.id_to_token(i)) for i in ids) for ids in kept]
         texts: list[str] = self.inner.decode_batch(kept, skip_special_tokens=False)
-        # One space was put before the first word, so that a word has the same pieces wherever it stands.
+        # `encode` puts a space before the first word, so that a word has the same tokens everywhere in a text.
         return [text.removeprefix(" ") for text in texts] if self.kind == "bpe" and not self.exact else texts
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id as something to look at: a space as `▁`, half or invisible characters as their code."""
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
         return [self._readable(i) for i in self._checked(ids)]
 
     def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
-        """The words, and for each id the index of its word: what attention over pieces is merged by.
+        """The words, and for each id the index of its word: attention over tokens is merged by it.
 
-        A word starts at a piece that starts with a space; a special is a word of its own.
+        A token that starts with a space starts a word; a special token is a word of its own.
         """
         known = self._checked(ids)
         if self.kind == "word":
-            return self.pieces(known), list(range(len(known)))
+            return self.tokens(known), list(range(len(known)))
         raw_words: list[bytes] = []
         owner: list[int] = []
         closed = True
         for i in known:
             raw = self._raw(i)
             special = i < len(SPECIALS)
-            # A piece that is only a space belongs to the word after it.
+            # A token that is only a space belongs to the word after it.
             if closed or special or (raw[:1].isspace() and not raw_words[-1].isspace()):
                 raw_words.append(b"")
             raw_words[-1] += raw
             owner.append(len(raw_words) - 1)
             closed = special
-        # Joined before they are decoded: a character may be spread over pieces.
+        # Joined before they are decoded: a character may span tokens.
         return [raw.decode("utf-8", "replace").strip() or SPACE_MARK for raw in raw_words], owner
 
     def _raw(self, i: int) -> bytes:
-        """The bytes that a piece stands for."""
-        piece = str(self.inner.id_to_token(i))
+        """The bytes of a token."""
+        token = str(self.inner.id_to_token(i))
         if i < len(SPECIALS) or self.kind != "bpe":
-            return piece.encode("utf-8")
-        return bytes(BYTE_OF[letter] for letter in piece)
+            return token.encode("utf-8")
+        return bytes(BYTE_OF[letter] for letter in token)
 
     def _readable(self, i: int) -> str:
-        piece = str(self.inner.id_to_token(i))
-        if i < len(SPECIALS) or (self.kind == "word" and not piece.isspace()):
-            return piece
+        token = str(self.inner.id_to_token(i))
+        if i < len(SPECIALS) or (self.kind == "word" and not token.isspace()):
+            return token
         return readable(self._raw(i))
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        """Plain ints, all of them in the vocabulary: the library would drop the others without a word."""
+        """Plain ints, all of them in the vocabulary: the library would drop the others silently."""
         plain = [int(i) for i in ids]
         size = len(self)
         for i in plain:
@@ -228,11 +228,11 @@ class Tokenizer:
 
 
 def _train_bpe(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
-    """Join the most frequent pair of pieces, again and again, starting from single bytes."""
+    """Merge the most frequent pair of tokens repeatedly, starting from single bytes."""
     inner = tokenizers.Tokenizer(models.BPE())
     if steps := _normalizers(options):
         inner.normalizer = normalizers.Sequence(steps)
-    # Its pattern parts letters from punctuation, so a learned piece can never spell a special.
+    # Its pattern splits letters from punctuation, so a learned token can never spell a special token.
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=not options.exact, use_regex=True)
     inner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -249,7 +249,7 @@ def _train_bpe(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.
 def _train_words(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
     """The most frequent words; every other word is UNKNOWN."""
     counting = _word_level(models.WordLevel(), options)
-    # The library's trainer gives a special that occurs as a word a second id, so specials are put in here.
+    # The library's trainer gives a special token that occurs as a word a second id, so they are added here.
     trainer = trainers.WordLevelTrainer(
         vocab_size=options.size, min_frequency=options.min_count, special_tokens=[], show_progress=False
     )
@@ -270,11 +270,11 @@ def _known_words(words: Iterable[str], options: TextOptions) -> tokenizers.Token
 
 def _word_level(model: models.WordLevel, options: TextOptions) -> tokenizers.Tokenizer:
     inner = tokenizers.Tokenizer(model)
-    # A special spelled out in text is a word that is not known, as any other rare word.
+    # A special token that is spelled out in a text is an unknown word.
     inside = NOT_SPACE if options.exact else r"\S"
     specials_in_text = Regex(rf"(?<!{inside})(?:{'|'.join(SPECIALS)})(?!{inside})")
     steps = _normalizers(options)
-    if not options.marks:  # which part the brackets of a special from its letters
+    if not options.marks:  # `marks` splits the brackets of a special token from its letters
         steps.append(normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN]))
     inner.normalizer = normalizers.Sequence(steps)
     if options.marks:
@@ -295,7 +295,7 @@ def _train_characters(chunks: Iterator[list[str]], options: TextOptions) -> toke
         raise InputError("there is no text to learn a vocabulary from: it is all white space")
     frequent = sorted(counts, key=lambda letter: (-counts[letter], letter))[: options.size - len(SPECIALS)]
     vocabulary = {entry: i for i, entry in enumerate([*SPECIALS, *sorted(frequent)])}
-    # BPE that joins nothing: the library then cuts into characters without a pattern to match, four times as fast.
+    # BPE without merges: the library then splits into characters without a regular expression, four times as fast.
     inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=SPECIALS[UNKNOWN], fuse_unk=False))
     if lower:
         inner.normalizer = lower
@@ -317,13 +317,13 @@ def _exact(inner: tokenizers.Tokenizer) -> bool:
 
 
 def _words_and_other_space() -> pre_tokenizers.PreTokenizer:
-    """One space between two words goes without saying; all other white space is kept, each run a word of its own."""
+    """A single space between words is implicit; every other run of white space is a token."""
     between = pre_tokenizers.Split(Regex(rf"(?<={NOT_SPACE}) (?={NOT_SPACE})"), "removed")
     return pre_tokenizers.Sequence([between, pre_tokenizers.Split(Regex(rf"{SPACE}+"), "isolated")])
 
 
 def _spaced(words: Iterable[str]) -> str:
-    """The text that `_words_and_other_space` has cut."""
+    """The text that `_words_and_other_space` has split."""
     parts: list[str] = []
     for word in words:
         if parts and not parts[-1].isspace() and not word.isspace():
@@ -339,7 +339,7 @@ def _normalizers(options: TextOptions) -> list[normalizers.Normalizer]:
 
 
 def _chunks(lines: Iterable[str], blank: bool = False) -> Iterator[list[str]]:
-    """Lines that have text, or `blank` ones too, some at a time: a call into Python for each line is slow."""
+    """Lines with text, or `blank` ones too, in lists: a call into Python for each line is slow."""
     chunk: list[str] = []
     for line in lines:
         if line and (blank or not line.isspace()):
@@ -357,7 +357,7 @@ def _again(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = False) -> list[list[int]]:
-    """The ids of each text; `framed`: with what the template puts before and behind it."""
+    """The ids of each text; `framed`: with the special tokens of the template."""
     try:
         encodings = inner.encode_batch_fast(list(texts), add_special_tokens=framed)
     except TypeError:
@@ -367,7 +367,7 @@ def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = Fa
 
 
 def readable(raw: bytes) -> str:
-    """A piece as something to look at: a space as `▁`, half or invisible characters as their code."""
+    """A token for display: a space as `▁`, partial or invisible characters as their code."""
     text = raw.decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

@@ -4,7 +4,7 @@
     binary    "words width" a line, then for each word its UTF-8, a space, and its numbers as little-endian float32
 
 Either may be packed (.gz). A name in .bin is binary, one in .txt or .vec text; of any other name the content decides.
-A file is read a piece at a time: memory holds the vectors and one piece. N words, D width, Q of them asked for.
+Files are read in chunks: memory holds the vectors and one chunk. N words, D width, Q of them asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headway.errors import InputError, is_full
 
 Floats = NDArray[np.float32]
 
-PIECE = 1 << 23  # bytes that are read at once
+CHUNK = 1 << 23  # bytes that are read at once
 LONGEST_WORD = 1 << 12  # bytes
 WIDEST = 1 << 16  # numbers of a vector
 FORMS = {".bin": True, ".txt": False, ".vec": False}
@@ -104,12 +104,12 @@ def read_vectors(path: str | Path, width: int | None = None) -> WordVectors:
     path = Path(path)
     try:
         with _opened(path) as stream:
-            head = stream.read(PIECE)
+            head = stream.read(CHUNK)
             if not head.strip():
                 raise InputError(f"file {path} is empty: a vector file has a word and its numbers on each line")
-            pieces = _joined(head, stream)
+            chunks = _joined(head, stream)
             read = _binary if _is_binary(path, head) else _text
-            words, table_ND = read(path, pieces, width)
+            words, table_ND = read(path, chunks, width)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read {path}: {reason}") from error
@@ -127,7 +127,7 @@ def _opened(path: Path) -> BinaryIO:
 def _joined(head: bytes, stream: BinaryIO) -> Iterator[bytes]:
     while head:
         yield head
-        head = stream.read(PIECE)
+        head = stream.read(CHUNK)
 
 
 def _form(path: Path) -> bool | None:
@@ -137,7 +137,7 @@ def _form(path: Path) -> bool | None:
 
 def _is_binary(path: Path, head: bytes) -> bool:
     form = _form(path)
-    return CONTROL.search(head[:PIECE]) is not None if form is None else form
+    return CONTROL.search(head[:CHUNK]) is not None if form is None else form
 
 
 def _counts(path: Path, line: bytes) -> tuple[int, int] | None:
@@ -207,11 +207,11 @@ def _taken(rows: list[Floats]) -> Iterator[Floats]:
         yield rows.pop(0)
 
 
-def _text(path: Path, pieces: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
+def _text(path: Path, chunks: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
     table = _Table(path, "line")
     said: tuple[int, int] | None = None
     width, number = 0, 1
-    for lines in _lines(path, pieces):
+    for lines in _lines(path, chunks):
         first = number
         number += len(lines)
         if first == 1:
@@ -233,12 +233,12 @@ def _text(path: Path, pieces: Iterator[bytes], wanted: int | None) -> tuple[list
     return table.close(said)
 
 
-def _lines(path: Path, pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """Whole lines, a piece of the file at a time, without blank ones at its end."""
+def _lines(path: Path, chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Whole lines, by chunks of the file, without blank ones at its end."""
     rest = b""
     longest = WIDEST * 32 + LONGEST_WORD
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > longest:
             raise InputError(f"{path} has a line of more than {longest:,} bytes: is it a vector file?")
         if lines:
@@ -287,8 +287,8 @@ def _numbers(text: bytes, count: int) -> Floats | None:
     return found if len(found) == count else None
 
 
-def _binary(path: Path, pieces: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
-    held = next(pieces)
+def _binary(path: Path, chunks: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
+    held = next(chunks)
     line, newline, held = held.partition(b"\n")
     said = _counts(path, line) if newline else None
     if said is None:
@@ -305,12 +305,12 @@ def _binary(path: Path, pieces: Iterator[bytes], wanted: int | None) -> tuple[li
         held = held[used:]
         if names:
             table.add(names, np.frombuffer(b"".join(rows), "<f4").reshape(-1, width).astype(np.float32), first)
-        more = next(pieces, b"")
+        more = next(chunks, b"")
         held += more
         if len(table.words) == words or not more:
             break
     if len(table.words) == words and held.strip():
-        raise InputError(f"{path} goes on behind the {words:,} words of width {width} that its first line says")
+        raise InputError(f"{path} continues after the {words:,} words of width {width} that its first line says")
     return table.close(said)
 
 

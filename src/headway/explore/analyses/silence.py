@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headway.errors import InputError
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Stack
-from headway.nn.tap import IN_LAYER
+from headway.nn.tap import IN_LAYER, named_parts
 
 Attends = SelfAttention | CrossAttention
 Site = tuple[str, int]  # `decoder.cross`, and the layer
@@ -21,7 +21,7 @@ def attending(model: nn.Module) -> dict[Site, Attends]:
     """The attention parts of a model by where they stand, in the order of its forward. A block that stands for
     several layers is there once, by the number of the first."""
     found: dict[Site, Attends] = {}
-    for path, part in model.named_modules():
+    for path, part in named_parts(model):
         place = IN_LAYER.match(path)
         if place and isinstance(part, SelfAttention | CrossAttention):
             found[f"{place[1]}{place[3]}", int(place[2])] = part
@@ -70,7 +70,7 @@ def ended(stack: Stack, layers: int) -> Iterator[None]:
 
 def last_stack(model: nn.Module) -> tuple[str, Stack]:
     """The stack that a model's answer is made of, and its name."""
-    stacks = {path: part for path, part in model.named_modules() if isinstance(part, Stack)}
+    stacks = {path: part for path, part in named_parts(model) if isinstance(part, Stack)}
     if not stacks:
         raise InputError(f"this model ({type(model).__name__}) is no stack of blocks: there are no layers to stop at")
     name = "decoder" if "decoder" in stacks else next(iter(stacks))

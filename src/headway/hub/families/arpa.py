@@ -6,8 +6,9 @@
     -0.7   the   -0.3
     \\end\\
 
-A text begins with <s>, which is never foretold (its −99 is the log of nothing), and ends with </s>, which is never a
-history. headway has one id for both: first in an n-gram it is <s>, last it is </s>.
+A text begins with <s>, which is never predicted (its −99 is the log of 0), and ends with </s>, which is never a
+history. headway has one id for both: first in an n-gram it is <s>, last it is </s>. No maintained library reads and
+writes these files, so headway does.
 
 N n-grams of one order, M their words, V vocabulary.
 """
@@ -71,7 +72,7 @@ def _opened(path: Path, packed: bool) -> IO[str]:
 
 def spelled(tokenizer: Tokenizer) -> list[str]:
     """Each entry of a vocabulary as a word without white space, no two alike."""
-    words = tokenizer.pieces(range(len(tokenizer)))
+    words = tokenizer.tokens(range(len(tokenizer)))
     twice = len(set(words)) < len(words)
     seen: set[str] = set()
     for i, word in enumerate(words if twice else ()):
@@ -280,11 +281,11 @@ def _check_twice(reader: Reader, section: Section, keys_N: Ints) -> None:
 
 def _has_line_ends(words: Sequence[str]) -> bool:
     """Whether these are words of whole documents (`TextOptions.exact`), whose white space `spelled` has written out; of
-    letters and pieces the same may be true, but only their own model knows how a text is cut into them."""
+    characters and subwords the same may be true, but only their own tokenizer can split a text into them."""
     spaces = [word for word in words if SPELLED_SPACE.fullmatch(word)]
     others = [word for word in words if not SPELLED_SPACE.fullmatch(word)]
-    pieces = any(word.startswith(SPACE_MARK) for word in others) or all(len(word) == 1 for word in others)
-    return any("\\n" in word for word in spaces) and not pieces
+    subwords = any(word.startswith(SPACE_MARK) for word in others) or all(len(word) == 1 for word in others)
+    return any("\\n" in word for word in spaces) and not subwords
 
 
 def _unspelled(word: str) -> str:
@@ -295,7 +296,7 @@ def _unspelled(word: str) -> str:
 
 def import_arpa(path: str | Path, folder: str | Path, like: str | Path | None = None) -> None:
     """Make a model folder of an ARPA file. Its words are those between spaces; where it was written of another
-    vocabulary (letters, pieces), the model `like` it brings that."""
+    vocabulary (characters, subwords), the model `like` has it."""
     other = read_model(find_model(like)) if like is not None else None
     model, words = read_arpa(path, spelled(other.source_tokenizer) if other else ())
     known = words[len(SPECIALS) :]

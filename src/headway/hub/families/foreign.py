@@ -40,7 +40,7 @@ OFF: dict[str, tuple[Any, ...]] = {
 
 
 class Keys:
-    """A config.json that is read key by key; `done` refuses what nobody asked for."""
+    """A config.json, read key by key; `done` refuses keys that were not read."""
 
     def __init__(self, facts: dict[str, Any], where: str = "config.json") -> None:
         self.facts, self.where = facts, where
@@ -100,7 +100,7 @@ class Keys:
         if unknown:
             listed = ", ".join(f"'{key}' ({self.facts[key]!r})" for key in unknown[:4])
             raise InputError(
-                f"{self.where} has {listed}, which headway's {self._family} does not know: it may change what the "
+                f"{self.where} has {listed}, which headway's {self._family} does not have: it may change what the "
                 "model computes, so the model is refused"
             )
 
