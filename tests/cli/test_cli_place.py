@@ -229,7 +229,7 @@ def test_an_output_that_cannot_be_finished_keeps_the_earlier_file(
 
 def test_a_reader_that_leaves_is_one_line_without_noise(world: World) -> None:
     """`headway translate MODEL FILE | head -1`, with far more output than a pipe holds."""
-    how = ["--json", "--attention", "--beam", "1", "--threads", "1", *DEVICE]
+    how = ["--json", "--attention", "--beam-size", "1", "--threads", "1", *DEVICE]
     command = [sys.executable, "-m", "headway", "translate", str(world.run), str(world.root / "valid.en"), *how]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stderr is not None

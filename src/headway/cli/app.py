@@ -106,6 +106,8 @@ EARLIER = {  # names that options of a command had before; they still work, and 
     "generate": {"--tokens": "--max-new-tokens"},
     "translate": {"--beam": "--beam-size", "--batch": "--batch-size"},
     "evaluate": {"--beam": "--beam-size", "--batch": "--batch-size"},
+    "explore": {"--beam": "--beam-size"},
+    "cost": {"--batch": "--batch-size"},
 }
 
 

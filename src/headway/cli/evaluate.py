@@ -65,7 +65,7 @@ def evaluate(
     if (hypotheses is None) != (references is None):
         raise InputError("--hypotheses and --references go together")
     check_output(output, [*(data or []), hypotheses, references])
-    settings = search_settings(beam=beam_size, length_penalty=length_penalty, batch=batch_size)
+    settings = search_settings(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
     if hypotheses is not None:
         if model is not None:
             raise InputError("give a model with its data, or --hypotheses with --references, not both")
