@@ -109,8 +109,8 @@ def test_bad_input_is_one_line(refuses: Refuses, words: Path, vectors: Path, lab
     assert "no pooling 'men'" in refuses("embed", vectors, "--text", "a", "--pooling", "men", *CPU)
     assert "gives vectors (headway embed)" in refuses("fill", vectors, "--text", "a", *CPU)
     assert "has no tab" in refuses("classify", labels, "--text", "a", "--pairs", *CPU)
-    assert "is no language model (bert)" in refuses("generate", vectors, "--prompt", "a", *CPU)
-    assert "is no translator (bert)" in refuses("translate", vectors, blank, *CPU)
+    assert "(bert) does not generate; it answers headway embed" in refuses("generate", vectors, "--prompt", "a", *CPU)
+    assert "(bert) does not translate; it answers headway embed" in refuses("translate", vectors, blank, *CPU)
 
 
 def test_a_long_text_is_cut_when_asked(headway: Headway, labels: Path) -> None:
@@ -147,4 +147,4 @@ def test_labels_that_cannot_be_learned(refuses: Refuses, vectors: Path, labels: 
     assert "bad.tsv, line 3: 1 columns" in refuses("train", "classify", "--data", data, *out, *CPU, after_work=True)
     text = write(tmp_path, "labels.tsv", ["superb\tthe cat"])
     assert "text 1 has the label 'superb'" in refuses("evaluate", labels, text, *CPU)
-    assert "gives vectors" in refuses("evaluate", vectors, text, *CPU)
+    assert "no figures for the task 'embedding'" in refuses("evaluate", vectors, text, *CPU)

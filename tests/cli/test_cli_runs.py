@@ -61,7 +61,7 @@ def test_a_real_run_is_finished_and_its_line_runs(headway: Headway, world: World
     row = rows(world.run)["run"]
     card = json.loads((world.model / "headway.json").read_text(encoding="utf-8"))
     assert (row["state"], row["recipe"], row["step"], row["steps"]) == ("finished", "translate", 150, 150)
-    assert row["validation_bleu"] == card["score"]["validation BLEU"] and row["test_bleu"] is None
+    assert (row["figure"], row["validation"], row["test"]) == ("BLEU", card["score"]["validation BLEU"], None)
     assert row["next"] == f"headway translate {world.run}"
     answer = headway(*shlex.split(row["next"])[1:], world.root / "test.en", "--device", "cpu")
     assert answer.code == 0
@@ -74,7 +74,7 @@ def test_every_state_is_told_with_how_to_go_on(here: Path, rows: Any) -> None:
     score = {"validation BLEU": 42.5, "test BLEU": 41.45, "steps": 800}
     a_run(here / "runs/done", scores=(50.0,), checkpoints=(800,), model={"score": score})
     found = rows()
-    keys = ("state", "step", "checkpoint", "validation_bleu", "test_bleu", "next")
+    keys = ("state", "step", "checkpoint", "validation", "test", "next")
     again = "headway train runs/{0}/run.json --out runs/{0} --overwrite".format
     assert {name: tuple(row[key] for key in keys) for name, row in found.items()} == {
         "fresh": ("not started", None, None, None, None, again("fresh")),
@@ -122,7 +122,7 @@ def test_broken_folders_are_rows_among_the_others(headway: Headway, here: Path, 
     }
     assert found["cut"]["problem"].startswith("runs/cut/run.json is not JSON: ") and found["cut"]["next"] is None
     assert found["model"]["problem"] == "runs/model/model/headway.json is not a JSON object"
-    assert (found["odd"]["state"], found["odd"]["recipe"], found["odd"]["validation_bleu"]) == ("stopped", None, None)
+    assert (found["odd"]["state"], found["odd"]["recipe"], found["odd"]["validation"]) == ("stopped", None, None)
     answer = headway("runs")
     assert answer.code == 0 and len(answer.out.splitlines()) == 1 + 7
 
@@ -163,7 +163,7 @@ def test_a_pipe_gets_aligned_lines_and_names_that_a_shell_takes(headway: Headway
     assert answer.code == 0 and len(lines) == 3
     [line] = [line for line in lines if "a b" in line]
     assert line.index("stopped") == title.index("state")
-    command = line[title.index("to go on") :]
+    command = line[title.rindex("next") :]
     assert shlex.split(command)[1:] == ["train", "runs/a b/run.json", "--out", "runs/a b", "--overwrite"]
     assert "stopped at step 12,000" in answer.out and "12,000 of 1,000" in answer.out
 
@@ -175,7 +175,7 @@ def test_a_terminal_gets_a_table_and_commands_that_are_never_broken_up(here: Pat
     screen = StringIO()
     show([read_status(run.relative_to(here)) for run in runs], Console(file=screen, width=50, force_terminal=True))
     assert "headway train 'a-long-name-[of]-a-run-1' --resume\n" in screen.getvalue()
-    assert "to go on:" in screen.getvalue()
+    assert "next:" in screen.getvalue()
 
 
 def test_no_runs_at_all_is_no_error_unless_a_folder_was_named(headway: Headway, refuses: Refuses, here: Path) -> None:

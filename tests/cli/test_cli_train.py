@@ -113,8 +113,9 @@ def test_init_goes_on_from_the_weights_and_the_vocabulary(headway: Headway, worl
     assert all((ours[name] == theirs[name]).all() for name in theirs) and ours.keys() == theirs.keys()
     assert (tmp_path / "same/model/tokenizer.json").read_bytes() == (world.model / "tokenizer.json").read_bytes()
     card = json.loads((tmp_path / "same/model/headway.json").read_text(encoding="utf-8"))
-    assert card["text"] == json.loads((world.model / "headway.json").read_text(encoding="utf-8"))["text"]
-    assert card["config"]["dropout"] == 0.1 and (card["source"], card["target"]) == ("en", "fr")
+    earlier = json.loads((world.model / "headway.json").read_text(encoding="utf-8"))
+    assert card["processors"] == earlier["processors"] and card["config"]["dropout"] == 0.1
+    assert [config["language"] for config in card["processors"].values()] == ["en", "fr"]
     assert events(tmp_path / "same", "train")[0]["loss"] < 0.7 * events(world.run, "train")[0]["loss"]
 
 
