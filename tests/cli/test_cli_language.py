@@ -77,7 +77,7 @@ def test_more_steps_are_what_a_longer_run_gives(headway: Headway, text: Path, tm
     headway(*train(text, tmp_path / "half", "--set", *linear, "engine.steps=20"))
     (tmp_path / "half" / "model" / "headway.json").unlink()
     again = headway("train", tmp_path / "half", "--resume", "--set", "engine.steps=40", *DEVICE)
-    assert again.code == 0 and "going on from step 20" in again.err
+    assert again.code == 0 and "resuming from step 20" in again.err
     weights = [(tmp_path / run / "model" / "model.safetensors").read_bytes() for run in ("whole", "half")]
     assert weights[0] == weights[1]
 
@@ -109,14 +109,16 @@ def test_wishes_that_cannot_be(refuses: Refuses, run: Path, options: list[str], 
 def test_an_empty_prompt_begins_a_text_and_a_window_goes_on(headway: Headway, run: Path) -> None:
     assert headway("generate", run, "--prompt", "", "--max-new-tokens", 5, *DEVICE).code == 0
     far = headway("generate", run, "--prompt", "The ", "--max-new-tokens", 60, "--temperature", 0, *DEVICE)
-    assert "--window goes on" in far.err and len(far.out) < 60
-    farther = headway("generate", run, "--prompt", "The ", "--max-new-tokens", 60, "--temperature", 0, "--window", *DEVICE)
+    assert "--window continues" in far.err and len(far.out) < 60
+    farther = headway(
+        "generate", run, "--prompt", "The ", "--max-new-tokens", 60, "--temperature", 0, "--window", *DEVICE
+    )
     assert farther.code == 0 and farther.err == "" and farther.out.startswith(far.out.rstrip("\n"))
 
 
 def test_room_is_spoken_of_only_where_it_ran_out(headway: Headway, run: Path) -> None:
     full = headway("generate", run, "--prompt", "the", "--max-new-tokens", 500, "--temperature", 0, *DEVICE)
-    assert full.code == 0 and "is full; --window goes on" in full.err
+    assert full.code == 0 and "is full; --window continues" in full.err
     stopped = headway("generate", run, "--prompt", "the", "--max-new-tokens", 500, "--choice", "x", *DEVICE)
     assert stopped.code == 0 and stopped.err == ""
 
@@ -147,7 +149,9 @@ def test_a_choice_is_written_whole_and_options_of_translators_are_refused(
     ask = ["generate", run, "--prompt", "The ", *DEVICE]
     assert headway(*ask, "--choice", "cat and dog", "--max-new-tokens", 2).out == "The cat and dog\n"
     assert "choice" in refuses(*ask, "--choice", "")
-    assert "--beam-size has no meaning for a language model" in refuses("evaluate", run, text, "--beam-size", 3, *DEVICE)
+    assert "--beam-size has no meaning for a language model" in refuses(
+        "evaluate", run, text, "--beam-size", 3, *DEVICE
+    )
     assert "--json" in refuses(*ask, "--top", 2)
 
 

@@ -150,7 +150,7 @@ def test_a_run_goes_on_from_the_one_before_and_comes_to_the_same(
     flip(damaged / "checkpoints/step-18/optimiser.exp_avg-0.safetensors", random.Random(1))
     world.train(damaged, resume=True)
     assert world.heard("step 18 is broken (optimiser.exp_avg-0.safetensors was changed)")
-    assert world.heard("going on from step 12")
+    assert world.heard("resuming from step 12")
     found, expected = result(damaged), result(undisturbed)
     found["checkpoints"].remove("broken-step-18")
     assert found == expected
@@ -162,7 +162,7 @@ def test_without_a_whole_one_the_run_starts_again_and_the_broken_ones_stay(
     for step in (12, 18):
         (damaged / f"checkpoints/step-{step}/manifest.json").unlink()
     world.train(damaged, resume=True)
-    assert world.heard("no checkpoint to go on from")
+    assert world.heard("no checkpoint to resume from")
     found = result(damaged)
     assert {"broken-step-12", "broken-step-18"} <= set(found.pop("checkpoints"))
     assert found == {key: value for key, value in result(undisturbed).items() if key != "checkpoints"}

@@ -147,7 +147,7 @@ def test_going_on_over_a_bad_batch_is_exact(
         before_each_step(patch, crash)
         world.train(tmp_path / "run")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step")
+    assert world.heard("resuming from step")
     assert result(tmp_path / "run") == result(tmp_path / "undisturbed")
 
 
@@ -166,7 +166,7 @@ def test_a_signal_at_a_bad_batch_is_exact_too(
         before_each_step(patch, at)
         world.train(tmp_path / "run")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step 7")
+    assert world.heard("resuming from step 7")
     assert result(tmp_path / "run")["log"] == result(tmp_path / "undisturbed")["log"]
 
 
@@ -176,9 +176,9 @@ def test_too_many_in_a_row_end_the_run(world: World, tmp_path: Path, infinite: A
     code, out, err = call(*world.command(tmp_path / "run", "engine.skips=5", "engine.steps=100"))
     assert code == 1 and out == ""
     line = err.splitlines()[-1]
-    assert line.startswith("headway: the loss or its gradient was not finite in 5 steps running: try a lower"), err
+    assert line.startswith("headway: the loss or its gradient was not finite in 5 consecutive steps: try a lower"), err
     assert "(the last good checkpoint is that of step 12)" in line
-    assert f"headway train {tmp_path / 'run'} --resume --set schedule.peak=… goes on from it" in line
+    assert f"headway train {tmp_path / 'run'} --resume --set schedule.peak=… resumes from it" in line
     assert err.count("headway: ") == 1
     assert [row["step"] for row in events(tmp_path / "run", "skipped")] == [4, 8, 12, *range(14, 19)]
     verify(tmp_path / "run/checkpoints/step-12")
@@ -220,7 +220,7 @@ def test_a_rate_that_is_100_times_too_high_stops_the_run_with_a_good_checkpoint(
     assert "no checkpoint at step" in err  # of those due while the loss was astray
 
     code, out, err = call("train", tmp_path / "run", "--resume", "--set", "schedule.peak=0.02")
-    assert code == 0 and f"going on from step {steps[-1]}" in err
+    assert code == 0 and f"resuming from step {steps[-1]}" in err
     assert events(tmp_path / "run", "train")[-1]["loss"] < 0.9 * losses[0]
 
 
@@ -240,7 +240,7 @@ def test_a_checkpoint_of_a_time_when_the_loss_was_astray_is_set_aside(
     assert (tmp_path / "run/checkpoints/step-35").is_dir()
     with pytest.raises(Diverged, match="last good checkpoint"):
         world.train(tmp_path / "run", *high, resume=True)
-    assert world.heard("the checkpoint of step 35 was made when the loss had gone astray: set aside as astray-step-35")
+    assert world.heard("the checkpoint of step 35 was made when the loss had diverged: set aside as astray-step-35")
     assert max(int(path.name[5:]) for path in (tmp_path / "run/checkpoints").glob("step-*")) <= 20
 
 

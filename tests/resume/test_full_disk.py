@@ -135,7 +135,7 @@ def test_a_run_killed_after_the_room_came_back_has_lost_nothing(
             world.train(out)
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-18", "step-6"]
     world.train(out, resume=True)
-    assert world.heard("going on from step 18") and not world.heard("broken")
+    assert world.heard("resuming from step 18") and not world.heard("broken")
     assert result(out) == result(undisturbed)
 
 
@@ -151,7 +151,7 @@ def test_without_room_to_the_end_the_same_command_finishes_when_there_is_some(
     assert not (out / "model").exists()
     disk.fill(False)
     world.train(out, resume=True)
-    assert world.heard("going on from step 6")
+    assert world.heard("resuming from step 6")
     assert result(out) == result(undisturbed)
 
 
@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_training_goes_on(
 ) -> None:
     before_each_step(monkeypatch, lambda _, step: simulated.fill(step < 20))
     out = world.train(simulated.folder / "run")
-    assert world.heard("no checkpoint at step 6: no room left on the disk; training goes on")
+    assert world.heard("no checkpoint at step 6: no room left on the disk; training continues")
     found, expected = result(out), result(undisturbed)
     assert found["checkpoints"] == ["step-24"] and expected["checkpoints"] == ["step-18", "step-24"]
     assert all(found[key] == expected[key] for key in ("weights", "log", "score"))
@@ -238,7 +238,7 @@ def test_tensorboard_without_room_ends_no_run(tmp_path: Path) -> None:
 
     log = Log(tmp_path, quiet=True)
     log.event("train", 1, loss=1.0)
-    log._board = Full()
+    log._writer = Full()
     log.event("train", 2, loss=1.0)
     log.event("train", 3, loss=1.0)
     log.close()

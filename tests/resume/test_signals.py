@@ -70,12 +70,12 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
     assert running.returncode == 128 + number, lines
     assert "stopping after this step, with a checkpoint" in lines[-4]
     assert lines[-3] == "stopped after step 14 of 24, with a checkpoint"
-    assert lines[-2] == "headway: not finished; headway train run --resume goes on from step 14"
+    assert lines[-2] == "headway: not finished; headway train run --resume resumes from step 14"
     assert lines[-1] == ("headway: interrupted" if number == signal.SIGINT else "headway: ended by SIGTERM")
     assert "step-14" in checkpoints(tmp_path / "run")
     verify(tmp_path / "run/checkpoints/step-14")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step 14")
+    assert world.heard("resuming from step 14")
     assert result(tmp_path / "run") == result(undisturbed)
 
 
@@ -109,10 +109,10 @@ def test_a_second_one_during_a_slow_save_leaves_at_once(world: World, undisturbe
         _, said = running.communicate(timeout=300)
     lines = said.decode().splitlines()
     assert running.returncode == 130 and lines[-1] == "headway: interrupted", lines
-    assert lines[-2] == "headway: not finished; headway train run --resume goes on from step 12"
+    assert lines[-2] == "headway: not finished; headway train run --resume resumes from step 12"
     verify(tmp_path / "run/checkpoints/step-12")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step 12")
+    assert world.heard("resuming from step 12")
     assert result(tmp_path / "run") == result(undisturbed)
 
 

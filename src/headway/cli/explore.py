@@ -45,7 +45,9 @@ def explore(
     if saved and len(saved) < len(named):
         raise InputError("a trace is compared with a trace and a model with a model: give two of a kind")
     if question.second is not None and beam is not None:
-        raise InputError("--beam-size is for a search, and with --target nothing is searched for: leave one of them out")
+        raise InputError(
+            "--beam-size is for a search, and with --target nothing is searched for: leave one of them out"
+        )
     if saved:
         for option, given in (("--text", joined), ("--target", question.second), ("--beam-size", beam)):
             if given:

@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BATCH_SIZE = typer.Option(None, min=1, metavar="N", help="Sentences translated a
 
 
 def check_model(model: str, use: str) -> None:
-    """A file where the model belongs: forgotten, or in another order than `use`."""
+    """Refuse a file in the place of the model: the model was left out, or the order is not that of `use`."""
     if Path(model).is_file():
         raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
 
 
 def check_output(output: str | None, read: Iterable[str | None]) -> None:
-    """A file that is read would be lost; a device or a pipe may be both, and `-` is no file."""
+    """Refuse to write to a file that is read; a device or a pipe may be both, and `-` is no file."""
     for file in read:
         if output is None or file is None or file == "-" or not (os.path.isfile(output) and os.path.isfile(file)):
             continue
@@ -54,5 +54,5 @@ def engine_settings(device: str, dtype: str) -> list[str]:
 
 
 def search_settings(**given: object) -> dict[str, object]:
-    """Only what was asked for: the rest stays as the model has it."""
+    """The options that were given; the others keep the model's own settings."""
     return {name: value for name, value in given.items() if value is not None}

@@ -40,7 +40,7 @@ class Figure:
 
 
 class Reports(Protocol):
-    """Where a task reports to; `headway.train.log.Log` is one."""
+    """A log; `headway.train.log.Log` is one."""
 
     def say(self, line: str) -> None: ...
     def event(self, kind: str, step: int | None = None, **values: Any) -> None: ...
@@ -103,7 +103,7 @@ class Task:
         """Find the data, learn vocabularies where there are none, build the model."""
         self.run, self.context, self.log = run, context, context.log
 
-    # What training asks.
+    # Called by training.
 
     def batch(self, step: int) -> Batch:
         """The batch of any step, counted from 0: a function of data, seed and step alone."""
@@ -151,7 +151,7 @@ class Task:
         """The nll of a model that has only learned how frequent each label is."""
         return float("inf")
 
-    # What anybody asks.
+    # Called for any model of the task, without a run.
 
     @classmethod
     def check(cls, run: Any) -> None:
