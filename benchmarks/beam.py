@@ -103,7 +103,7 @@ def main() -> None:
         for who in best
     ]
     every = {name: round(len(sources) / median(values), 1) for name, values in times.items()}
-    case = {"beam": 5, "sentences": len(sources), "mean_output_pieces": round(sum(lengths) / len(lengths), 1)}
+    case = {"beam": 5, "sentences": len(sources), "mean_output_tokens": round(sum(lengths) / len(lengths), 1)}
     write(f"beam-{options.device}", options.device, rows, options.out, case=case, sentences_per_second=every)
 
 

@@ -1,4 +1,4 @@
-"""What a model folder says of its model beside the weights, and a model that was read."""
+"""A model's description in its folder (headway.json), and a loaded model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from headway.text.tokenizer import TextOptions
 
 @dataclass
 class Card:
-    """family, config: what computes. head: what stands on an encoder. task: what it was made for. processors: for each
-    name (source, target, text) how values go in and out. search: settings of generation that validation used. figure:
-    the name of the score that tables show.
+    """family, config: the network. head: the module on top of an encoder. task: what the model was trained for.
+    processors: by name (source, target, text) how values become arrays and back. search: settings of generation that
+    validation used. run: how it was trained. score: what it reached.
     """
 
     family: str
@@ -30,12 +30,12 @@ class Card:
 
     @property
     def heads(self) -> tuple[Any, ...]:
-        """The head, or nothing: what a table of weight names is made with beside config and sizes."""
+        """The head as a tuple of one, or an empty tuple: arguments of a table of weight names."""
         return () if self.head is None else (self.head,)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of every processor: what the model is built for."""
+        """The size of every processor; the model is built with them."""
         return tuple(config.size for config in self.processors.values())
 
     @property

@@ -1,4 +1,4 @@
-"""torch.compile, and what is left out of it; the compiler takes seconds to load, so only who compiles loads it."""
+"""torch.compile, and functions excluded from it. The compiler, which takes seconds to load, is loaded when needed."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ R = TypeVar("R")
 
 
 class Uncompiled(Generic[P, R]):
-    """A function that runs as it is written inside of compiled code too."""
+    """A function that is not compiled, also when compiled code calls it."""
 
     everyone: list[Uncompiled[Any, Any]] = []
 
     def __init__(self, function: Callable[P, R]) -> None:
         update_wrapper(self, function)
-        self.function, self.told = function, False
+        self.function, self.excluded = function, False
         self.everyone.append(self)
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         return self.function(*arguments, **named)
 
-    def tell(self) -> None:
-        if not self.told:
-            self.function, self.told = torch.compiler.disable(self.function), True
+    def exclude(self) -> None:
+        if not self.excluded:
+            self.function, self.excluded = torch.compiler.disable(self.function), True
 
 
 def compiled(target: Any, **options: Any) -> Any:
-    """torch.compile with these options; the one way to it."""
+    """torch.compile with these options; the only place that calls it."""
     for function in Uncompiled.everyone:
-        function.tell()
+        function.exclude()
     return torch.compile(target, **options)

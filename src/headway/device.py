@@ -1,4 +1,4 @@
-"""Where work runs, and in which precision: what a person wrote, as torch's own values."""
+"""Devices and precisions: the names that users write, as torch's values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
     if place.type not in ("cpu", "cuda"):
         raise InputError(f"headway runs on cpu and cuda, not on '{device}'")
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("no GPU can be used here: write --device cpu")
+        raise InputError("no GPU is available: write --device cpu")
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
         raise InputError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPU(s), from cuda:0 on")
     if dtype == "auto":
@@ -44,5 +44,5 @@ def _has_bfloat16() -> bool:
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device, from pinned memory where that is a GPU: the host would otherwise wait for all that is launched."""
+    """The tensor on the device; to a GPU from pinned memory, so that the host does not wait for launched kernels."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

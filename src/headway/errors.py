@@ -1,4 +1,4 @@
-"""Errors that a person can mend: one line that says what is wrong and what to do, no traceback."""
+"""Errors that the user can fix: one line that says what is wrong and what to do, no traceback."""
 
 import errno
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ class TooLong(InputError):
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:
-    """A hint for an error line: `; did you mean 'x'?`, or the list of what there is when nothing is near."""
+    """A hint for an error line: `; did you mean 'x'?`, or all right names when none is similar."""
     known = sorted(right)
     close = get_close_matches(wrong, known, n=1, cutoff=0.5)
     if close:
@@ -23,5 +23,5 @@ def nearest(wrong: str, right: Iterable[str]) -> str:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that the disk (or its owner's share of it) has no room left."""
+    """Whether an error means that the disk, or the user's quota on it, is full."""
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)

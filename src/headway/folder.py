@@ -79,7 +79,7 @@ def with_tokenizers(card: Card, *tokenizers: Codec) -> dict[str, TextProcessor]:
 
 
 def write_model(folder: Path, weights: dict[str, Tensor], card: Card, processors: Mapping[str, Any]) -> None:
-    """Write a model folder; one that is there is replaced at the end, when the new one is whole."""
+    """Write a model folder; an existing one is replaced when the new one is complete."""
 
     def fill(place: Path) -> None:
         save_file(weights, place / WEIGHTS)
@@ -99,7 +99,7 @@ def write_card(place: Path, card: Card, processors: Mapping[str, Any]) -> None:
 
 
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a new folder beside `folder`, then let it take its place; on any failure the old one stays."""
+    """Fill a new folder beside `folder`, then rename it; on any failure the old one stays."""
     new = folder.with_name(f".{folder.name}.new-{uuid.uuid4().hex[:8]}")
     old = folder.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:8]}")
     try:
@@ -115,7 +115,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     except (OSError, SafetensorError) as error:
         raise _disk_error(folder, error) from error
     finally:
-        # For an interrupt too, and before anything is deleted: between the renames the old one is the only one.
+        # After an interrupt too: between the two renames the old folder is the only one.
         if old.exists() and not folder.exists():
             old.rename(folder)
         shutil.rmtree(new, ignore_errors=True)
@@ -129,7 +129,7 @@ def _disk_error(folder: Path, error: Exception) -> InputError:
 
 
 def find_model(folder: str | Path) -> Path:
-    """The model folder that is meant by a model folder, by a run that has one, or by a model in another format."""
+    """The model folder for a path: the folder itself, the `model/` of a run, or a model in another format."""
     place = Path(folder)
     for candidate in (place, place / "model"):
         if (candidate / "headway.json").is_file():
@@ -140,7 +140,7 @@ def find_model(folder: str | Path) -> Path:
     if not place.exists():
         raise InputError(f"there is no folder {folder}")
     if (place / "run.json").is_file():
-        raise InputError(f"{folder} is a run without a model: `headway train {folder} --resume` goes on with it")
+        raise InputError(f"{folder} is a run without a model: `headway train {folder} --resume` resumes it")
     raise InputError(f"{folder} is no model (headway.json is missing): `headway train` makes one")
 
 
@@ -158,7 +158,7 @@ def read_card(folder: Path) -> Card:
 
 
 def _read_card(folder: Path) -> tuple[Card, int]:
-    """Of a folder in headway's own format, and the version of that."""
+    """The card of a folder in headway's own format, and its format version."""
     path = folder / "headway.json"
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -199,7 +199,7 @@ def load_weights(model: nn.Module, path: Path, rename: Callable[[str], str] = st
             if missing := sorted(wanted.keys() - names):
                 raise InputError(f"{path} lacks the weight '{missing[0]}'")
             if unknown := sorted(names - wanted.keys()):
-                raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not know")
+                raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not have")
             for name in sorted(names):
                 shape = list(file.get_slice(there[name]).get_shape())
                 if shape != list(wanted[name].shape):
@@ -209,7 +209,7 @@ def load_weights(model: nn.Module, path: Path, rename: Callable[[str], str] = st
                 for name, weight in wanted.items():
                     weight.copy_(file.get_tensor(there[name]))
     except FileNotFoundError:
-        raise InputError(f"{path} is missing: the folder is not whole") from None
+        raise InputError(f"{path} is missing: the folder is incomplete") from None
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is broken ({error}): it was cut short or changed; copy it again") from error
 
@@ -229,7 +229,7 @@ def open_processors(place: Path, card: Card) -> dict[str, Any]:
 
 
 def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> Loaded:
-    """The model in a folder, on a device in a precision; its weights are in memory once."""
+    """The model in a folder, on a device in a precision; memory holds its weights once."""
     place = find_model(folder)
     if (other := _other_format(place)) is not None:
         return other.read(place, device, dtype)
@@ -240,7 +240,7 @@ def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtyp
     try:
         model = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
-        raise InputError(f"{place / 'headway.json'} describes no model that can be built: {error}") from error
+        raise InputError(f"{place / 'headway.json'} describes a model that cannot be built: {error}") from error
     load_weights(model, place / WEIGHTS, format_1.weight_name if version == 1 and card.head is not None else str)
     return Loaded(model, card, processors)
 

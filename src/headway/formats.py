@@ -1,6 +1,6 @@
-"""Model folders of other formats. Whoever can read one registers here; `headway.folder` asks before it gives up.
+"""Readers for model folders of other formats; `headway.folder` tries them where headway.json is missing.
 
-It stands below everything and loads nothing: imports run downward only, and a reader is imported when it is needed.
+The registry imports no reader, since imports run downward only; a reader is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """find: the folder that is meant by what a person wrote, None where it is not of this format. card: what it says
-    of its model. read: the model on a device in a precision."""
+    """find: the folder for the name that the user gave, None where it is not of this format. card: its description
+    of the model. read: the model on a device in a precision."""
 
     name: str
     find: Callable[[str], Path | None]

@@ -1,8 +1,8 @@
 """Frozen dataclasses to plain JSON values and back, and `key=value` changes to them.
 
 A field whose type is a union of dataclasses is a choice of part: each has a class variable `name`, its JSON
-carries that name under "name", and `key=othername` swaps the part. What does not fit is one line that names
-the key, what was expected and the nearest right name.
+carries that name under "name", and `key=othername` swaps the part. A wrong value is an error of one line that
+names the key, what was expected and the nearest right name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from headway.errors import InputError, nearest
 
 T = TypeVar("T")
-NUMBER = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # as people write it: .5, 10_000
+NUMBER = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # also .5 and 10_000
 Change = tuple[list[str], Any, str]  # where, what, and the key as it was written
 
 
@@ -111,7 +111,7 @@ def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
             except InputError:
                 continue
         return from_plain(kinds[0], data, key)
-    # What was written before there was a choice carries no name: it means the first.
+    # Files from before there was a choice have no name here: they mean the first kind.
     first = next(iter(parts))
     name = data.get("name", first) if isinstance(data, dict) else data
     if not isinstance(name, str) or name not in parts:
@@ -122,7 +122,7 @@ def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
 def change(value: T, settings: list[str]) -> T:
     """`value` with `key.path=value` settings applied; of two for one key the later holds.
 
-    They are checked together: what is only right with another setting may stand before it.
+    They are checked together, so a setting that is valid only with another one may come before it.
     """
     changes = []
     for setting in settings:

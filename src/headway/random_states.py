@@ -1,4 +1,4 @@
-"""Every random state of a process, as plain values and tensors, and back."""
+"""The states of all random generators of a process, as plain values and tensors, and back."""
 
 from __future__ import annotations
 

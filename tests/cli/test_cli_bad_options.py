@@ -86,7 +86,7 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(refuses: Refuses) -> Non
 
 
 def test_wrong_use_is_answered_with_an_example(refuses: Refuses) -> None:
-    for call in (["train"], ["train", "translate", "a.en", "a.de"], ["train", "translate", "--steps", "5"]):
+    for call in (["train"], ["train", "translate", "a.en", "a.de"], ["train", "translate", "--step-count", "5"]):
         line = refuses(*call)
         assert "headway train translate --data SOURCE TARGET --set engine.steps=5000" in line
     assert "headway translate MODEL FILE" in refuses("translate")
@@ -128,8 +128,8 @@ def test_a_run_file_that_is_no_run_is_named(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--beam", "0"], ("beam", "at least 1")),
-        (["--beam", "2", "--best", "3"], ("best", "beam")),
+        (["--beam-size", "0"], ("beam", "at least 1")),
+        (["--beam-size", "2", "--best", "3"], ("best", "beam")),
         (["--best", "0"], ("best",)),
         (["--length-penalty", "nan"], ("length_penalty must be a finite number, not nan",)),
         (["--length-penalty=-inf"], ("length_penalty must be a finite number, not -inf",)),
@@ -139,7 +139,7 @@ def test_a_run_file_that_is_no_run_is_named(
         (["--max-extra", "-1"], ("max_extra must not be negative",)),
         (["--min-length", "-1"], ("min_length must not be negative",)),
         (["--max-ratio", "0", "--max-extra", "0"], ("max_ratio", "at least one token")),
-        (["--batch", "0"], ("--batch",)),
+        (["--batch-size", "0"], ("--batch-size",)),
         (["--device", "abacus"], ("abacus", "cpu")),
         (["--dtype", "float31"], ("float31", "float32")),
         (["--output", "FOLDER"], ("folder",)),
@@ -162,7 +162,7 @@ def test_evaluate_refuses_before_it_translates(refuses: Refuses, world: World, t
     given = ["evaluate", world.run, *world.files("test"), *DEVICE, "--output", tmp_path / "kept"]
     assert "did you mean '13a'" in refuses(*given, "--tokenize", "13b")
     assert "too few" in refuses(*given, "--bootstrap", 3)
-    assert "beam must be at least 1" in refuses(*given, "--beam", 0)
+    assert "beam must be at least 1" in refuses(*given, "--beam-size", 0)
     assert "length_penalty must be a finite number" in refuses(*given, "--length-penalty", "inf")
     assert "folder" in refuses("evaluate", world.run, *world.files("test"), *DEVICE, "--output", tmp_path)
     assert list(tmp_path.iterdir()) == []

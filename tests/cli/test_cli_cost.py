@@ -32,7 +32,7 @@ def plain(headway: Headway) -> Callable[..., Any]:
 
 
 def test_a_recipe_at_several_lengths(headway: Headway, plain: Any) -> None:
-    found = plain("gpt", *SMALL, "--length", 8, 16, "--batch", 2)
+    found = plain("gpt", *SMALL, "--length", 8, 16, "--batch-size", 2)
     assert [(one["length"], one["batch"]) for one in found["costs"]] == [(8, 2), (16, 2)]
     assert found["costs"][1]["flops"] > 2 * found["costs"][0]["flops"] > 0
     assert found["footprint"] is None and found["family"] == "gpt"

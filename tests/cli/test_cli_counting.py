@@ -27,7 +27,7 @@ def run(headway: Headway, text: Path, tmp_path: Path) -> Path:
 
 
 def test_a_chain_is_counted_writes_and_is_measured(headway: Headway, run: Path, text: Path) -> None:
-    written = headway("generate", run, "--prompt", "The", "--tokens", 8, "--seed", 1, *DEVICE)
+    written = headway("generate", run, "--prompt", "The", "--max-new-tokens", 8, "--seed", 1, *DEVICE)
     assert written.code == 0 and written.out.startswith("The") and written.err == ""
     measured = json.loads(headway("evaluate", run, text, "--json", *DEVICE).out)
     lines = text.read_text().splitlines()

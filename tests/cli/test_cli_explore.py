@@ -49,7 +49,7 @@ def test_a_saved_trace_is_shown_too_and_two_side_by_side(headway: Headway, trace
 
 def test_an_empty_target_is_none(headway: Headway, tmp_path: Path) -> None:
     path = tmp_path / "car.html"
-    assert headway("explore", FOLDER, "--text", TEXT, "--target", "", "--beam", "2", "--html", path).code == 0
+    assert headway("explore", FOLDER, "--text", TEXT, "--target", "", "--beam-size", "2", "--html", path).code == 0
 
 
 def test_what_is_wrong_is_one_line(refuses: Callable[..., str], trace: Path, tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_what_is_wrong_is_one_line(refuses: Callable[..., str], trace: Path, tmp
         ((trace, "--heads", "7"), "this trace has no head 7"),
         ((trace, "--text", TEXT), "a trace has its text inside, and needs no model: leave --text out"),
         ((trace, "--target", "Il"), "leave --target out"),
-        ((trace, "--beam", "2"), "leave --beam out"),
+        ((trace, "--beam-size", "2"), "leave --beam-size out"),
         ((FOLDER, "--text", ""), "the text of --text is empty"),
-        ((FOLDER, "--text", TEXT, "--target", "Il", "--beam", "2"), "with --target nothing is searched for"),
-        ((small_gpt, "--text", "a", "--beam", "2"), "--beam is the width of a translator's search"),
+        ((FOLDER, "--text", TEXT, "--target", "Il", "--beam-size", "2"), "with --target nothing is searched for"),
+        ((small_gpt, "--text", "a", "--beam-size", "2"), "--beam-size is the width of a translator's search"),
         ((small_gpt, "--text", "a", "--target", "b"), "--target is for a translator or an encoder"),
         ((tmp_path / "words.txt",), "is no trace: those are safetensors files"),
     ]

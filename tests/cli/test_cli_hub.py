@@ -15,7 +15,7 @@ from calling import DEVICE, Headway, write
 from foreign_world import CHAT, write_language_model
 
 Refuses = Callable[..., str]
-GREEDY = ["--temperature", 0, "--tokens", 12]
+GREEDY = ["--temperature", 0, "--max-new-tokens", 12]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_a_conversation_goes_on(headway: Headway, model: tuple[Path, Any], monke
     import io
 
     monkeypatch.setattr("sys.stdin", io.StringIO("hi\nyou\n\n"))
-    answer = headway("generate", model[0], "--chat", "-i", "--tokens", 2, "--temperature", 0, *DEVICE)
+    answer = headway("generate", model[0], "--chat", "-i", "--max-new-tokens", 2, "--temperature", 0, *DEVICE)
     assert answer.code == 0 and len(answer.out.splitlines()) >= 2
 
 

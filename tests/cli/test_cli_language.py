@@ -39,16 +39,16 @@ def run(headway: Headway, text: Path, tmp_path: Path) -> Path:
 
 def test_a_run_trains_a_model_that_writes_and_is_measured(headway: Headway, run: Path, text: Path) -> None:
     prompt = ["generate", run, "--prompt", "The ", *DEVICE]
-    greedy = headway(*prompt, "--temperature", 0, "--tokens", 12)
+    greedy = headway(*prompt, "--temperature", 0, "--max-new-tokens", 12)
     assert greedy.code == 0 and greedy.out.startswith("The ")
-    assert headway(*prompt, "--temperature", 0, "--tokens", 12).out == greedy.out
-    same = [headway(*prompt, "--seed", 5, "--tokens", 12).out for _ in range(2)]
-    assert same[0] == same[1] != headway(*prompt, "--seed", 6, "--tokens", 12).out
-    found = json.loads(headway(*prompt, "--json", "--tokens", 3, "--top", 2).out)
+    assert headway(*prompt, "--temperature", 0, "--max-new-tokens", 12).out == greedy.out
+    same = [headway(*prompt, "--seed", 5, "--max-new-tokens", 12).out for _ in range(2)]
+    assert same[0] == same[1] != headway(*prompt, "--seed", 6, "--max-new-tokens", 12).out
+    found = json.loads(headway(*prompt, "--json", "--max-new-tokens", 3, "--top", 2).out)
     assert len(found["log_probabilities"]) == 3 and len(found["alternatives"][0]) == 2
     best, second = found["alternatives"][0]
     assert best["log_probability"] >= second["log_probability"] and best["piece"] != second["piece"]
-    chosen = headway(*prompt, "--choice", "cat", "dog", "--tokens", 9).out
+    chosen = headway(*prompt, "--choice", "cat", "dog", "--max-new-tokens", 9).out
     assert chosen in ("The cat\n", "The dog\n")
     measured = json.loads(headway("evaluate", run, text, "--json", "--stride", 8, *DEVICE).out)
     assert 0 < measured["bits per character"] < 8
@@ -56,7 +56,7 @@ def test_a_run_trains_a_model_that_writes_and_is_measured(headway: Headway, run:
 
 
 def test_several_samples_and_the_best_of_some(headway: Headway, run: Path) -> None:
-    ask = ["generate", run, "--prompt", "The ", "A ", "--tokens", 6, *DEVICE]
+    ask = ["generate", run, "--prompt", "The ", "A ", "--max-new-tokens", 6, *DEVICE]
     assert len(headway(*ask, "--samples", 3, "--json").out.splitlines()) == 6
     assert len(headway(*ask, "--best-of", 3, "--json").out.splitlines()) == 2
 
@@ -107,17 +107,19 @@ def test_wishes_that_cannot_be(refuses: Refuses, run: Path, options: list[str], 
 
 
 def test_an_empty_prompt_begins_a_text_and_a_window_goes_on(headway: Headway, run: Path) -> None:
-    assert headway("generate", run, "--prompt", "", "--tokens", 5, *DEVICE).code == 0
-    far = headway("generate", run, "--prompt", "The ", "--tokens", 60, "--temperature", 0, *DEVICE)
-    assert "--window goes on" in far.err and len(far.out) < 60
-    farther = headway("generate", run, "--prompt", "The ", "--tokens", 60, "--temperature", 0, "--window", *DEVICE)
+    assert headway("generate", run, "--prompt", "", "--max-new-tokens", 5, *DEVICE).code == 0
+    far = headway("generate", run, "--prompt", "The ", "--max-new-tokens", 60, "--temperature", 0, *DEVICE)
+    assert "--window continues" in far.err and len(far.out) < 60
+    farther = headway(
+        "generate", run, "--prompt", "The ", "--max-new-tokens", 60, "--temperature", 0, "--window", *DEVICE
+    )
     assert farther.code == 0 and farther.err == "" and farther.out.startswith(far.out.rstrip("\n"))
 
 
 def test_room_is_spoken_of_only_where_it_ran_out(headway: Headway, run: Path) -> None:
-    full = headway("generate", run, "--prompt", "the", "--tokens", 500, "--temperature", 0, *DEVICE)
-    assert full.code == 0 and "is full; --window goes on" in full.err
-    stopped = headway("generate", run, "--prompt", "the", "--tokens", 500, "--choice", "x", *DEVICE)
+    full = headway("generate", run, "--prompt", "the", "--max-new-tokens", 500, "--temperature", 0, *DEVICE)
+    assert full.code == 0 and "is full; --window continues" in full.err
+    stopped = headway("generate", run, "--prompt", "the", "--max-new-tokens", 500, "--choice", "x", *DEVICE)
     assert stopped.code == 0 and stopped.err == ""
 
 
@@ -145,9 +147,11 @@ def test_a_choice_is_written_whole_and_options_of_translators_are_refused(
     headway: Headway, refuses: Refuses, run: Path, text: Path
 ) -> None:
     ask = ["generate", run, "--prompt", "The ", *DEVICE]
-    assert headway(*ask, "--choice", "cat and dog", "--tokens", 2).out == "The cat and dog\n"
+    assert headway(*ask, "--choice", "cat and dog", "--max-new-tokens", 2).out == "The cat and dog\n"
     assert "choice" in refuses(*ask, "--choice", "")
-    assert "--beam has no meaning for a language model" in refuses("evaluate", run, text, "--beam", 3, *DEVICE)
+    assert "--beam-size has no meaning for a language model" in refuses(
+        "evaluate", run, text, "--beam-size", 3, *DEVICE
+    )
     assert "--json" in refuses(*ask, "--top", 2)
 
 

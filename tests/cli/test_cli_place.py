@@ -60,7 +60,7 @@ def test_a_demo_that_was_stopped_goes_on_by_its_own_command(
 
     monkeypatch.setattr("headway.recipes.demo.run_demo", run_demo)
     for _ in range(2):
-        assert f"headway demo --out {place} goes on" in headway("demo", "--out", place).err
+        assert f"headway demo --out {place} resumes" in headway("demo", "--out", place).err
     assert headway("demo", "--out", place).out == "done\n"
     assert resumed == [False, True, True]
     assert "--overwrite" in refuses("demo", "--out", place)
@@ -159,7 +159,7 @@ def test_an_interrupt_after_a_checkpoint_says_how_to_go_on(
     answer = headway(*world.train(tmp_path / "x", *SHORT))
     kept, last = answer.err.splitlines()[-2:]
     assert answer.code == 130 and last == "headway: interrupted"
-    assert kept == f"headway: not finished; headway train {tmp_path / 'x'} --resume goes on from step 4"
+    assert kept == f"headway: not finished; headway train {tmp_path / 'x'} --resume resumes from step 4"
     assert (tmp_path / "x" / "checkpoints" / "step-4").is_dir()
 
 
@@ -229,7 +229,7 @@ def test_an_output_that_cannot_be_finished_keeps_the_earlier_file(
 
 def test_a_reader_that_leaves_is_one_line_without_noise(world: World) -> None:
     """`headway translate MODEL FILE | head -1`, with far more output than a pipe holds."""
-    how = ["--json", "--attention", "--beam", "1", "--threads", "1", *DEVICE]
+    how = ["--json", "--attention", "--beam-size", "1", "--threads", "1", *DEVICE]
     command = [sys.executable, "-m", "headway", "translate", str(world.run), str(world.root / "valid.en"), *how]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stderr is not None
@@ -237,7 +237,7 @@ def test_a_reader_that_leaves_is_one_line_without_noise(world: World) -> None:
         running.stdout.close()
         noise = running.stderr.read()
         assert running.wait(60) == 2
-    assert noise.startswith(b"headway: nobody reads the output any more") and noise.count(b"\n") == 1, noise
+    assert noise.startswith(b"headway: the reader of the output has closed it") and noise.count(b"\n") == 1, noise
 
 
 def test_a_pipe_that_is_closed_from_the_start_is_told_too(world: World) -> None:

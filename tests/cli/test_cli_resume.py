@@ -131,7 +131,7 @@ def test_a_finished_run_can_be_given_more_steps_and_is_unfinished_until_it_has_t
         answer = headway(*longer)
     kept, last = answer.err.splitlines()[-2:]
     assert answer.code == 130 and "resuming from step 12" in answer.err and last == "headway: interrupted"
-    assert kept == f"headway: not finished; headway train {run} --resume goes on from step 16"
+    assert kept == f"headway: not finished; headway train {run} --resume resumes from step 16"
     assert listing(run / "model") == model  # of the first 12 steps
     [row] = json.loads(headway("runs", run, "--json").out)
     assert (row["state"], row["step"], row["steps"]) == ("stopped", 16, 20)
@@ -186,8 +186,8 @@ def test_text_that_was_changed_is_refused_and_may_be_put_back(
 
 
 def test_a_folder_without_a_run_is_refused(refuses: Refuses, tmp_path: Path) -> None:
-    assert "holds no run to go on with" in refuses("train", tmp_path, "--resume")
-    assert "holds no run to go on with" in refuses("train", "translate", "--resume", "--out", tmp_path / "no")
+    assert "holds no run to resume" in refuses("train", tmp_path, "--resume")
+    assert "holds no run to resume" in refuses("train", "translate", "--resume", "--out", tmp_path / "no")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -290,10 +290,10 @@ def test_no_room_at_the_end_is_one_line_that_says_how_to_go_on(
         patch.setattr(Training, "advance", filled)
         answer = headway(*same(world, run))
     assert answer.code == 2 and answer.out == ""
-    assert "no checkpoint at step 8: no room left on the disk; training goes on" in answer.err
+    assert "no checkpoint at step 8: no room left on the disk; training continues" in answer.err
     line = answer.err.splitlines()[-1]
     assert line.startswith("headway: no room left on the disk") and "make room" in line
-    assert line.endswith(f"headway train {run} --resume goes on from step 4") and answer.err.count("headway: ") == 1
+    assert line.endswith(f"headway train {run} --resume resumes from step 4") and answer.err.count("headway: ") == 1
     assert "make room" in refuses(*same(world, run), after_work=True)  # there still is none
     monkeypatch.undo()
     answer = headway(*same(world, run))

@@ -71,7 +71,7 @@ def test_a_dry_run_prints_the_run_as_json_first_and_writes_nothing(
     run, end = json.JSONDecoder().raw_decode(answer.out)
     assert run["model"]["width"] == 32 and run["data"]["train"] == [str(path) for path in world.files("train")]
     assert "parameters: " in answer.out[end:] and "s a step" in answer.out[end:]
-    assert "data: at hand" in answer.out[end:]
+    assert "data: available" in answer.out[end:]
     assert list(tmp_path.iterdir()) == []
     again = headway("train", write(tmp_path, "run.json", [json.dumps(run)]), "--dry-run")
     assert json.JSONDecoder().raw_decode(again.out)[0] == run

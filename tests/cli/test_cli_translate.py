@@ -73,7 +73,7 @@ def test_long_input_is_answered_in_pieces_in_its_order(
 ) -> None:
     monkeypatch.setattr("headway.cli.translate.CHUNK", 3)
     for batch in (1, 4, 64):
-        answer = headway("translate", world.run, world.root / "test.en", "--batch", batch, *DEVICE)
+        answer = headway("translate", world.run, world.root / "test.en", "--batch-size", batch, *DEVICE)
         assert done(answer).splitlines() == expected
 
 

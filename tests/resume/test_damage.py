@@ -162,7 +162,7 @@ def test_without_a_whole_one_the_run_starts_again_and_the_broken_ones_stay(
     for step in (12, 18):
         (damaged / f"checkpoints/step-{step}/manifest.json").unlink()
     world.train(damaged, resume=True)
-    assert world.heard("no checkpoint to go on from")
+    assert world.heard("no checkpoint to resume from")
     found = result(damaged)
     assert {"broken-step-12", "broken-step-18"} <= set(found.pop("checkpoints"))
     assert found == {key: value for key, value in result(undisturbed).items() if key != "checkpoints"}

@@ -17,7 +17,7 @@ from killing import result
 from running import World, before_each_step, call
 from torch import nn
 
-from headway.tasks.objective import CrossEntropyObjective
+from headway.tasks.objective import TokenObjective
 from headway.train.health import Diverged, Health
 from headway.train.meter import Meter
 from headway.train.optimiser import Adam, AdamW, Masters
@@ -95,13 +95,13 @@ def test_the_very_first_step_may_be_bad() -> None:
 def infinite(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[int], bool]], None]]:
     """`infinite(lambda step: …)`: the loss of these steps is infinite."""
     now = {"bad": False}
-    losses = CrossEntropyObjective.losses
+    losses = TokenObjective.losses
 
-    def patched(objective: CrossEntropyObjective, batch: Any) -> Any:
+    def patched(objective: TokenObjective, batch: Any) -> Any:
         loss, nll = losses(objective, batch)
         return (loss * math.inf, nll) if now["bad"] and objective.training else (loss, nll)
 
-    monkeypatch.setattr(CrossEntropyObjective, "losses", patched)
+    monkeypatch.setattr(TokenObjective, "losses", patched)
 
     def make(steps: Callable[[int], bool]) -> None:
         before_each_step(monkeypatch, lambda _, step: now.update(bad=steps(step)))
@@ -176,9 +176,9 @@ def test_too_many_in_a_row_end_the_run(world: World, tmp_path: Path, infinite: A
     code, out, err = call(*world.command(tmp_path / "run", "engine.skips=5", "engine.steps=100"))
     assert code == 1 and out == ""
     line = err.splitlines()[-1]
-    assert line.startswith("headway: the loss or its gradient was not finite in 5 steps running: try a lower"), err
+    assert line.startswith("headway: the loss or its gradient was not finite in 5 consecutive steps: try a lower"), err
     assert "(the last good checkpoint is that of step 12)" in line
-    assert f"headway train {tmp_path / 'run'} --resume --set schedule.peak=… goes on from it" in line
+    assert f"headway train {tmp_path / 'run'} --resume --set schedule.peak=… resumes from it" in line
     assert err.count("headway: ") == 1
     assert [row["step"] for row in events(tmp_path / "run", "skipped")] == [4, 8, 12, *range(14, 19)]
     verify(tmp_path / "run/checkpoints/step-12")
@@ -240,7 +240,7 @@ def test_a_checkpoint_of_a_time_when_the_loss_was_astray_is_set_aside(
     assert (tmp_path / "run/checkpoints/step-35").is_dir()
     with pytest.raises(Diverged, match="last good checkpoint"):
         world.train(tmp_path / "run", *high, resume=True)
-    assert world.heard("the checkpoint of step 35 was made when the loss had gone astray: set aside as astray-step-35")
+    assert world.heard("the checkpoint of step 35 was made when the loss had diverged: set aside as astray-step-35")
     assert max(int(path.name[5:]) for path in (tmp_path / "run/checkpoints").glob("step-*")) <= 20
 
 

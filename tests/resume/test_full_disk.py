@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_training_goes_on(
 ) -> None:
     before_each_step(monkeypatch, lambda _, step: simulated.fill(step < 20))
     out = world.train(simulated.folder / "run")
-    assert world.heard("no checkpoint at step 6: no room left on the disk; training goes on")
+    assert world.heard("no checkpoint at step 6: no room left on the disk; training continues")
     found, expected = result(out), result(undisturbed)
     assert found["checkpoints"] == ["step-24"] and expected["checkpoints"] == ["step-18", "step-24"]
     assert all(found[key] == expected[key] for key in ("weights", "log", "score"))
@@ -238,7 +238,7 @@ def test_tensorboard_without_room_ends_no_run(tmp_path: Path) -> None:
 
     log = Log(tmp_path, quiet=True)
     log.event("train", 1, loss=1.0)
-    log._board = Full()
+    log._writer = Full()
     log.event("train", 2, loss=1.0)
     log.event("train", 3, loss=1.0)
     log.close()

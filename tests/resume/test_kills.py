@@ -37,11 +37,11 @@ def test_three_kills_change_nothing(place: Place, settings: tuple[str, ...]) -> 
     place.finish(place.command("undisturbed", settings))
     command = place.command("killed", settings)
     dice = random.Random(len(settings))
-    went_on = 0
+    resumed = 0
     for moment in ("step", "validation", "checkpoint"):
-        went_on += "resuming from step" in place.kill_during(command, "killed", moment, dice)
+        resumed += "resuming from step" in place.kill_during(command, "killed", moment, dice)
     said = place.finish(command)
-    assert went_on + ("resuming from step" in said) > 0
+    assert resumed + ("resuming from step" in said) > 0
     assert_equal(place, "killed", "undisturbed")
 
 

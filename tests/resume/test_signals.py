@@ -70,7 +70,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
     assert running.returncode == 128 + number, lines
     assert "stopping after this step, with a checkpoint" in lines[-4]
     assert lines[-3] == "stopped after step 14 of 24, with a checkpoint"
-    assert lines[-2] == "headway: not finished; headway train run --resume goes on from step 14"
+    assert lines[-2] == "headway: not finished; headway train run --resume resumes from step 14"
     assert lines[-1] == ("headway: interrupted" if number == signal.SIGINT else "headway: ended by SIGTERM")
     assert "step-14" in checkpoints(tmp_path / "run")
     verify(tmp_path / "run/checkpoints/step-14")
@@ -109,7 +109,7 @@ def test_a_second_one_during_a_slow_save_leaves_at_once(world: World, undisturbe
         _, said = running.communicate(timeout=300)
     lines = said.decode().splitlines()
     assert running.returncode == 130 and lines[-1] == "headway: interrupted", lines
-    assert lines[-2] == "headway: not finished; headway train run --resume goes on from step 12"
+    assert lines[-2] == "headway: not finished; headway train run --resume resumes from step 12"
     verify(tmp_path / "run/checkpoints/step-12")
     world.train(tmp_path / "run", resume=True)
     assert world.heard("resuming from step 12")
@@ -126,8 +126,8 @@ def test_a_closed_terminal_is_ignored_under_nohup(world: World, undisturbed: Pat
 def test_a_signal_before_the_first_step_ends_at_once(world: World, tmp_path: Path) -> None:
     """While the text is being prepared there is no step to finish and nothing to save."""
     code = PROCESS.replace("Training.advance = wrapped", "Training.fit = lambda *_: None").replace(
-        "main()", "from headway.train import translation\n"
-        "translation.open_corpus = lambda *a, **k: (os.kill(os.getpid(), int(number)), time.sleep(3600))\nmain()"
+        "main()", "from headway.tasks.translation import Translation\n"
+        "Translation._files = lambda *a, **k: (os.kill(os.getpid(), int(number)), time.sleep(3600))\nmain()"
     )  # fmt: skip
     call = [sys.executable, "-c", code, str(int(signal.SIGTERM)), "quick", "train", "translate", "--data"]
     command = [*call, str(world.root / "train.en"), str(world.root / "train.fr"), "--out", "run"]

@@ -137,11 +137,15 @@ def test_the_mean_begins_when_scores_stall_and_is_what_is_judged():
     weight = nn.Parameter(torch.zeros(2, 2))
     masters = Masters([("weight", weight)], AveragedSgd(wait=2))
     descend(masters, weight, [1.0, 5.0])
-    assert not masters.hear([1.0, 0.5]) and not masters.hear([1.0, 1.1, 0.9]), "no score is old enough"
-    assert not masters.hear([1.0, 1.1, 1.2, 1.05]), "worse than the last ones only"
+    assert not masters.follow_scores([1.0, 0.5]) and not masters.follow_scores([1.0, 1.1, 0.9]), (
+        "no score is old enough"
+    )
+    assert not masters.follow_scores([1.0, 1.1, 1.2, 1.05]), "worse than the last ones only"
     with masters.judged():
         assert torch.equal(weight, torch.full((2, 2), 5.0)), "until it begins the mean is the weight itself"
-    assert masters.hear([1.0, 1.1, 1.2, 0.9]) and not masters.hear([1.0, 1.1, 1.2, 0.9]), "it begins once"
+    assert masters.follow_scores([1.0, 1.1, 1.2, 0.9]) and not masters.follow_scores([1.0, 1.1, 1.2, 0.9]), (
+        "it begins once"
+    )
     descend(masters, weight, [7.0, 3.0, 9.0])
     weight.grad = torch.full_like(weight, math.nan)
     masters.step()  # skipped, and not averaged
@@ -161,7 +165,7 @@ def test_the_mean_begins_when_scores_stall_and_is_what_is_judged():
 def test_the_mean_of_bfloat16_weights_is_that_of_their_masters():
     weight = nn.Parameter(torch.full((2, 2), 256.0, dtype=torch.bfloat16))
     masters = Masters([("weight", weight)], AveragedSgd(wait=0))
-    assert masters.hear([1.0, 0.5])
+    assert masters.follow_scores([1.0, 0.5])
     for _ in range(2):
         weight.grad = torch.ones_like(weight)
         masters.set_rate(3.0)

@@ -63,7 +63,7 @@ def test_captured_steps_carry_the_state_as_launched_ones_do(dtype, optimiser):
             masters.set_rate(1.0)
             step(stream.batch(number).map(torch.Tensor.cuda))
             if number == 30:
-                masters.hear([1.0, 0.5])
+                masters.follow_scores([1.0, 0.5])
         with masters.judged():
             weights = [weight.detach().float().clone() for weight in masters.masters]
         ends.append((weights, [place.float().clone() for place in objective.places]))

@@ -51,7 +51,7 @@ def test_counting_changes_nothing() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    Gauge(objective, CPU, torch.float32).see(some)
+    Gauge(objective, CPU, torch.float32).measure(some)
     assert torch.equal(torch.rand(3), expected)
     assert not objective.training and all(weight.grad is None for weight in model.parameters())
 
@@ -59,7 +59,7 @@ def test_counting_changes_nothing() -> None:
 def test_a_machine_at_its_peak_is_at_one() -> None:
     gauge = Gauge(CrossEntropy().build(Transformer(CONFIG, 500, 500)), CPU, torch.float32)
     assert "of_peak" not in gauge.read(1000.0)
-    gauge.see(batch())
+    gauge.measure(batch())
     found = gauge.read(gauge._peak / operations_per_token(gauge.objective, batch(), CPU))
     assert found["of_peak"] == pytest.approx(1.0, rel=0.01)
     assert words(found | {"memory": 2_300_000_000}) == "100 % of peak, 2.3 GB"

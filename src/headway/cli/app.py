@@ -1,4 +1,4 @@
-"""The command line: one thin module a verb, and one place where errors become one line and an exit code."""
+"""The command line: one thin module for each command, and one place that turns errors into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", short_help="The whole trip in minutes, offline.")(demo.demo)
+app.command("demo", short_help="All of it in minutes, offline.")(demo.demo)
 app.command("train", short_help="Train a model on a recipe's data or yours.")(train.train)
-app.command("generate", short_help="Write on from a prompt.")(generate.generate)
+app.command("generate", short_help="Continue a prompt.")(generate.generate)
 app.command("translate", short_help="Translate text, line by line.")(translate.translate)
 app.command("fill", short_help="Words for the gaps of a text.")(fill.fill)
-app.command("predict", short_help="Whatever the model answers: labels, tags, …")(predict.predict)
+app.command("predict", short_help="What the model answers: labels, tags, …")(predict.predict)
 app.command("classify", hidden=True)(predict.predict)  # its earlier name
 app.command("embed", short_help="A vector of each text.")(embed.embed)
 app.command("score", short_help="How likely a text is, or each answer.")(score.score)
@@ -62,7 +62,7 @@ app.command("import", short_help="Make a model of another program's file.")(exch
 app.command("neighbours", short_help="Words whose vectors are near.")(neighbours.neighbours)
 app.command("vectors", short_help="A model's embedding as a vector file.")(vectors.vectors)
 app.command("recipes", short_help="What can be trained, to which score.")(recipes.recipes)
-app.command("runs", short_help="Training runs, and how to go on with each.")(runs.runs)
+app.command("runs", short_help="Training runs, and the next command for each.")(runs.runs)
 app.command("plot", short_help="Draw what training runs have logged.")(plot.plot)
 
 
@@ -102,6 +102,22 @@ USES = {
 }
 
 
+EARLIER = {  # names that options of a command had before; they still work, and help does not show them
+    "generate": {"--tokens": "--max-new-tokens"},
+    "translate": {"--beam": "--beam-size", "--batch": "--batch-size"},
+    "evaluate": {"--beam": "--beam-size", "--batch": "--batch-size"},
+    "explore": {"--beam": "--beam-size"},
+    "cost": {"--batch": "--batch-size"},
+}
+
+
+def renamed(arguments: list[str]) -> list[str]:
+    """The arguments with today's names of options, also in the form `--beam=5`."""
+    names = EARLIER.get(next(iter(arguments), ""), {})
+    parted = (argument.partition("=") for argument in arguments)
+    return [names.get(name, name) + equals + value for name, equals, value in parted]
+
+
 def spread(arguments: list[str]) -> list[str]:
     """`--data a b` as `--data a --data b`, which is what the option parser understands."""
     result: list[str] = []
@@ -118,29 +134,29 @@ def spread(arguments: list[str]) -> list[str]:
 
 
 class Ended(KeyboardInterrupt):
-    """Asked to end from outside, by a scheduler or a terminal that was closed; tidied up as after Ctrl-C."""
+    """A scheduler or a closed terminal ended the process; it cleans up as after Ctrl-C."""
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
     raise Ended(number)
 
 
-def _mind_signals() -> None:
+def _handle_signals() -> None:
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup has it ignored: let it be
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # under nohup it stays ignored
             signal.signal(number, _end)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Exit 0 done, 1 failed, 2 wrong use or bad input, 128 + N ended by signal N."""
     if arguments is None:
-        _mind_signals()
+        _handle_signals()
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as what is read: the locale has no say in either
+        sys.stdout.reconfigure(encoding="utf-8")  # as for input: the locale changes neither
     try:
         code = _run(given)
     except Exception as error:
@@ -158,11 +174,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(given: list[str]) -> int:
-    """Without the parser's own `main`, which ends a broken pipe and an interrupt in its own ways."""
+    """Run a command without typer's `main`, which handles broken pipes and interrupts in its own way."""
     command = typer.main.get_command(app)
     code = 0
     try:
-        with command.make_context("headway", spread(given)) as context:
+        with command.make_context("headway", spread(renamed(given))) as context:
             command.invoke(context)
     except typer.Exit as done:
         code = done.exit_code
@@ -174,7 +190,7 @@ def _leave(code: int, at_once: bool = False) -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        # Python would complain once more at exit about the pipe that nobody reads.
+        # Python would report the broken pipe once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if at_once:
         sys.stderr.flush()
@@ -183,7 +199,7 @@ def _leave(code: int, at_once: bool = False) -> None:
 
 
 def _explain(error: Exception) -> int:
-    """One line for a person, and the exit code."""
+    """Print one line, and return the exit code."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error, file=sys.stderr)
         return 2
@@ -200,7 +216,7 @@ def _line(error: Any) -> tuple[str, int]:
     if hasattr(error, "format_message"):  # the option parser's own errors
         return error.format_message().rstrip(".") + _use(error), getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):
-        return "nobody reads the output any more (broken pipe): the rest was not written", 2
+        return "the reader of the output has closed it (broken pipe): the rest was not written", 2
     if isinstance(error, OSError) and is_full(error):
         return (
             f"no room left on the disk{f' for {error.filename}' if error.filename else ''}: make room and start again",
@@ -209,7 +225,7 @@ def _line(error: Any) -> tuple[str, int]:
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return (
             "out of memory: lower engine.batch, raise engine.accumulate or set engine.recompute=true (training), "
-            "lower --batch (translating), or take a smaller model",
+            "lower --batch-size (translating), or take a smaller model",
             1,
         )
     if isinstance(error, OSError):
@@ -218,7 +234,7 @@ def _line(error: Any) -> tuple[str, int]:
 
 
 def _use(error: Any) -> str:
-    """An example of the verb that was not understood."""
+    """An example of how to call the command."""
     context = getattr(error, "ctx", None)
     use = USES.get(context.info_name) if context is not None else None
     return f" (as in: {use})" if use else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ def compare(
     names: list[str] = typer.Argument(
         metavar="RECIPE", help="Names from `headway recipes`, or `ladder`: all its rungs."
     ),
-    data: list[str] = typer.Option([], metavar="FILE...", help="One's own text, for all of them."),
+    data: list[str] = typer.Option([], metavar="FILE...", help="Your own text, for all recipes."),
     valid: list[str] = typer.Option([], metavar="FILE...", help="Validation text (default: some is held out)."),
     test: list[str] = typer.Option([], metavar="FILE...", help="Test text (default: some is held out)."),
     tokens: str = typer.Option(None, metavar="N", help="The budget: tokens that each may see in training (2M, 500k)."),
     seconds: float = typer.Option(None, metavar="S", help="The budget: seconds that each may train."),
-    seeds: int = typer.Option(1, metavar="N", help="Train each so many times, from different chance."),
-    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="Any value of all the runs."),
+    seeds: int = typer.Option(1, metavar="N", help="Train each recipe with N different seeds."),
+    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="A setting of all the runs."),
     out: str = typer.Option(None, metavar="FOLDER", help="Folder for runs and results (default: runs/compare-NAMES)."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Do everything again."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Delete the folder's results and train again."),
     download: bool = typer.Option(False, "--download", help="Fetch the recipes' data if it is not at hand."),
     as_json: bool = typer.Option(False, "--json", help="The results as JSON."),
     device: str = DEVICE,
@@ -42,7 +42,7 @@ def compare(
 ) -> None:
     """Train several recipes on the same text under the same budget: a table and a plot.
 
-    What was stopped goes on when the same line is given again; more recipes or seeds join what is there.
+    The same command resumes a comparison that was stopped; more recipes or seeds are added to the results there.
     """
     from headway.plain import finite
     from headway.tasks.files import look_for_known, look_for_own
@@ -52,9 +52,8 @@ def compare(
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}: each recipe is trained at least once")
     use_threads(threads)
-    engine = [f"engine.{key}={value}" for key, value in (("device", device), ("dtype", dtype)) if value != "auto"]
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
-    runs = _runs(names, files, [*engine, *settings])
+    runs = _runs(names, files, [*engine_settings(device, dtype), *settings])
     place = Path(out or f"runs/compare-{'-'.join(names[:3])}{'-…' if len(names) > 3 else ''}")
     for run in runs.values():
         look_for_own(run)
@@ -81,7 +80,7 @@ def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
         raise InputError("--tokens and --seconds are two budgets: give one")
     if seconds is not None:
         if not seconds > 0:
-            raise InputError(f"a budget of {seconds:g} seconds is nothing to train with: give more than 0")
+            raise InputError(f"a budget of {seconds:g} seconds is too small: give more than 0")
         return {"seconds": seconds}
     if tokens is None:
         return {}
@@ -91,7 +90,7 @@ def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
     except ValueError:
         raise InputError(f"--tokens {tokens} is no number: write 2000000, 500k or 2M") from None
     if not 1 <= count < float("inf"):
-        raise InputError(f"a budget of {tokens} tokens is nothing to train with: give more than 0")
+        raise InputError(f"a budget of {tokens} tokens is too small: give more than 0")
     return {"tokens": round(count)}
 
 
@@ -105,7 +104,7 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
         raise InputError("name the recipes to compare: headway compare ladder --data my.txt")
     found: dict[str, Run] = {}
     for name in wanted:
-        # A run.json is called as the folder that it stands in.
+        # A run.json is named after its folder.
         label = Path(name).resolve().parent.name if Path(name).is_file() else name
         if label in found:
             raise InputError(f"two of the runs are called {label}: rename the folder of one")
@@ -117,7 +116,7 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
 
 
 def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, download: bool) -> dict[str, Run]:
-    """The runs under their budget. How many steps fit into seconds is measured once, and kept."""
+    """The runs with the steps that the budget allows. A speed in seconds is measured once and stored in the plan."""
     from headway.train.comparison import probe, tokens_per_second, within
 
     plan: dict[str, Any] = {"budget": budget, "tokens": {}}
@@ -151,7 +150,7 @@ def _words(budget: dict[str, float]) -> str:
 
 
 def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> Entry:
-    """A recipe's results from all seeds; what is there already is taken."""
+    """A recipe's results over all seeds; finished runs are read, not trained again."""
     from headway.evaluate.cost import Sketch
     from headway.folder import find_model, read_card
     from headway.models.configs import window
@@ -172,11 +171,11 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
 
 
 def _carried_out(run: Run, folder: Path, download: bool) -> None:
-    """Train the run unless the folder has it finished; what was stopped goes on."""
-    from headway.cli.place import goes_on
+    """Train the run, or resume it, unless the folder has it finished."""
+    from headway.cli.place import holds_run
     from headway.cli.train import carry_out, is_finished
 
-    if (there := goes_on(folder, run)) and is_finished(folder, run):
+    if (there := holds_run(folder, run)) and is_finished(folder, run):
         return
     carry_out(run, folder, download, resume=there)
 

@@ -23,8 +23,8 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 OTHERS = {
     "layers": ("--length", "--width", "--window"),
     "energy": (),
-    "bert-base": ("--length", "--batch"),
-    "bert-large": ("--length", "--batch"),
+    "bert-base": ("--length", "--batch-size"),
+    "bert-large": ("--length", "--batch-size"),
 }
 Report = tuple[Any, str]  # as plain values, and as text
 
@@ -37,7 +37,7 @@ def cost(
         [], min=1, metavar="N...", help="Tokens in a row, one column each (default: what the model is trained on)."
     ),
     source_length: int = typer.Option(None, min=1, metavar="N", help="Of the source, for translators (default: same)."),
-    batch: int = typer.Option(1, min=1, metavar="N", help="Rows."),
+    batch: int = typer.Option(1, "--batch-size", min=1, metavar="N", help="Rows."),
     dtype: str = typer.Option("float32", metavar="NAME", help="Of weights and activations: bfloat16 needs half."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="Of a recipe: model.layers=96."),
     width: int = typer.Option(None, metavar="D", help="layers: how wide they are (default: 1000)."),
@@ -55,7 +55,7 @@ def cost(
     """What a model costs: operations, memory, steps, paths; energy, CO₂ and price of a run."""
     stated = {"devices": devices, "watts": watts, "pue": pue, "carbon": carbon, "price": price}
     given = {
-        "--length": length or None, "--source-length": source_length, "--batch": batch if batch > 1 else None,
+        "--length": length or None, "--source-length": source_length, "--batch-size": batch if batch > 1 else None,
         "--set": settings or None, "--width": width, "--window": window, "--seconds": seconds, "--watts": watts,
         "--carbon": carbon, "--price": price,
     }  # fmt: skip

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headway.cli.options import (
-    BATCH,
-    BEAM,
+    BATCH_SIZE,
+    BEAM_SIZE,
     DEVICE,
     DTYPE,
     LENGTH_PENALTY,
@@ -49,9 +49,9 @@ def evaluate(
     stride: int = typer.Option(
         None, min=1, metavar="N", help="Language models: by how many tokens the window moves on (default: its length)."
     ),
-    beam: int = BEAM,
+    beam_size: int = BEAM_SIZE,
     length_penalty: float = LENGTH_PENALTY,
-    batch: int = BATCH,
+    batch_size: int = BATCH_SIZE,
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -65,7 +65,7 @@ def evaluate(
     if (hypotheses is None) != (references is None):
         raise InputError("--hypotheses and --references go together")
     check_output(output, [*(data or []), hypotheses, references])
-    settings = search_settings(beam=beam, length_penalty=length_penalty, batch=batch)
+    settings = search_settings(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
     if hypotheses is not None:
         if model is not None:
             raise InputError("give a model with its data, or --hypotheses with --references, not both")

@@ -28,7 +28,7 @@ def explore(
     second: str = typer.Option(None, metavar="MODEL", help="A second model (or trace), to compare."),
     layers: str = typer.Option(None, metavar="N,N", help="Only these layers, counted from 0."),
     heads: str = typer.Option(None, metavar="N,N", help="Only these heads, counted from 0."),
-    beam: int = typer.Option(None, min=1, max=32, metavar="N", help="Beam width of a translator."),
+    beam: int = typer.Option(None, "--beam-size", min=1, max=32, metavar="N", help="Beam width of a translator."),
     port: int = typer.Option(PORT, min=0, max=65535, metavar="N", help="Of the live page; 0 is any that is free."),
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -45,9 +45,11 @@ def explore(
     if saved and len(saved) < len(named):
         raise InputError("a trace is compared with a trace and a model with a model: give two of a kind")
     if question.second is not None and beam is not None:
-        raise InputError("--beam is for a search, and with --target nothing is searched for: leave one of them out")
+        raise InputError(
+            "--beam-size is for a search, and with --target nothing is searched for: leave one of them out"
+        )
     if saved:
-        for option, given in (("--text", joined), ("--target", question.second), ("--beam", beam)):
+        for option, given in (("--text", joined), ("--target", question.second), ("--beam-size", beam)):
             if given:
                 raise InputError(f"a trace has its text inside, and needs no model: leave {option} out")
         _show([_read(name, question) for name in named], html, port)
@@ -81,7 +83,7 @@ def _loaded(named: list[str], question: Question, device: str, dtype: str) -> It
         model = load(name, device, dtype)
         takes = card(model)["takes"]
         if question.beam is not None and takes != "target":
-            raise InputError(f"--beam is the width of a translator's search, and {name} is none: leave it out")
+            raise InputError(f"--beam-size is the width of a translator's search, and {name} is none: leave it out")
         if question.second is not None and takes == "one":
             raise InputError(f"--target is for a translator or an encoder, and {name} reads one text: leave it out")
         checked(model.model, chosen(question.layers, question.heads))

@@ -22,29 +22,35 @@ BETWEEN = "---"  # two texts
 def generate(
     model: str = typer.Argument(metavar="MODEL", help="A language model's folder, or a run's folder."),
     prompt: list[str] = typer.Option(
-        [], "--prompt", metavar="TEXT...", help="What to go on from; without it a prompt a line from standard input."
+        [], "--prompt", metavar="TEXT...", help="The text to continue; without it, standard input has a prompt a line."
     ),
-    interactive: bool = typer.Option(False, "--interactive", "-i", help="Ask for prompts, write as it thinks."),
-    chat: bool = typer.Option(False, "--chat", help="Prompts are said to the model, in its own chat template."),
-    system: str = typer.Option(None, metavar="TEXT", help="With --chat: what the model is told first."),
-    tokens: int = typer.Option(128, min=1, metavar="N", help="Most new tokens."),
-    temperature: float = typer.Option(1.0, metavar="T", help="Below 1 safer, above 1 bolder; 0 takes the best."),
-    top_k: int = typer.Option(0, metavar="K", help="Only the K likeliest tokens (0: all)."),
-    top_p: float = typer.Option(1.0, metavar="P", help="Only the likeliest tokens that make up the share P."),
-    min_p: float = typer.Option(0.0, metavar="P", help="Only tokens at least P times as likely as the likeliest."),
-    typical: float = typer.Option(1.0, metavar="P", help="Only the most typical tokens that make up the share P."),
-    repetition: float = typer.Option(1.0, metavar="X", help="Makes what is there already less likely (1: not)."),
-    presence: float = typer.Option(0.0, metavar="X", help="Taken off tokens that were written before."),
-    frequency: float = typer.Option(0.0, metavar="X", help="Taken off for each time that they were."),
-    no_repeat: int = typer.Option(0, metavar="N", help="No N tokens in a row a second time (0: they may)."),
+    interactive: bool = typer.Option(
+        False, "--interactive", "-i", help="Read prompts from the terminal; print tokens as they come."
+    ),
+    chat: bool = typer.Option(False, "--chat", help="Prompts are messages to the model, in its own chat template."),
+    system: str = typer.Option(None, metavar="TEXT", help="With --chat: the system message."),
+    max_new_tokens: int = typer.Option(128, min=1, metavar="N", help="The most tokens to generate."),
+    temperature: float = typer.Option(1.0, metavar="T", help="Divides the logits; 0 takes the most probable token."),
+    top_k: int = typer.Option(0, metavar="K", help="Sample from the K most probable tokens (0: all)."),
+    top_p: float = typer.Option(
+        1.0, metavar="P", help="Sample from the smallest set of tokens with total probability P."
+    ),
+    min_p: float = typer.Option(0.0, metavar="P", help="Sample from tokens at least P times as probable as the first."),
+    typical: float = typer.Option(1.0, metavar="P", help="Locally typical sampling: tokens with total probability P."),
+    repetition: float = typer.Option(1.0, metavar="X", help="Repetition penalty on tokens of the text (1: none)."),
+    presence: float = typer.Option(0.0, metavar="X", help="Subtracted once from the logits of tokens in the text."),
+    frequency: float = typer.Option(0.0, metavar="X", help="Subtracted for each time that a token is in the text."),
+    no_repeat: int = typer.Option(0, metavar="N", help="No n-gram of N tokens twice (0: no limit)."),
     stop: list[str] = typer.Option([], metavar="TEXT...", help="End before any of these."),
     choice: list[str] = typer.Option([], metavar="TEXT...", help="Write one of these, nothing else."),
     samples: int = typer.Option(1, min=1, metavar="N", help="Continuations of each prompt."),
-    best_of: int = typer.Option(None, min=1, metavar="N", help="Write N, show the likeliest."),
+    best_of: int = typer.Option(None, min=1, metavar="N", help="Generate N, print the most probable."),
     seed: int = typer.Option(0, metavar="N", help="The same seed gives the same text."),
-    window: bool = typer.Option(False, "--window", help="Go on beyond the model's context, with its end in view."),
+    window: bool = typer.Option(
+        False, "--window", help="Continue beyond the model's context, with the latest tokens in view."
+    ),
     as_json: bool = typer.Option(
-        False, "--json", help="A JSON object a line: text, pieces, log-probabilities, why it ended."
+        False, "--json", help="A JSON object a line: text, tokens, log-probabilities, why it ended."
     ),
     top: int = typer.Option(0, min=0, metavar="N", help="With --json: N alternatives of each token."),
     engine: str = ENGINE,
@@ -52,15 +58,15 @@ def generate(
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
-    """Write on from a prompt with a language model."""
+    """Continue a prompt with a language model."""
     from headway.generate.generator import likeliest
     from headway.tasks.loading import load
     from headway.text.chat import conversation
 
     use_threads(threads)
     check_model(model, "headway generate MODEL --prompt TEXT")
-    wishes: dict[str, Any] = {
-        "max_new": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+    settings: dict[str, Any] = {
+        "max_new": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
         "typical": typical, "repetition": repetition, "presence": presence, "frequency": frequency,
         "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
     }  # fmt: skip
@@ -72,14 +78,14 @@ def generate(
             "json": as_json,
             "top": top,
         }
-        _write_fast(model, prompt, samples, device, dtype, refused, wishes)
+        _write_fast(model, prompt, samples, device, dtype, refused, settings)
         return
     if system and not chat:
-        raise InputError("--system needs --chat: without a conversation there is nobody to tell")
+        raise InputError("--system needs --chat: it is the first message of a conversation")
     if interactive:
         refused = {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
         _refuse(refused, "--interactive asks for one prompt after the other: leave --{} out")
-        _talk(load(model, device, dtype, verb="generate"), wishes, chat, system)
+        _talk(load(model, device, dtype, verb="generate"), settings, chat, system)
         return
     if best_of and samples > 1:
         raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
@@ -88,7 +94,7 @@ def generate(
     generator, prompts = load(model, device, dtype, verb="generate"), _prompts(prompt)
     asked: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
     if as_json or samples > 1 or best_of:
-        found = generator.generate_n(asked, samples=best_of or samples, top=top, **wishes)
+        found = generator.generate_n(asked, samples=best_of or samples, top=top, **settings)
         if best_of:
             found = [[likeliest(passages)] for passages in found]
         if as_json:
@@ -99,11 +105,11 @@ def generate(
         for number, one in enumerate(asked):
             if number:
                 print(BETWEEN)
-            _stream(generator, one, wishes)
+            _stream(generator, one, settings)
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:
-    """What was asked for and cannot be is named in the line."""
+    """Refuse the first option that was given; `why` names it."""
     for option, value in options.items():
         if value:
             raise InputError(why.format(option))
@@ -123,35 +129,37 @@ def _write_fast(
     device: str,
     dtype: str,
     refused: dict[str, Any],
-    wishes: dict[str, Any],
+    settings: dict[str, Any],
 ) -> None:
     from headway.hub.ctranslate2_engine import load_generator
 
     _refuse(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
     prompts = _prompts(prompt)
-    generator = load_generator(model, device, dtype, wishes.pop("seed"))
-    _print(prompts, generator.generate(prompts, samples=samples, **wishes))
+    generator = load_generator(model, device, dtype, settings.pop("seed"))
+    _print(prompts, generator.generate(prompts, samples=samples, **settings))
 
 
 def _print(before: list[str], found: list[list[str]]) -> None:
-    """Each text behind what stands before it."""
+    """Each text after its prompt."""
     print(f"\n{BETWEEN}\n".join(prompt + text for prompt, some in zip(before, found, strict=True) for text in some))
 
 
-def _stream(generator: Generator, prompt: Any, wishes: dict[str, Any]) -> str:
-    """The continuation; a text stands before its own, the question before an answer does not."""
-    pieces = generator.stream(prompt, **wishes)  # what is wrong is told before anything is written
+def _stream(generator: Generator, prompt: Any, settings: dict[str, Any]) -> str:
+    """Print a continuation as it comes, after its prompt where that is plain text; returns it."""
+    parts = generator.stream(prompt, **settings)  # raises before anything is printed
     print(prompt if isinstance(prompt, str) else "", end="", flush=True)
     written, ended = "", ""
     while not ended:
         try:
-            piece = next(pieces)
+            part = next(parts)
         except StopIteration as end:
-            piece, ended = "\n", end.value or "stop"
-        print(piece, end="", flush=True)
-        written += "" if ended else piece
+            part, ended = "\n", end.value or "stop"
+        print(part, end="", flush=True)
+        written += "" if ended else part
     if ended == "context":
-        print(f"headway: the model's context of {generator.context} tokens is full; --window goes on", file=sys.stderr)
+        print(
+            f"headway: the model's context of {generator.context} tokens is full; --window continues", file=sys.stderr
+        )
     return written
 
 
@@ -169,27 +177,27 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
 
 
 def _named(generator: Generator, alternatives: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
-    pieces = generator.tokenizer.tokens([i for i, _ in alternatives])
+    tokens = generator.tokenizer.tokens([i for i, _ in alternatives])
     return [
-        {"piece": piece, "id": i, "log_probability": logp}
-        for piece, (i, logp) in zip(pieces, alternatives, strict=True)
+        {"piece": token, "id": i, "log_probability": logp}
+        for token, (i, logp) in zip(tokens, alternatives, strict=True)
     ]
 
 
-def _talk(generator: Generator, wishes: dict[str, Any], chat: bool, system: str | None) -> None:
-    """A prompt, its continuation, the next prompt; an empty line or the end of input leaves. In a chat, what was said
-    before is part of what the model reads."""
+def _talk(generator: Generator, settings: dict[str, Any], chat: bool, system: str | None) -> None:
+    """Read prompts and print continuations until an empty line or the end of input. In a chat the model reads all
+    earlier messages too."""
     from headway.text.chat import conversation
 
     print("Say something" if chat else "Write how it begins", "an empty line leaves.", sep="; ", file=sys.stderr)
-    said: list[Any] = []
+    messages: list[Any] = []
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline().rstrip("\n")
         if not line:
             return
         if chat:
-            said = conversation(line, system, said)
-            said.append({"role": "assistant", "content": _stream(generator, said, wishes)})
+            messages = conversation(line, system, messages)
+            messages.append({"role": "assistant", "content": _stream(generator, messages, settings)})
         else:
-            _stream(generator, line, wishes)
+            _stream(generator, line, settings)

@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ DEVICE = typer.Option("auto", metavar="NAME", help="cpu, cuda or cuda:N; auto ta
 DTYPE = typer.Option("auto", metavar="NAME", help="float32 or bfloat16; auto is bfloat16 on a GPU.")
 ENGINE = typer.Option("headway", metavar="NAME", help="headway, or ctranslate2 for fast use on a CPU.")
 THREADS = typer.Option(0, min=0, metavar="N", help="CPU threads; 0 leaves it to torch.")
-BEAM = typer.Option(None, metavar="N", help="Beam width; 1 is greedy. Default: what the model was tuned with.")
-LENGTH_PENALTY = typer.Option(None, metavar="α", help="Score = log-probability / lengthᵅ. Default: as for --beam.")
-BATCH = typer.Option(None, min=1, metavar="N", help="Sentences translated at once: fewer take less memory.")
+BEAM_SIZE = typer.Option(None, metavar="N", help="Hypotheses kept; 1 is greedy. Default: as in validation.")
+LENGTH_PENALTY = typer.Option(None, metavar="α", help="Score = log-probability / lengthᵅ. Default: as in validation.")
+BATCH_SIZE = typer.Option(None, min=1, metavar="N", help="Sentences translated at once: fewer take less memory.")
 
 
 def check_model(model: str, use: str) -> None:
-    """A file where the model belongs: forgotten, or in another order than `use`."""
+    """Refuse a file in the place of the model: the model was left out, or the order is not that of `use`."""
     if Path(model).is_file():
         raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
 
 
 def check_output(output: str | None, read: Iterable[str | None]) -> None:
-    """A file that is read would be lost; a device or a pipe may be both, and `-` is no file."""
+    """Refuse to write to a file that is read; a device or a pipe may be both, and `-` is no file."""
     for file in read:
         if output is None or file is None or file == "-" or not (os.path.isfile(output) and os.path.isfile(file)):
             continue
@@ -48,6 +48,11 @@ def use_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+def engine_settings(device: str, dtype: str) -> list[str]:
+    """Where a run computes, as settings of the run."""
+    return [f"engine.{key}={value}" for key, value in (("device", device), ("dtype", dtype)) if value != "auto"]
+
+
 def search_settings(**given: object) -> dict[str, object]:
-    """Only what was asked for: the rest stays as the model has it."""
+    """The options that were given; the others keep the model's own settings."""
     return {name: value for name, value in given.items() if value is not None}

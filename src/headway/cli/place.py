@@ -1,4 +1,4 @@
-"""Where a verb writes: a run's folder, or a file. Each appears whole, or everything is as it was before."""
+"""Where a command writes: a run's folder, or a file. Each appears whole, or nothing changes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from headway.train.run import Run
 
 LOCK = ".lock"
-LOOK = 1.0  # seconds in which whoever only looks at a run has looked
+LOOK = 1.0  # seconds that a reader of a run holds its lock at most
 
 
 def is_taken(place: Path) -> bool:
-    """Whether something is there: more than the lock of a process that was killed before it began."""
+    """Whether the place is in use: it has more than the lock of a process that was killed at once."""
     return place.exists() and (not place.is_dir() or any(path.name != LOCK for path in place.iterdir()))
 
 
-def goes_on(place: Path, run: Run) -> bool:
-    """Whether the folder holds this very run, finished or not; another one is refused by what differs."""
+def holds_run(place: Path, run: Run) -> bool:
+    """Whether the folder holds this run, finished or not; a different run is refused, with what differs."""
     if not is_taken(place) or not (place / "run.json").is_file():
         return False
     from headway.plain import differences
@@ -41,7 +41,7 @@ def goes_on(place: Path, run: Run) -> bool:
     if differs:
         listed = "; ".join(differs[:6]) + (f"; and {len(differs) - 6} more" if len(differs) > 6 else "")
         raise InputError(
-            f"{place} holds another run ({listed}): choose another --out, go on with that one by --resume, "
+            f"{place} holds another run ({listed}): choose another --out, continue that run with --resume, "
             "or pass --overwrite"
         )
     return True
@@ -66,7 +66,7 @@ def locked(place: Path) -> Iterator[None]:
 
 @contextmanager
 def continued(place: Path) -> Iterator[None]:
-    """A run's folder to go on in; what fails says how to go on from there."""
+    """A run's folder, locked, to resume in; an error says how to resume."""
     with locked(place):
         try:
             yield
@@ -77,23 +77,23 @@ def continued(place: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(place: Path, overwrite: bool) -> Iterator[None]:
-    """An empty folder for a run; one that is there is only replaced when asked, only if it is a run.
+    """An empty folder for a run. An existing one is replaced only with `overwrite`, and only if it holds a run.
 
-    An earlier run is deleted when the new one has succeeded. One that fails before its first checkpoint leaves
-    nothing behind; one that fails later is kept, under another name if an earlier run needs its own back.
+    An earlier run is deleted when the new one has succeeded. A run that fails before its first checkpoint leaves
+    nothing; one that fails later is kept, under another name if an earlier run gets its own name back.
     """
     if is_taken(place):
         if not (place / "run.json").is_file():
             raise InputError(f"{place} is there, and not the folder of a run: it is left alone, choose another --out")
         if not overwrite:
             raise InputError(f"{place} is there already: choose another --out, or pass --overwrite")
-    name, place = place, place.resolve()  # a link to a bigger disk stays one
+    name, place = place, place.resolve()  # a link to another disk stays a link
     made = list(takewhile(lambda folder: not folder.exists(), (place, *place.parents)))
     earlier = None
     if is_taken(place):
         with locked(place):
             earlier = place.rename(place.with_name(f".{place.name}.earlier-{uuid.uuid4().hex[:8]}"))
-    mine = False  # what another process trains in is not touched
+    mine = False  # another process may train here
     try:
         place.mkdir(parents=True, exist_ok=True)
         with locked(place):
@@ -114,7 +114,7 @@ def claimed(place: Path, overwrite: bool) -> Iterator[None]:
 
 
 def _withdraw(place: Path, earlier: Path | None, mine: bool) -> str | None:
-    """Leave things as they were; the name of the folder of a run that has a checkpoint, which is kept."""
+    """Restore what was there before. A failed run that has a checkpoint is kept: returns the name of its folder."""
     kept = None
     if mine and _newest(place) is None:
         shutil.rmtree(place, ignore_errors=True)
@@ -140,12 +140,12 @@ def _recipe(place: Path) -> str | None:
 
 
 def is_unfinished_demo(place: Path) -> bool:
-    """Whether a demo was stopped here and can go on."""
+    """Whether a demo was stopped here and can be resumed."""
     return _recipe(place) == "demo" and not (place / "report.txt").is_file() and _newest(place) is not None
 
 
 def _advise(error: BaseException, place: Path, before: str = "") -> None:
-    """Say how to go on: in the line of an error that a person can mend, else in one before it."""
+    """Say how to resume: in the line of an `InputError`, else in a line of its own before the error."""
     step = _newest(place)
     if step is None:
         return
@@ -153,14 +153,14 @@ def _advise(error: BaseException, place: Path, before: str = "") -> None:
     resumed = f"headway train {name} --resume"
     again = f"headway demo --out {name}" if _recipe(place) == "demo" else resumed
     if type(error).__name__ == "Diverged":
-        error.args = (f"{error}; {before}{resumed} --set schedule.peak=… goes on from it with another rate",)
+        error.args = (f"{error}; {before}{resumed} --set schedule.peak=… resumes from it with another rate",)
     elif isinstance(error, InputError):
-        error.args = (f"{error}; {before}{again} goes on from step {step:,}",)
+        error.args = (f"{error}; {before}{again} resumes from step {step:,}",)
     elif is_full(error):
-        line = f"no room left on the disk for {place}: make room there; {before}{again} goes on from step {step:,}"
+        line = f"no room left on the disk for {place}: make room there; {before}{again} resumes from step {step:,}"
         raise InputError(line) from error
     else:
-        print(f"headway: not finished; {before}{again} goes on from step {step:,}", file=sys.stderr)
+        print(f"headway: not finished; {before}{again} resumes from step {step:,}", file=sys.stderr)
 
 
 @contextmanager
@@ -174,9 +174,9 @@ def opened(output: str | None, option: str = "--output") -> Iterator[TextIO]:
         raise InputError(f"{path} is a folder: {option} takes the name of a file")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} for {option} {path.name}: make it first")
-    # A device or a pipe can be written to, but a file that takes its place would be something else.
+    # A device or a pipe is written to directly: it cannot be replaced by a file.
     special = path.exists() and not path.is_file()
-    goal = path.resolve()  # a link goes on leading there
+    goal = path.resolve()  # a link stays a link
     part = path if special else goal.with_name(f".{goal.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         with _writable(part, path) as stream:

@@ -32,7 +32,7 @@ def runs(
     ),
     as_json: bool = typer.Option(False, "--json", help="As JSON."),
 ) -> None:
-    """List training runs: how each stands, what it scores, and the line that goes on with it."""
+    """List training runs: state, step, scores, and the command to run next."""
     from headway.train.status import read_status
 
     found = sorted(map(read_status, _find(folders)), key=lambda status: -status.touched)
@@ -49,7 +49,7 @@ def runs(
 
 
 def _find(folders: list[str] | None) -> list[Path]:
-    """Each run once, under the name it was found by. Nothing to be found is wrong only where a folder was named."""
+    """Each run once, under the path it was found by. Finding none is an error only where a folder was named."""
     from headway.train.status import find_runs
 
     places: dict[Path, Path] = {}
@@ -68,7 +68,7 @@ def _find(folders: list[str] | None) -> list[Path]:
 
 
 def next_command(status: Status) -> str:
-    """The command that comes next; of a broken run, what is wrong."""
+    """The command to run next; of a broken run, what is wrong."""
     folder = shlex.quote(str(status.folder))
     if status.state == "broken":
         return str(status.problem)
@@ -81,12 +81,12 @@ def next_command(status: Status) -> str:
     if status.recipe == "demo" and status.own_data:
         return f"headway demo --out {folder} --overwrite" + (f" --steps {status.steps}" if status.steps else "")
     again = f"headway train {shlex.quote(str(status.folder / 'run.json'))} --out"
-    # Replacing the folder would take the files away that it trains on.
+    # Replacing the folder would delete the files that it trains on.
     return f"{again} {shlex.quote(f'{status.folder}-2')}" if status.own_data else f"{again} {folder} --overwrite"
 
 
 def show(found: Sequence[Status], console: Console) -> None:
-    """A table for a terminal; the commands stand below it, each on a line that can be copied whole."""
+    """Print a table to a terminal, and below it the commands, one a line, to be copied."""
     from rich.table import Table
     from rich.text import Text
 
@@ -134,7 +134,7 @@ def _steps(status: Status) -> str:
     if status.steps is None:
         return "–" if status.step is None else f"{status.step:,}"
     if status.state == "finished" and not status.step:
-        return "–"  # it was counted, not learned step by step
+        return "–"  # counted, not trained in steps
     return f"{status.step or 0:,} of {status.steps:,}"
 
 
@@ -143,7 +143,7 @@ def _score(figure: str | None, value: float | None) -> str:
 
 
 def ago(seconds: float, moment: float) -> str:
-    """How long ago, as a person says it; the day where that is more than a month."""
+    """How long ago, in the largest fitting unit; the date where it is more than a month."""
     for unit, size, many in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 24), ("d", 86400, 30)):
         if seconds < size * many:
             return f"{max(0, int(seconds / size))} {unit} ago"
@@ -151,7 +151,7 @@ def ago(seconds: float, moment: float) -> str:
 
 
 def _clean(text: str) -> str:
-    """One line, without what a terminal would obey or cannot show."""
+    """One line, without control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

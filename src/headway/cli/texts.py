@@ -1,4 +1,4 @@
-"""Where a verb takes its texts from: the command line, a file or standard input, a text a line."""
+"""Texts for a command: from the command line, a file or standard input, one a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.errors import InputError
 
 
 def name_of(file: str) -> str:
-    """How an error line calls it."""
+    """Its name in an error."""
     return "standard input" if file == "-" else file
 
 
@@ -28,7 +28,7 @@ def lines_of(file: str) -> Iterator[str]:
 
 
 def texts_of(given: list[str], file: str | None) -> list[str]:
-    """Those of --text, or those of the file; there must be some."""
+    """The texts of --text, or those of the file; at least one must not be blank."""
     if given and file is not None:
         raise InputError("--text and a file were both given: pass one of them")
     if not given and file is None and sys.stdin.isatty():

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
-from headway.cli.voice import is_first, one_voice
+from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
+from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headway.train.run import Run
 
 
-@one_voice()
+@report_once()
 def train(
     recipe: str = typer.Argument(
         metavar="RECIPE", help="A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
@@ -34,15 +34,19 @@ def train(
     target: str = typer.Option(None, metavar="NAME", help="Target language."),
     size: str = typer.Option(None, metavar="NAME", help="Model size: tiny, base, big; char, 124M … 1.5B."),
     init: str = typer.Option(
-        None, metavar="MODEL", help="Go on from this model's weights and vocabulary, or from a file of word vectors."
+        None, metavar="MODEL", help="Start from this model's weights and vocabulary, or from a file of word vectors."
     ),
+    lr: float = typer.Option(None, metavar="RATE", help="Peak learning rate: short for --set schedule.peak=RATE."),
+    steps: int = typer.Option(None, metavar="N", help="Updates: short for --set engine.steps=N."),
+    batch_size: int = typer.Option(None, metavar="N", help="Tokens of a batch: short for --set engine.batch=N."),
+    seed: int = typer.Option(None, metavar="N", help="Of the random generators: short for --set engine.seed=N."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE...", help="Any value of the run: engine.steps=5000. --dry-run shows them all."
     ),
     out: str = typer.Option(None, metavar="FOLDER", help="Folder for the run (default: runs/RECIPE)."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the folder if it is there."),
     resume: bool = typer.Option(
-        False, "--resume", help="Go on with the run in the folder; --set may change its steps, rates and checks."
+        False, "--resume", help="Resume the run in the folder; --set may change its steps, rates and checks."
     ),
     download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is not at hand."),
     dry_run: bool = typer.Option(
@@ -55,14 +59,16 @@ def train(
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
     named = {"source": source, "target": target}
-    engine = {"device": device, "dtype": dtype}
+    short = {"engine.steps": steps, "schedule.peak": lr, "engine.batch": batch_size, "engine.seed": seed}
+    given = [f"{key}={value}" for key, value in short.items() if value is not None]
+    settings = [*engine_settings(device, dtype), *given, *settings]
     place = Path(out) if out else None
     if resume:
         if overwrite:
-            raise InputError("--resume goes on with a run, --overwrite starts it anew: pass one of them")
-        place, run = resumed(recipe, place, files | named, size, init, [*_given(engine), *settings])
+            raise InputError("--resume continues a run, --overwrite starts it again: pass one of them")
+        place, run = resumed(recipe, place, files | named, size, init, settings)
     else:
-        run = resolve(recipe, files | named, size, init, [*_given(engine), *settings])
+        run = resolve(recipe, files | named, size, init, settings)
         place = place or Path(f"runs/{run.recipe}")
     use_threads(threads)
     first = is_first()
@@ -72,17 +78,17 @@ def train(
         if first:
             print(describe(run))
         return
-    from headway.cli.place import goes_on
+    from headway.cli.place import holds_run
 
-    # Several processes look each for itself, before the first of them changes anything.
-    if resume or (not overwrite and goes_on(place, run)):
+    # Each of several processes checks the folder before the first one changes it.
+    if resume or (not overwrite and holds_run(place, run)):
         if is_finished(place, run):
             if first:
                 _report(place)
             return
         resume = True
     if overwrite and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
-        raise InputError("with --overwrite every restart by torchrun would begin anew: leave --max-restarts out, "
+        raise InputError("with --overwrite every restart by torchrun would start again: leave --max-restarts out, "
                          "or delete the folder yourself")  # fmt: skip
     outcome = carry_out(run, place, download, first=first, resume=resume, overwrite=overwrite)
     if not first:
@@ -95,7 +101,7 @@ def train(
 def carry_out(
     run: Run, place: Path, download: bool, *, first: bool = True, resume: bool = False, overwrite: bool = False
 ) -> Outcome:  # fmt: skip
-    """Train in a folder of its own, or go on there."""
+    """Train a run in its folder, or resume it there."""
     from headway.cli.place import claimed, continued
     from headway.train.job import train
     from headway.train.log import Log
@@ -107,12 +113,8 @@ def carry_out(
         return train(run, place, log, download=download, resume=resume)
 
 
-def _given(engine: dict[str, str]) -> list[str]:
-    return [f"engine.{key}={value}" for key, value in engine.items() if value != "auto"]
-
-
 def is_finished(place: Path, run: Run) -> bool:
-    """Whether the folder has a model of this very run, and not of one that was asked for less."""
+    """Whether the folder has the model of exactly this run, with as many steps."""
     from headway.plain import to_plain
     from headway.train.run import run_from
 
@@ -136,7 +138,7 @@ def _report(place: Path) -> None:
 def resumed(
     recipe: str, place: Path | None, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]
 ) -> tuple[Path, Run]:
-    """The run in a folder with the changes that it can go on with; any other is refused by name."""
+    """The run in a folder, with the changes that resuming allows; any other change is refused by name."""
     from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run, refused_changes
@@ -146,14 +148,14 @@ def resumed(
     if place.name == "run.json":
         place = place.parent
     if not (place / "run.json").is_file():
-        raise InputError(f"{place} holds no run to go on with (run.json is missing)")
+        raise InputError(f"{place} holds no run to resume (run.json is missing)")
     stored = read_run(place / "run.json")
     if size is not None or init is not None:
-        raise InputError("a run goes on with the model it has: leave --size and --init out, or start another run")
+        raise InputError("a resumed run keeps its model: leave --size and --init out, or start another run")
     given = {key: value for key, value in data.items() if value}
     run = change(replace(stored, data=replace(stored.data, **given)), settings)
     if refused := refused_changes(stored, run):
-        raise InputError(f"{place} cannot go on with {'; '.join(refused)}: start another run with --out")
+        raise InputError(f"{place} cannot resume with {'; '.join(refused)}: start another run with --out")
     return place, run
 
 
@@ -195,7 +197,7 @@ def _named(recipe: str) -> Run:
         return read_run(Path(recipe))
     if (again := Path(recipe) / "run.json").is_file():
         raise InputError(
-            f"{recipe} is an earlier run: --resume goes on with it, headway train {again} does it again, "
+            f"{recipe} is an earlier run: --resume continues it, headway train {again} runs it again, "
             "--init takes its weights"
         )
     raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
@@ -211,7 +213,7 @@ def _sized(run: Run, size: str) -> Run:
 
 
 def _begun_with(run: Run, init: str) -> Run:
-    """The run with another model's weights, shape, vocabulary and, where it has them, languages."""
+    """The run started from another model: with its weights, config, vocabulary and languages."""
     from headway.folder import find_model, read_card
     from headway.models import FAMILIES
 
@@ -219,10 +221,10 @@ def _begun_with(run: Run, init: str) -> Run:
     role = FAMILIES[run.model.name].role
     if FAMILIES[card.family].role != role:
         raise InputError(
-            f"{init} is a model of the family '{card.family}', '{run.recipe}' starts from one like '{run.model.name}'"
+            f"{init} is a model of the family '{card.family}': '{run.recipe}' needs one like '{run.model.name}'"
         )
     known = {f.name for f in fields(run.data)}
-    languages = {name: config.language for name, config in card.processors.items() if name in known and name != "text"}
+    languages = {name: config.language for name, config in card.processors.items() if config.language and name in known}
     try:
         return replace(run, init=init, model=card.config, data=replace(run.data, text=card.text, **languages))
     except InputError as error:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headway.cli.options import (
-    BATCH,
-    BEAM,
+    BATCH_SIZE,
+    BEAM_SIZE,
     DEVICE,
     DTYPE,
     ENGINE,
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from headway.generate.attention import Attention
     from headway.generate.translator import Translation
 
-CHUNK = 4096  # lines that are held at a time: sorted by length, translated, written in their order
+CHUNK = 4096  # lines in memory at a time: sorted by length, translated, written in order
 
 
 def translate(
     model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
     file: str = typer.Argument("-", metavar="FILE", help="Text, a sentence a line (.gz, .zst too); - is stdin."),
     output: str = typer.Option(None, metavar="FILE", help="Write to this file instead of standard output."),
-    beam: int = BEAM,
+    beam_size: int = BEAM_SIZE,
     length_penalty: float = LENGTH_PENALTY,
     best: int = typer.Option(None, metavar="N", help="N translations of each line, up to the beam: score, tab, text."),
-    max_ratio: float = typer.Option(None, metavar="X", help="Longest output: max-ratio · source + max-extra pieces."),
+    max_ratio: float = typer.Option(None, metavar="X", help="Longest output: max-ratio · source + max-extra tokens."),
     max_extra: int = typer.Option(None, metavar="N", help="See --max-ratio."),
-    min_length: int = typer.Option(None, metavar="N", help="Fewest pieces of an output."),
-    as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, score, pieces and their scores."),
+    min_length: int = typer.Option(None, metavar="N", help="The fewest tokens of an output."),
+    as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, score, tokens and their scores."),
     attention: bool = typer.Option(False, "--attention", help="The source words that each output word looked at; "
                                    "with --json, the weights of all layers and heads."),
     picture: str = typer.Option(None, metavar="FOLDER", help="Folder for an alignment picture of each line."),
-    batch: int = BATCH,
+    batch_size: int = BATCH_SIZE,
     engine: str = ENGINE,
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -64,7 +64,7 @@ def translate(
     if picture is not None and Path(picture).is_file():
         raise InputError(f"{picture} is a file: --picture takes a folder for the pictures")
     settings = search_settings(
-        beam=beam,
+        beam=beam_size,
         length_penalty=length_penalty,
         best=best,
         max_ratio=max_ratio,
@@ -79,7 +79,9 @@ def translate(
         if typed:
             print("headway: type a sentence a line; Ctrl-D ends", file=sys.stderr)
         for lines in _chunks(lines_of(file), one_by_one=typed):
-            found = _translated(translator, lines, name_of(file), number, attention=looked_at, batch=batch, **settings)
+            found = _translated(
+                translator, lines, name_of(file), number, attention=looked_at, batch=batch_size, **settings
+            )
             for line, translations in zip(lines, found, strict=True):
                 number += 1
                 print(_answer(line, translations, as_json, attention, best), file=out)
@@ -102,10 +104,10 @@ def _loaded(model: str, engine: str, device: str, dtype: str) -> Any:
 
 def _translated(translator: Any, lines: list[str], name: str, before: int, **how: Any) -> list[list[Translation]]:
     ids = translator.encode(lines)
-    for number, pieces in enumerate(ids, before + 1):
-        if len(pieces) > translator.limit:
+    for number, tokens in enumerate(ids, before + 1):
+        if len(tokens) > translator.limit:
             raise InputError(
-                f"{name}, line {number} has {len(pieces)} pieces, this model takes at most {translator.limit}: "
+                f"{name}, line {number} has {len(tokens)} tokens, this model takes at most {translator.limit}: "
                 "split the line"
             )
     return translator.translate_n(lines, **how)
@@ -132,7 +134,7 @@ def _answer(line: str, found: list[Translation], as_json: bool, attention: bool,
 
 
 def one_line(text: str) -> str:
-    """A byte-level model can write a line break, and every line after it would answer the wrong one."""
+    """Without line breaks: a byte-level model can generate one, which would shift all lines after it."""
     return text.replace("\r", " ").replace("\n", " ")
 
 

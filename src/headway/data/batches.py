@@ -25,7 +25,7 @@ Examples = NDArray[np.integer]  # numbers of examples, four bytes each while tha
 Lengths = tuple[tuple[NDArray[np.int32], int], ...]
 Made = TypeVar("Made", bound=Batch)
 
-PIECE = 1 << 16  # examples that are grouped by length at once
+CHUNK = 1 << 16  # examples that are grouped by length at once
 
 
 class Pairs(Protocol):
@@ -115,8 +115,8 @@ def _by_shape(lengths: Lengths) -> dict[tuple[int, ...], list[Examples]]:
     narrow = np.int32 if count <= np.iinfo(np.int32).max else np.int64
     sizes = (len(rungs),) * len(lengths)
     groups: dict[tuple[int, ...], list[Examples]] = {}
-    for start in range(0, count, PIECE):
-        shapes = np.ravel_multi_index([rank[some[start : start + PIECE] + more] for some, more in lengths], sizes)
+    for start in range(0, count, CHUNK):
+        shapes = np.ravel_multi_index([rank[some[start : start + CHUNK] + more] for some, more in lengths], sizes)
         order = np.argsort(shapes, kind="stable")
         found, starts = np.unique(shapes[order], return_index=True)
         for shape, examples in zip(found.tolist(), np.split(order + start, starts[1:]), strict=True):

@@ -1,11 +1,11 @@
-"""Sequences of ids on disk, mapped into memory, in folders that are whole or not there.
+"""Sequences of ids on disk, mapped into memory, in folders that are complete or absent.
 
     folder/
         <name>.ids.bin      all ids, one sequence after the other (uint16 or, for many entries, uint32)
         <name>.offsets.npy  int64; sequence i is ids[offsets[i]:offsets[i + 1]]
         store.json          what it was made of, and what was left out
 
-A folder is built beside its place and renamed when it is whole, so nothing half-made is ever taken for one. B rows, T
+A folder is built beside its place and renamed when it is complete, so an incomplete one is never used. B rows, T
 length.
 """
 
@@ -167,8 +167,8 @@ def whole(folder: Path, names: Sequence[str]) -> dict[str, Any] | None:
 
 
 def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, Any]]) -> None:
-    """Let `write` fill a folder beside the place, and rename it there; whatever goes wrong, it is removed."""
-    with _told(place.parent):
+    """Let `write` fill a folder beside the place, then rename it; on any failure it is removed."""
+    with _disk_errors(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
         _clean_dead_builds(place.parent)
         building = place.with_name(f"{BUILDING}{uuid.uuid4().hex}")
@@ -182,8 +182,8 @@ def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, A
 
 
 @contextmanager
-def _told(root: Path) -> Iterator[None]:
-    """What a disk refuses, as a line that says what to do."""
+def _disk_errors(root: Path) -> Iterator[None]:
+    """Errors of the disk as an `InputError` that says what to do."""
     try:
         yield
     except OSError as error:
@@ -192,7 +192,7 @@ def _told(root: Path) -> Iterator[None]:
 
 
 def _move(building: Path, place: Path, names: Sequence[str]) -> None:
-    """Rename into place; when another process was faster its store is as good, a broken one makes room."""
+    """Rename into place. A store of another process that was faster is kept; a broken one is replaced."""
     if place.exists() and not whole(place, names):
         shutil.rmtree(place)
     try:
@@ -214,7 +214,7 @@ def content_hash(path: Path) -> str:
 
 
 def _clean_dead_builds(root: Path) -> None:
-    """Remove what a killed process left; a build that still writes has a file that is young."""
+    """Remove what a killed process left: a build in progress has a recently changed file."""
     for left in root.glob(f"{BUILDING}*"):
         try:
             newest = max(path.stat().st_mtime for path in (left, *left.iterdir()))

@@ -44,7 +44,7 @@ class PairStore:
         self.reused = reused
         meta = whole(self.folder, SIDES)
         if meta is None:
-            raise InputError(f"{folder} is no whole store of sentence pairs: delete it, it is made again")
+            raise InputError(f"{folder} is not a complete store of sentence pairs: delete it, then it is built again")
         self.skipped: dict[str, int] = meta["skipped"]
         self.too_long: list[int] = meta["too_long"]
         self._source = MappedIds(self.folder, "source", meta["source"]["dtype"])
@@ -119,7 +119,7 @@ def train_tokenizers(
     """The tokenizers of the two sides, learned from the pairs in the files; one and the same if joint.
 
     Of a corpus with more than `limit` pairs every k-th is taken, k the smallest that gives at most `limit`:
-    all parts of the corpus are in the sample, chance is not, and memory holds only the counts of words.
+    all parts of the corpus are in the sample, nothing is random, and memory holds only the counts of words.
     """
     count = sum(1 for _ in read_pairs(files, source, target))
     stride = -(-count // limit)
@@ -159,7 +159,7 @@ def _write(
             empty, too_long = sieve.skipped["empty"], sieve.skipped["too_long"]
             raise InputError(
                 f"none of {sieve.read} pairs is left: {empty} have an empty side, {too_long} are longer than "
-                f"{max_length} pieces; {'raise the length allowed' if too_long else 'look into the files'}"
+                f"{max_length} tokens; {'raise the length allowed' if too_long else 'check the files'}"
             )
         sides = {"source": source.close(), "target": target.close()}
     return {
@@ -185,7 +185,7 @@ def _encoded(
 
 
 class _Sieve:
-    """Which pairs stay, and a record of those that do not."""
+    """Selects pairs by length, and counts those that are left out."""
 
     def __init__(self, max_length: int):
         self.max_length = max_length
@@ -207,7 +207,7 @@ class _Sieve:
 def _fingerprint(files: Files, tokenizers: list[Tokenizer], options: list[object]) -> str:
     """A hash of all that decides what a store holds: what is in the files, not where; tokenizers; options."""
     digest = hashlib.blake2b(digest_size=16)
-    read_pairs(files)  # says what is wrong with the list before anything is read
+    read_pairs(files)  # checks the list of files before any is hashed
     for path in map(Path, [files] if isinstance(files, str | Path) else files):
         digest.update(f"{form(path)} {content_hash(path)}\n".encode())
     parts = [FORMAT, [tokenizer.fingerprint for tokenizer in tokenizers], options]

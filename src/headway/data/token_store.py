@@ -71,7 +71,7 @@ class TokenStore:
         self.reused = reused
         meta = whole(self.folder, NAMES)
         if meta is None:
-            raise InputError(f"{folder} is no whole store of documents: delete it, it is made again")
+            raise InputError(f"{folder} is not a complete store of documents: delete it, then it is built again")
         self.amount = Amount(**meta["amount"])
         self.end: int = meta.get("end", END)
         self._ids = MappedIds(self.folder, "documents", meta["documents"]["dtype"])
@@ -130,7 +130,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | 
     """Append batch after batch; memory holds a few. Returns store.json's content."""
     amount, inside, end = Amount(), False, tokenizer.end
     if end is None:
-        raise InputError("this model's tokenizer has nothing that ends a text: documents cannot be told apart with it")
+        raise InputError("this model's tokenizer has no token that ends a text: documents cannot be separated")
 
     def encode(batch: list[Chunk]) -> tuple[list[Chunk], list[list[int]]]:
         return batch, tokenizer.encode_batch([chunk.text for chunk in batch])
@@ -157,7 +157,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | 
 
 
 def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
-    """Pieces that are encoded together: enough for all threads, few enough for memory."""
+    """Chunks that are encoded together: enough for all threads, few enough for memory."""
     batch: list[Chunk] = []
     size = 0
     for chunk in chunks:

@@ -1,8 +1,8 @@
 """Windows over packed documents: what a language model is trained on and measured with.
 
 The ids of all documents stand in one row, END after each; a window is T + 1 of them, T to read and T to predict. Which
-ones a step gets is a function of (corpora, seed, step) alone, so the batch of any step can be had without the ones
-before it, on every machine.
+ones a step gets is a function of (corpora, seed, step) alone, so the batch of any step can be made without the
+ones before it, on every machine.
 
 B rows, T length.
 """
@@ -43,7 +43,7 @@ class TokenArray:
 
 
 class Tokens(Protocol):
-    """What a corpus of packed documents offers; `TokenStore` does."""
+    """A corpus of packed documents; `TokenStore` is one."""
 
     @property
     def tokens(self) -> int: ...
@@ -87,7 +87,7 @@ class WindowBatches:
 
     @property
     def per_epoch(self) -> int:
-        """Steps in which the largest corpus has gone round once, were it alone."""
+        """Steps in which the largest corpus would be read once, if it were the only one."""
         return -(-max(self.cuts) // self.rows)
 
     def batch(self, step: int) -> TokenBatch:
@@ -104,7 +104,7 @@ class WindowBatches:
             window_BT[mine] = self.corpora[number].windows([starts[row] for row in mine], self.length + 1)
         examples = tuple(self.bases[corpus] + start for corpus, start in zip(of_rows, starts, strict=True))
         end = self.corpora[0].end if self.segments else None
-        return _asked(window_BT, window_BT[:, 1:].copy(), end, examples)
+        return _token_batch(window_BT, window_BT[:, 1:].copy(), end, examples)
 
     def from_step(self, step: int) -> Iterator[TokenBatch]:
         while True:
@@ -120,7 +120,7 @@ class WindowBatches:
         return next(number for number, limit in enumerate(self.limits) if word < limit)
 
     def _anywhere(self, corpus: int, word: int) -> int:
-        # The upper half of the product: every place alike, and no division's remainder.
+        # The upper half of the product: uniform, without the bias of a remainder.
         return word * (self.corpora[corpus].tokens - self.length) >> 64
 
     def _in_turn(self, corpus: int, number: int) -> int:
@@ -139,10 +139,10 @@ class WindowBatches:
 def evaluation_windows(
     corpus: Tokens, length: int, stride: int | None = None, rows: int = 8, segments: bool = False
 ) -> Iterator[TokenBatch]:
-    """Windows from front to back in which every token of a corpus is asked for once; an END stands before the first.
+    """Windows from front to back in which every token of a corpus is predicted once; an END precedes the first token.
 
-    A window starts `stride` tokens behind the one before it and asks for those that are new: each has at least
-    `length` − `stride` tokens before it. Without a stride windows stand side by side. A corpus may be smaller than one.
+    A window starts `stride` tokens after the one before it and predicts the tokens that are new: each has at least
+    `length` − `stride` tokens of context. Without a stride windows do not overlap. A corpus may be shorter than one.
     """
     stride = length if stride is None else stride
     if not 1 <= stride <= length:
@@ -153,11 +153,11 @@ def evaluation_windows(
     starts = range(0, total - width + stride, stride)
     for at in range(0, len(starts), rows):
         chosen = starts[at : at + rows]
-        yield _asked(*_told(corpus, chosen, width, stride), corpus.end if segments else None, tuple(chosen))
+        yield _token_batch(*_evaluated(corpus, chosen, width, stride), corpus.end if segments else None, tuple(chosen))
 
 
-def _told(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tuple[Ints, Ints]:
-    """The windows that start at these places of END + corpus, and their labels."""
+def _evaluated(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tuple[Ints, Ints]:
+    """Windows that start at these places of END + corpus, and their labels."""
     window_BT = np.full((len(starts), length + 1), PAD, np.int64)
     labels_BT = np.full((len(starts), length), IGNORED, np.int64)
     for row, start in enumerate(starts):
@@ -170,8 +170,8 @@ def _told(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tu
     return window_BT, labels_BT
 
 
-def _asked(window_BT: Ints, labels_BT: Ints, end: int | None, examples: tuple[int, ...]) -> TokenBatch:
-    """`end`: what parts documents, where they are to be told apart."""
+def _token_batch(window_BT: Ints, labels_BT: Ints, end: int | None, examples: tuple[int, ...]) -> TokenBatch:
+    """`end`: the token between documents, where they are numbered as segments."""
     ids_BT = torch.from_numpy(window_BT[:, :-1].copy())
     numbers_BT = None if end is None else (ids_BT == end).cumsum(1)
     return TokenBatch(ids_BT, torch.from_numpy(labels_BT), numbers_BT, examples=examples)

@@ -1,8 +1,8 @@
 """Words and the words around them, in tiles: what skip-gram learns from.
 
-A step takes some rows of text from all over the corpus, passes over the most frequent words at random, and cuts what is
-left into tiles of T words in a row. A tile has C columns, its own words and a window more on either side, and M words
-of noise which all of its words share: so all products of a tile are those of two matrices. Which ones a step gets is a
+A step takes some rows of text from all over the corpus, leaves out frequent words at random, and cuts the rest into
+tiles of T consecutive words. A tile has C columns, its own words and a window more on either side, and M words
+of noise which all of its words share: so all products of a tile are those of two matrices. The tiles of a step are a
 function of (corpora, seed, step) alone.
 
 R rows of text, L their length, P tiles, T words of a tile, C columns of a tile, M words of noise, V vocabulary.
@@ -30,7 +30,7 @@ from headway.text.tokenizer import END, PAD, SPECIALS
 ROW = 512  # tokens of text that stay together
 TILE = 32
 NOISE = 64  # words of noise of a tile
-PIECE = 1 << 22  # tokens that are counted at once
+CHUNK = 1 << 22  # tokens that are counted at once
 MEASURED = 10  # batches, of which one reports its loss
 # Seeds of random streams, apart from each other.
 ORDER, DRAWS = 20, 21
@@ -57,8 +57,8 @@ def count_words(corpora: Sequence[Tokens], vocabulary: int) -> Ints:
     """How often each word is there; specials are no words."""
     counts_V = np.zeros(vocabulary, np.int64)
     for corpus in corpora:
-        for start in range(0, corpus.tokens, PIECE):
-            ids_L = corpus.windows([start], min(PIECE, corpus.tokens - start))[0]
+        for start in range(0, corpus.tokens, CHUNK):
+            ids_L = corpus.windows([start], min(CHUNK, corpus.tokens - start))[0]
             counts_V += np.bincount(ids_L, minlength=vocabulary)
     counts_V[: len(SPECIALS)] = 0
     return counts_V

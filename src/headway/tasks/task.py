@@ -40,7 +40,7 @@ class Figure:
 
 
 class Reports(Protocol):
-    """Where a task reports to; `headway.train.log.Log` is one."""
+    """A log; `headway.train.log.Log` is one."""
 
     def say(self, line: str) -> None: ...
     def event(self, kind: str, step: int | None = None, **values: Any) -> None: ...
@@ -103,7 +103,7 @@ class Task:
         """Find the data, learn vocabularies where there are none, build the model."""
         self.run, self.context, self.log = run, context, context.log
 
-    # What training asks.
+    # Called by training.
 
     def batch(self, step: int) -> Batch:
         """The batch of any step, counted from 0: a function of data, seed and step alone."""
@@ -151,7 +151,7 @@ class Task:
         """The nll of a model that has only learned how frequent each label is."""
         return float("inf")
 
-    # What anybody asks.
+    # Called for any model of the task, without a run.
 
     @classmethod
     def check(cls, run: Any) -> None:
@@ -194,7 +194,7 @@ class Task:
     @classmethod
     def evaluate(cls, model: Any, files: Sequence[str], options: dict[str, Any]) -> Report:
         """The task's figures of an opened model on other data. `options`: those that were given."""
-        raise InputError(f"headway has no figures for the task '{cls.name}' yet")
+        raise InputError(f"there are no figures for the task '{cls.name}' yet: headway {cls.verb} MODEL asks the model")
 
 
 def entropy(counts: npt.NDArray[np.int64]) -> float:

@@ -34,6 +34,7 @@ from headway.text.tokenizer import TextOptions
 LENGTH = 24  # of the sentences that an estimate is made with
 PAIR = ("source", "target")
 AT_ONCE = 512  # sentences that are translated before the first is shown
+SEARCH = {"beam_size": "beam", "length_penalty": "length_penalty", "batch_size": "batch"}  # option: setting
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class Translation(Task):
     @classmethod
     def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
         refuse(options, ("beam_size",), "a translator")
-        search = {"beam": options["beam_size"]} if "beam_size" in options else {}
+        search = _search(options)
         for start in range(0, len(values), AT_ONCE):
             texts = values[start : start + AT_ONCE]
             for text, translation in zip(texts, model.translate(texts, **search), strict=True):
@@ -216,16 +217,19 @@ class Translation(Task):
     @classmethod
     def evaluate(cls, model: Translator, files: Sequence[str], options: dict[str, Any]) -> Report:
         """BLEU and chrF of the translations of these pairs. `keep` is called with the translations."""
-        known = ("tokenize", "lowercase", "bootstrap", "beam", "length_penalty", "batch", "keep")
-        refuse(options, known, "a translator")
+        refuse(options, ("tokenize", "lowercase", "bootstrap", *SEARCH, "keep"), "a translator")
         pairs = list(read_pairs(list(files), model.card.reads.language, model.card.writes.language))
-        search = {name: options[name] for name in ("beam", "length_penalty", "batch") if name in options}
-        texts = model.translate([source for source, _ in pairs], **search)
+        texts = model.translate([source for source, _ in pairs], **_search(options))
         if "keep" in options:
             options["keep"](texts)
         how = {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
         found = score(texts, [target for _, target in pairs], **how)
         return Report(found.to_dict(), found.lines())
+
+
+def _search(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a search, under the names that a translator has for them."""
+    return {name: options[option] for option, name in SEARCH.items() if option in options}
 
 
 def framed(card: Card, source: Codec) -> Frame:

@@ -105,5 +105,5 @@ class WordVectors(Task):
         refuse(options, (), "a model of word vectors")
         for word in values:
             near = model.nearest(word.split()) if word.strip() else []
-            pairs = [[one.word, round(one.similarity, 4)] for one in near]
+            pairs = [[one.word, round(one.cosine, 4)] for one in near]
             yield Prediction(" ".join(one.word for one in near), {"text": word, "neighbours": pairs})

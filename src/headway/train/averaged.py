@@ -1,9 +1,9 @@
-"""Gradient descent that remembers where it has been: the mean of its weights is better than any of them.
+"""Averaged gradient descent: the mean of the weights over steps is better than the weights of any step.
 
     w ← w − rate · g,    mean ← mean + (w − mean)/n    (Polyak and Juditsky 1992)
 
 n counts the steps since `begin`; until then the mean is the weights themselves. The count lives on the device, so that
-a captured step goes on counting.
+a captured step continues to count.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AveragedSGD(torch.optim.SGD):
         return bool(self._parts()[2][0] > 0)
 
     def begin(self) -> None:
-        """From now on the mean is one; the weights as they are now are the first of it."""
+        """Start the mean, with the present weights as its first term."""
         weights, means, counts = self._parts()
         with torch.no_grad():
             torch._foreach_copy_(means, weights)
@@ -59,7 +59,7 @@ class AveragedSGD(torch.optim.SGD):
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """The weights are their means inside, and what they were behind it."""
+        """Inside the context the weights are their means; afterwards they are restored."""
         weights, means, _ = self._parts()
         kept = [weight.detach().clone() for weight in weights]
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Checkpoints below `checkpoints/step-N/`: everything that decides a run's future, sealed, written beside it.
+"""Checkpoints below `checkpoints/step-N/`: everything that a run needs to resume exactly, with checksums.
 
 KIND-RANK.safetensors   what one process holds of a kind of tensors (weights, the optimiser's, random states)
 shards-RANK.json        where its rows of a sharded tensor begin, and the whole tensor's shape
@@ -43,19 +43,19 @@ Shards = dict[str, dict[str, Any]]  # of each sharded tensor: {"start": first ro
 
 
 class Checkpoint:
-    """One that was found whole."""
+    """A verified checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.step = step_of(folder)
 
     def facts(self, rank: int = 0) -> dict[str, Any] | None:
-        """What this process kept; None where so many processes did not run."""
+        """The state of this process; None where fewer processes wrote the checkpoint."""
         path = self.folder / f"state-{rank}.json"
         return read_json(path) if path.exists() else None
 
     def own(self, kind: str, rank: int = 0) -> Named:
-        """The tensors of a kind that one process kept, as it kept them."""
+        """The tensors of a kind that one process wrote."""
         path = self.folder / f"{kind}-{rank}.safetensors"
         if not path.exists():
             return {}
@@ -66,7 +66,7 @@ class Checkpoint:
         return sorted({path.stem.rpartition("-")[0] for path in self.folder.glob("*.safetensors")})
 
     def whole(self, kind: str) -> Named:
-        """The tensors of a kind, put together from what all processes kept."""
+        """The tensors of a kind, assembled from the files of all processes."""
         found: Named = {}
         for rank, path in self._files(kind):
             shards = read_json(self.folder / f"shards-{rank}.json")
@@ -88,7 +88,7 @@ class Checkpoint:
 
 
 def _handed_in(place: Path, rank: int) -> Path:
-    """The seals of a process's part of a checkpoint; gone when the whole is sealed."""
+    """The file with the seals of a process's part; deleted when the whole checkpoint is sealed."""
     return place / f"seals-{rank}.json"
 
 
@@ -111,10 +111,10 @@ class Checkpoints:
         self.folder, self.last, self.every = folder, max(last, 1), every
         self.writer, self.say, self.rank, self.processes = writer, say, rank, processes
         self.stage = Stage()
-        self.before: Callable[[], None] = lambda: None  # what has to be on the disk before a checkpoint is
+        self.before: Callable[[], None] = lambda: None  # called before a checkpoint is written
         self._writing = 0
-        self._until = float("inf")  # when to wait for other processes no longer
-        self.seconds = 0.0  # spent on writing, beside the training
+        self._until = float("inf")  # the time until which other processes are waited for
+        self.seconds = 0.0  # spent on writing, in the background
         self.bytes = 0
 
     def place(self, step: int) -> Path:
@@ -136,13 +136,13 @@ class Checkpoints:
         for step in self.steps():
             try:
                 facts = Checkpoint(self.place(step)).facts()
-            except (OSError, ValueError):  # found out when it is asked for
+            except (OSError, ValueError):  # reported when it is opened
                 continue
             if facts is not None:
                 yield facts
 
     def newest(self) -> Checkpoint | None:
-        """The newest that is whole; a broken one is named and set aside."""
+        """The newest complete checkpoint; a broken one is reported and set aside."""
         if self.rank == 0:
             clean(self.folder)
         for step in reversed(self.steps()):
@@ -155,10 +155,10 @@ class Checkpoints:
         return None
 
     def set_aside_after(self, step: int) -> None:
-        """Those of a time when the run had gone astray, if there is an earlier one to go on from."""
+        """Set aside the checkpoints after `step`, of a diverged loss, if there is an earlier one to resume from."""
         for later in self.steps():
             if later > step >= self.steps()[0]:
-                self._set_aside(later, "astray", "was made when the loss had gone astray")
+                self._set_aside(later, "astray", "was made when the loss had diverged")
 
     def _set_aside(self, step: int, name: str, why: str) -> None:
         aside = self.place(step).with_name(f"{name}-step-{step}")
@@ -167,7 +167,7 @@ class Checkpoints:
         self.say(f"the checkpoint of step {step:,} {why}: set aside as {aside.name}")
 
     def save(self, step: int, files: dict[str, Named], shards: Shards, facts: dict[str, Any]) -> None:
-        """Take the tensors now and write them beside the training."""
+        """Copy the tensors now, and write them in the background."""
         staged = self.stage.take({f"{kind}-{self.rank}": named for kind, named in files.items()})
         self._writing += 1
         self.writer.submit(lambda: self._write(step, staged, shards, facts))
@@ -194,7 +194,7 @@ class Checkpoints:
             self.seconds += time.perf_counter() - started
 
     def _hand_in(self, place: Path, seals: dict[str, Any] | None) -> None:
-        """To the first process: the seals of this one's files, there whole or not at all; None: it has failed."""
+        """Give the seals of this process's files to the first process, by a rename; None: writing has failed."""
         path = _handed_in(place, self.rank)
         if seals is None:
             with suppress(OSError):
@@ -227,7 +227,7 @@ class Checkpoints:
         return seals
 
     def hurry(self) -> None:
-        """The run has failed: others may be gone, and are not waited for much longer."""
+        """The run has failed: wait for the other processes only for a few more seconds."""
         self._until = time.monotonic() + LAST_PATIENCE
 
     def _failed(self, step: int, place: Path, error: Exception) -> None:
@@ -236,12 +236,12 @@ class Checkpoints:
             return
         if not isinstance(error, TimeoutError) and not self.place(step).exists():
             with suppress(TimeoutError):
-                self._wait_for_others(place)  # they would write into a folder that is gone
+                self._wait_for_others(place)  # they would write into a deleted folder
         shutil.rmtree(place, ignore_errors=True)
         why = "no room left on the disk" if is_full(error) else str(error)
         there = self.steps()
         stays = f"that of step {there[-1]:,} stays" if there else "there is none yet"
-        self.say(f"the checkpoint of step {step:,} could not be written ({why}); {stays}, training goes on")
+        self.say(f"the checkpoint of step {step:,} could not be written ({why}); {stays}, training continues")
 
     def _prune(self) -> None:
         steps = self.steps()

@@ -1,4 +1,4 @@
-"""Several recipes on one text under one budget: what is compared with what, and what came out."""
+"""A comparison of recipes on the same data under the same budget: its runs, its results, its table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ PROBED = 20  # steps that a budget in seconds is measured with
 
 
 def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
-    """The same data for all, cut into the same tokens, with a part kept for a last test.
+    """The runs on the same data, with the same tokens and a held-out test part.
 
-    `own`: it is a person's own data, and tokenised as the first recipe does it; otherwise recipes that differ are
-    refused.
+    `own`: the data is the user's, tokenised as in the first recipe; otherwise recipes with different data are refused.
     """
     (first_name, first), *others = runs.items()
     for name, run in others:
@@ -38,15 +37,15 @@ def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
 
 
 def _differs(a: object, b: object) -> str | None:
-    """The name of the first thing that makes two recipes' texts different; in which order it comes does not."""
+    """The first setting in which the data of two recipes differ, the order of reading apart."""
     apart = ("order", "jitter", "apart", "weights")
     names = [name for name in vars(a) if name not in apart]
     return next((name for name in names if getattr(a, name) != getattr(b, name)), None)
 
 
 def within(run: Run, tokens: int) -> Run:
-    """The run with as many steps as the budget allows. It is judged ten times; stairs of the rate and the snapshots
-    that are averaged keep their share of it, and a warm-up takes a tenth at most."""
+    """The run with as many steps as the budget allows. It is validated ten times; steps of the rate and the averaged
+    snapshots keep their share of it, and the warm-up takes a tenth at most."""
     if run.objective.one_pass:
         return run
     steps = max(1, round(tokens / run.task.tokens_a_step(run)))
@@ -64,14 +63,14 @@ def within(run: Run, tokens: int) -> Run:
 
 
 def probe(run: Run) -> Run:
-    """A few steps of a run, to see how fast it is."""
+    """The run with a few steps, to measure its speed."""
     often = replace(run.validation, every=PROBED, score_every=PROBED)
     engine = replace(run.engine, steps=PROBED, log=PROBED // 4, snapshot=PROBED, checkpoint=PROBED)
     return replace(run, engine=engine, validation=often)
 
 
 def tokens_per_second(folder: Path) -> float:
-    """Of a run's training steps, the median of what its log has (the first, which may compile, left out)."""
+    """The median of the speeds in a run's log, without the first, which may include compiling."""
     points = [value for _, value in read_history(folder / "log.jsonl").curve("train", "tokens_per_second")]
     return statistics.median(points[1:] or points) if points else math.nan
 
@@ -113,7 +112,7 @@ class Entry:
 
 
 def _number(value: Any) -> float:
-    """A score that is none (a chain that gives a word the probability 0) is written in words."""
+    """A score; infinite where it is given in words (a chain that gives a word the probability 0)."""
     return float(value) if isinstance(value, int | float) else math.inf
 
 

@@ -1,4 +1,4 @@
-"""What a run would be: its values, its size, its memory and its time, without training."""
+"""A dry run: the settings of a run, its size, its memory and an estimate of its time, without training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headway.train.optimiser import Masters
 from headway.train.run import Run
 from headway.train.step import TrainStep
 
-CHARACTERS = 128  # that a text may have, for one that is read letter by letter
+CHARACTERS = 128  # different characters that a text is assumed to have
 
 
 def describe(run: Run) -> str:
@@ -50,17 +50,17 @@ def describe(run: Run) -> str:
 
 
 def _data_in_words(run: Run) -> str:
-    """Whether what it learns from is at hand. A file of one's own that is not there is an error, as in training."""
+    """Whether the data is available. A missing file of the user's is an error, as in training."""
     look_for_own(run)
     try:
         look_for_known(run)
     except InputError as error:
         return f"data: {error}"
-    return f"data: at hand ({', '.join(files)})" if (files := files_of(run)) else "data: none yet, pass --data"
+    return f"data: available ({', '.join(files)})" if (files := files_of(run)) else "data: none yet, pass --data"
 
 
 def _sizes(run: Run) -> tuple[int, ...]:
-    """Those of the model that it starts from, or as large as they may become."""
+    """The vocabulary sizes of the model that it starts from, or the largest that they may become."""
     if run.init and not starts_from_vectors(run):
         return read_card(find_model(run.init)).sizes
     text = run.data.text

@@ -1,4 +1,4 @@
-"""How well a run uses its machine: operations against the peak that the machine really reaches, and memory."""
+"""How well a run uses its machine: operations per second against the measured peak, and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 8  # of a batch that are enough to count the operations of one token
 
 def operations_per_token(objective: Any, batch: Batch, device: torch.device) -> float:
     """Multiplications and additions in matrix products for one target token, forward and backward, counted on a few
-    rows. Chance, gradients and what is carried from step to step are left as they were."""
+    rows. The random generators, gradients and carried states stay as they were."""
     from headway.evaluate.flops import FlopCounter
 
     facts, states = take_states(device)
@@ -63,7 +63,7 @@ def _wait(device: torch.device) -> None:
 
 
 def memory(device: torch.device) -> int:
-    """The most bytes that this process has had: of the GPU's memory, or resident."""
+    """Peak memory of this process in bytes: of the GPU, or resident."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024
@@ -71,15 +71,15 @@ def memory(device: torch.device) -> int:
 
 
 class Gauge:
-    """Turns tokens a second into a share of the machine. Counting and measuring wait until they are first asked."""
+    """Turns tokens per second into a share of the machine's peak, which is measured at the first batch."""
 
     def __init__(self, objective: nn.Module, device: torch.device, dtype: torch.dtype, processes: int = 1) -> None:
         self.objective, self.device, self.dtype, self.processes = objective, device, dtype, processes
         self._per_token: float | None = None
         self._peak = 0.0
 
-    def see(self, batch: Batch) -> None:
-        """Count and measure, on the first batch that comes by."""
+    def measure(self, batch: Batch) -> None:
+        """Count operations and measure the peak, once."""
         if self._per_token is None:
             self._per_token = operations_per_token(self.objective, batch, self.device)
             self._peak = measured_peak(self.device, self.dtype) * self.processes

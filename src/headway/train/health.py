@@ -1,4 +1,4 @@
-"""Whether a run is still learning: batches that had to be skipped, and a loss that has gone astray.
+"""Whether a run is still learning: batches that were skipped, and a loss that diverges.
 
 A step whose loss or gradient is not finite changes nothing; that is decided on the device. Here the host reads,
 some steps later, which steps those were.
@@ -19,12 +19,12 @@ HINT = "try a lower schedule.peak, a longer schedule.warmup, or engine.clip=1"
 
 
 class Diverged(Exception):
-    """The run cannot go on; the message says why and what may help."""
+    """The run has to end; the message says why and what may help."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A batch that was not learned from."""
+    """A skipped batch."""
 
     step: int
     examples: tuple[int, ...]
@@ -55,7 +55,7 @@ class Record:
 
 
 class Health:
-    """When a run has to be ended.
+    """Decides when a run has to end.
 
     skipped: `skips` batches in a row.
     blown up: `patience` readings in a row far above the first.
@@ -72,7 +72,7 @@ class Health:
 
     @property
     def sound(self) -> bool:
-        """Whether what is there now is worth keeping."""
+        """Whether the present weights are worth a checkpoint."""
         recent = self.record.recent
         return not recent or recent[-1][0] <= self._limit()
 
@@ -94,12 +94,12 @@ class Health:
         return found
 
     def count(self, skipped: list[Skipped]) -> None:
-        """Raises `Diverged` when too many were skipped running."""
+        """Raises `Diverged` when too many consecutive batches were skipped."""
         if self.skips and (most := max((one.in_a_row for one in skipped), default=0)) >= self.skips:
-            raise Diverged(f"the loss or its gradient was not finite in {most} steps running: {HINT}")
+            raise Diverged(f"the loss or its gradient was not finite in {most} consecutive steps: {HINT}")
 
     def judge(self, step: int, loss: float, nll: float) -> None:
-        """Look at a line of the log; raises `Diverged` when the run is past help."""
+        """Judge a line of the log; raises `Diverged` when the run has diverged."""
         record, patience = self.record, self.patience
         if not math.isfinite(loss) or not patience:  # every batch was skipped: that has a rule of its own
             return

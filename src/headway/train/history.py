@@ -1,4 +1,4 @@
-"""What a run's `log.jsonl` says, as curves over steps. Torch is not loaded."""
+"""A run's `log.jsonl` as curves over steps. Torch is not loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class History:
 
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
-    start: dict[str, Any] = field(default_factory=dict)  # what the run said first
+    start: dict[str, Any] = field(default_factory=dict)  # the first event of the run
 
     def curve(self, kind: str, name: str) -> Curve:
         return self.curves.get((kind, name), [])
@@ -60,7 +60,7 @@ class History:
 
 
 def read_history(path: Path) -> History:
-    """Read a log that may be written to meanwhile: a last line that is cut off is not there yet."""
+    """Read a log that may be written to meanwhile: an incomplete last line is ignored."""
     history = History()
     *whole, unfinished = path.read_bytes().split(b"\n")
     for number, line in enumerate([*whole, unfinished], 1):

@@ -1,4 +1,4 @@
-"""A training job: from a run to a model folder with its score. What is learned, and how it is judged, is the task's."""
+"""A training job: from a run to a model folder with its score. The task gives data, model, objective and figures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SMALL = 20_000_000  # parameters up to which launching kernels costs more than r
 
 @dataclass
 class Outcome:
-    """What a run came to. `scores` holds validation and, where there is test data, test figures."""
+    """The result of a run. `scores`: validation figures and, where there is test data, test figures."""
 
     folder: Path
     scores: dict[str, Any]
@@ -54,15 +54,15 @@ def train(run: Run, out: Path, log: Log, *, download: bool = False, resume: bool
     with joined(device) as ranks:
         if not ranks.first:
             log = Log(quiet=True)
-            warnings.simplefilter("ignore")  # those that matter the first has too
+            warnings.simplefilter("ignore")  # the first process shows them
         make_deterministic(run.engine.deterministic)
-        context = RunContext(out, log, device, dtype, ranks, download, ranks.tell(resume))
+        context = RunContext(out, log, device, dtype, ranks, download, ranks.broadcast(resume))
         scores = _at_once(run, context) if run.objective.one_pass else _in_steps(run, context)
         return Outcome(out / "model", scores, time.perf_counter() - started)
 
 
 def _at_once(run: Run, context: RunContext) -> dict[str, Any]:
-    """A model that is found in one pass: there is nothing to resume."""
+    """Train a model that is learned in one pass; there is nothing to resume."""
     write_run(run, context.out / "run.json")
     task = run.task(run, context)
     scores = task.learn_at_once()
@@ -89,7 +89,7 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     if progress.stopped:
         log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
     scores = job.finish(progress) if ranks.first else {}
-    ranks.meet()
+    ranks.barrier()
     return scores
 
 
@@ -103,8 +103,8 @@ def _prepare(run: Run, context: RunContext) -> Job:
     )  # fmt: skip
     found = None
     if context.resumed:
-        # One looks, verifies and sets aside; the others take what it found.
-        step = ranks.tell(newest.step if ranks.first and (newest := checkpoints.newest()) else 0)
+        # The first process verifies the checkpoints; the others use the one that it found.
+        step = ranks.broadcast(newest.step if ranks.first and (newest := checkpoints.newest()) else 0)
         found = Checkpoint(checkpoints.place(step)) if step else None
     if found:
         log.resume()
@@ -131,7 +131,7 @@ def _prepare(run: Run, context: RunContext) -> Job:
 
 
 def _start_event(context: RunContext, task: Task, parameters: int, speed: str) -> None:
-    """What a log says first: what is trained where, and which figure its tables show."""
+    """The first event of a log: what is trained where, and which figure tables show."""
     figure, higher = task.headline
     context.log.event(
         "start", parameters=parameters, device=_name(context.device), dtype=str(context.dtype), speed=speed,
@@ -142,7 +142,7 @@ def _start_event(context: RunContext, task: Task, parameters: int, speed: str) -
 def _write(context: RunContext, task: Task, weights: Weights, scores: dict[str, Any], step: int | None = None) -> None:
     task.card.score = scores
     context.log.event("end", step, **scores)
-    context.log.position()  # the log is whole before there is a model that says the run is finished
+    context.log.position()  # the log is complete before the model marks the run as finished
     write_model(context.out / "model", weights, task.card, task.processors)
 
 
@@ -161,7 +161,7 @@ class Job:
     ) -> None:  # fmt: skip
         self.run, self.context, self.task, self.writer = run, context, task, writer
         self.device, self.log, self.ranks = context.device, context.log, context.ranks
-        model = self.plain_model = task.model  # what is judged and kept: the model itself, or a twin of a sharded one
+        model = self.plain_model = task.model  # what is validated and written: the model, or a copy of a sharded one
         freeze(model, run.engine.frozen)
         sharded = self.ranks.count > 1 and run.engine.parallel == "fsdp"
         if sharded:
@@ -201,7 +201,7 @@ class Job:
         return "plain" if few else "compile"
 
     def _step(self, objective: Any) -> Any:
-        """How a step is taken: each process of several launches its own, compiled where that was asked for."""
+        """The step function: plain, captured, compiled, or both."""
         if self.speed == "compile":
             if isinstance(objective, Shared):
                 objective.module = compiled(objective.module)
@@ -214,7 +214,7 @@ class Job:
         facts = checkpoint.facts() or {}
         if facts["data"] != self.training.identity["data"]:
             raise InputError(
-                f"the text or its vocabulary is not what it was at step {checkpoint.step:,}: put it back as it was, "
+                f"the text or its vocabulary has changed since step {checkpoint.step:,}: restore it, "
                 "or start again with --overwrite"
             )
         if self.run.engine.steps < checkpoint.step:
@@ -237,7 +237,7 @@ class Job:
             weights = self.masters.named()
             if self.ranks.first:
                 self._use(weights)
-        return self.ranks.tell(self._validate(with_score) if self.ranks.first else None)
+        return self.ranks.broadcast(self._validate(with_score) if self.ranks.first else None)
 
     def _validate(self, with_score: bool) -> tuple[float | None, dict[str, float]]:
         self.judged.eval()

@@ -1,4 +1,4 @@
-"""What a run says: a progress bar on a terminal, plain lines in a log, `log.jsonl` and TensorBoard on disk."""
+"""A run's output: a progress bar on a terminal or plain lines, and on disk `log.jsonl` and TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headway.plain import json_line
 
 
 class Log:
-    """One run's voice. Lines and bars go to stderr; every event is one JSON object in `log.jsonl`.
+    """Lines and progress bars go to stderr; every event is one JSON object in `log.jsonl`.
 
-    Events that find no room on the disk wait in memory until there is some.
+    When the disk is full, events wait in memory.
     """
 
     def __init__(self, folder: Path | None = None, tensorboard: bool = False, quiet: bool = False) -> None:
@@ -28,48 +28,48 @@ class Log:
         self.started = time.perf_counter()
         self._folder, self._tensorboard = folder, tensorboard
         self._file: BinaryIO | None = None
-        self._board: Any = None
+        self._writer: Any = None
         self._waiting = b""  # not on the disk yet
-        self._known = False  # whether what is said now is in the file already
+        self._known = False  # whether events are in the file already
 
     def say(self, line: str) -> None:
         try:
             self.console.print(line, markup=False)
-        except OSError as error:  # stderr may lead to a file on the very disk that is full
+        except OSError as error:  # stderr may be a file on the full disk
             if not is_full(error):
                 raise
 
     def resume(self) -> None:
-        """Until `cut_back` events are those that the file of an earlier start has already."""
+        """Ignore events until `cut_back`: the file has them from an earlier start."""
         self._known = True
 
     def cut_back(self, position: int, seconds: float, step: int) -> None:
-        """Forget what came after a checkpoint, and write on from there."""
+        """Delete events after a checkpoint, and continue from there."""
         self._known = False
         self.started = time.perf_counter() - seconds
         if self._folder is not None:
             path = self._folder / "log.jsonl"
             path.touch()
             self._file = path.open("r+b", buffering=0)
-            self._file.truncate(min(position, path.stat().st_size))  # longer it would be filled with zeros
+            self._file.truncate(min(position, path.stat().st_size))  # truncating beyond the end would add zeros
             self._file.seek(0, os.SEEK_END)
-            self._open_board(step)
+            self._open_tensorboard(step)
 
     def _open(self) -> None:
         if self._file is None and self._folder is not None:
             self._file = (self._folder / "log.jsonl").open("wb", buffering=0)
-            self._open_board(0)
+            self._open_tensorboard(0)
 
-    def _open_board(self, step: int) -> None:
+    def _open_tensorboard(self, step: int) -> None:
         if self._tensorboard and self._folder is not None:
-            self._board = _tensorboard(self._folder, step)
+            self._writer = _tensorboard(self._folder, step)
 
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.started
 
     def position(self) -> int:
-        """Where the next event will begin in `log.jsonl`, all before it being safe on the disk."""
+        """The position of the next event in `log.jsonl`; everything before it is on the disk."""
         self._open()
         if self._file is None:
             return 0
@@ -80,30 +80,30 @@ class Log:
         return self._file.tell()
 
     def event(self, kind: str, step: int | None = None, **values: Any) -> None:
-        """Keep an event; numbers of a step go to TensorBoard too."""
+        """Write an event; numbers of a step go to TensorBoard too."""
         if self._known or self._folder is None:
             return
         self._open()
         record = {"event": kind, "step": step, "seconds": round(self.seconds, 3)} | values
         self._waiting += (json_line(record) + "\n").encode()
         self._write()
-        if self._board is not None and step is not None:
+        if self._writer is not None and step is not None:
             self._draw(kind, step, values)
 
     def _draw(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """For TensorBoard; its thread hands back here what went wrong with the points before."""
+        """Add points to TensorBoard, which raises here the errors of earlier points."""
         try:
             for name, value in values.items():
                 if isinstance(value, int | float):
-                    self._board.add_scalar(f"{kind}/{name}", value, step)
+                    self._writer.add_scalar(f"{kind}/{name}", value, step)
         except OSError as error:
             if not is_full(error):
                 raise
-            self._board = None
+            self._writer = None
             self.say("no room left on the disk: TensorBoard gets no more points until the run is started again")
 
     def _write(self) -> None:
-        """As much of what waits as the disk takes."""
+        """Write as much of the waiting events as the disk takes."""
         assert self._file is not None
         while self._waiting:
             try:
@@ -138,7 +138,7 @@ class Log:
 
     def _plain_lines(self, what: str, total: int | None, unit: str) -> Callable[..., None]:
         self._last_line = time.perf_counter()
-        began: tuple[int, float] | None = None  # a run that goes on has not done all of it just now
+        began: tuple[int, float] | None = None  # a resumed run starts in the middle
 
         def update(done: int, text: str = "", of: int | None = None) -> None:
             nonlocal began
@@ -157,9 +157,9 @@ class Log:
         if self._file is not None:
             self._write()
             self._file.close()
-        if self._board is not None:
+        if self._writer is not None:
             with suppress(OSError):
-                self._board.close()
+                self._writer.close()
 
 
 def _tensorboard(folder: Path, step: int) -> Any:

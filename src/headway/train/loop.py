@@ -1,4 +1,4 @@
-"""The training loop. It knows objectives, batches and steps, and nothing of any family or task."""
+"""The training loop. It depends on objectives, batches and steps, not on any family or task."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WARM_UP = 5.0  # seconds of a first step that are worth a line
 
 @dataclass
 class Progress:
-    """How far a run is, and how good its best score was. `stopped` says why it ended early."""
+    """The step of a run and its best score. `stopped`: why it ended early."""
 
     step: int = 0
     tokens: int = 0
@@ -72,11 +72,11 @@ def prefetch(
 
 
 class Interrupted(Exception):
-    """The run was asked to stop, and has saved itself."""
+    """A signal stopped the run, after a checkpoint."""
 
 
 class Training:
-    """A run in progress, from any step on."""
+    """A training in progress, from its first step or resumed."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Training:
         shown: Callable[[int], str] = lambda example: "",
         gauge: Gauge | None = None,
     ) -> None:
-        """`identity` is what must not change between a checkpoint and going on from it (the data, the run).
-        `guess` is the nll of a model that knows nothing but how frequent a token is; `shown` gives an example's text.
+        """`identity` must be the same when a checkpoint is resumed (the data, the run).
+        `guess` is the nll of predicting each token by its frequency; `shown` gives an example's text.
         """
         self.run, self.objective, self.masters, self.step_once = run, objective, masters, step_once
         self.validate, self.checkpoints, self.snapshots, self.log = validate, checkpoints, snapshots, log
@@ -104,14 +104,14 @@ class Training:
         self.progress, self.meter = Progress(), Meter(ranks)
         self.pace = Pace(run.engine.steps, run.engine.seconds, ranks)
         self.health, self.shown = Health(run.engine.skips, run.engine.astray, run.schedule.warmup, guess), shown
-        checkpoints.before = snapshots.flush  # one that refers to a snapshot which is not on the disk is not whole
-        self.gauge, self.said, self.judgement, self.started = gauge, "", "", False
+        checkpoints.before = snapshots.flush  # a checkpoint refers to snapshots, which must be on the disk first
+        self.gauge, self.status, self.judgement, self.started = gauge, "", "", False
         self._asked: Callable[[], bool] = lambda: False
         self._since = time.perf_counter()
         self.saved = 0  # the newest step that was handed to the writer
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Become what the checkpoint was made of."""
+        """Restore the state of the checkpoint."""
         rank, device = self.ranks.rank, self.masters.device
         own = checkpoint.facts(rank)
         facts = own or checkpoint.facts()
@@ -119,7 +119,7 @@ class Training:
         self.masters.resume({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
         over = self.pace.resume(facts.get("pace"), self.progress.step, self.progress.seconds)
-        if not (self._out_of_patience() or over):  # it may have been given more
+        if not (self._out_of_patience() or over):  # the run may have been given more time
             self.progress.stopped = None
         self.health.resume(facts["health"])
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
@@ -129,16 +129,16 @@ class Training:
             self.objective.resume(checkpoint.own(OBJECTIVE, rank))
         if own is not None:
             put_states(device, own["random"], checkpoint.own("random", rank))
-        else:  # a process more than there were: chance that no other has had
+        else:  # an additional process: a seed that no other has had
             torch.manual_seed(process_seed(self.run.engine.seed, rank, checkpoint.step))
         if self.ranks.first:
             self.snapshots.resume(facts["snapshots"], facts["best_snapshot"], checkpoint.step)
             self.log.cut_back(facts["log"], facts["seconds"], checkpoint.step)
 
     def save(self) -> None:
-        """A checkpoint of now, written beside the training; all processes do it at the same step."""
+        """Take a checkpoint, written in the background; all processes do it at the same step."""
         progress = self._clocked()
-        facts_of_chance, states = take_states(self.masters.device)
+        random_facts, states = take_states(self.masters.device)
         try:
             position = self.log.position() if self.ranks.first else 0
         except OSError as error:
@@ -146,7 +146,7 @@ class Training:
                 raise
             position = -1
         if self.ranks.any(position < 0):
-            self.log.say(f"no checkpoint at step {progress.step:,}: no room left on the disk; training goes on")
+            self.log.say(f"no checkpoint at step {progress.step:,}: no room left on the disk; training continues")
             return
         facts = {
             "progress": asdict(progress),
@@ -154,7 +154,7 @@ class Training:
             "meter": self.meter.names,
             "meter_tokens": self.meter.tokens,
             "pace": self.pace.first,
-            "random": facts_of_chance,
+            "random": random_facts,
             "snapshots": self.snapshots.regular,
             "best_snapshot": self.snapshots.best,
             "log": position,
@@ -180,7 +180,7 @@ class Training:
                 before = time.perf_counter()
                 self.advance(next(batches))
                 self._warmed_up(time.perf_counter() - before)
-                show(progress.step, self.said, self.pace.steps)
+                show(progress.step, self.status, self.pace.steps)
                 if self._stop_now():
                     self._interrupt()
             self.checkpoints.writer.wait()
@@ -189,7 +189,7 @@ class Training:
         return self._clocked()
 
     def _warmed_up(self, spent: float) -> None:
-        """The first step of a start may compile; how long that took is said."""
+        """Report a long first step, which may compile."""
         if not self.started and spent > WARM_UP:
             self.log.say(f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more")
         self.started = True
@@ -206,7 +206,7 @@ class Training:
         progress.step += 1
         step, last = progress.step, progress.step == engine.steps
         if self.gauge:
-            self.gauge.see(batch)
+            self.gauge.measure(batch)
         rate = self.run.schedule.rate(step, self.pace.steps)
         self.masters.set_rate(rate)
         sums = self.step_once(batch, engine.accumulate)
@@ -229,7 +229,7 @@ class Training:
             self._checkpoint(must=last or bool(progress.stopped))
 
     def _report(self, rate: float) -> None:
-        """Read the sums of the last steps, write them down, and see whether the run still learns."""
+        """Log the means of the last steps, and check whether the run still learns."""
         step = self.progress.step
         self._read_health()
         values = self.meter.read()
@@ -237,7 +237,7 @@ class Training:
         known = {name: value if math.isfinite(value) else None for name, value in values.items()}
         self.log.event("train", step, rate=rate, tokens=self.progress.tokens, **known, **figures)
         speed = f"{values['tokens_per_second']:,.0f} tokens/s"
-        self.said = "  ".join(
+        self.status = "  ".join(
             [f"loss {values['loss']:.3f}", *([self.judgement] if self.judgement else []), speed,
              *([words(figures)] if figures else [])]
         )  # fmt: skip
@@ -247,7 +247,7 @@ class Training:
             self._give_up(error, self.health.record.well)
 
     def _read_health(self) -> None:
-        """Name what was skipped since the last time."""
+        """Report the batches that were skipped since the last time."""
         found = self.health.read()
         for skipped in found:
             text = self.shown(skipped.examples[0]) if skipped.examples else ""
@@ -261,7 +261,7 @@ class Training:
             self._give_up(error, self.progress.step)  # a skipped step has changed nothing
 
     def _give_up(self, error: Diverged, well: int) -> None:
-        """End the run; the newest checkpoint is then one of a time when it was `well`, if there is one."""
+        """End the run. Checkpoints after the step `well`, the last good one, are set aside."""
         self.checkpoints.writer.wait()
         if self.ranks.first:
             self.checkpoints.set_aside_after(well)
@@ -279,7 +279,7 @@ class Training:
         """Validate, and keep the best score and how long ago it was."""
         with self.masters.judged():
             self._score(last)
-        if self.progress.scores and self.masters.hear(self.progress.scores):
+        if self.progress.scores and self.masters.follow_scores(self.progress.scores):
             self.progress.since_best = 0
             self.log.say("no better for some time: from now on the mean of the weights is judged and kept")
 
@@ -309,14 +309,14 @@ class Training:
 
     def _out_of_time(self) -> bool:
         if self.run.engine.seconds and self.masters.device.type == "cuda":
-            torch.cuda.synchronize(self.masters.device)  # a step is over when it is done, not when it was launched
+            torch.cuda.synchronize(self.masters.device)  # measure finished steps, not launched ones
         return self.pace.look(self.progress.step, self._clocked().seconds)
 
     def _checkpoint(self, must: bool) -> None:
-        """What is due, unless the last is still being written or the run is not well."""
+        """Take a checkpoint, unless the last one is still being written or the loss has diverged."""
         self._read_health()
         if not self.health.sound and not must:
-            self.log.say(f"no checkpoint at step {self.progress.step:,}: the loss is far from what it was; those stay")
+            self.log.say(f"no checkpoint at step {self.progress.step:,}: the loss has diverged; the earlier ones stay")
             return
         busy = self.ranks.any(self.checkpoints.busy)
         if busy and not must:
@@ -330,8 +330,8 @@ class Training:
         self.save()
 
     def _stop_now(self) -> bool:
-        """Whether any process was asked to stop: asked after one step, answered after the next."""
-        answer, self._asked = self._asked(), self.ranks.ask(self.stop.asked)
+        """Whether any process was asked to stop; the answer to the question of one step comes after the next."""
+        answer, self._asked = self._asked(), self.ranks.any_later(self.stop.asked)
         return answer if self.ranks.count > 1 else self.stop.asked
 
     def _interrupt(self) -> None:
@@ -346,7 +346,7 @@ class Training:
             self.checkpoints.writer.wait()
             self.save()
         self.checkpoints.writer.wait()
-        self.ranks.meet()  # the launcher ends all when the first has left: not before the checkpoint is sealed
+        self.ranks.barrier()  # the launcher ends all when the first has left: not before the checkpoint is sealed
 
 
 OBJECTIVE = "carried"  # what the objective takes over from step to step

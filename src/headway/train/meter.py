@@ -1,4 +1,4 @@
-"""What steps add up to between two lines of the log."""
+"""Sums over the steps between two lines of the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIKE = ("steps", "norm")  # the same in every process; the other terms are sums
 
 
 class Meter:
-    """Sums that stay on the device until somebody reads them. Steps that were skipped count nowhere."""
+    """Sums that stay on the device until `read`. Skipped steps are not counted."""
 
     def __init__(self, ranks: Ranks = ALONE) -> None:
         self.ranks = ranks
@@ -39,7 +39,7 @@ class Meter:
         self.tokens += tokens
 
     def resume(self, names: list[str], parts: list[dict[str, Tensor]], device: torch.device) -> None:
-        """Take over what every process had added. Of another number of processes the first takes all shares."""
+        """Restore the sums of every process. With another number of processes the first one takes all shares."""
         if not any(name.startswith("count.") for name in names):  # of a version that counted tokens only
             return
         mine = parts[0] if len(parts) != self.ranks.count else parts[self.ranks.rank]

@@ -1,4 +1,4 @@
-"""Optimisers over float32 masters: the one mechanism of precision.
+"""Optimisers over float32 masters: the only mechanism of mixed precision.
 
 Where a model's weights are bfloat16, the optimiser works on float32 copies and writes them back; where they
 are float32 already, the masters are the weights themselves.
@@ -87,7 +87,7 @@ Optimiser = Adam | AdamW | Sgd | AveragedSgd
 
 
 class Masters:
-    """An optimiser with its masters. `step` clips, updates and writes back without a look from the host.
+    """An optimiser with its masters. `step` clips, updates and writes back without synchronising with the host.
 
     Of a sharded weight it sees this process's rows only. A step whose loss or gradient is not finite anywhere
     changes nothing.
@@ -183,8 +183,8 @@ class Masters:
         if copies:
             torch._foreach_copy_([w for w, _ in copies], [m for _, m in copies])
 
-    def hear(self, scores: Sequence[float]) -> bool:
-        """Told all scores so far, higher is better; whether the optimiser has now begun to average."""
+    def follow_scores(self, scores: Sequence[float]) -> bool:
+        """Start averaging where the scores, higher is better, have stopped rising; returns whether it did."""
         if not isinstance(self.config, AveragedSgd) or not isinstance(self.optimiser, AveragedSGD):
             return False
         *before, last = scores
@@ -196,7 +196,7 @@ class Masters:
 
     @contextmanager
     def judged(self) -> Iterator[None]:
-        """Inside, the weights are those to be judged and kept: a mean, where the optimiser has one."""
+        """Inside the context the weights are those to validate and keep: their mean, where the optimiser has one."""
         if not isinstance(self.optimiser, AveragedSGD) or not self.optimiser.begun:
             yield
             return
@@ -206,8 +206,8 @@ class Masters:
         self.write_back()
 
     def named(self) -> dict[str, Tensor]:
-        """The masters under their weights' names, in float32, whole; all processes must ask together, and only
-        the first keeps what was put together of shards."""
+        """The masters under their weights' names, in float32, whole; all processes must call it together, and
+        only the first keeps tensors that were gathered from shards."""
         found = {}
         for name, weight, master in zip(self.names, self.weights, self.masters, strict=True):
             tensor = whole(weight, master)
@@ -254,37 +254,37 @@ class Masters:
             weight.grad = None
 
 
-def meant(name: str, given: str) -> bool:
-    """Whether a weight is meant: by the beginning of its name, or by a pattern for all of it. The weights of an encoder
-    below a head go by their names in the encoder too."""
+def selects(name: str, given: str) -> bool:
+    """Whether `given` selects a weight: as the beginning of its name, or as a pattern for all of it. The weights of an
+    encoder below a head may be named without `encoder.` too."""
     names = (name, name.removeprefix("encoder."))
     return any(one == given or one.startswith(f"{given}.") or fnmatchcase(one, given) for one in names)
 
 
 def factors(names: Sequence[str], rates: Mapping[str, float]) -> dict[str, float]:
-    """What each weight's rate is multiplied by; of several that mean it, the longest counts."""
+    """What each weight's rate is multiplied by; of several names that select it, the longest counts."""
     for given, factor in rates.items():
-        _must_mean_one(names, given, "engine.rates")
+        _must_select(names, given, "engine.rates")
         if factor <= 0:
             raise InputError(
                 f"engine.rates: the factor of '{given}' must be above 0, not {factor} (engine.frozen holds)"
             )
     by_length = sorted(rates, key=len, reverse=True)
-    return {name: next((rates[given] for given in by_length if meant(name, given)), 1.0) for name in names}
+    return {name: next((rates[given] for given in by_length if selects(name, given)), 1.0) for name in names}
 
 
 def freeze(model: nn.Module, frozen: Sequence[str]) -> None:
-    """The weights that are meant stay as they are: no gradient is made for them."""
+    """The selected weights stay as they are: no gradient is computed for them."""
     weights = dict(model.named_parameters())
     for given in frozen:
-        _must_mean_one(list(weights), given, "engine.frozen")
+        _must_select(list(weights), given, "engine.frozen")
         for name, weight in weights.items():
-            if meant(name, given):
+            if selects(name, given):
                 weight.requires_grad_(False)
 
 
-def _must_mean_one(names: Sequence[str], given: str, key: str) -> None:
-    if not any(meant(name, given) for name in names):
+def _must_select(names: Sequence[str], given: str, key: str) -> None:
+    if not any(selects(name, given) for name in names):
         begins = dict.fromkeys(name.rsplit(".", depth)[0] for depth in (0, 1, 2, 3) for name in names)
         raise InputError(f"{key}: no weight's name begins with '{given}'{nearest(given, begins)}")
 

@@ -1,4 +1,4 @@
-"""How long a run is: so many steps, or as many as there is time for."""
+"""The length of a run: a number of steps, or as many as fit into a time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from headway.train.parallel.ranks import ALONE, Ranks
 
 
 class Pace:
-    """The steps that a run will have, so that a schedule comes down in time.
+    """Estimates the last step of a run with a time limit, so that a schedule ends there.
 
-    Whatever takes time counts, validation too, but for what was before the first look: then things are set up.
+    Validation counts as well; the time before the first look, which is spent on setting up, does not.
     """
 
     def __init__(self, steps: int, seconds: float, ranks: Ranks = ALONE) -> None:
@@ -18,11 +18,11 @@ class Pace:
         self.first: tuple[int, float] | None = None  # step and seconds of the first look
 
     def due(self, step: int) -> bool:
-        """Whether to look: at first often, since a run may be short, later wherever its end should be."""
+        """Whether to look: often at first, since a run may be short; later at the estimated end."""
         return bool(self.seconds) and (step & (step - 1) == 0 or step >= self.steps)
 
     def look(self, step: int, seconds: float) -> bool:
-        """Foresee the last step from the time that those since the first look took; whether all of it is over."""
+        """Estimate the last step from the time of the steps since the first look; whether the time is over."""
         if not self.seconds:
             return False
         if self.first is None:
@@ -31,10 +31,10 @@ class Pace:
         if step > first:
             left = (self.seconds - seconds) * (step - first) / max(seconds - began, 1e-9)
             # All processes have one rate: the first one's.
-            self.steps = self.ranks.tell(min(self.most, step + max(0, round(left))))
+            self.steps = self.ranks.broadcast(min(self.most, step + max(0, round(left))))
         return self.ranks.any(seconds >= self.seconds)
 
     def resume(self, first: tuple[int, float] | None, step: int, seconds: float) -> bool:
-        """Be where a run was; whether it has no time left."""
+        """Restore the state of a run; whether it has no time left."""
         self.first = first
         return self.look(step, seconds)

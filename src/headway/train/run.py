@@ -1,4 +1,4 @@
-"""A run: one frozen value of plain fields that says everything about a training, written as `run.json`."""
+"""A run: one frozen value of plain fields with every setting of a training, written as `run.json`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headway.train.schedule import InverseRoot, Schedule
 
 @dataclass(frozen=True)
 class Validation:
-    """When and how a run is judged on the validation pairs.
+    """When and how a run is validated.
 
     Every `every` steps the loss; every `score_every` steps BLEU with the run's own search, over `sentences`
     of them (0: all). `patience` stops after that many scores without a better one (0: never).
@@ -41,7 +41,7 @@ class Validation:
 class Engine:
     """How a run is carried out.
 
-    batch: tokens of a global batch on its longer side, padding counted; `accumulate` cuts it into that many pieces.
+    batch: tokens of a global batch on its longer side, padding counted; `accumulate` cuts it into that many parts.
     seconds: the run ends after so many of training and validation, wherever it then is; schedules that come down by the
     last step come down by then (0: never).
     average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0 or 1: no mean).
@@ -49,14 +49,14 @@ class Engine:
     (no compile time: best for small models); `compile` captures what torch.compile made of it (a minute or more
     at the start, best for large ones); `auto` chooses by device and size.
     dtype: `tf32` is float32 with products in TensorFloat-32 (GPU only); `bfloat16` keeps float32 masters.
-    checkpoint: every so many steps everything that is needed to go on is written beside the training; the last
+    checkpoint: every so many steps all that is needed to resume is written in the background; the last
     `keep` stay, and every one whose step is a multiple of `keep_every` (0: none).
     skips, astray: a batch whose loss or gradient is not finite is skipped, `skips` in a row end the run; so do
-    `astray` log lines in a row whose loss has run away (`Health` says what that means; 0: never).
+    `astray` consecutive log lines whose loss has diverged (defined in `Health`; 0: never).
     parallel: how several processes (torchrun) share the work: `ddp` (each has all weights), `fsdp` (each has its
     rows of them). frozen: weights that stay as they are, by the beginning of their names (`embed`, `encoder.layers.0`)
     or a pattern (`encoder.layers.[0-3].*`). rates: what the rate of some weights is multiplied by, named likewise.
-    recompute: blocks forget their insides and compute them again for the gradient (less memory).
+    recompute: blocks compute their activations again for the gradient (less memory).
     deterministic: only algorithms that give the same bits each time (a GPU is slower then).
     workers: threads that prepare batches.
     """
@@ -95,7 +95,7 @@ COUNTS = {
 }
 
 
-# What numbers may be, where a run has them: NaN is none of these.
+# The ranges of numbers, where a run has them; NaN is in none.
 RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
     "above 0": (lambda value: 0 < value < math.inf, ("schedule.factor", "optimiser.epsilon")),
     "0 or more": (
@@ -114,7 +114,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-# What may change between a checkpoint and going on from it.
+# Settings that may change when a run is resumed.
 FREE = (
     "schedule", "validation", "search", "engine.steps", "engine.seconds", "engine.accumulate", "engine.clip",
     "engine.device", "engine.speed", "engine.average", "engine.snapshot", "engine.checkpoint", "engine.keep",
@@ -155,13 +155,13 @@ class Run:
                 value = getattr(getattr(self, part), name, 1)
                 if value < 1:
                     raise InputError(f"{part}.{name} must be at least 1, not {value}")
-        for said, (allowed, keys) in RANGES.items():
+        for expected, (allowed, keys) in RANGES.items():
             for key in keys:
                 found: object = self
                 for name in key.split("."):
                     found = getattr(found, name, None)
                 if isinstance(found, int | float) and not allowed(found):
-                    raise InputError(f"{key} must be {said}, not {found}")
+                    raise InputError(f"{key} must be {expected}, not {found}")
         configs.check(self.model)
         # Two tokenizers of a model from elsewhere may number their tokens alike.
         if configs.shares_table(self.model) and not self.data.text.joint and not self.init:
@@ -171,7 +171,7 @@ class Run:
         self.task.check(self)
 
     def _check_axes(self) -> None:
-        """Family, data, objective and head must be for one another."""
+        """Family, data, objective and head must fit together."""
         family, task, objective = FAMILIES[self.model.name], self.task, self.objective
         if family.role not in task.roles or family.takes != task.takes:
             raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
@@ -191,7 +191,7 @@ class Run:
 
 
 def refused_changes(old: Run, new: Run) -> list[str]:
-    """`key: old → new` for each difference that a run cannot go on with."""
+    """`key: old → new` for each difference with which a run cannot be resumed."""
     free = tuple(f"{key}{end}" for key in FREE for end in ".:")
     return [line for line in differences(old, new) if not line.startswith(free)]
 
@@ -210,7 +210,7 @@ def read_run(path: Path) -> Run:
 
 
 def write_run(run: Run, path: Path) -> None:
-    """There whole or not at all."""
+    """Write run.json, by an atomic rename."""
     new = path.with_name(f".{path.name}.new")
     new.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(new, path)

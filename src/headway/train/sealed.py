@@ -3,8 +3,7 @@
 manifest.json       names, sizes and SHA-256 of every other file, and of its own content
 *.safetensors, *.json
 
-A folder is there whole or not at all; what a person, a disk or a crash changed afterwards is found out before any
-of it is used. No pickle.
+A folder is complete or absent; later changes by a user, a disk or a crash are found before it is used. No pickle.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ Seal = dict[str, Any]  # of one file: {"bytes": …, "sha256": …}
 
 
 class Broken(Exception):
-    """A sealed folder that is not what it was when it was sealed; the message says what is wrong with it."""
+    """A sealed folder that was changed; the message says how."""
 
 
 class _Hashed:
-    """A file that is hashed while it is written, so that nobody has to read it again."""
+    """A file that is hashed while it is written, so that it need not be read again."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream, self.digest, self.size = stream, hashlib.sha256(), 0
@@ -80,10 +79,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Seal:
     return {"bytes": out.size, "sha256": out.digest.hexdigest()}
 
 
-def _write_whole(out: _Hashed, data: memoryview, piece: int = 1 << 24) -> None:
-    """Piece by piece, each hashed while it is still in the processor's cache."""
-    for at in range(0, len(data), piece):
-        out.write(data[at : at + piece])
+def _write_whole(out: _Hashed, data: memoryview, chunk: int = 1 << 24) -> None:
+    """Chunk by chunk, each hashed while it is still in the processor's cache."""
+    for at in range(0, len(data), chunk):
+        out.write(data[at : at + chunk])
 
 
 def write_json(path: Path, value: Any) -> Seal:
@@ -96,7 +95,7 @@ def write_json(path: Path, value: Any) -> Seal:
 
 
 def beside(folder: Path) -> Path:
-    """Where a folder is written before it has its name."""
+    """Where a folder is written before it is renamed."""
     return folder.with_name(f".{folder.name}{WRITING}")
 
 
@@ -113,7 +112,7 @@ def write_parts(folder: Path, files: Files, facts: Mapping[str, Any]) -> dict[st
 
 
 def seal(folder: Path, goal: Path, seals: Mapping[str, Seal]) -> None:
-    """Write the manifest and give the folder its name; one that has the name already goes."""
+    """Write the manifest and rename the folder; an existing one of that name is deleted."""
     content = {"format": FORMAT, "files": dict(sorted(seals.items()))}
     write_json(folder / MANIFEST, _signed(content))
     _flush_folder(folder)
@@ -148,7 +147,7 @@ def clean(parent: Path) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Every byte against the manifest; `Broken` says what does not fit."""
+    """Check every byte against the manifest; `Broken` says what differs."""
     try:
         data = (folder / MANIFEST).read_bytes()
         content = json.loads(data)
@@ -158,7 +157,7 @@ def verify(folder: Path) -> None:
         raise Broken(f"{MANIFEST} is missing") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Broken(f"{MANIFEST} cannot be read ({error})") from error
-    # The digest finds what was changed on purpose or by chance; the bytes find what JSON would forgive.
+    # The digest finds changed content; comparing bytes finds changes that JSON ignores.
     if data != as_written:
         raise Broken(f"{MANIFEST} was changed")
     if version > FORMAT:
@@ -203,7 +202,7 @@ def _signed(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flush_folder(folder: Path) -> None:
-    """The names in a folder are safe only when the folder itself has been flushed."""
+    """Renames in a folder are on the disk only when the folder itself has been flushed."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # no such thing on this system

@@ -21,7 +21,7 @@ FILE = "weights"
 class Snapshots:
     """Keeps the newest `last` regular snapshots, the best one, and those that a checkpoint still needs.
 
-    One that cannot be written stays in memory and is tried again: none is ever left out of the average.
+    A snapshot that cannot be written stays in memory and is tried again, so the average never lacks one.
     """
 
     def __init__(self, folder: Path, last: int, *, writer: Writer, say: Say) -> None:
@@ -40,7 +40,7 @@ class Snapshots:
         return {*self.regular[-self.last :], *([] if self.best is None else [self.best])}
 
     def resume(self, regular: list[int], best: int | None, step: int) -> None:
-        """As it was at `step`; later ones are made again."""
+        """Restore the state of `step`; later snapshots are deleted and made again."""
         clean(self.folder)
         self.regular, self.best = list(regular), best
         for later in sealed_steps(self.folder):
@@ -63,7 +63,7 @@ class Snapshots:
             self._write(step, weights)
 
     def _write(self, step: int, weights: Weights) -> None:
-        """Not before the last is written: the memory that it was copied to is used again."""
+        """Write in the background. The last one must be written: its staging memory is used again."""
         staged = self.stage.take({FILE: weights})
         self.writer.submit(lambda: self._finish(step, staged))
 
@@ -79,7 +79,7 @@ class Snapshots:
             self.unsaved[step] = {name: tensor.clone() for name, tensor in weights.items()}
 
     def flush(self) -> None:
-        """Write what could not be written before; raises where that still fails."""
+        """Write the snapshots that could not be written before; raises where that still fails."""
         for step in sorted(self.unsaved):
             if step in self.wanted:
                 write_sealed(self.place(step), {FILE: self.unsaved[step]}, {})

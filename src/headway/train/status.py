@@ -1,4 +1,4 @@
-"""How a run stands, from what is in its folder. Torch is not loaded: this answers at once."""
+"""The state of a run, read from its folder. Torch is not loaded, so this is fast."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ def _shown(history: History) -> tuple[str, bool, str]:
 
 
 def _score(card: dict[str, Any], run: dict[str, Any]) -> dict[str, Any] | None:
-    """Of the model, unless the run has been asked for more since: it is then as unfinished as before."""
+    """The model's score, unless the run has since been given more steps: then it is unfinished."""
     return _part(card, "score") if card.get("run") in (None, run) else None
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process trains here: it keeps `.lock` locked for as long as it lives."""
+    """Whether a process trains here: it holds a lock on `.lock`."""
     try:
         import fcntl
     except ImportError:  # a system without such locks
@@ -142,7 +142,7 @@ def _newest_checkpoint(folder: Path) -> int | None:
 
 
 def _has_own_data(folder: Path, run: dict[str, Any]) -> bool:
-    """Whether it trains on files inside its own folder, as the demo does: they go when the folder is replaced."""
+    """Whether it trains on files inside its own folder, as the demo does: replacing the folder deletes them."""
     files, inside = _part(run, "data").get("train"), os.path.join(os.path.abspath(folder), "")
     return isinstance(files, list) and any(os.path.abspath(str(name)).startswith(inside) for name in files)
 

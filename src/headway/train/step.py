@@ -13,7 +13,7 @@ from headway import compiling
 from headway.batch import Batch
 from headway.models.protocols import Terms
 from headway.train.optimiser import Masters
-from headway.train.parallel.processes import last_piece, shares
+from headway.train.parallel.processes import last_part, shares
 
 Sums = dict[str, Tensor]
 
@@ -28,7 +28,7 @@ def compiled(objective: nn.Module) -> Any:
 
 
 class TrainStep:
-    """Forward, backward and update on one global batch, in `parts` pieces whose gradients add up.
+    """Forward, backward and update on one global batch, in `parts` parts whose gradients add up.
 
     The batch has its counts before the first part, so the parts give the gradient of the whole; several processes take
     their parts of it each. Returns the sum of every term and its count (`count.loss`) over this process's parts, the
@@ -41,24 +41,24 @@ class TrainStep:
     def __call__(self, batch: Batch, parts: int = 1) -> Sums:
         self.masters.zero()
         sums: Sums = {}
-        pieces = shares(batch, parts, self.ranks) if parts * self.ranks.count > 1 else [batch]
-        for number, piece in enumerate(pieces, 1):
-            here = piece.map(lambda tensor: tensor.to(self.masters.device, non_blocking=True))
-            with last_piece(self.objective, number == len(pieces)):
-                found = self._backward(here, here.counts if piece is batch else batch.counts)
+        mine = shares(batch, parts, self.ranks) if parts * self.ranks.count > 1 else [batch]
+        for number, part in enumerate(mine, 1):
+            here = part.map(lambda tensor: tensor.to(self.masters.device, non_blocking=True))
+            with last_part(self.objective, number == len(mine)):
+                found = self._backward(here, here.counts if part is batch else batch.counts)
             for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
         norm, bad = self.masters.step(sums["loss"])
         return sums | {"norm": norm, "bad": bad}
 
-    def _backward(self, piece: Batch, counts: dict[str, Tensor]) -> Sums:
+    def _backward(self, part: Batch, counts: dict[str, Tensor]) -> Sums:
         """`counts` are those of the whole batch: every part divides by them."""
-        terms = self.objective(piece)
+        terms = self.objective(part)
         total = sum(weight * value / counts[name] for name, (value, weight) in terms.items() if weight)
         assert isinstance(total, Tensor)
         (total * self.ranks.count).backward()  # several processes take the mean of their gradients
         sums = {name: value.detach() for name, (value, _) in terms.items()}
-        return sums | {f"count.{name}": piece.counts[name] for name in terms}
+        return sums | {f"count.{name}": part.counts[name] for name in terms}
 
 
 class GraphStep:

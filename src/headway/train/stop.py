@@ -1,4 +1,4 @@
-"""Ctrl-C and a scheduler's signals while training: the first is a request, the second is an order."""
+"""Ctrl-C and a scheduler's signals while training: the first stops after the step, the second at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class Stop:
-    """A context in which the first signal only asks (`asked` is then true); a second one does what it always did."""
+    """A context in which the first signal only sets `asked`; a second one has its usual effect."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
@@ -45,7 +45,7 @@ class Stop:
             self.say(f"stopping after this step, with a checkpoint ({again} leaves at once)")
 
     def leave(self) -> None:
-        """Now end as the signal would have ended it."""
+        """End the process as the signal would have."""
         self._obey(self.asked_by or signal.SIGINT, None)
 
     def _obey(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Writing beside training: copies are taken between two steps, a thread brings them to the disk."""
+"""Writing in the background: tensors are copied between two steps, and a thread writes the copies to the disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Staged = Callable[[], dict[str, Named]]
 
 
 class Stage:
-    """Takes tensors as they are now. The training may change them as soon as `take` has returned.
+    """Copies tensors. The training may change them as soon as `take` has returned.
 
     From a GPU they first go to other memory of the GPU, which takes next to no time, and from there, while it
     computes on, to pinned memory that is kept for the next time.
@@ -72,13 +72,13 @@ class Stage:
 
 
 class Writer:
-    """One thread that does what it is given, in order.
+    """One thread that runs jobs in order.
 
-    Work minds its own disk errors. Any other is a mistake in the program: it is raised where the work is waited for.
+    A job handles its own disk errors. Any other error is a bug: it is raised where the job is waited for.
     """
 
     def __init__(self) -> None:
-        self._mistake: BaseException | None = None
+        self._error: BaseException | None = None
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
 
@@ -98,22 +98,22 @@ class Writer:
         self._raise()
 
     def _raise(self) -> None:
-        mistake, self._mistake = self._mistake, None
-        if mistake is not None:
-            raise mistake
+        failed, self._error = self._error, None
+        if failed is not None:
+            raise failed
 
     def _serve(self) -> None:
         while (work := self._waiting.get()) is not None:
             try:
                 work()
             except BaseException as error:
-                self._mistake = error
+                self._error = error
             finally:
                 self._waiting.task_done()
         self._waiting.task_done()
 
     def close(self) -> None:
-        """Finish what was given and end the thread."""
+        """Finish all jobs and end the thread."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()

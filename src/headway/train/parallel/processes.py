@@ -35,7 +35,7 @@ MEETING, HERE = "headway/port", "headway/here"
 def joined(device: torch.device) -> Iterator[Ranks]:
     """The processes that torchrun started, each with its own GPU where there are GPUs; or this one alone.
 
-    One that fails keeps its connections until it has said why and is gone: only then do the others find out.
+    A process that fails keeps its connections until it has reported the error and ends; then the others notice.
     """
     if expected() == 1:
         yield ALONE
@@ -65,8 +65,8 @@ def _meeting_place() -> dict[str, Any]:
     """Where the processes of this start find each other.
 
     torchrun keeps one store for all restarts, in which they would find the addresses of those that are gone
-    (https://github.com/pytorch/pytorch/issues/135712). So the first opens another, and says there where it is.
-    All waiting is done here: inside torch a process would not hear that the launcher ends it.
+    (https://github.com/pytorch/pytorch/issues/135712). So the first opens another one and publishes its port there.
+    All waiting is done here: inside torch a process would not react to the signal of the launcher.
     """
     import torch.distributed as dist
 
@@ -86,7 +86,7 @@ def _meeting_place() -> dict[str, Any]:
 
 
 def _found(notes: Any, host: str, count: int) -> Any:
-    """The store of this start: behind an old note nobody answers."""
+    """The store of this start; the port of an earlier start may still be there, and does not answer."""
     import torch.distributed as dist
 
     while True:
@@ -101,8 +101,8 @@ def _is_of_another(error: RuntimeError) -> bool:
     """Whether a connection to another process broke."""
     import torch.distributed as dist
 
-    said = str(error).lower()
-    return isinstance(error, dist.DistError) or "gloo" in said or "connection" in said
+    text = str(error).lower()
+    return isinstance(error, dist.DistError) or "gloo" in text or "connection" in text
 
 
 def blocks(objective: nn.Module) -> list[nn.Module]:
@@ -111,7 +111,7 @@ def blocks(objective: nn.Module) -> list[nn.Module]:
 
 
 def recompute_blocks(objective: nn.Module) -> None:
-    """Blocks keep only what goes in; their insides are computed again for the gradient, with the same dropout."""
+    """Blocks keep only their inputs; activations are computed again for the gradient, with the same dropout."""
     for block in blocks(objective):
         forward: Callable[..., Any] = block.forward
         block.forward = partial(checkpoint, forward, use_reentrant=False)
@@ -132,7 +132,7 @@ def shard_rows(objective: nn.Module) -> None:
 
 
 class Shared:
-    """An objective for TrainStep that is one process's part of many."""
+    """An objective wrapped for one of several processes."""
 
     def __init__(self, objective: nn.Module, how: str, ranks: Ranks, device: torch.device) -> None:
         self.how, self.ranks = how, ranks
@@ -141,17 +141,17 @@ class Shared:
             from torch.nn.parallel import DistributedDataParallel
 
             on = [device] if device.type == "cuda" else None
-            # A model's tables are the same everywhere: nobody has to send them again at each step.
+            # Buffers are the same in all processes: they need not be sent at each step.
             known = inspect.signature(DistributedDataParallel).parameters
             name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
             still: dict[str, Any] = {name: False}
             self.module = DistributedDataParallel(objective, device_ids=on, **still)
 
-    def __call__(self, piece: Batch) -> Any:
-        return self.module(piece)
+    def __call__(self, part: Batch) -> Any:
+        return self.module(part)
 
     def last(self, is_last: bool) -> AbstractContextManager[None]:
-        """Gradients of all but the last piece of a batch stay here; with the last they are summed."""
+        """Gradients of all but the last part of a batch stay here; with the last they are summed."""
         if self.how == "fsdp":
             self.module.set_requires_gradient_sync(is_last)
         elif not is_last:
@@ -159,13 +159,13 @@ class Shared:
         return nullcontext()
 
 
-def last_piece(objective: Any, is_last: bool) -> AbstractContextManager[None]:
+def last_part(objective: Any, is_last: bool) -> AbstractContextManager[None]:
     """For an objective that several processes share; any other has nothing to sum."""
     return objective.last(is_last) if isinstance(objective, Shared) else nullcontext()
 
 
 def shares(batch: Batch, parts: int, ranks: Ranks) -> list[Any]:
-    """This process's pieces of a global batch: as many in every process, an empty one as a row of padding."""
-    pieces = batch.split(parts * ranks.count)
-    mine = pieces[ranks.rank :: ranks.count]
+    """This process's parts of a global batch: as many in every process, an empty one as a row of padding."""
+    every = batch.split(parts * ranks.count)
+    mine = every[ranks.rank :: ranks.count]
     return [*mine, *[batch.rows(0, 0).pad(1)] * (parts - len(mine))]

@@ -1,6 +1,6 @@
-"""One process or many: what a training asks of the others, and what it holds of a sharded tensor.
+"""Communication between the processes of a run, and a process's rows of a sharded tensor.
 
-Alone, every question has its answer at once and costs nothing.
+With one process every operation returns at once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 
 
 class Lost(Exception):
-    """Another process of this run has ended; this one can only follow."""
+    """Another process of this run has ended, so this one must end too."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among `count`; `group` carries words between hosts (the control group)."""
+    """This process among `count`; `group` is for values on the host (gloo)."""
 
     rank: int = 0
     count: int = 1
@@ -30,7 +30,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """The one that talks and writes what is not sharded."""
+        """The process that reports, and writes what is not sharded."""
         return self.rank == 0
 
     def largest(self, value: Tensor) -> Tensor:
@@ -50,11 +50,11 @@ class Ranks:
         return value
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so in any process (asked on the host)."""
-        return self.ask(flag)()
+        """Whether `flag` is true in any process (a value on the host)."""
+        return self.any_later(flag)()
 
-    def ask(self, flag: bool) -> Callable[[], bool]:
-        """`any`, asked now and answered when it is called, so that nobody waits for the slowest."""
+    def any_later(self, flag: bool) -> Callable[[], bool]:
+        """`any`, started now; the result is a function that waits for it, so that no process waits for the slowest."""
         if self.count == 1:
             return lambda: flag
         import torch.distributed as dist
@@ -68,7 +68,7 @@ class Ranks:
 
         return answer
 
-    def tell(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """The first process's value, in all of them."""
         if self.count == 1:
             return value
@@ -80,14 +80,14 @@ class Ranks:
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """The first process alone, then the others: what it made they find."""
+        """The first process runs the block alone, then the others, which find the files that it made."""
         if not self.first:
-            self.meet()
+            self.barrier()
         yield
         if self.first:
-            self.meet()
+            self.barrier()
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Wait until all are here."""
         if self.count > 1:
             import torch.distributed as dist
@@ -129,7 +129,7 @@ def rows_of(like: Any, value: Tensor) -> Tensor:
 
 
 def whole(like: Any, value: Tensor) -> Tensor:
-    """The tensor whose rows of this process are `value`, sharded as `like` is; all processes must ask together."""
+    """The tensor whose rows of this process are `value`, sharded as `like` is; all processes must call it together."""
     if not is_sharded(like):
         return value
     from torch.distributed.tensor import DTensor
