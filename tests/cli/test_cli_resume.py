@@ -85,7 +85,7 @@ def same(world: World, run: Path, *more: object) -> list[object]:
 
 def test_the_same_command_goes_on_and_comes_to_the_same(headway: Headway, world: World, run: Path, done: Path) -> None:
     answer = headway(*same(world, run))
-    assert answer.code == 0 and "going on from step 8" in answer.err
+    assert answer.code == 0 and "resuming from step 8" in answer.err
     assert "learning the vocabulary" not in answer.err
     assert result(run) == result(done)
     again = headway(*same(world, run))
@@ -94,7 +94,7 @@ def test_the_same_command_goes_on_and_comes_to_the_same(headway: Headway, world:
 
 def test_resume_needs_the_folder_only(headway: Headway, run: Path, done: Path) -> None:
     answer = headway("train", run, "--resume")
-    assert answer.code == 0 and "going on from step 8" in answer.err
+    assert answer.code == 0 and "resuming from step 8" in answer.err
     assert result(run) == result(done)
     before = listing(run)
     for name in (run, run / "run.json"):
@@ -104,7 +104,7 @@ def test_resume_needs_the_folder_only(headway: Headway, run: Path, done: Path) -
 
 def test_more_steps_and_another_rate_are_taken_and_written_down(headway: Headway, run: Path) -> None:
     answer = headway("train", run, "--resume", "--set", "engine.steps=16", "schedule.peak=0.005", "engine.log=4")
-    assert answer.code == 0 and "going on from step 8" in answer.err
+    assert answer.code == 0 and "resuming from step 8" in answer.err
     facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert (facts["engine"]["steps"], facts["schedule"]["peak"], facts["engine"]["log"]) == (16, 0.005, 4)
     rows = events(run, "train")
@@ -130,14 +130,14 @@ def test_a_finished_run_can_be_given_more_steps_and_is_unfinished_until_it_has_t
         patch.setattr(Training, "advance", interrupted)
         answer = headway(*longer)
     kept, last = answer.err.splitlines()[-2:]
-    assert answer.code == 130 and "going on from step 12" in answer.err and last == "headway: interrupted"
+    assert answer.code == 130 and "resuming from step 12" in answer.err and last == "headway: interrupted"
     assert kept == f"headway: not finished; headway train {run} --resume goes on from step 16"
     assert listing(run / "model") == model  # of the first 12 steps
     [row] = json.loads(headway("runs", run, "--json").out)
     assert (row["state"], row["step"], row["steps"]) == ("stopped", 16, 20)
     assert row["next"] == f"headway train {shlex.quote(str(run))} --resume"
     answer = headway(*shlex.split(row["next"])[1:])
-    assert answer.code == 0 and "going on from step 16" in answer.err and "steps: 20" in answer.out
+    assert answer.code == 0 and "resuming from step 16" in answer.err and "steps: 20" in answer.out
     [row] = json.loads(headway("runs", run, "--json").out)
     assert (row["state"], row["step"], row["steps"]) == ("finished", 20, 20)
     assert [event["step"] for event in events(run, "end")] == [20]
@@ -266,7 +266,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(
     path.write_bytes(bytes(data) if seed else bytes(data[: len(data) // 2]))
     answer = headway("train", run, "--resume")
     assert answer.code == 0
-    assert "the checkpoint of step 8 is broken (" in answer.err and "going on from step 4" in answer.err
+    assert "the checkpoint of step 8 is broken (" in answer.err and "resuming from step 4" in answer.err
     assert (run / "checkpoints/broken-step-8").is_dir()
     assert result(run) == result(done)
 
@@ -297,5 +297,5 @@ def test_no_room_at_the_end_is_one_line_that_says_how_to_go_on(
     assert "make room" in refuses(*same(world, run), after_work=True)  # there still is none
     monkeypatch.undo()
     answer = headway(*same(world, run))
-    assert answer.code == 0 and "going on from step 4" in answer.err
+    assert answer.code == 0 and "resuming from step 4" in answer.err
     assert result(run) == result(done)

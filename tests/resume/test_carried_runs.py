@@ -71,7 +71,7 @@ def test_a_run_that_fails_twice_ends_as_one_that_never_did(
     for resume in (False, True):
         with pytest.raises(RuntimeError, match="power"):
             train(text, tmp_path / "failed", settings, resume=resume)
-    assert any("going on from step" in line for line in train(text, tmp_path / "failed", settings, resume=True))
+    assert any("resuming from step" in line for line in train(text, tmp_path / "failed", settings, resume=True))
     undisturbed, found = result(tmp_path / "undisturbed"), result(tmp_path / "failed")
     assert undisturbed["log"] == found["log"]
     assert undisturbed == found
@@ -110,7 +110,7 @@ def test_a_killed_lstm_ends_as_one_that_never_was(text: Path, tmp_path: Path) ->
     ]  # fmt: skip
     place.kill_during(command, "killed", "validation", random.Random(1))
     assert (tmp_path / "killed" / "run.json").exists() and not (tmp_path / "killed" / "model").exists()
-    assert any("going on from step" in line for line in train(text, tmp_path / "killed", LSTM, resume=True))
+    assert any("resuming from step" in line for line in train(text, tmp_path / "killed", LSTM, resume=True))
     assert result(tmp_path / "killed") == result(tmp_path / "undisturbed")
 
 

@@ -150,7 +150,7 @@ def test_a_run_goes_on_from_the_one_before_and_comes_to_the_same(
     flip(damaged / "checkpoints/step-18/optimiser.exp_avg-0.safetensors", random.Random(1))
     world.train(damaged, resume=True)
     assert world.heard("step 18 is broken (optimiser.exp_avg-0.safetensors was changed)")
-    assert world.heard("going on from step 12")
+    assert world.heard("resuming from step 12")
     found, expected = result(damaged), result(undisturbed)
     found["checkpoints"].remove("broken-step-18")
     assert found == expected

@@ -147,7 +147,7 @@ def test_going_on_over_a_bad_batch_is_exact(
         before_each_step(patch, crash)
         world.train(tmp_path / "run")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step")
+    assert world.heard("resuming from step")
     assert result(tmp_path / "run") == result(tmp_path / "undisturbed")
 
 
@@ -166,7 +166,7 @@ def test_a_signal_at_a_bad_batch_is_exact_too(
         before_each_step(patch, at)
         world.train(tmp_path / "run")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step 7")
+    assert world.heard("resuming from step 7")
     assert result(tmp_path / "run")["log"] == result(tmp_path / "undisturbed")["log"]
 
 
@@ -220,7 +220,7 @@ def test_a_rate_that_is_100_times_too_high_stops_the_run_with_a_good_checkpoint(
     assert "no checkpoint at step" in err  # of those due while the loss was astray
 
     code, out, err = call("train", tmp_path / "run", "--resume", "--set", "schedule.peak=0.02")
-    assert code == 0 and f"going on from step {steps[-1]}" in err
+    assert code == 0 and f"resuming from step {steps[-1]}" in err
     assert events(tmp_path / "run", "train")[-1]["loss"] < 0.9 * losses[0]
 
 

@@ -135,7 +135,7 @@ def test_a_run_killed_after_the_room_came_back_has_lost_nothing(
             world.train(out)
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-18", "step-6"]
     world.train(out, resume=True)
-    assert world.heard("going on from step 18") and not world.heard("broken")
+    assert world.heard("resuming from step 18") and not world.heard("broken")
     assert result(out) == result(undisturbed)
 
 
@@ -151,7 +151,7 @@ def test_without_room_to_the_end_the_same_command_finishes_when_there_is_some(
     assert not (out / "model").exists()
     disk.fill(False)
     world.train(out, resume=True)
-    assert world.heard("going on from step 6")
+    assert world.heard("resuming from step 6")
     assert result(out) == result(undisturbed)
 
 

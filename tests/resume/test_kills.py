@@ -39,9 +39,9 @@ def test_three_kills_change_nothing(place: Place, settings: tuple[str, ...]) -> 
     dice = random.Random(len(settings))
     went_on = 0
     for moment in ("step", "validation", "checkpoint"):
-        went_on += "going on from step" in place.kill_during(command, "killed", moment, dice)
+        went_on += "resuming from step" in place.kill_during(command, "killed", moment, dice)
     said = place.finish(command)
-    assert went_on + ("going on from step" in said) > 0
+    assert went_on + ("resuming from step" in said) > 0
     assert_equal(place, "killed", "undisturbed")
 
 

@@ -33,7 +33,7 @@ def test_three_kills_change_nothing_on_a_gpu(tmp_path: Path, speed: str, moments
     dice = random.Random(3)
     said = [place.kill_during(command, "killed", moment, dice) for moment in moments]
     said.append(place.finish(command, limit=300))
-    assert sum("going on from step" in lines for lines in said) > 0
+    assert sum("resuming from step" in lines for lines in said) > 0
     a, b = result(tmp_path / "undisturbed"), result(tmp_path / "killed")
     assert a["log"] == b["log"]
     assert a == b

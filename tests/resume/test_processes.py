@@ -125,7 +125,7 @@ def test_a_killed_process_is_brought_back(runs: Runs, how: str, rank: int) -> No
         os.kill(workers(running.pid)[rank], signal.SIGKILL)
         said, _ = running.communicate(timeout=600)
     assert running.returncode == 0, said
-    assert said.count("going on from step") == 1
+    assert said.count("resuming from step") == 1
     assert result(place.root / out) == result(place.root / calm)
 
 

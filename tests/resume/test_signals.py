@@ -75,7 +75,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
     assert "step-14" in checkpoints(tmp_path / "run")
     verify(tmp_path / "run/checkpoints/step-14")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step 14")
+    assert world.heard("resuming from step 14")
     assert result(tmp_path / "run") == result(undisturbed)
 
 
@@ -112,7 +112,7 @@ def test_a_second_one_during_a_slow_save_leaves_at_once(world: World, undisturbe
     assert lines[-2] == "headway: not finished; headway train run --resume goes on from step 12"
     verify(tmp_path / "run/checkpoints/step-12")
     world.train(tmp_path / "run", resume=True)
-    assert world.heard("going on from step 12")
+    assert world.heard("resuming from step 12")
     assert result(tmp_path / "run") == result(undisturbed)
 
 
