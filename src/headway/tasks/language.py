@@ -171,8 +171,8 @@ class Language(Task):
             _check_counting(run, context)
         if run.data.order == "stream" and context.ranks.count > 1:
             raise InputError(
-                f"a carried state stays with its rows: {context.ranks.count} processes cannot share them. Start one, or "
-                "set data.order=epoch objective=next-token"
+                f"a carried state stays with its rows: {context.ranks.count} processes cannot share them. Start one, "
+                "or set data.order=epoch objective=next-token"
             )
         earlier = earlier_model(run)
         self.corpus = corpus = open_text(run.data, context, earlier)
