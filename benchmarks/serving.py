@@ -93,7 +93,7 @@ def transformers(config: LlamaConfig, vocabulary: int, texts: list[list[int]], d
     )  # fmt: skip
     with torch.device(device):
         peer: Any = LlamaForCausalLM(settings).to(torch.bfloat16).eval()
-    peer.set_attn_implementation("sdpa_paged")
+    peer.set_attn_implementation("paged|sdpa")
 
     def work(new: int) -> int:
         how = GenerationConfig(max_new_tokens=new, do_sample=False, eos_token_id=-1, pad_token_id=0)

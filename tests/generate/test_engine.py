@@ -265,6 +265,7 @@ def test_prompts_of_similar_length_are_read_together_and_little_is_padded():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")
 @pytest.mark.parametrize("kind", [0, 1])
 def test_captured_searches_of_a_language_model_find_what_plain_ones_find(kind):
     device = torch.device("cuda")
