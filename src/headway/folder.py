@@ -250,7 +250,10 @@ def _readme(card: Card, weights: dict[str, Tensor]) -> str:
     languages = [config.language for config in card.processors.values() if config.language]
     title = f"{' → '.join(languages)}, a headway {card.family}" if languages else f"A headway {card.family}"
     sizes = " and ".join(f"{size:,}" for size in card.sizes)
-    lines = [f"# {title}", "", f"{count:,} parameters; {card.reads.name} of {sizes} entries; task: {card.task}.", ""]
+    lines = [
+        f"# {title}", "", f"{count:,} parameters; {card.reads.name} of {sizes} entries; task: {card.task}.", "",
+        "    headway predict FOLDER", "",
+    ]  # fmt: skip
     if card.score:
         lines += ["Score:", "", *(f"- {key}: {value}" for key, value in card.score.items()), ""]
     if card.run:

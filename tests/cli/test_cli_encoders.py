@@ -119,7 +119,8 @@ def test_a_long_text_is_cut_when_asked(headway: Headway, labels: Path) -> None:
 
 def test_labels_are_learned_from_an_encoder_and_scored(headway: Headway, vectors: Path, tmp_path: Path) -> None:
     rows = [
-        f"{number % 2}\tthe {'cat' if number % 2 else 'dog'} {word}" for number, word in enumerate(["sat", "ran"] * 40)
+        f"{number % 2}\tthe {'cat' if number % 2 else 'dog'} {word}"
+        for number, word in enumerate(["sat", "sat", "ran", "ran"] * 20)
     ]
     data = write(tmp_path, "train.tsv", rows)
     small = ["engine.steps=40", "engine.batch=256", "engine.log=10", "schedule.peak=0.01", "schedule.warmup=4",
@@ -138,7 +139,7 @@ def test_labels_are_learned_from_an_encoder_and_scored(headway: Headway, vectors
 def test_a_dry_run_of_labels(headway: Headway, vectors: Path, tmp_path: Path) -> None:
     data = write(tmp_path, "train.tsv", ["0\ta", "1\tb"])
     answer = headway("train", "classify", "--data", data, "--init", vectors, "--dry-run", *CPU)
-    assert answer.code == 0 and '"name": "text-labels"' in answer.out and "parameters:" in answer.out
+    assert answer.code == 0 and '"name": "classes"' in answer.out and "parameters:" in answer.out
 
 
 def test_labels_that_cannot_be_learned(refuses: Refuses, vectors: Path, labels: Path, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_choice_that_stands_in_the_way_is_named(
 ) -> None:
     assert headway(*world.train(tmp_path / "rotary"), "--set", "model.position=rotary", "engine.steps=1").code == 0
     line = refuses("export", tmp_path / "rotary", tmp_path / "hf", "--format", "hf")
-    assert "model.position=rotary stands in the way" in line
+    assert "model.position=rotary has no counterpart there" in line
 
 
 @pytest.mark.parametrize("verb", [("translate",), ("generate", "--prompt", "x")], ids=["translate", "generate"])

@@ -43,8 +43,12 @@ def run(headway: Headway, text: Path, tmp_path: Path) -> Path:
 
 def test_a_run_is_a_folder_like_any_other(headway: Headway, refuses: Refuses, run: Path, text: Path) -> None:
     card = json.loads((run / "model" / "headway.json").read_text(encoding="utf-8"))
-    assert card["family"] == "skip-gram" and card["text"]["kind"] == "word" and card["config"]["width"] == 16
-    assert "headway neighbours FOLDER" in (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert (
+        card["family"] == "skip-gram"
+        and card["processors"]["text"]["options"]["kind"] == "word"
+        and card["config"]["width"] == 16
+    )
+    assert "headway predict FOLDER" in (run / "model" / "README.md").read_text(encoding="utf-8")
     again = headway(*skip_gram(text, run))
     assert again.code == 0 and "finished before" in again.out
     assert json.loads(headway("runs", run, "--json").out)[0]["state"] == "finished"
@@ -68,7 +72,7 @@ def test_neighbours_of_words_and_of_a_sum(headway: Headway, refuses: Refuses, ru
     assert summed["minus"] == ["dog"] and len(summed["neighbours"]) == 10
     assert not {"cat", "the", "dog"} & {word for word, _ in summed["neighbours"]}
     assert "none of the" in refuses("neighbours", run, "catt")
-    assert "no one entry of the vocabulary, but 2" in refuses("neighbours", run, "cat,")
+    assert "is not one entry of the vocabulary, but 2" in refuses("neighbours", run, "cat,")
 
 
 @pytest.mark.parametrize("name", ["v.txt", "v.bin", "v.vec.gz"])

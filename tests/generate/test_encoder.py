@@ -82,7 +82,7 @@ def test_a_folder_that_declares_nothing_asks_for_a_choice(folders: Path) -> None
     [
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "asks for pooling_mode_mean_tokens, pool"),
         ({"pooling_mode_lasttoken": True}, "asks for pooling_mode_lasttoken: headway pools by one of"),
-        ({"pooling_mode_mean_tokens": True, "twist": 1}, "does not know what 'twist' does"),
+        ({"pooling_mode_mean_tokens": True, "twist": 1}, "does not support 'twist'"),
         ({"pooling_mode": "weightedmean"}, "no pooling 'weightedmean'"),
     ],
 )

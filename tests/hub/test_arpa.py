@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headway.errors import InputError
-from headway.folder import Card, read_model, weights_of, write_model
+from headway.folder import read_model, text_card, weights_of, with_tokenizers, write_model
 from headway.hub.families.arpa import export_arpa, import_arpa, read_arpa, spelled
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import AddK, MaximumLikelihood, ModifiedKneserNey, StupidBackoff
@@ -55,7 +55,8 @@ def folder(place: Path, smoothing=ModifiedKneserNey(), order: int = 3, kind: str
     tokenizer = Tokenizer.train(TEXTS, text)
     ids = [END, *(i for line in TEXTS for i in [*tokenizer.encode(line), END])]
     model = NGram.count(NGramConfig(order, smoothing), len(tokenizer), np.array(ids))
-    write_model(place, weights_of(model), Card("ngram", model.config, (len(tokenizer),), text), (tokenizer, tokenizer))
+    card = text_card("ngram", model.config, (len(tokenizer),), text)
+    write_model(place, weights_of(model), card, with_tokenizers(card, tokenizer))
     return place
 
 
@@ -145,8 +146,8 @@ def test_words_of_whole_documents_come_back_with_their_line_ends(tmp_path: Path)
     options = TextOptions(kind="word", size=100, min_count=1, exact=True)
     tokenizer = Tokenizer.train([text], options)
     model = NGram.count(NGramConfig(3), len(tokenizer), np.array([END, *tokenizer.encode(text), END]))
-    card = Card("ngram", model.config, (len(tokenizer),), options)
-    write_model(tmp_path / "mine", weights_of(model), card, (tokenizer, tokenizer))
+    card = text_card("ngram", model.config, (len(tokenizer),), options)
+    write_model(tmp_path / "mine", weights_of(model), card, with_tokenizers(card, tokenizer))
     export_arpa(tmp_path / "mine", tmp_path / "x.arpa")
     import_arpa(tmp_path / "x.arpa", tmp_path / "back")
     back = read_model(tmp_path / "back")

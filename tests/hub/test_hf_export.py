@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 import headway
 from headway.errors import InputError
-from headway.folder import Card, weights_of, write_model
+from headway.folder import text_card, weights_of, with_tokenizers, write_model
 from headway.hub.families.restated import halved
 from headway.hub.hf_export import export_hf
 from headway.models import parts
@@ -197,8 +197,9 @@ def test_two_vocabularies_are_refused(tmp_path: Path) -> None:
     source, target = Tokenizer.train(SENTENCES, text), Tokenizer.train(HARD, text)
     sizes, config = (len(source), len(target)), dataclasses.replace(SMALL, embeddings="tied")
     model = Transformer(config, *sizes)
-    write_model(tmp_path / "mine", weights_of(model), Card("transformer", config, sizes, text), (source, target))
-    with pytest.raises(InputError, match=r"one tokenizer, this translator two: text\.joint=false stands in the way"):
+    card = text_card("transformer", config, sizes, text)
+    write_model(tmp_path / "mine", weights_of(model), card, with_tokenizers(card, source, target))
+    with pytest.raises(InputError, match=r"this translator two: text\.joint=false has no counterpart there"):
         export_hf(tmp_path / "mine", tmp_path / "hf")
 
 

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from headway.generate.offline import search_all
 from headway.generate.search import Search
-from headway.hub.families.marian import both
-from headway.hub.names import Entry, Table, from_hf, layered, same, to_hf
+from headway.hub.names import Entry, Table, both, from_hf, layered, same, to_hf
 from headway.models import parts
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.text.symbols import Symbols

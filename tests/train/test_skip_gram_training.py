@@ -13,7 +13,7 @@ import torch
 from headway.data.windows import TokenArray
 from headway.data.word_windows import Tiles, WordWindows, count_words
 from headway.errors import InputError
-from headway.explore.words import open_words
+from headway.generate.words import open_words
 from headway.models.skip_gram import SkipGram, SkipGramConfig, kept_share, noise
 from headway.plain import change
 from headway.recipes.vectors import own_text

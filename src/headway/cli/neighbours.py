@@ -20,7 +20,7 @@ def neighbours(
     as_json: bool = typer.Option(False, "--json", help="A JSON object for each word asked for."),
 ) -> None:
     """The words whose vectors point the same way, by the cosine of the angle between them."""
-    from headway.explore.words import open_words
+    from headway.generate.words import open_words
 
     found = open_words(table, side)
     asked = [words] if minus else [[word] for word in words]

@@ -21,7 +21,7 @@ def vectors(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the file if it is there."),
 ) -> None:
     """Write a model's embedding as a file of word vectors."""
-    from headway.explore.words import open_words
+    from headway.generate.words import open_words
     from headway.text.vectors import check_name, write_vectors
 
     check_name(out)

@@ -1,6 +1,6 @@
-"""The cross-attention behind a translation, over pieces and over words.
+"""The cross-attention behind a translation, over tokens and over words.
 
-L layers, H heads, T target pieces, S source pieces.
+L layers, H heads, T target tokens, S source tokens.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from headway.traces import Trace
 class Attention:
     """Cross-attention of every layer and head along one hypothesis.
 
-    weights_LHTS: row t holds where the model looked when it wrote target piece t; the last row and the last
-    column belong to the end of sentence. `*_owner` says which word a piece belongs to, −1 for the end.
+    weights_LHTS: row t holds where the model looked when it wrote target token t; the last row and the last
+    column belong to the end of sentence. `*_owner` says which word a token belongs to, −1 for the end.
     """
 
     weights_LHTS: NDArray[np.float32]
@@ -32,7 +32,7 @@ class Attention:
     @classmethod
     def of(cls, trace: Trace) -> Attention:
         """As a translator's trace has it. What the decoder reads at place t is what it wrote at t − 1: row t is of the
-        piece that it then writes."""
+        token that it then writes."""
         source, target = trace.tracks["source"], trace.tracks["target"]
         owners = list(source.words or ()), [*(target.words or ())[1:], -1]
         return cls(trace.attention("decoder", "cross"), list(source.spelled), list(target.spelled), *owners)
@@ -50,18 +50,18 @@ class Attention:
 
 
 def merge_words(weights_TS: np.ndarray, target_words: Sequence[int], source_words: Sequence[int]) -> np.ndarray:
-    """Attention over words from attention over pieces; leading axes such as layers and heads are kept.
+    """Attention over words from attention over tokens; leading axes such as layers and heads are kept.
 
-    The weight of a source word is the sum over its pieces, since attention spreads over them. That of a
-    target word is the mean over its pieces, since each of them attends once. A piece whose word is -1 is
+    The weight of a source word is the sum over its tokens, since attention spreads over them. That of a
+    target word is the mean over its tokens, since each of them attends once. A token whose word is -1 is
     left out; rows are not brought back to sum to 1, so what went to the end token shows as missing. A word
-    without any piece has a row or a column of zeros.
+    without any token has a row or a column of zeros.
     """
     weights_TS = np.asarray(weights_TS, dtype=np.float64)
     if weights_TS.ndim < 2 or weights_TS.shape[-2:] != (len(target_words), len(source_words)):
         raise InputError(
             f"attention of shape {weights_TS.shape} does not fit {len(target_words)} target "
-            f"and {len(source_words)} source pieces; its last two axes must be target and source"
+            f"and {len(source_words)} source tokens; its last two axes must be target and source"
         )
     target_TW, source_SV = _membership(target_words), _membership(source_words)
     pieces_W = np.maximum(target_TW.sum(axis=0), 1)
@@ -69,8 +69,8 @@ def merge_words(weights_TS: np.ndarray, target_words: Sequence[int], source_word
 
 
 def _membership(words: Sequence[int]) -> np.ndarray:
-    """member[piece, word] = 1 where the piece belongs to the word; the row of a -1 is empty."""
+    """member[token, word] = 1 where the token belongs to the word; the row of a -1 is empty."""
     index = np.asarray(words, dtype=np.int64).reshape(-1)
     if index.size and index.min() < -1:
-        raise InputError(f"word index {index.min()} of a piece; give 0 and up, or -1 for a piece of no word")
+        raise InputError(f"word index {index.min()} of a token; give 0 and up, or -1 for a token of no word")
     return (index[:, None] == np.arange(index.max(initial=-1) + 1)).astype(np.float64)

@@ -22,12 +22,12 @@ from headway.device import sent
 from headway.errors import InputError, TooLong
 from headway.generate.cores import on_every_core
 from headway.generate.tracing import (
+    ONE_TEXT,
     More,
     check_one,
     checked,
     described,
     nexts,
-    one_text,
     token_track,
     trace_of,
     trimmed,
@@ -206,7 +206,7 @@ class Encoder:
             logits_BTV = answer[0] if isinstance(answer, tuple) else answer
             about["next"], last_V = nexts(logits_BTV[0], self.tokenizer, framed.ids, top)
             more["next"] = last_V, ("vocabulary",)
-        return trace_of(recorder, 0, [self._track(framed, text, pair)], one_text, about, more)
+        return trace_of(recorder, 0, [self._track(framed, text, pair)], ONE_TEXT, about, more)
 
     def _track(self, framed: Framed, text: str, pair: str | None) -> Track:
         """The second text of a pair stands behind the first, in a line of its own."""

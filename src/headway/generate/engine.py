@@ -147,7 +147,7 @@ class Engine:
         slots = sizes[0]
         length = sizes[1] if kind == "sliding" else self.stepper.length(sizes[1], self.context + 2)
         source_length = -(-source_length // 16) * 16
-        key = (kind, slots, length, source_length)
+        key = (kind, slots, length, source_length, self.context)
         pool = self.stepper.lease(key, self._make(kind, rows, slots, length, source_length))
         self.pools.append((key, pool))
         return pool

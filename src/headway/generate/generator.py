@@ -15,7 +15,7 @@ from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.spelling import continuation
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import check_one, checked, described, nexts, one_text, token_track, trace_of
+from headway.generate.tracing import check_one, checked, described, nexts, token_track, trace_of
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
@@ -136,7 +136,7 @@ class Generator(Writing):
         stops = {*self.tokenizer.stops, self.tokenizer.start}
         special = [at < opening or i in stops for at, i in enumerate(ids)]
         track = token_track("tokens", self.tokenizer, ids, special, text if isinstance(text, str) else None)
-        return trace_of(recorder, 0, [track], one_text, about, more | {"next": (last_V, ("vocabulary",))})
+        return trace_of(recorder, 0, [track], model.tracks, about, more | {"next": (last_V, ("vocabulary",))})
 
     def ids(self, prompt: Asked) -> list[int]:
         """What the model reads before it writes."""

@@ -3,7 +3,7 @@
 Steps are kept for all slots at once, as many as were read together, with the number of the source that had each slot.
 Everything here works on many sources at a time: a loop over sources would cost more than the steps themselves.
 
-N slots, K beams, G steps, F sources (or hypotheses) that are asked for.
+N slots, K beams, G steps, F sources (or hypotheses).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class History:
         self.steps = self._chunks[-1].stop
 
     def forget(self, before: int) -> None:
-        """Steps before this one are no longer asked for."""
+        """Steps before this one are no longer needed."""
         while self._chunks and self._chunks[0].stop <= before:
             del self._chunks[0]
 

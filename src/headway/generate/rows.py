@@ -6,6 +6,7 @@ N slots.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import torch
@@ -22,8 +23,13 @@ class Rows:
     state: State | None  # None: rows are read anew at each step
     pace: ClassVar[int] = 1  # steps of a captured graph
 
+    @classmethod
+    @cache
+    def names(cls) -> tuple[str, ...]:
+        return tuple(f.name for f in fields(cls) if f.name != "state")
+
     def tensors(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "state"}
+        return {name: getattr(self, name) for name in self.names()}
 
     def room(self, slots: int, capacity: int, group: int = 1, source_length: int = 0) -> Self:
         """An empty room of this kind. `capacity`: positions of a row's cache."""
@@ -65,7 +71,7 @@ class Rows:
             new = getattr(self, name)
             if new is not home:
                 setattr(self, name, home.copy_(new))
-        if self.state is not None:
+        if self.state is not None and homes[1]:
             self.state.settle(homes[1])
 
 

@@ -24,7 +24,7 @@ from headway.nn.tap import Choice, Recorder
 
 @contextmanager
 def recorded(model: Any, ids_BT: Tensor, choice: Choice) -> Iterator[tuple[Recorder, Tensor, More]]:
-    """One text read with the taps open: what was seen, the logits (T, V), and the saliency, where it was asked for by
+    """One text read with the taps open: what was seen, the logits (T, V), and the saliency, where it is chosen by
     its name or the model has no attention."""
     if not token_tables(model):
         raise InputError(
@@ -63,7 +63,7 @@ def saliency(model: Any, ids_T: Tensor) -> Tensor:
     Every place is given a row of the table to itself, so that a word which occurs twice has two gradients.
     """
     [(name, table)] = token_tables(model).items()
-    # Open taps, of nobody: recurrent layers then run as they can be read, which every device can go back through.
+    # A recording of no module: recurrent layers then take their readable path, which has a gradient on every device.
     with torch.inference_mode(False), torch.enable_grad(), tap.record(nn.Module()):
         ids_T, length = ids_T.clone(), len(ids_T)
         blank_1E = table.weight.detach()[:1]  # the first row stands for what is not there yet

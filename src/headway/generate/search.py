@@ -14,7 +14,7 @@ class Search:
     """Beam search; `beam=1` is greedy.
 
     A hypothesis of log-probability s and n tokens (its end counted) scores s / nᵅ, α = `length_penalty`.
-    `finish="full"` ends a sentence when `beam` hypotheses have ended; `"bound"` goes on until none that is
+    `finish="full"` ends a sentence when `beam` hypotheses have ended; `"bound"` continues until none that is
     still open can come among the `best` (with a beam wide enough: the exact answer).
     The longest output has `max_ratio` · source + `max_extra` tokens, or `min_length` where that is more.
     """

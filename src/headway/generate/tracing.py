@@ -5,7 +5,7 @@ T places, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,20 @@ from headway.nn.tap import Choice, Recorder, chosen
 from headway.text.tokenizer import SPACE_MARK
 from headway.traces import Trace, Track
 
-Sides = Callable[[str], tuple[str, str]]  # of a tensor: the tracks of who looks and of who is looked at
+Sides = Mapping[str, tuple[str, str]]  # a model's `tracks`: from which track each part looks to which
+ONE_TEXT: Sides = {"": ("tokens", "tokens")}
 More = dict[str, tuple[Tensor, tuple[str, ...]]]  # tensors that no tap gives, with their axes
 OPEN_SPACE = "␣"
-UNTOLD = ("model", "best", "last")  # names of folders that tell no model from another
+UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
 
 
-def one_text(name: str) -> tuple[str, str]:
-    """Of a model that reads one text."""
-    return "tokens", "tokens"
-
-
-def two_texts(name: str) -> tuple[str, str]:
-    """Of a model that reads a source and writes a target."""
-    if name.startswith(("encoder.", "embed_source.")):
-        return "source", "source"
-    return "target", "source" if ".cross." in name else "target"
+def sides(name: str, tracks: Sides) -> tuple[str, str]:
+    """The tracks of a tensor (`decoder.3.cross.weights`), by its stack and part, by its stack, or those of the rest."""
+    stack, *rest = [word for word in name.split(".") if not word.isdigit()]
+    for key in (".".join([stack, *rest[:1]]), stack):
+        if key in tracks:
+            return tracks[key]
+    return tracks[""]
 
 
 def called(folder: str | Path) -> str:
@@ -75,15 +73,15 @@ def checked(model: nn.Module, choice: Choice) -> Choice:
 
 
 def trace_of(
-    recorder: Recorder, row: int, tracks: Sequence[Track], sides: Sides, about: dict[str, Any],
+    recorder: Recorder, row: int, tracks: Sequence[Track], looking: Sides, about: dict[str, Any],
     more: More | None = None,
 ) -> Trace:  # fmt: skip
     """One row of what was recorded, as far as its tracks go: what stands behind them is padding. `more` is
-    added as far as it was asked for."""
+    added where the choice takes it."""
     by_name = {track.name: track for track in tracks}
     tensors, axes = {}, {}
     for name, tensor in recorder.tensors.items():
-        looks, seen = sides(name)
+        looks, seen = sides(name, looking)
         named = tuple({"target": looks, "source": seen}.get(axis, axis) for axis in recorder.axes[name])
         if named[0] == "row":
             tensor, named = tensor[row], named[1:]
@@ -127,14 +125,14 @@ def token_track(
 
 def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """Each token without the marks of its vocabulary; one that is nothing but spaces shows them."""
-    pieces = tokenizer.tokens(ids)
+    tokens = tokenizer.tokens(ids)
     if isinstance(tokenizer.inner.model, models.WordPiece):
-        pieces = [piece.removeprefix("##") or piece for piece in pieces]
-    return [_bare(piece) for piece in pieces]
+        tokens = [token.removeprefix("##") or token for token in tokens]
+    return [_bare(token) for token in tokens]
 
 
-def _bare(piece: str) -> str:
-    return piece.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(piece)
+def _bare(token: str) -> str:
+    return token.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(token)
 
 
 def _spans(
@@ -149,7 +147,7 @@ def _spans(
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the space that a piece may begin with."""
+    """A span without the space that a token may begin with."""
     kept = text[start:end].lstrip()
     return (end - len(kept), end) if kept else (start, end)
 
@@ -190,10 +188,10 @@ class Recording:
 
     def row(self, row: int = 0, **lengths: int) -> Trace:
         """The trace of one row. `source=7`: how long its source is, without padding; likewise `target`, `tokens`."""
-        sides = two_texts if any(".cross." in name for name in self.tensors) else one_text
+        looking: Sides = getattr(self.model, "tracks", ONE_TEXT)
         sizes: dict[str, int] = {}
         for name, tensor in self.tensors.items():
-            for axis, track in zip(("target", "source"), sides(name), strict=True):
+            for axis, track in zip(("target", "source"), sides(name, looking), strict=True):
                 if axis in self.axes[name]:
                     size = tensor.shape[self.axes[name].index(axis)]
                     if sizes.setdefault(track, size) != size:
@@ -204,7 +202,7 @@ class Recording:
         if unknown := lengths.keys() - sizes.keys():
             raise InputError(f"there is no track '{min(unknown)}'; there is: {', '.join(sizes) or 'none'}")
         tracks = [Track.numbered(track, min(lengths.get(track, size), size)) for track, size in sizes.items()]
-        return trace_of(self.recorder, row, tracks, sides, described(self.model))
+        return trace_of(self.recorder, row, tracks, looking, described(self.model))
 
 
 @contextmanager
@@ -212,7 +210,7 @@ def trace(
     model: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
     tensors: Sequence[str] | str | None = None,
 ) -> Iterator[Recording]:  # fmt: skip
-    """Records what goes on inside a module, or inside what `headway.load` gives, for the calls made inside.
+    """Records what happens inside a module, or inside what `headway.load` gives, for the calls made inside.
 
     `layers` and `heads` are numbers, `tensors` patterns of names (`weights`, `decoder.*.cross.*`): what is not asked
     for is never kept. For one text with its tokens, `translator.trace(text)` is the shorter way.

@@ -30,7 +30,6 @@ from headway.generate.tracing import (
     nexts,
     token_track,
     trace_of,
-    two_texts,
 )
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.nn import tap
@@ -74,7 +73,7 @@ class TextTranslator:
 
     @property
     def limit(self) -> int:
-        """The most pieces of a sentence, its end not counted."""
+        """The most tokens of a sentence, its end not counted."""
         return int(self.card.config.max_length) - 1
 
     def translate(self, texts: Sequence[str], **search: Any) -> list[str]:
@@ -93,7 +92,7 @@ class TextTranslator:
         progress: Callable[[int], None] | None = None,
         **search: Any,
     ) -> list[list[Translation]]:
-        """The `best` translations of each text with their scores and, if asked for, their attention.
+        """The `best` translations of each text with their scores and, if `attention`, their attention.
 
         `batch` bounds the texts that are searched at a time; `progress` is called with the number of texts done so far.
         """
@@ -102,7 +101,7 @@ class TextTranslator:
         settings = from_plain(Search, to_plain(self.search) | search, "search")
         ids = self.encode(texts)
         self._check_lengths(ids)
-        busy = [i for i, piece_ids in enumerate(ids) if piece_ids]
+        busy = [i for i, source in enumerate(ids) if source]
         found = self.searched([self.framed(ids[i]) for i in busy], settings, batch, progress)
         answers: list[list[Translation]] = [[] for _ in texts]
         for i, hypotheses in zip(busy, found, strict=True):
@@ -110,7 +109,7 @@ class TextTranslator:
         return answers
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source pieces of each text, its end not among them; a run of white space counts as one space, where a
+        """The source tokens of each text, without its end; a run of white space counts as one space, where a
         tokenizer from elsewhere has no view of its own on that."""
         if not self.card.foreign_text:
             texts = [" ".join(text.split()) for text in texts]
@@ -120,10 +119,10 @@ class TextTranslator:
         return [*self.source_tokenizer.opening, *source, *self.source_tokenizer.closing]
 
     def _check_lengths(self, ids: list[list[int]]) -> None:
-        for number, piece_ids in enumerate(ids, 1):
-            if len(piece_ids) > self.limit:
+        for number, source in enumerate(ids, 1):
+            if len(source) > self.limit:
                 raise TooLong(
-                    f"sentence {number} has {len(piece_ids)} pieces, this model takes at most {self.limit}: split it"
+                    f"sentence {number} has {len(source)} tokens, this model takes at most {self.limit}: split it"
                 )
 
     def _translation(self, source: list[int], found: Hypothesis, attention: bool) -> Translation:
@@ -229,7 +228,7 @@ class Translator(TextTranslator, Writing):
         the search in `about["beam"]`, or along a `target` of your own.
 
         `layers`, `heads` and `tensors` keep it small (see `headway.trace`); `top`: how many of what may come next are
-        told at each place. Other keywords change the search.
+        reported at each place. Other keywords change the search.
         """
         check_one(text)
         check_one(target)
@@ -243,7 +242,7 @@ class Translator(TextTranslator, Writing):
                 raise InputError(f"a target was given: there is no search, and '{min(search)}' has no meaning")
             [ids] = self.target_tokenizer.encode_batch([target])
             if len(ids) > self.limit:
-                raise TooLong(f"the target has {len(ids)} pieces, this model takes at most {self.limit}: shorten it")
+                raise TooLong(f"the target has {len(ids)} tokens, this model takes at most {self.limit}: shorten it")
             return self._traced(source, ids, choice, top)
         settings = from_plain(Search, to_plain(self.search) | search, "search")
         branches: dict[int, Branches] = {}
@@ -256,12 +255,12 @@ class Translator(TextTranslator, Writing):
         best = found[0]
         spelled = partial(labels, self.target_tokenizer)
         nodes = tree(branches[0], self.symbols.end, settings.length_penalty, best.ids, spelled)
-        told = {"beam": {"size": settings.beam, "length_penalty": settings.length_penalty, "nodes": nodes}}
-        return self._traced(source, best.ids, choice, top, told)
+        reported = {"beam": {"size": settings.beam, "length_penalty": settings.length_penalty, "nodes": nodes}}
+        return self._traced(source, best.ids, choice, top, reported)
 
     @torch.inference_mode()
     def _traced(
-        self, source: list[int], target: list[int], choice: Choice, top: int = 0, told: dict[str, Any] | None = None
+        self, source: list[int], target: list[int], choice: Choice, top: int = 0, reported: dict[str, Any] | None = None
     ) -> Trace:
         """One teacher-forced pass over a hypothesis with the taps open."""
         framed, read = self.framed(source), [self.symbols.start, *target]
@@ -278,9 +277,9 @@ class Translator(TextTranslator, Writing):
             token_track("source", codecs[0], framed, special, codecs[0].decode(source)),
             token_track("target", codecs[1], read, [True] + [False] * len(target), codecs[1].decode(target)),
         ]
-        about = described(self.model, self.name) | (told or {})
+        about = described(self.model, self.name) | (reported or {})
         more: More = {}
         if top:
             about["next"], last_V = nexts(logits_RTV[0], codecs[1], [*target, self.symbols.end], top)
             more["next"] = last_V, ("vocabulary",)
-        return trace_of(recorder, 0, tracks, two_texts, about, more)
+        return trace_of(recorder, 0, tracks, self.model.tracks, about, more)

@@ -25,7 +25,7 @@ Parts = Yields[str, None, Ended]
 
 @dataclass(frozen=True)
 class Wishes:
-    """What may be asked for beside `Sampling`.
+    """Settings beside those of `Sampling`.
 
     stop: a text ends before any of these strings. choices: only one of these strings is written, right behind the
     prompt (" yes", with its space, behind "Is it?"). The others are as in `Request`.
@@ -75,7 +75,7 @@ class Writing:
     context: int
 
     def settings(self, given: dict[str, Any], usual: Sampling) -> tuple[Wishes, Sampling | Search]:
-        """`beam` asks for a search; its other settings are then those of `Search`."""
+        """With `beam` it is a search; its other settings are then those of `Search`."""
         names = [f.name for f in fields(Wishes)]
         kind: Any = Search if "beam" in given else Sampling
         known = {*names, *(f.name for f in fields(kind)), "beam"}

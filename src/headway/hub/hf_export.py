@@ -42,7 +42,7 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     card, sizes = loaded.card, loaded.card.sizes
     if loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
-            "a Hugging Face folder has one tokenizer, this translator two: text.joint=false stands in the way"
+            "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there"
         )
     families = [foreign for foreign in FOREIGN.values() if foreign.family == card.family]
     if not families:

@@ -58,6 +58,11 @@ def same(ours: str, theirs: str) -> Entry:
     return Entry(ours, (Part(theirs),))
 
 
+def both(ours: str, theirs: str) -> list[Entry]:
+    """Weight and bias of a layer."""
+    return [same(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
+
+
 def transposed(ours: str, theirs: str) -> Entry:
     """For weights that are stored as (inputs, outputs)."""
     return Entry(ours, (Part(theirs),), transposed=True)

@@ -14,33 +14,32 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
-from headway.models.encoder_decoder import EncoderDecoder, decoder_state
-from headway.models.language import NextTokenModel
+from headway.models.encoder_decoder import decoder_state
 from headway.nn.state import Clock, GrowingCache, Memory, State
 
 ENCODER, DECODER, CACHED = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 
 
-class Encoder(nn.Module):
-    """(ids, mask) → the last layer."""
+class Part(nn.Module):
+    """Abstract. What one graph computes with a model."""
 
-    def __init__(self, model: EncoderDecoder) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
+
+
+class Encoder(Part):
+    """(ids, mask) → the last layer."""
 
     def forward(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
         return self.model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
 
 
-class Decoder(nn.Module):
-    """(ids, what the encoder gave, mask) → logits, and all that the next step needs."""
-
-    def __init__(self, model: EncoderDecoder) -> None:
-        super().__init__()
-        self.model = model
+class Decoder(Part):
+    """(ids, the encoder's output, mask) → logits, and the keys and values of target and source."""
 
     def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
-        memories = [block.remember(source_BSD) for block in self.model.decoder.layers]  # type: ignore[operator]
+        memories = [block.remember(source_BSD) for block in self.model.decoder.layers]
         caches = [GrowingCache() for _ in memories]
         state = decoder_state(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
         logits_BTV, state = self.model.logits(ids_BT, state)
@@ -48,12 +47,8 @@ class Decoder(nn.Module):
         return [logits_BTV, *_contents(caches), *of_source]
 
 
-class CachedDecoder(nn.Module):
+class CachedDecoder(Part):
     """(ids, mask, the target's keys and values, the source's) → logits, and the target's keys and values."""
-
-    def __init__(self, model: EncoderDecoder) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(
         self, ids_BT: Tensor, mask_BS: Tensor, past: Sequence[Tensor], of_source: Sequence[Tensor]
@@ -65,23 +60,17 @@ class CachedDecoder(nn.Module):
         return [logits_BTV, *_contents(caches)]
 
 
-class Writer(nn.Module):
+class LanguageModel(Part):
     """A language model: (ids) → logits, and keys and values."""
 
-    def __init__(self, model: NextTokenModel, layers: int) -> None:
-        super().__init__()
-        self.model, self.layers = model, layers
-
     def forward(self, ids_BT: Tensor) -> list[Tensor]:
-        caches = [GrowingCache() for _ in range(self.layers)]
+        caches = [GrowingCache() for _ in self.model.decoder.layers]
         logits_BTV, _ = self.model(ids_BT, State({"caches": caches}, _clock(ids_BT, 0)))
         return [logits_BTV, *_contents(caches)]
 
 
-class CachedWriter(nn.Module):
-    def __init__(self, model: NextTokenModel) -> None:
-        super().__init__()
-        self.model = model
+class CachedLanguageModel(Part):
+    """The same with the keys and values of earlier tokens as inputs."""
 
     def forward(self, ids_BT: Tensor, past: Sequence[Tensor]) -> list[Tensor]:
         caches = [_holding(*pair) for pair in _pairs(past)]
@@ -140,10 +129,10 @@ def decoder_only(model: Any) -> dict[str, Graph]:
     layers = range(len(model.decoder.layers))
     ids_BT = torch.full((2, 4), 3)
     with torch.no_grad():
-        _, *past = Writer(model, len(layers))(ids_BT)
+        _, *past = LanguageModel(model)(ids_BT)
     names = [f"{n}.{part}" for n in layers for part in ("key", "value")]
     presents, pasts = [f"present.{name}" for name in names], [f"past_key_values.{name}" for name in names]
     return {
-        DECODER: (Writer(model, len(layers)), (ids_BT,), ["input_ids"], ["logits", *presents]),
-        CACHED: (CachedWriter(model), (ids_BT[:, :1], past), ["input_ids", *pasts], ["logits", *presents]),
+        DECODER: (LanguageModel(model), (ids_BT,), ["input_ids"], ["logits", *presents]),
+        CACHED: (CachedLanguageModel(model), (ids_BT[:, :1], past), ["input_ids", *pasts], ["logits", *presents]),
     }

@@ -188,7 +188,7 @@ class NGram(NextTokenModel):
     def scored(
         self, ids_BT: Tensor, state: State | None = None, segments_BT: Tensor | None = None
     ) -> tuple[Tensor, State]:  # fmt: skip
-        """Only what is asked for is looked up."""
+        """Only the given tokens are looked up."""
         state = state or self.start(None, len(ids_BT), ids_BT.device)
         walk = self._walk(ids_BT, state, segments_BT)
         below, *longer = self.tables

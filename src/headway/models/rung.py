@@ -48,7 +48,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Attention:
-    """Past words by what the latest one asks for."""
+    """Past words, weighed by the query of the latest one."""
 
     name: ClassVar[str] = "attention"
     heads: int = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,12 +13,13 @@ from headway.card import Loaded
 from headway.data.word_windows import Tiles, WordWindows, count_words
 from headway.errors import InputError
 from headway.folder import text_card, with_tokenizers
+from headway.generate.words import WordTable, table_of
 from headway.models.skip_gram import kept_share, noise
 from headway.plain import to_plain
 from headway.tasks.language import TextFiles, open_text
 from headway.tasks.objective import NegativeSampling
 from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import RunContext, Task
+from headway.tasks.task import Prediction, RunContext, Task, refuse
 from headway.text.tokenizer import TextOptions
 
 JUDGED, JUDGED_AT_ONCE = 1 << 16, 1 << 13  # tokens of held-out text that a validation takes
@@ -95,5 +96,14 @@ class WordVectors(Task):
             raise InputError(f"skip-gram learns vectors of words: set data.text.kind=word, not {run.data.text.kind}")
 
     @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Any:
-        raise InputError("a model of word vectors answers `headway neighbours MODEL WORD`")
+    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> WordTable:
+        return table_of(loaded, "the model")
+
+    @classmethod
+    def answer(cls, model: WordTable, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        """The nearest words of each word."""
+        refuse(options, (), "a model of word vectors")
+        for word in values:
+            near = model.nearest(word.split()) if word.strip() else []
+            pairs = [[one.word, round(one.similarity, 4)] for one in near]
+            yield Prediction(" ".join(one.word for one in near), {"text": word, "neighbours": pairs})

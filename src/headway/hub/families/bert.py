@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary
-from headway.hub.names import Entry, Table, joined, layered, same
+from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary, refuse
+from headway.hub.names import Entry, Table, both, joined, layered, same
 from headway.hub.sentence_folder import declared_vectors
 from headway.models import parts
 from headway.models.bert import BertConfig
@@ -112,7 +112,7 @@ def settle(config: BertConfig, head: Any, folder: Path, names: Collection[str]) 
 
 
 def config_out(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], dict[str, Any]]:
-    """Theirs; what the family has no word for is named."""
+    """The keys of config.json; a choice without a counterpart is refused by name."""
 
     def out(config: BertConfig, vocabularies: tuple[int, ...], head: Any) -> dict[str, Any]:
         _check_fits(config, head, kind)
@@ -157,19 +157,16 @@ def _architecture(head: Any, kind: str) -> str:
 
 def _check_fits(config: BertConfig, head: Any, kind: str) -> None:
     shared = (config.groups, config.group_layers, config.narrow)
-    in_the_way = {
-        "groups, group_layers or narrow": (kind == "albert") != (0 not in shared),
-        "types": config.types < 1,
-        "first_position": (kind == "roberta") != (config.first_position > 0),
-        "feed_forward": config.feed_forward not in ACTIVATIONS.values(),
+    refuse(kind, {
+        "model.groups, group_layers or narrow": (kind == "albert") != (0 not in shared),
+        "model.types": config.types < 1,
+        "model.first_position": (kind == "roberta") != (config.first_position > 0),
+        "model.feed_forward": config.feed_forward not in ACTIVATIONS.values(),
         "head": kind == "roberta" and isinstance(head, WordsAndPair),
         "head.twice": getattr(head, "twice", kind == "roberta") != (kind == "roberta"),
         "head.activation": isinstance(head, Words | WordsAndPair) and head.activation != _word_activation(config, kind),
         "head.epsilon": isinstance(head, Words | WordsAndPair) and head.epsilon != config.norm.epsilon,
-    }
-    if found := [key for key, is_so in in_the_way.items() if is_so]:
-        key = found[0] if found[0].startswith("head") else f"model.{found[0]}"
-        raise InputError(f"{kind} cannot hold this model: {key} stands in the way")
+    })  # fmt: skip
 
 
 def _word_activation(config: BertConfig, kind: str) -> Any:
@@ -178,10 +175,6 @@ def _word_activation(config: BertConfig, kind: str) -> Any:
     if kind == "roberta":
         return "gelu"
     return "gelu-tanh" if getattr(layers, "approximate", "none") == "tanh" else layers.name
-
-
-def _both(ours: str, theirs: str) -> list[Entry]:
-    return [same(f"{ours}.{end}", f"{theirs}.{end}") for end in ("weight", "bias")]
 
 
 LAYER = {
@@ -206,7 +199,7 @@ def _layer(ours: str, theirs: str, names: dict[str, str], attention: str, width:
         for end in ("weight", "bias")
         for roles in (("query", "key", "value"),)
     ]
-    return maps + [entry for own, name in names.items() for entry in _both(ours + own, theirs + name)]
+    return maps + [entry for own, name in names.items() for entry in both(ours + own, theirs + name)]
 
 
 def table(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], Table]:
@@ -217,10 +210,10 @@ def table(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], Table]:
             same("encoder.embed.table.weight", f"{prefix}embeddings.word_embeddings.weight"),
             same("encoder.embed.position.table.weight", f"{prefix}embeddings.position_embeddings.weight"),
             same("encoder.embed.types.weight", f"{prefix}embeddings.token_type_embeddings.weight"),
-            *_both("encoder.embed.norm", f"{prefix}embeddings.LayerNorm"),
+            *both("encoder.embed.norm", f"{prefix}embeddings.LayerNorm"),
         ]
         if kind == "albert":
-            entries += _both("encoder.embed.widen", f"{prefix}encoder.embedding_hidden_mapping_in")
+            entries += both("encoder.embed.widen", f"{prefix}encoder.embedding_hidden_mapping_in")
             for group in range(config.groups):
                 for inner in range(config.group_layers):
                     ours = f"encoder.encoder.layers.{group * config.group_layers + inner}."
@@ -250,12 +243,12 @@ PLACES = {
 def _head(head: Any, kind: str) -> tuple[list[Entry], dict[str, str], list[str]]:
     """Entries of the head, second names of its tied weights, and heads that its checkpoints carry without need."""
     pooler, map_, norm, words, pair = PLACES[kind]
-    first = _both("head.first.layer.map", pooler)
+    first = both("head.first.layer.map", pooler)
     idle = ["^" + name.replace(".", r"\.") + r"\." for name in (pooler, pair) if name]
     if isinstance(head, Words | WordsAndPair):
-        entries = [*_both("head.map", map_), *_both("head.norm", norm)]
+        entries = [*both("head.map", map_), *both("head.norm", norm)]
         if isinstance(head, WordsAndPair):
-            entries, idle = [*entries, *first, *_both("head.pair", pair)], []
+            entries, idle = [*entries, *first, *both("head.pair", pair)], []
         if not head.tied:  # the bias beside the output is then not used
             output = [same("head.output.weight", f"{words}.decoder.weight"),
                       same("head.bias_V", f"{words}.decoder.bias")]  # fmt: skip
@@ -264,12 +257,12 @@ def _head(head: Any, kind: str) -> tuple[list[Entry], dict[str, str], list[str]]
         copies = {f"{words}.decoder.weight": table_name, f"{words}.decoder.bias": f"{words}.bias"}
         return [*entries, same("head.bias_V", f"{words}.bias")], copies, idle
     if isinstance(head, Classes) and kind == "roberta":
-        own = [*_both("head.first.layer.map", "classifier.dense"), *_both("head.labels", "classifier.out_proj")]
+        own = [*both("head.first.layer.map", "classifier.dense"), *both("head.labels", "classifier.out_proj")]
         return own, {}, idle
     if isinstance(head, Classes):
-        return [*first, *_both("head.labels", "classifier")], {}, []
+        return [*first, *both("head.labels", "classifier")], {}, []
     if isinstance(head, Tags):
-        return _both("head.labels", "classifier"), {}, idle
+        return both("head.labels", "classifier"), {}, idle
     return first if head.first else [], {}, []
 
 

@@ -38,5 +38,5 @@ EXPORTS = {
 def export_of(family: str, form: str) -> Export:
     """`form`: the format's name, for the message where no format holds the family."""
     if family not in EXPORTS:
-        raise InputError(f"{form} has no place for a headway {family}: the families {', '.join(EXPORTS)} are exported")
+        raise InputError(f"headway writes the families {', '.join(EXPORTS)} for {form}, not a {family}")
     return EXPORTS[family]

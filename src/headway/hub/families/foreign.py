@@ -161,5 +161,11 @@ class Foreign:
         return found if isinstance(found, tuple) else (found, None)
 
 
+def refuse(model_type: str, faults: dict[str, bool]) -> None:
+    """Raise where a choice of the model has no counterpart in the family."""
+    if found := [choice for choice, is_so in faults.items() if is_so]:
+        raise InputError(f"{model_type} cannot hold this model: {found[0]} has no counterpart there")
+
+
 def one_vocabulary(facts: dict[str, Any]) -> tuple[int, ...]:
     return (Keys(facts).size("vocab_size"),)

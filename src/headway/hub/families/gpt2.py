@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary
+from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary, refuse
 from headway.hub.names import Table, layered, padded, same, transposed
 from headway.models import parts
 from headway.models.gpt import GPTConfig
@@ -42,22 +41,16 @@ def config_in(facts: dict[str, Any]) -> GPTConfig:
 
 
 def config_out(config: GPTConfig, vocabularies: tuple[int, ...]) -> dict[str, Any]:
-    """Theirs; what GPT-2 has no word for is named."""
-    fixed = {
-        "bias": (config.bias, True),
-        "shared_heads": (config.shared_heads in (0, config.heads), True),
-        "position": (type(config.position), parts.Learned),
-        "norm": (type(config.norm), parts.PreNorm),
-        "feed_forward.dropout": (config.feed_forward.dropout, 0.0),
-    }
-    for key, (value, wanted) in fixed.items():
-        if value != wanted:
-            raise InputError(f"gpt2 cannot hold this model: model.{key} stands in the way")
+    """The keys of config.json; a choice without a counterpart is refused by name."""
     activation = next((name for name, part in ACTIVATIONS.items() if part == config.feed_forward), None)
-    if activation is None:
-        raise InputError(
-            f"gpt2 cannot hold this model: model.feed_forward={config.feed_forward.name} stands in the way"
-        )
+    refuse("gpt2", {
+        "model.bias": not config.bias,
+        "model.shared_heads": config.shared_heads not in (0, config.heads),
+        "model.position": type(config.position) is not parts.Learned,
+        "model.norm": type(config.norm) is not parts.PreNorm,
+        "model.feed_forward.dropout": config.feed_forward.dropout > 0,
+        f"model.feed_forward={config.feed_forward.name}": activation is None,
+    })  # fmt: skip
     return {
         "n_layer": config.layers,
         "n_embd": config.width,

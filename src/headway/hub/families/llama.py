@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from headway.errors import InputError, nearest
-from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary
+from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary, refuse
 from headway.hub.names import Entry, Table, joined, layered, same
 from headway.models import parts
 from headway.models.llama import LlamaConfig, OneRmsNorm, RmsNorm
@@ -176,19 +176,16 @@ def rotary_out(base: float, scaling: Scaling) -> dict[str, Any]:
 
 
 def config_out(says: Dialect, config: LlamaConfig, vocabularies: tuple[int, ...]) -> dict[str, Any]:
-    """Theirs; what they have no word for is named."""
-    in_the_way = {
-        "bias": config.bias == "qkv" if says.bias == "asked" else config.bias != says.bias,
-        "window": says.window == "none" and config.window > 0,
-        "windowed_from": says.window == "all" and config.windowed_from > 0,
-        "norm": isinstance(config.norm, OneRmsNorm) != says.gemma,
-        "scaled": config.scaled != says.gemma,
-        "head_width": says.model_type == "qwen2" and config.head_width not in (0, config.width // config.heads),
-        "feed_forward.dropout": config.feed_forward.dropout > 0,
-    }
-    for key, stands in in_the_way.items():
-        if stands:
-            raise InputError(f"{says.model_type} cannot hold this model: model.{key} stands in the way")
+    """The keys of config.json; a choice without a counterpart is refused by name."""
+    refuse(says.model_type, {
+        "model.bias": config.bias == "qkv" if says.bias == "asked" else config.bias != says.bias,
+        "model.window": says.window == "none" and config.window > 0,
+        "model.windowed_from": says.window == "all" and config.windowed_from > 0,
+        "model.norm": isinstance(config.norm, OneRmsNorm) != says.gemma,
+        "model.scaled": config.scaled != says.gemma,
+        "model.head_width": says.model_type == "qwen2" and config.head_width not in (0, config.width // config.heads),
+        "model.feed_forward.dropout": config.feed_forward.dropout > 0,
+    })  # fmt: skip
     activation = next(name for name, ours in ACTIVATIONS.items() if ours == config.feed_forward.activation)
     said = {
         "num_hidden_layers": config.layers,

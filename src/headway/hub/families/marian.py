@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, Usual
-from headway.hub.names import Entry, Table, joined, layered, same, transposed
+from headway.hub.families.foreign import Foreign, Keys, Usual, refuse
+from headway.hub.names import Entry, Table, both, joined, layered, same, transposed
 from headway.models import parts
 from headway.models.transformer import TransformerConfig
 from headway.nn.position import halved_sinusoid
@@ -76,10 +75,10 @@ def vocabularies(facts: dict[str, Any]) -> tuple[int, ...]:
 
 
 def config_out(model_type: str, config: TransformerConfig, vocabularies: tuple[int, ...]) -> dict[str, Any]:
-    """Theirs; what they have no word for is named."""
+    """The keys of config.json; a choice without a counterpart is refused by name."""
     feed_forward = config.feed_forward
     activation = next((name for name, part in ACTIVATIONS.items() if part(feed_forward.dropout) == feed_forward), "")
-    stands_in_the_way = {
+    refuse(model_type, {
         f"model.norm={config.norm.name}": type(config.norm) is not type(PLACEMENTS[model_type]),
         f"model.norm.epsilon={config.norm.epsilon}": config.norm.epsilon != PLACEMENTS[model_type].epsilon,
         f"model.position={config.position.name}": type(config.position) is not parts.Sinusoidal,
@@ -88,10 +87,7 @@ def config_out(model_type: str, config: TransformerConfig, vocabularies: tuple[i
         f"model.embeddings={config.embeddings}": config.embeddings == "separate",
         "two vocabularies": model_type == "pegasus" and config.embeddings != "shared",
         "model.output_bias=false": not config.output_bias,
-    }
-    for choice, stands in stands_in_the_way.items():
-        if stands:
-            raise InputError(f"{model_type} cannot hold this model: {choice} stands in the way")
+    })  # fmt: skip
     facts = {
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
@@ -141,10 +137,6 @@ def table(config: TransformerConfig, vocabularies: tuple[int, ...]) -> Table:
         ),
         "model.", copies, useless=(r"embed_positions\.weight$",),
     )  # fmt: skip
-
-
-def both(ours: str, theirs: str) -> list[Entry]:
-    return [same(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
 
 
 def layer(side: str, width: int, before: bool) -> Iterator[Entry]:

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, Usual
+from headway.hub.families.foreign import Foreign, Keys, Usual, refuse
 from headway.hub.names import Entry, Table, joined, layered, same
 from headway.models import parts
 from headway.models.t5 import T5Config
@@ -65,11 +64,7 @@ def vocabularies(facts: dict[str, Any]) -> tuple[int, ...]:
 def config_out(config: T5Config, vocabularies: tuple[int, ...]) -> dict[str, Any]:
     feed_forward = config.feed_forward
     projection = next((name for name, part in PROJECTIONS.items() if part(config.dropout) == feed_forward), None)
-    if projection is None:
-        raise InputError(
-            f"t5 cannot hold this model: model.feed_forward={feed_forward.name} (or its dropout, which is not the "
-            "model's) stands in the way"
-        )
+    refuse("t5", {f"model.feed_forward={feed_forward.name} with its dropout": projection is None})
     return {
         "num_layers": config.encoder_layers,
         "num_decoder_layers": config.decoder_layers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.card import Loaded
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.models import FAMILIES
@@ -15,12 +16,13 @@ from headway.text.vectors import Neighbour, WordVectors, read_vectors
 SIDES = ("source", "target")
 
 
-@dataclass(frozen=True)
+@dataclass
 class WordTable:
     """`tokenizer`: that of the model whose embedding this is, for the spelling of its entries; None: a vector file."""
 
     vectors: WordVectors
     tokenizer: Tokenizer | None = None
+    name: str = ""  # of the model
 
     def nearest(self, words: list[str], k: int = 10, minus: list[str] | None = None) -> list[Neighbour]:
         """The neighbours of a word, or of a sum of words less those in `minus`."""
@@ -46,7 +48,11 @@ def open_words(place: str | Path, side: str | None = None) -> WordTable:
         if side is not None:
             raise InputError(f"{place} is a vector file and has no sides: leave --side out")
         return WordTable(read_vectors(place))
-    found = read_model(place)
+    return table_of(read_model(place), str(place), side)
+
+
+def table_of(found: Loaded, place: str, side: str | None = None) -> WordTable:
+    """The embedding of a model; `place`: how a message names it."""
     tables = list(token_tables(found.model).values())
     if not tables:
         raise InputError(f"{place} is a model of the family '{found.card.family}', which has no word vectors")
