@@ -23,9 +23,7 @@ from headway.data.token_store import TokenStore, prepare_documents, train_docume
 from headway.data.windows import WindowBatches, evaluation_windows
 from headway.errors import InputError
 from headway.evaluate.perplexity import Perplexity, score_store
-from headway.folder import text_card, with_tokenizers
 from headway.generate.generator import Generator
-from headway.plain import to_plain
 from headway.tasks.files import NAMED, is_own, vocabularies
 from headway.tasks.objective import Carried, Counting, CrossEntropy, NextToken
 from headway.tasks.start import earlier_model, first_model
@@ -175,11 +173,7 @@ class Language(Task):
         self.model = None
         if not run.objective.one_pass:
             self.model = first_model(run, context, sizes, [corpus.tokenizer], earlier=earlier)
-        self.card = text_card(
-            run.model.name, run.model, sizes, earlier.card.text if earlier else run.data.text,
-            foreign=bool(earlier and earlier.card.foreign_text), run=to_plain(run),
-        )  # fmt: skip
-        self.processors = with_tokenizers(self.card, corpus.tokenizer)
+        self.describe(sizes, [corpus.tokenizer], earlier)
         if self.model is not None:
             self._check_order()
             self.length = run.max_length
@@ -206,9 +200,6 @@ class Language(Task):
         if data.order == "stream":
             return StreamBatches(corpora, self.rows, self.length, seed, data.jitter)
         return WindowBatches(corpora, self.rows, self.length, seed, data.order, data.weights or None, data.apart)
-
-    def batch(self, step: int) -> TokenBatch:
-        return self.batches.batch(step)
 
     def valid_batches(self) -> Iterable[TokenBatch]:
         return evaluation_windows(self.corpus.valid, self.length, rows=self.rows, segments=self.run.data.apart)
