@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from headway.train.language import train_language_model
 
 from headway.data.catalog import find
 from headway.data.documents import Documents
 from headway.recipes import RECIPES
-from headway.train.language import train_language_model
 from headway.train.log import Log
 
 LENGTH, ROWS, STEPS = 64, 12, 2000

@@ -126,7 +126,7 @@ def test_training_leaves_out_what_is_too_long_and_names_it(headway: Headway, wor
     assert answer.code == 0, answer
     for words in ("train: 1 pairs longer than 63", "(pairs 17)", "valid: 1 pairs longer", "(pairs 4)"):
         assert words in answer.err
-    assert "test: 1 sources longer than 63 pieces are not scored (pairs 2)" in answer.err
+    assert "test: 1 sources longer than 63 tokens are not scored (pairs 2)" in answer.err
     events = [json.loads(row) for row in (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     data = {event["part"]: event for event in events if event["event"] == "data"}
     assert data["train"]["skipped"]["too_long"] == 1 and data["train"]["too_long"] == [17]

@@ -12,8 +12,8 @@ import headway
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.hub import ctranslate2_engine as engine
-from headway.hub import ctranslate2_export
 from headway.hub.ctranslate2_export import export_ctranslate2
+from headway.hub.families import ctranslate2
 from headway.models import parts
 from headway.models.gpt import GPTConfig
 from headway.models.transformer import TransformerConfig
@@ -130,4 +130,4 @@ def test_positions_that_it_has_no_table_for_are_named(tmp_path: Path) -> None:
 
 def test_a_norm_that_it_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="not BatchNorm: model.norm"):
-        ctranslate2_export._norm(None, BatchNorm(4))
+        ctranslate2._norm(None, BatchNorm(4))

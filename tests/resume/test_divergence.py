@@ -17,7 +17,7 @@ from killing import result
 from running import World, before_each_step, call
 from torch import nn
 
-from headway.tasks.objective import CrossEntropyObjective
+from headway.tasks.objective import TokenObjective
 from headway.train.health import Diverged, Health
 from headway.train.meter import Meter
 from headway.train.optimiser import Adam, AdamW, Masters
@@ -95,13 +95,13 @@ def test_the_very_first_step_may_be_bad() -> None:
 def infinite(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[int], bool]], None]]:
     """`infinite(lambda step: …)`: the loss of these steps is infinite."""
     now = {"bad": False}
-    losses = CrossEntropyObjective.losses
+    losses = TokenObjective.losses
 
-    def patched(objective: CrossEntropyObjective, batch: Any) -> Any:
+    def patched(objective: TokenObjective, batch: Any) -> Any:
         loss, nll = losses(objective, batch)
         return (loss * math.inf, nll) if now["bad"] and objective.training else (loss, nll)
 
-    monkeypatch.setattr(CrossEntropyObjective, "losses", patched)
+    monkeypatch.setattr(TokenObjective, "losses", patched)
 
     def make(steps: Callable[[int], bool]) -> None:
         before_each_step(monkeypatch, lambda _, step: now.update(bad=steps(step)))

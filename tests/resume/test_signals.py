@@ -126,8 +126,8 @@ def test_a_closed_terminal_is_ignored_under_nohup(world: World, undisturbed: Pat
 def test_a_signal_before_the_first_step_ends_at_once(world: World, tmp_path: Path) -> None:
     """While the text is being prepared there is no step to finish and nothing to save."""
     code = PROCESS.replace("Training.advance = wrapped", "Training.fit = lambda *_: None").replace(
-        "main()", "from headway.train import translation\n"
-        "translation.open_corpus = lambda *a, **k: (os.kill(os.getpid(), int(number)), time.sleep(3600))\nmain()"
+        "main()", "from headway.tasks.translation import Translation\n"
+        "Translation._files = lambda *a, **k: (os.kill(os.getpid(), int(number)), time.sleep(3600))\nmain()"
     )  # fmt: skip
     call = [sys.executable, "-c", code, str(int(signal.SIGTERM)), "quick", "train", "translate", "--data"]
     command = [*call, str(world.root / "train.en"), str(world.root / "train.fr"), "--out", "run"]

@@ -224,7 +224,7 @@ def _begun_with(run: Run, init: str) -> Run:
             f"{init} is a model of the family '{card.family}': '{run.recipe}' needs one like '{run.model.name}'"
         )
     known = {f.name for f in fields(run.data)}
-    languages = {name: config.language for name, config in card.processors.items() if name in known and config.language}
+    languages = {name: text.language for name, text in card.processors.items() if text.language and name in known}
     try:
         return replace(run, init=init, model=card.config, data=replace(run.data, text=card.text, **languages))
     except InputError as error:

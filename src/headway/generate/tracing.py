@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models.configs import SIZES, family_of, sizes_of
+from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn import tap
 from headway.nn.tap import Choice, Recorder, chosen
 from headway.text.tokenizer import SPACE_MARK
@@ -25,6 +26,7 @@ from headway.traces import Trace, Track
 
 Sides = Mapping[str, tuple[str, str]]  # a model's `tracks`: from which track each part looks to which
 ONE_TEXT: Sides = {"": ("tokens", "tokens")}
+TWO_TEXTS = EncoderDecoder.tracks
 More = dict[str, tuple[Tensor, tuple[str, ...]]]  # tensors that no tap gives, with their axes
 OPEN_SPACE = "␣"
 UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
@@ -188,7 +190,7 @@ class Recording:
 
     def row(self, row: int = 0, **lengths: int) -> Trace:
         """The trace of one row. `source=7`: how long its source is, without padding; likewise `target`, `tokens`."""
-        looking: Sides = getattr(self.model, "tracks", ONE_TEXT)
+        looking = TWO_TEXTS if any(".cross." in name for name in self.tensors) else ONE_TEXT
         sizes: dict[str, int] = {}
         for name, tensor in self.tensors.items():
             for axis, track in zip(("target", "source"), sides(name, looking), strict=True):

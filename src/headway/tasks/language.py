@@ -167,6 +167,11 @@ class Language(Task):
         super().__init__(run, context)
         if run.objective.one_pass:
             _check_counting(run, context)
+        if run.data.order == "stream" and context.ranks.count > 1:
+            raise InputError(
+                f"a carried state stays with its rows: {context.ranks.count} processes cannot share them. Start one, "
+                "or set data.order=epoch objective=next-token"
+            )
         earlier = earlier_model(run)
         self.corpus = corpus = open_text(run.data, context, earlier)
         sizes = earlier.card.sizes[:1] if earlier else (len(corpus.tokenizer),)
@@ -188,11 +193,6 @@ class Language(Task):
             raise InputError(
                 f"data.order=stream is for models whose state keeps its size, as a recurrent one's: set "
                 f"data.order=epoch objective=next-token for the family '{family}'"
-            )
-        if data.order == "stream" and self.context.ranks.count > 1:
-            raise InputError(
-                f"a carried state stays with its rows: {self.context.ranks.count} processes cannot share them. Start "
-                "one, or set data.order=epoch objective=next-token"
             )
 
     def _batches(self) -> WindowBatches | StreamBatches:

@@ -209,7 +209,7 @@ class Task:
     @classmethod
     def evaluate(cls, model: Any, files: Sequence[str], options: dict[str, Any]) -> Report:
         """The task's figures of an opened model on other data. `options`: those that were given."""
-        raise InputError(f"headway has no figures for the task '{cls.name}' yet")
+        raise InputError(f"there are no figures for the task '{cls.name}' yet: headway {cls.verb} MODEL asks the model")
 
 
 def entropy(counts: npt.NDArray[np.int64]) -> float:
