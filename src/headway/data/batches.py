@@ -163,11 +163,6 @@ class BucketedBatches(Generic[Made]):
         """The batch of training step `step`, counted from 0 over all epochs."""
         return self._made(*self.plan(step // self.per_epoch)[step % self.per_epoch])
 
-    def from_step(self, step: int) -> Iterator[Made]:
-        while True:
-            yield self.batch(step)
-            step += 1
-
     def epoch(self, epoch: int = 0) -> Iterator[Made]:
         for bucket, examples in self.plan(epoch):
             yield self._made(bucket, examples)

@@ -47,40 +47,40 @@ class PairStore:
             raise InputError(f"{folder} is not a complete store of sentence pairs: delete it, then it is built again")
         self.skipped: dict[str, int] = meta["skipped"]
         self.too_long: list[int] = meta["too_long"]
-        self._source = MappedIds(self.folder, "source", meta["source"]["dtype"])
-        self._target = MappedIds(self.folder, "target", meta["target"]["dtype"])
+        self._sides = {side: MappedIds(self.folder, side, meta[side]["dtype"]) for side in SIDES}
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self._sides["source"])
 
     def __reduce__(self) -> tuple[object, tuple[Path, bool]]:
         # A worker maps the files itself; pickled as they are, maps would travel as copies.
         return PairStore, (self.folder, self.reused)
 
     def source(self, i: int) -> npt.NDArray[np.unsignedinteger]:
-        return self._source[i]
+        return self._sides["source"][i]
 
     def target(self, i: int) -> npt.NDArray[np.unsignedinteger]:
-        return self._target[i]
+        return self._sides["target"][i]
 
     def rows(self, side: str, examples: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
         """The ids of these pairs' sides as one matrix, padded on the right."""
-        return (self._source if side == "source" else self._target).rows(examples, width)
+        return self._sides[side].rows(examples, width)
 
     def target_counts(self, end: int = END, most: int = 10_000_000) -> npt.NDArray[np.int64]:
         """How often each id, the end of each included, is among the first so many of the target."""
-        counts = np.bincount(self._target.ids[:most])
+        target = self._sides["target"]
+        counts = np.bincount(target.ids[:most])
         counts = np.pad(counts, (0, max(0, end + 1 - len(counts))))
-        counts[end] += np.searchsorted(self._target.offsets[1:], most, side="right")
+        counts[end] += np.searchsorted(target.offsets[1:], most, side="right")
         return counts
 
     @property
     def source_lengths(self) -> npt.NDArray[np.int32]:
-        return self._source.lengths
+        return self._sides["source"].lengths
 
     @property
     def target_lengths(self) -> npt.NDArray[np.int32]:
-        return self._target.lengths
+        return self._sides["target"].lengths
 
 
 def prepare(
@@ -127,13 +127,9 @@ def train_tokenizers(
     def sample() -> Iterator[tuple[str, str]]:
         return islice(read_pairs(files, source, target), 0, None, stride)
 
-    if options.joint:
-        both = Tokenizer.train((text for pair in sample() for text in pair), options)
-        return both, both
-    return (
-        Tokenizer.train((text for text, _ in sample()), options),
-        Tokenizer.train((text for _, text in sample()), options),
-    )
+    sides = [(0, 1)] if options.joint else [(0,), (1,)]
+    found = [Tokenizer.train((pair[side] for pair in sample() for side in some), options) for some in sides]
+    return found[0], found[-1]
 
 
 def _write(
@@ -162,13 +158,8 @@ def _write(
                 f"{max_length} tokens; {'raise the length allowed' if too_long else 'check the files'}"
             )
         sides = {"source": source.close(), "target": target.close()}
-    return {
-        "format": FORMAT,
-        "pairs": source.sequences,
-        "skipped": sieve.skipped,
-        "too_long": sieve.too_long,
-        **sides,
-    }
+    skipped = {"skipped": sieve.skipped, "too_long": sieve.too_long}
+    return {"format": FORMAT, "pairs": source.sequences, **skipped, **sides}
 
 
 def _encoded(
