@@ -116,7 +116,7 @@ def plain_plan(pairs, budget, seed, epoch):
     ("count", "budget", "longest"), [(1, 64, 5), (3, 4096, 9), (700, 512, 40), (2999, 100, 250), (5000, 4096, 90)]
 )
 def test_the_plan_is_that_of_a_plain_computation(monkeypatch, count, budget, longest, piece):
-    monkeypatch.setattr(batches, "PIECE", piece)
+    monkeypatch.setattr(batches, "CHUNK", piece)
     pairs = lengths_of(count, longest)
     for epoch in (0, 3):
         plan = pair_batches(pairs, budget, seed=5).plan(epoch)

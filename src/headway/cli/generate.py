@@ -84,7 +84,7 @@ def generate(
         raise InputError("--system needs --chat: it is the first message of a conversation")
     if interactive:
         refused = {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
-        _refuse(refused, "--interactive asks for one prompt after the other: leave --{} out")
+        _refuse(refused, "--interactive reads prompts from the terminal: leave --{} out")
         _talk(load(model, device, dtype, verb="generate"), settings, chat, system)
         return
     if best_of and samples > 1:

@@ -52,7 +52,7 @@ class Frame:
 
     @property
     def more(self) -> int:
-        """How much longer than its words a source is."""
+        """The number of ids that it adds to a source."""
         return len(self.before) + len(self.behind)
 
 
@@ -88,7 +88,7 @@ class Bucket:
 
 
 def buckets(lengths: Lengths, budget: int) -> list[Bucket]:
-    """Group examples by padded lengths; a group too small for one batch joins the next larger one."""
+    """Group examples by padded lengths; a group smaller than one batch is merged into the next larger one."""
     groups = _by_shape(lengths)
     shapes = sorted(groups, key=lambda shape: (max(shape), *shape[::-1]))
     result: list[Bucket] = []

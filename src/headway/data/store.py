@@ -22,6 +22,8 @@ from headway.errors import InputError
 from headway.text.tokenizer import END, TextOptions, Tokenizer
 
 Files = Sequence[str | Path]
+Pairs = Iterator[tuple[str, str]]
+Tokenizers = tuple[Tokenizer, Tokenizer]
 Progress = Callable[[int], None]
 
 SIDES = ("source", "target")
@@ -109,13 +111,8 @@ def prepare(
 
 
 def train_tokenizers(
-    files: Files,
-    options: TextOptions,
-    *,
-    source: str = "source",
-    target: str = "target",
-    limit: int = TOKENIZER_PAIRS,
-) -> tuple[Tokenizer, Tokenizer]:
+    files: Files, options: TextOptions, *, source: str = "source", target: str = "target", limit: int = TOKENIZER_PAIRS
+) -> Tokenizers:
     """The tokenizers of the two sides, learned from the pairs in the files; one and the same if joint.
 
     Of a corpus with more than `limit` pairs every k-th is taken, k the smallest that gives at most `limit`:
@@ -124,7 +121,7 @@ def train_tokenizers(
     count = sum(1 for _ in read_pairs(files, source, target))
     stride = -(-count // limit)
 
-    def sample() -> Iterator[tuple[str, str]]:
+    def sample() -> Pairs:
         return islice(read_pairs(files, source, target), 0, None, stride)
 
     sides = [(0, 1)] if options.joint else [(0,), (1,)]
@@ -133,11 +130,7 @@ def train_tokenizers(
 
 
 def _write(
-    folder: Path,
-    pairs: Iterator[tuple[str, str]],
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    max_length: int,
-    progress: Progress | None,
+    folder: Path, pairs: Pairs, tokenizers: Tokenizers, max_length: int, progress: Progress | None
 ) -> dict[str, Any]:
     """Append batch after batch to the files of both sides; memory holds one. Returns store.json's content."""
     sieve = _Sieve(max_length)
@@ -162,9 +155,7 @@ def _write(
     return {"format": FORMAT, "pairs": source.sequences, **skipped, **sides}
 
 
-def _encoded(
-    pairs: Iterator[tuple[str, str]], tokenizers: tuple[Tokenizer, Tokenizer]
-) -> Iterator[list[list[list[int]]]]:
+def _encoded(pairs: Pairs, tokenizers: Tokenizers) -> Iterator[list[list[list[int]]]]:
     """Ids of both sides, batch after batch, in order; white space alone counts as nothing."""
 
     def encode(batch: list[tuple[str, str]], side: int) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Heads: what stands on top of an encoder. Any encoder takes any head (`Headed`).
+"""Heads: the last part of a model, on top of an encoder. Any encoder takes any head (`Headed`).
 
 A head's config is a frozen dataclass with a `name`; `build` makes the module for an encoder. The module gives logits,
 the loss terms of a batch, and the answers that its task reads.
@@ -33,7 +33,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Head(nn.Module):
-    """Abstract. What a model has no head for is refused in a line that says what it does instead.
+    """Abstract. A method that a head does not have raises an error that says what the model does instead.
 
     axes: of the logits, as a trace names them; none where there are no logits. capturable: whether `losses` runs the
     same kernels for every batch of a shape.

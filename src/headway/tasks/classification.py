@@ -88,7 +88,7 @@ class Classification(Encoding):
         parts = self._parts()
         labels = labels_in(parts["train"])
         if len(labels) < 2:
-            raise InputError(f"every training text has the label '{labels[0]}': there is nothing to tell apart")
+            raise InputError(f"every training text has the label '{labels[0]}': at least two labels are needed")
         if data.names and len(data.names) != len(labels):
             raise InputError(f"data.names has {len(data.names)} names for {len(labels)} labels ({', '.join(labels)})")
         self.texts, self.labels = parts["train"], data.names or labels
@@ -180,7 +180,7 @@ class Classification(Encoding):
 
     @classmethod
     def evaluate(cls, model: Encoder, files: Sequence[str], options: dict[str, Any]) -> Report:
-        """How often an encoder gives these texts their own labels."""
+        """Accuracy, F1 and correlation of the labels that an encoder gives these texts."""
         refuse(options, (), "a model that labels texts")
         found = score_labels(model, read_labelled(list(files))).to_dict()
         names = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}

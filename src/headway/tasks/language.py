@@ -93,12 +93,12 @@ class TextCorpus:
     test: TokenStore | None
 
     def names(self) -> dict[str, str]:
-        """What a run learns from, by what is in it."""
+        """The stores of the run, named by a hash of their content."""
         return {"train": " ".join(store.folder.name for store in self.train), "valid": self.valid.folder.name}
 
 
 def open_text(data: TextFiles, context: RunContext, earlier: Loaded | None = None) -> TextCorpus:
-    """Find the documents, hold some out, learn the vocabulary (or take that of `earlier`), encode all of it."""
+    """Find the documents, hold some out, learn the vocabulary (or use that of `earlier`), encode everything."""
     with context.ranks.in_turn():
         train_parts, held = _parts(data, context)
         if earlier is not None:
@@ -214,7 +214,7 @@ class Language(Task):
         return {"loss": losses["loss"], "perplexity": math.exp(min(losses["nll"], 700))}
 
     def final_figures(self) -> dict[str, Any]:
-        """Validation once more as others count, by word, by character; then the test, if there is one."""
+        """Perplexity by token and by word, bits per character, on the validation data and on the test data."""
         window = None if self.model.context is None else self.length
         return self._perplexities(window)
 
@@ -324,7 +324,7 @@ def _check_counting(run: Any, context: RunContext) -> None:
 def in_words(part: str, found: Perplexity) -> dict[str, Any]:
     """Figures of a card: by token, by character and, where there are words, by word."""
     if not math.isfinite(found.nll):
-        return {f"{part} perplexity": "infinite: it has words that were never counted behind their history"}
+        return {f"{part} perplexity": "infinite: some words were never counted after their history"}
     figures = {
         f"{part} perplexity": round(found.perplexity, 4),
         f"{part} bits per character": round(found.bits_per_character, 4),

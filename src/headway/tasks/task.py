@@ -1,4 +1,4 @@
-"""What a task is: what is learned from what, how it is judged, and how a trained model answers.
+"""The protocol of a task: what is learned from what, how it is evaluated, and how a trained model answers.
 
 A task is chosen by the run's data. Training (`headway.train`) calls the methods below and nothing else of it.
 """
