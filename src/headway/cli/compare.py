@@ -34,7 +34,7 @@ def compare(
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="A setting of all the runs."),
     out: str = typer.Option(None, metavar="FOLDER", help="Folder for runs and results (default: runs/compare-NAMES)."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Delete the folder's results and train again."),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipes' data if it is not at hand."),
+    download: bool = typer.Option(False, "--download", help="Fetch the recipes' data if it is missing."),
     as_json: bool = typer.Option(False, "--json", help="The results as JSON."),
     device: str = DEVICE,
     dtype: str = DTYPE,

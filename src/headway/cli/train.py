@@ -48,7 +48,7 @@ def train(
     resume: bool = typer.Option(
         False, "--resume", help="Resume the run in the folder; --set may change its steps, rates and checks."
     ),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is not at hand."),
+    download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is missing."),
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Show the run, its size and an estimate of the time; train nothing."
     ),
