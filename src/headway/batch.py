@@ -1,6 +1,6 @@
-"""Batches: named tensors that are moved, cut, padded and joined by rows, written once for every kind of batch.
+"""Batches: named tensors that are moved, cut, padded and joined by rows, in one place for every kind of batch.
 
-The name of a tensor says its axes: `ids_BT` has rows (B) and tokens (T), `fresh` has neither and belongs to the whole
+The name of a tensor gives its axes: `ids_BT` has rows (B) and tokens (T), `fresh` has neither and belongs to the whole
 batch. `column` declares the value that fills a shorter row and the value of an empty row. A field may be a batch
 itself; whatever happens to a batch happens to its nested batches.
 """
@@ -48,7 +48,7 @@ class Batch:
     tokens = 0
 
     def counted(self) -> dict[str, float]:
-        """For each loss term how much it sums over."""
+        """For each loss term the number that its sum is divided by."""
         return {}
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Batch:
         return len(self.examples)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """With every tensor changed: moved, pinned, copied. The counts are tensors too."""
+        """A copy with every tensor changed (moved, pinned, copied), the counts too."""
         counts = {name: change(count) for name, count in self.counts.items()}
         return self._changed(lambda name, value: change(value), lambda batch: batch.map(change), counts)
 
@@ -74,11 +74,11 @@ class Batch:
         )
 
     def split(self, parts: int) -> list[Self]:
-        """The rows dealt to `parts` smaller batches; empty ones are left out."""
+        """The rows split into `parts` smaller batches; empty ones are left out."""
         return [self.rows(start, end) for start, end in dealt(len(self), parts)]
 
     def pad(self, rows: int) -> Self:
-        """With empty rows behind the others, up to `rows`, so that batches come in few shapes. They count nowhere."""
+        """The batch with empty rows added, up to `rows`, so that there are few shapes. They are not counted."""
         missing = max(0, rows - len(self))
 
         def extend(name: str, value: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Batch:
 
     @classmethod
     def join(cls, batches: Sequence[Self]) -> Self:
-        """The rows of all of them, one batch after the other; shorter rows are padded."""
+        """All rows, one batch after the other; shorter rows are padded."""
         values: dict[str, Any] = {}
         for name, first in batches[0]._values():
             given = [getattr(batch, name) for batch in batches]
@@ -111,8 +111,8 @@ class Batch:
         yield from ((f"counts.{name}", count) for name, count in self.counts.items())
 
     def shape(self) -> Hashable:
-        """What two batches share that one captured step can serve: names, dtypes and shapes of the tensors, and every
-        plain value but the numbers of the examples."""
+        """The key of a captured step: names, dtypes and shapes of the tensors, and every plain value but the numbers of
+        the examples."""
         plain = tuple((name, value) for name, value in self._values() if not isinstance(value, Tensor | Batch | tuple))
         return plain, tuple((name, tensor.dtype, tensor.shape) for name, tensor in self.tensors())
 

@@ -1,5 +1,6 @@
 """Batches: every pair once an epoch, within the budget, the same from the same seed, at any step."""
 
+import itertools
 import tracemalloc
 from types import SimpleNamespace
 
@@ -49,7 +50,7 @@ def test_an_epoch_has_every_pair_once_and_batches_keep_the_budget(pairs):
 
 def test_any_step_can_be_had_without_the_ones_before(pairs):
     batches = pair_batches(pairs[0], budget=512, seed=1)
-    stream = batches.from_step(0)
+    stream = map(batches.batch, itertools.count())
     wanted = batches.per_epoch + 3
     for _ in range(wanted):
         next(stream)
@@ -115,7 +116,7 @@ def plain_plan(pairs, budget, seed, epoch):
     ("count", "budget", "longest"), [(1, 64, 5), (3, 4096, 9), (700, 512, 40), (2999, 100, 250), (5000, 4096, 90)]
 )
 def test_the_plan_is_that_of_a_plain_computation(monkeypatch, count, budget, longest, piece):
-    monkeypatch.setattr(batches, "PIECE", piece)
+    monkeypatch.setattr(batches, "CHUNK", piece)
     pairs = lengths_of(count, longest)
     for epoch in (0, 3):
         plan = pair_batches(pairs, budget, seed=5).plan(epoch)

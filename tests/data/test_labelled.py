@@ -71,7 +71,7 @@ def test_equal_texts_are_held_out_together_and_the_same_each_time() -> None:
     train, held = hold_out_labelled(texts, 0.2)
     assert len(held) == 30 and len(train) == 120 and not {t.text for t in train} & {t.text for t in held}
     assert hold_out_labelled(texts[::-1], 0.2)[1] == held[::-1]
-    with pytest.raises(InputError, match="too few, or too much alike"):
+    with pytest.raises(InputError, match="too few, or too similar"):
         hold_out_labelled(texts[:1], 0.2)
 
 

@@ -131,7 +131,7 @@ def test_anything_that_changes_the_ids_makes_another_store(tmp_path: Path, token
 def test_a_store_that_was_cut_is_made_again(tmp_path: Path, tokenizer: Tokenizer, name: str) -> None:
     broken = built(tmp_path, tokenizer, PAIRS).folder / name
     broken.write_bytes(broken.read_bytes()[:-2])
-    with pytest.raises(InputError, match="no whole store"):
+    with pytest.raises(InputError, match="not a complete store"):
         PairStore(broken.parent)
     again = built(tmp_path, tokenizer, PAIRS)
     assert not again.reused and tokenizer.decode(again.target(24)) == PAIRS[24][1]

@@ -99,11 +99,11 @@ def test_a_store_that_was_cut_is_made_again(tmp_path: Path, tokenizer: Tokenizer
     corpus = jsonl(tmp_path / "a.jsonl", TEXTS)
     broken = prepare_documents(corpus, tokenizer, tmp_path / "c").folder / name
     broken.write_bytes(broken.read_bytes()[:-2])
-    with pytest.raises(InputError, match="no whole store of documents"):
+    with pytest.raises(InputError, match="not a complete store of documents"):
         TokenStore(broken.parent)
     again = prepare_documents(corpus, tokenizer, tmp_path / "c")
     assert not again.reused and tokenizer.decode(again.document(59)) == TEXTS[59]
-    with pytest.raises(InputError, match="no whole store of sentence pairs"):
+    with pytest.raises(InputError, match="not a complete store of sentence pairs"):
         PairStore(again.folder)
 
 

@@ -34,7 +34,7 @@ def compare(
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="A setting of all the runs."),
     out: str = typer.Option(None, metavar="FOLDER", help="Folder for runs and results (default: runs/compare-NAMES)."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Delete the folder's results and train again."),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipes' data if it is not at hand."),
+    download: bool = typer.Option(False, "--download", help="Fetch the recipes' data if it is missing."),
     as_json: bool = typer.Option(False, "--json", help="The results as JSON."),
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -44,6 +44,7 @@ def compare(
 
     The same command resumes a comparison that was stopped; more recipes or seeds are added to the results there.
     """
+    from headway.explore.curves import comparison_picture
     from headway.plain import finite
     from headway.tasks.files import look_for_known, look_for_own
     from headway.train.comparison import as_markdown, as_text, table
@@ -70,7 +71,7 @@ def compare(
     (place / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (place / "table.md").write_text(as_markdown(rows), encoding="utf-8")
     (place / "table.txt").write_text(as_text(rows) + "\n", encoding="utf-8")
-    _draw(entries, place / "comparison.png")
+    comparison_picture(entries, place / "comparison.png")
     print(json.dumps(results) if as_json else as_text(rows))
     print(f"picture: {place / 'comparison.png'}; table.md, table.txt and results.json beside it", file=sys.stderr)
 
@@ -178,9 +179,3 @@ def _carried_out(run: Run, folder: Path, download: bool) -> None:
     if (there := holds_run(folder, run)) and is_finished(folder, run):
         return
     carry_out(run, folder, download, resume=there)
-
-
-def _draw(entries: list[Entry], path: Path) -> None:
-    from headway.explore.curves import comparison_picture
-
-    comparison_picture(entries, path)

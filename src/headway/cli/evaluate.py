@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from headway.cli.options import (
-    BATCH_SIZE,
-    BEAM_SIZE,
-    DEVICE,
-    DTYPE,
-    LENGTH_PENALTY,
-    THREADS,
-    check_model,
-    check_output,
-    search_settings,
-    use_threads,
-)
+from headway.cli import options
 from headway.errors import InputError
 from headway.plain import json_line
-
-if TYPE_CHECKING:
-    from headway.tasks.task import Report
 
 DEFAULTS = {"tokenize": "13a", "lowercase": False, "bootstrap": 1000, "stride": None}
 USE = "headway evaluate MODEL SOURCE REFERENCE"
@@ -49,44 +35,41 @@ def evaluate(
     stride: int = typer.Option(
         None, min=1, metavar="N", help="Language models: by how many tokens the window moves on (default: its length)."
     ),
-    beam_size: int = BEAM_SIZE,
-    length_penalty: float = LENGTH_PENALTY,
-    batch_size: int = BATCH_SIZE,
-    device: str = DEVICE,
-    dtype: str = DTYPE,
-    threads: int = THREADS,
+    beam_size: int = options.BEAM_SIZE,
+    length_penalty: float = options.LENGTH_PENALTY,
+    batch_size: int = options.BATCH_SIZE,
+    device: str = options.DEVICE,
+    dtype: str = options.DTYPE,
+    threads: int = options.THREADS,
 ) -> None:
     """BLEU and chrF of a translator or of given translations; perplexity of a language model; accuracy of labels."""
     from headway.evaluate.bleu import check_bootstrap, check_tokenizer, score
 
-    use_threads(threads)
+    options.use_threads(threads)
     check_tokenizer(tokenize)
     check_bootstrap(bootstrap)
     if (hypotheses is None) != (references is None):
         raise InputError("--hypotheses and --references go together")
-    check_output(output, [*(data or []), hypotheses, references])
-    settings = search_settings(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
+    options.check_output(output, [*(data or []), hypotheses, references])
     if hypotheses is not None:
         if model is not None:
             raise InputError("give a model with its data, or --hypotheses with --references, not both")
         texts, wanted = _given(hypotheses, references)
-    else:
-        _check(model, data)
-        how: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "bootstrap": bootstrap, "stride": stride}
-        given = {name: value for name, value in how.items() if value != DEFAULTS[name]}
-        keep = {"keep": partial(_keep, output)} if output else {}
-        report = _evaluated(model, data, given | settings | keep, device, dtype)
-        print(json_line(report.values) if as_json else "\n".join(report.lines))
+        scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
+        print(json.dumps(scores.to_dict(), ensure_ascii=False) if as_json else "\n".join(scores.lines()))
         return
-    scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
-    print(json.dumps(scores.to_dict(), ensure_ascii=False) if as_json else "\n".join(scores.lines()))
-
-
-def _evaluated(model: str, data: list[str], options: dict[str, Any], device: str, dtype: str) -> Report:
+    if model is not None:
+        options.check_model(model, USE)
+    if model is None or not data:
+        raise InputError(f"give a model and its test pairs ({USE}), or a language model and text")
     from headway.tasks.loading import load, task_of
 
-    task = task_of(model)
-    return task.evaluate(load(model, device, dtype), data, options)
+    how: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "bootstrap": bootstrap, "stride": stride}
+    given = {name: value for name, value in how.items() if value != DEFAULTS[name]}
+    given |= options.given(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
+    keep = {"keep": partial(_keep, output)} if output else {}
+    report = task_of(model).evaluate(load(model, device, dtype), data, given | keep)
+    print(json_line(report.values) if as_json else "\n".join(report.lines))
 
 
 def _keep(output: str, texts: list[str]) -> None:
@@ -95,13 +78,6 @@ def _keep(output: str, texts: list[str]) -> None:
 
     with opened(output) as out:
         out.writelines(one_line(text) + "\n" for text in texts)
-
-
-def _check(model: str | None, data: list[str] | None) -> None:
-    if model is not None:
-        check_model(model, USE)
-    if model is None or not data:
-        raise InputError(f"give a model and its test pairs ({USE}), or a language model and text")
 
 
 def _given(hypotheses: str, references: str) -> tuple[list[str], list[str]]:

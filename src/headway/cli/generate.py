@@ -71,20 +71,20 @@ def generate(
         "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
     }  # fmt: skip
     if check_engine(engine):
-        refused: dict[str, Any] = {
-            "interactive": interactive,
-            "chat": chat,
-            "best-of": best_of,
-            "json": as_json,
-            "top": top,
-        }
-        _write_fast(model, prompt, samples, device, dtype, refused, settings)
+        refused: dict[str, Any] = {"interactive": interactive, "chat": chat, "best-of": best_of, "json": as_json}
+        refused["top"] = top
+        from headway.hub.ctranslate2_engine import load_generator
+
+        _refuse(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
+        prompts = _prompts(prompt)
+        fast = load_generator(model, device, dtype, settings.pop("seed"))
+        _print(prompts, fast.generate(prompts, samples=samples, **settings))
         return
     if system and not chat:
         raise InputError("--system needs --chat: it is the first message of a conversation")
     if interactive:
         refused = {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
-        _refuse(refused, "--interactive asks for one prompt after the other: leave --{} out")
+        _refuse(refused, "--interactive reads prompts from the terminal: leave --{} out")
         _talk(load(model, device, dtype, verb="generate"), settings, chat, system)
         return
     if best_of and samples > 1:
@@ -120,23 +120,6 @@ def _prompts(given: list[str]) -> list[str]:
     if not prompts:
         raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
     return prompts
-
-
-def _write_fast(
-    model: str,
-    prompt: list[str],
-    samples: int,
-    device: str,
-    dtype: str,
-    refused: dict[str, Any],
-    settings: dict[str, Any],
-) -> None:
-    from headway.hub.ctranslate2_engine import load_generator
-
-    _refuse(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
-    prompts = _prompts(prompt)
-    generator = load_generator(model, device, dtype, settings.pop("seed"))
-    _print(prompts, generator.generate(prompts, samples=samples, **settings))
 
 
 def _print(before: list[str], found: list[list[str]]) -> None:

@@ -53,6 +53,6 @@ def engine_settings(device: str, dtype: str) -> list[str]:
     return [f"engine.{key}={value}" for key, value in (("device", device), ("dtype", dtype)) if value != "auto"]
 
 
-def search_settings(**given: object) -> dict[str, object]:
+def given(**values: object) -> dict[str, object]:
     """The options that were given; the others keep the model's own settings."""
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}

@@ -156,17 +156,7 @@ def _clean(text: str) -> str:
 
 
 def _plain(status: Status) -> dict[str, Any]:
-    return {
-        "folder": str(status.folder),
-        "recipe": status.recipe,
-        "state": status.state,
-        "step": status.step,
-        "steps": status.steps,
-        "checkpoint": status.checkpoint,
-        "figure": status.figure,
-        "validation": status.validation,
-        "test": status.test,
-        "touched": datetime.fromtimestamp(status.touched).astimezone().isoformat(timespec="seconds"),
-        "problem": status.problem,
-        "next": None if status.state == "broken" else next_command(status),
-    }
+    plain = {name: value for name, value in vars(status).items() if name not in ("verb", "own_data")}
+    touched = datetime.fromtimestamp(status.touched).astimezone().isoformat(timespec="seconds")
+    command = None if status.state == "broken" else next_command(status)
+    return plain | {"folder": str(status.folder), "touched": touched, "next": command}

@@ -48,7 +48,7 @@ def train(
     resume: bool = typer.Option(
         False, "--resume", help="Resume the run in the folder; --set may change its steps, rates and checks."
     ),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is not at hand."),
+    download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is missing."),
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Show the run, its size and an estimate of the time; train nothing."
     ),
@@ -84,18 +84,16 @@ def train(
     if resume or (not overwrite and holds_run(place, run)):
         if is_finished(place, run):
             if first:
-                _report(place)
+                card = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8"))
+                _report(card.get("score", {}), place / "model", "finished before; --overwrite trains it again")
             return
         resume = True
     if overwrite and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
         raise InputError("with --overwrite every restart by torchrun would start again: leave --max-restarts out, "
                          "or delete the folder yourself")  # fmt: skip
     outcome = carry_out(run, place, download, first=first, resume=resume, overwrite=overwrite)
-    if not first:
-        return
-    for key, value in outcome.scores.items():
-        print(f"{key}: {value}")
-    print(f"model: {outcome.folder} ({outcome.seconds:.0f} s in all)")
+    if first:
+        _report(outcome.scores, outcome.folder, f"{outcome.seconds:.0f} s in all")
 
 
 def carry_out(
@@ -128,11 +126,8 @@ def is_finished(place: Path, run: Run) -> bool:
         return False
 
 
-def _report(place: Path) -> None:
-    score = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8")).get("score", {})
-    for key, value in score.items():
-        print(f"{key}: {value}")
-    print(f"model: {place / 'model'} (finished before; --overwrite trains it again)")
+def _report(scores: dict[str, Any], folder: Path, note: str) -> None:
+    print("\n".join([*(f"{key}: {value}" for key, value in scores.items()), f"model: {folder} ({note})"]))
 
 
 def resumed(
@@ -159,13 +154,7 @@ def resumed(
     return place, run
 
 
-def resolve(
-    recipe: str,
-    data: dict[str, Any],
-    size: str | None,
-    init: str | None,
-    settings: list[str],
-) -> Run:
+def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]) -> Run:
     """The run that the command line describes."""
     from headway.plain import change
 

@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headway.cli.options import (
-    BATCH_SIZE,
-    BEAM_SIZE,
-    DEVICE,
-    DTYPE,
-    ENGINE,
-    LENGTH_PENALTY,
-    THREADS,
-    check_engine,
-    check_model,
-    check_output,
-    search_settings,
-    use_threads,
-)
+from headway.cli import options
 from headway.cli.texts import lines_of, name_of
 from headway.errors import InputError
 
@@ -39,8 +26,8 @@ def translate(
     model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
     file: str = typer.Argument("-", metavar="FILE", help="Text, a sentence a line (.gz, .zst too); - is stdin."),
     output: str = typer.Option(None, metavar="FILE", help="Write to this file instead of standard output."),
-    beam_size: int = BEAM_SIZE,
-    length_penalty: float = LENGTH_PENALTY,
+    beam_size: int = options.BEAM_SIZE,
+    length_penalty: float = options.LENGTH_PENALTY,
     best: int = typer.Option(None, metavar="N", help="N translations of each line, up to the beam: score, tab, text."),
     max_ratio: float = typer.Option(None, metavar="X", help="Longest output: max-ratio · source + max-extra tokens."),
     max_extra: int = typer.Option(None, metavar="N", help="See --max-ratio."),
@@ -49,21 +36,21 @@ def translate(
     attention: bool = typer.Option(False, "--attention", help="The source words that each output word looked at; "
                                    "with --json, the weights of all layers and heads."),
     picture: str = typer.Option(None, metavar="FOLDER", help="Folder for an alignment picture of each line."),
-    batch_size: int = BATCH_SIZE,
-    engine: str = ENGINE,
-    device: str = DEVICE,
-    dtype: str = DTYPE,
-    threads: int = THREADS,
+    batch_size: int = options.BATCH_SIZE,
+    engine: str = options.ENGINE,
+    device: str = options.DEVICE,
+    dtype: str = options.DTYPE,
+    threads: int = options.THREADS,
 ) -> None:  # fmt: skip
     """Translate text, line by line: stdin or a file to stdout, order and empty lines kept."""
     from headway.cli.place import opened
 
-    use_threads(threads)
-    check_model(model, "headway translate MODEL FILE")
-    check_output(output, [file])
+    options.use_threads(threads)
+    options.check_model(model, "headway translate MODEL FILE")
+    options.check_output(output, [file])
     if picture is not None and Path(picture).is_file():
         raise InputError(f"{picture} is a file: --picture takes a folder for the pictures")
-    settings = search_settings(
+    settings = options.given(
         beam=beam_size,
         length_penalty=length_penalty,
         best=best,
@@ -93,7 +80,7 @@ def translate(
 
 
 def _loaded(model: str, engine: str, device: str, dtype: str) -> Any:
-    if check_engine(engine):
+    if options.check_engine(engine):
         from headway.hub.ctranslate2_engine import load_translator
 
         return load_translator(model, device, dtype)
@@ -124,12 +111,14 @@ def _answer(line: str, found: list[Translation], as_json: bool, attention: bool,
         return json.dumps({"source": line, "translations": rows}, ensure_ascii=False)
     if not found:
         return ""
+    from headway.explore.picture import alignment_text
+
     answers = []
     for translation in found if best is not None else found[:1]:
         text = one_line(translation.text)
         answers.append(text if best is None else f"{translation.score:.4f}\t{text}")
-        if attention and translation.attention:
-            answers.append(f"{_words(translation.attention)}\n")
+        if attention and (seen := translation.attention):
+            answers.append(f"{alignment_text(seen.by_word(), seen.source_words, seen.target_words)}\n")
     return "\n".join(answers)
 
 
@@ -157,12 +146,6 @@ def _plain(translation: Translation, attention: bool) -> dict[str, Any]:
             ],
         }
     return row
-
-
-def _words(seen: Attention) -> str:
-    from headway.explore.picture import alignment_text
-
-    return alignment_text(seen.by_word(), seen.source_words, seen.target_words)
 
 
 def _draw(path: Path, seen: Attention) -> None:

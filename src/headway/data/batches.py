@@ -52,7 +52,7 @@ class Frame:
 
     @property
     def more(self) -> int:
-        """How much longer than its words a source is."""
+        """The number of ids that it adds to a source."""
         return len(self.before) + len(self.behind)
 
 
@@ -88,7 +88,7 @@ class Bucket:
 
 
 def buckets(lengths: Lengths, budget: int) -> list[Bucket]:
-    """Group examples by padded lengths; a group too small for one batch joins the next larger one."""
+    """Group examples by padded lengths; a group smaller than one batch is merged into the next larger one."""
     groups = _by_shape(lengths)
     shapes = sorted(groups, key=lambda shape: (max(shape), *shape[::-1]))
     result: list[Bucket] = []
@@ -162,11 +162,6 @@ class BucketedBatches(Generic[Made]):
     def batch(self, step: int) -> Made:
         """The batch of training step `step`, counted from 0 over all epochs."""
         return self._made(*self.plan(step // self.per_epoch)[step % self.per_epoch])
-
-    def from_step(self, step: int) -> Iterator[Made]:
-        while True:
-            yield self.batch(step)
-            step += 1
 
     def epoch(self, epoch: int = 0) -> Iterator[Made]:
         for bucket, examples in self.plan(epoch):

@@ -105,7 +105,7 @@ def labels_in(texts: Sequence[Labelled]) -> tuple[str, ...]:
 
 
 def hold_out_labelled(texts: Sequence[Labelled], share: float) -> tuple[list[Labelled], list[Labelled]]:
-    """To learn from, and held out: by a hash of the text, the same on every machine, equal texts alike."""
+    """The training texts and the held-out texts, chosen by a hash of the text: the same on every machine."""
     places = [_place(text.text) for text in texts]
     held = set(sorted(set(places))[: round(share * len(set(places)))])
     parts = (
@@ -113,7 +113,7 @@ def hold_out_labelled(texts: Sequence[Labelled], share: float) -> tuple[list[Lab
         [text for text, place in zip(texts, places, strict=True) if place in held],
     )
     if not all(parts):
-        raise InputError(f"{len(texts)} texts are too few, or too much alike, to hold some out: give --valid")
+        raise InputError(f"{len(texts)} texts are too few, or too similar, to hold some out: give --valid")
     return parts
 
 

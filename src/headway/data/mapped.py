@@ -126,7 +126,7 @@ class IdsWriter:
         return flat
 
     def close(self) -> dict[str, Any]:
-        """Finish the files; an .npy says its length first, so the offsets are copied behind a header now."""
+        """Finish the files; an .npy begins with its length, so the offsets are copied behind a header at the end."""
         self.ids.close()
         self.ends.close()
         shape = (self.sequences + 1,)

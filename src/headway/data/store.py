@@ -22,6 +22,8 @@ from headway.errors import InputError
 from headway.text.tokenizer import END, TextOptions, Tokenizer
 
 Files = Sequence[str | Path]
+Pairs = Iterator[tuple[str, str]]
+Tokenizers = tuple[Tokenizer, Tokenizer]
 Progress = Callable[[int], None]
 
 SIDES = ("source", "target")
@@ -47,40 +49,40 @@ class PairStore:
             raise InputError(f"{folder} is not a complete store of sentence pairs: delete it, then it is built again")
         self.skipped: dict[str, int] = meta["skipped"]
         self.too_long: list[int] = meta["too_long"]
-        self._source = MappedIds(self.folder, "source", meta["source"]["dtype"])
-        self._target = MappedIds(self.folder, "target", meta["target"]["dtype"])
+        self._sides = {side: MappedIds(self.folder, side, meta[side]["dtype"]) for side in SIDES}
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self._sides["source"])
 
     def __reduce__(self) -> tuple[object, tuple[Path, bool]]:
         # A worker maps the files itself; pickled as they are, maps would travel as copies.
         return PairStore, (self.folder, self.reused)
 
     def source(self, i: int) -> npt.NDArray[np.unsignedinteger]:
-        return self._source[i]
+        return self._sides["source"][i]
 
     def target(self, i: int) -> npt.NDArray[np.unsignedinteger]:
-        return self._target[i]
+        return self._sides["target"][i]
 
     def rows(self, side: str, examples: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
         """The ids of these pairs' sides as one matrix, padded on the right."""
-        return (self._source if side == "source" else self._target).rows(examples, width)
+        return self._sides[side].rows(examples, width)
 
     def target_counts(self, end: int = END, most: int = 10_000_000) -> npt.NDArray[np.int64]:
         """How often each id, the end of each included, is among the first so many of the target."""
-        counts = np.bincount(self._target.ids[:most])
+        target = self._sides["target"]
+        counts = np.bincount(target.ids[:most])
         counts = np.pad(counts, (0, max(0, end + 1 - len(counts))))
-        counts[end] += np.searchsorted(self._target.offsets[1:], most, side="right")
+        counts[end] += np.searchsorted(target.offsets[1:], most, side="right")
         return counts
 
     @property
     def source_lengths(self) -> npt.NDArray[np.int32]:
-        return self._source.lengths
+        return self._sides["source"].lengths
 
     @property
     def target_lengths(self) -> npt.NDArray[np.int32]:
-        return self._target.lengths
+        return self._sides["target"].lengths
 
 
 def prepare(
@@ -109,13 +111,8 @@ def prepare(
 
 
 def train_tokenizers(
-    files: Files,
-    options: TextOptions,
-    *,
-    source: str = "source",
-    target: str = "target",
-    limit: int = TOKENIZER_PAIRS,
-) -> tuple[Tokenizer, Tokenizer]:
+    files: Files, options: TextOptions, *, source: str = "source", target: str = "target", limit: int = TOKENIZER_PAIRS
+) -> Tokenizers:
     """The tokenizers of the two sides, learned from the pairs in the files; one and the same if joint.
 
     Of a corpus with more than `limit` pairs every k-th is taken, k the smallest that gives at most `limit`:
@@ -124,24 +121,16 @@ def train_tokenizers(
     count = sum(1 for _ in read_pairs(files, source, target))
     stride = -(-count // limit)
 
-    def sample() -> Iterator[tuple[str, str]]:
+    def sample() -> Pairs:
         return islice(read_pairs(files, source, target), 0, None, stride)
 
-    if options.joint:
-        both = Tokenizer.train((text for pair in sample() for text in pair), options)
-        return both, both
-    return (
-        Tokenizer.train((text for text, _ in sample()), options),
-        Tokenizer.train((text for _, text in sample()), options),
-    )
+    sides = [(0, 1)] if options.joint else [(0,), (1,)]
+    found = [Tokenizer.train((pair[side] for pair in sample() for side in some), options) for some in sides]
+    return found[0], found[-1]
 
 
 def _write(
-    folder: Path,
-    pairs: Iterator[tuple[str, str]],
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    max_length: int,
-    progress: Progress | None,
+    folder: Path, pairs: Pairs, tokenizers: Tokenizers, max_length: int, progress: Progress | None
 ) -> dict[str, Any]:
     """Append batch after batch to the files of both sides; memory holds one. Returns store.json's content."""
     sieve = _Sieve(max_length)
@@ -162,18 +151,11 @@ def _write(
                 f"{max_length} tokens; {'raise the length allowed' if too_long else 'check the files'}"
             )
         sides = {"source": source.close(), "target": target.close()}
-    return {
-        "format": FORMAT,
-        "pairs": source.sequences,
-        "skipped": sieve.skipped,
-        "too_long": sieve.too_long,
-        **sides,
-    }
+    skipped = {"skipped": sieve.skipped, "too_long": sieve.too_long}
+    return {"format": FORMAT, "pairs": source.sequences, **skipped, **sides}
 
 
-def _encoded(
-    pairs: Iterator[tuple[str, str]], tokenizers: tuple[Tokenizer, Tokenizer]
-) -> Iterator[list[list[list[int]]]]:
+def _encoded(pairs: Pairs, tokenizers: Tokenizers) -> Iterator[list[list[list[int]]]]:
     """Ids of both sides, batch after batch, in order; white space alone counts as nothing."""
 
     def encode(batch: list[tuple[str, str]], side: int) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Contiguous streams: what a model that carries its state from batch to batch is trained on.
+"""Contiguous streams of text, for training models that carry their state from batch to batch.
 
 A corpus is cut into B rows of equal length, and each step reads the next T tokens of every row, so that row b of a step
 continues row b of the step before. Which tokens a step gets is a function of (corpus, seed, step) alone.

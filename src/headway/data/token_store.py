@@ -146,7 +146,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | 
                 [ids for ids, keep in zip(encoded, kept, strict=True) if keep],
                 [chunk.last for chunk, keep in zip(batch, kept, strict=True) if keep],
             )
-            if tokenizer.unknown not in (None, end):  # one that is both is none: GPT-2 knows every byte
+            if tokenizer.unknown not in (None, end):  # GPT-2 has one token for both, and no unknown bytes
                 amount.unknown += int((written == tokenizer.unknown).sum())
             if progress:
                 progress(amount.characters)

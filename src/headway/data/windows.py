@@ -106,11 +106,6 @@ class WindowBatches:
         end = self.corpora[0].end if self.segments else None
         return _token_batch(window_BT, window_BT[:, 1:].copy(), end, examples)
 
-    def from_step(self, step: int) -> Iterator[TokenBatch]:
-        while True:
-            yield self.batch(step)
-            step += 1
-
     def where(self, example: int) -> tuple[int, int]:
         """(corpus, place in it) of an example."""
         corpus = int(np.searchsorted(self.bases, example, side="right")) - 1

@@ -36,7 +36,7 @@ def blank_texts(config: Any, batch: int, length: int) -> tuple[TextInputs]:
 class Family(NamedTuple):
     """A model is built of its config and the sizes of the processors that it `takes`.
 
-    task: what a checkpoint of it is for, where nothing else says so; an encoder's head does. sizes: configs by name.
+    task: that of a checkpoint whose card names none; with a head, the head's task. sizes: configs by name.
     role: how it is called: `steps` (language models and sequence-to-sequence models), `encodes`, `scores` (counted
     models), `vectors`. learns: how its weights are found: by `gradients`, by `counting`, or by `rows` of its tables.
     example: the inputs of a forward pass, for a config, a batch size and a length for each vocabulary.

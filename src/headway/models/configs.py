@@ -1,4 +1,4 @@
-"""What is asked of any family's config, whichever of the usual fields it has."""
+"""Questions about any family's config, answered from the usual fields that it has."""
 
 from __future__ import annotations
 

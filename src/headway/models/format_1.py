@@ -1,4 +1,4 @@
-"""Model folders and runs of format 1, in the words of format 2. Both are read for ever.
+"""Model folders and runs of format 1, converted to format 2.
 
 Format 1 had one text or a source and a target instead of processors, and an encoder's head inside its config.
 """

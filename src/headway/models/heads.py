@@ -1,4 +1,4 @@
-"""Heads: what stands on top of an encoder. Any encoder takes any head (`Headed`).
+"""Heads: the last part of a model, on top of an encoder. Any encoder takes any head (`Headed`).
 
 A head's config is a frozen dataclass with a `name`; `build` makes the module for an encoder. The module gives logits,
 the loss terms of a batch, and the answers that its task reads.
@@ -33,7 +33,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Head(nn.Module):
-    """Abstract. What a model has no head for is refused in a line that says what it does instead.
+    """Abstract. A method that a head does not have raises an error that says what the model does instead.
 
     axes: of the logits, as a trace names them; none where there are no logits. capturable: whether `losses` runs the
     same kernels for every batch of a shape.
@@ -109,7 +109,7 @@ class WordsHead(Head):
     axes = ("row", "target", "vocabulary")
     does = "fills gaps (headway fill)"
 
-    def __init__(self, encoder: Any, config: Words | WordsAndPair) -> None:
+    def __init__(self, encoder: Any, config: Words) -> None:
         super().__init__()
         table: nn.Embedding = encoder.table
         narrow, self.activation = table.embedding_dim, ACTIVATIONS[config.activation]
@@ -126,14 +126,10 @@ class WordsHead(Head):
 
 
 @dataclass(frozen=True)
-class WordsAndPair:
+class WordsAndPair(Words):
     """Pre-training's two tasks: words, and whether the texts of a pair are in their order."""
 
     name: ClassVar[str] = "words-and-pair"
-    task: ClassVar[str] = "masked-words"
-    tied: bool = True
-    activation: Literal["gelu", "gelu-tanh", "relu"] = "gelu"
-    epsilon: float = 1e-12
 
     def build(self, encoder: Any) -> Head:
         return WordsAndPairHead(encoder, self)
@@ -149,6 +145,14 @@ class WordsAndPairHead(WordsHead):
 
     def forward(self, encoded: Encoded) -> Any:
         return self.words(encoded.x_BTD), self.pair(self.first(encoded.x_BTD))
+
+
+def _cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:
+    """Σ −log p(label), smoothed in `loss`."""
+    wide_NL = logits_NL.to(torch.promote_types(logits_NL.dtype, torch.float32))
+    sums = partial(F.cross_entropy, wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
+    nll = sums()
+    return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
 
 
 @dataclass(frozen=True)
@@ -184,16 +188,7 @@ class ClassesHead(Head):
         return logits_BL
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        """Σ −log p(label | text), smoothed in what is minimised."""
-        logits_BL = self(encoded)
-        wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
-        nll = F.cross_entropy(wide_BL, batch.labels_B, ignore_index=IGNORED, reduction="sum")
-        loss = nll
-        if smoothing:
-            loss = F.cross_entropy(
-                wide_BL, batch.labels_B, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing
-            )  # fmt: skip
-        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
+        return _cross_entropy(self(encoded), batch.labels_B, smoothing)
 
     def classes(self, encoded: Encoded) -> Tensor:
         logits_BL = self(encoded).float()
@@ -231,12 +226,7 @@ class TagsHead(Head):
         return logits_BTL
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        logits_NL = self(encoded).flatten(0, 1)
-        wide_NL = logits_NL.to(torch.promote_types(logits_NL.dtype, torch.float32))
-        labels_N = batch.labels_BT.flatten()
-        nll = F.cross_entropy(wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
-        loss = F.cross_entropy(wide_NL, labels_N, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
-        return {"loss": (loss if smoothing else nll, 1.0), "nll": (nll, 0.0)}
+        return _cross_entropy(self(encoded).flatten(0, 1), batch.labels_BT.flatten(), smoothing)
 
     def tags(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
         share_BT, label_BT = self(encoded).float().softmax(-1).max(-1)

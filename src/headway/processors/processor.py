@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 
 class Config(Protocol):
-    """What a model folder says of a processor. A frozen dataclass with a `name`; `size` is what a model is built for:
-    entries of a vocabulary, channels of a picture."""
+    """The part of a card that describes a processor: a frozen dataclass with a `name`. `size`: what a model is built
+    with (entries of a vocabulary, channels of a picture)."""
 
     name: ClassVar[str]
 

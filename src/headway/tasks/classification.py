@@ -26,14 +26,12 @@ from headway.data.labelled import (
 )
 from headway.errors import InputError, nearest
 from headway.evaluate.labels import LabelScores, score_labels
-from headway.folder import text_card, with_tokenizers
 from headway.generate.encoder import Encoder
-from headway.plain import to_plain
-from headway.tasks.encoding import ENCODER_VERBS, answered, pair_of
+from headway.tasks.encoding import Encoding, answered, pair_of
 from headway.tasks.files import is_own, vocabulary
 from headway.tasks.objective import Labels
 from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import Figure, Prediction, Report, RunContext, Task, entropy, refuse
+from headway.tasks.task import Figure, Prediction, Report, RunContext, entropy, refuse
 from headway.text.framing import frame
 from headway.text.tokenizer import TextOptions
 
@@ -62,16 +60,14 @@ class LabelledText:
             raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
 
 
-class Classification(Task):
+class Classification(Encoding):
     """Judged by the labels that it gives to held-out texts."""
 
     name = "classification"
     data = LabelledText
     objectives = (Labels,)
-    roles = ("encodes",)
     headline = ("accuracy", True)
     verb = "predict"
-    verbs = ENCODER_VERBS
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
@@ -81,11 +77,7 @@ class Classification(Task):
         head = replace(run.head, labels=self.labels)
         sizes = earlier.card.sizes if earlier else (len(self.tokenizer),)
         self.model = first_model(run, context, sizes, [self.tokenizer], head, earlier)
-        self.card = text_card(
-            run.model.name, run.model, sizes, earlier.card.text if earlier else run.data.text, head=head,
-            foreign=bool(earlier and earlier.card.foreign_text), run=to_plain(run),
-        )  # fmt: skip
-        self.processors = with_tokenizers(self.card, self.tokenizer)
+        self.describe(sizes, [self.tokenizer], earlier, head=head)
         batch, captured = run.engine.batch, context.device.type == "cuda"
         self.batches = self.stores["train"].batches(batch, run.engine.seed, full=captured)
         self.valid = self.stores["valid"].batches(4 * batch, 0, shuffle=False)
@@ -96,7 +88,7 @@ class Classification(Task):
         parts = self._parts()
         labels = labels_in(parts["train"])
         if len(labels) < 2:
-            raise InputError(f"every training text has the label '{labels[0]}': there is nothing to tell apart")
+            raise InputError(f"every training text has the label '{labels[0]}': at least two labels are needed")
         if data.names and len(data.names) != len(labels):
             raise InputError(f"data.names has {len(data.names)} names for {len(labels)} labels ({', '.join(labels)})")
         self.texts, self.labels = parts["train"], data.names or labels
@@ -138,12 +130,6 @@ class Classification(Task):
     def _sides(self) -> Iterable[str]:
         return (side for text in self.texts for side in ((text.text,) if isinstance(text.text, str) else text.text))
 
-    def batch(self, step: int) -> LabelBatch:
-        return self.batches.batch(step)
-
-    def valid_batches(self) -> Iterable[LabelBatch]:
-        return self.valid.epoch()
-
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         name = self.run.objective.judge
         return name, Figure(self._scores(self.valid).by(name), True, 4)
@@ -182,10 +168,6 @@ class Classification(Task):
         return LabelBatch(TextInputs(ids).with_lengths(), torch.ones_like(ids[:, 0]))
 
     @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
-        return Encoder(loaded, device, dtype)
-
-    @classmethod
     def answer(cls, model: Encoder, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
         refuse(options, ("pairs", "all", "truncate"), "a model that labels texts")
         given = [pair_of(value, number) for number, value in enumerate(values, 1)] if "pairs" in options else values
@@ -198,7 +180,7 @@ class Classification(Task):
 
     @classmethod
     def evaluate(cls, model: Encoder, files: Sequence[str], options: dict[str, Any]) -> Report:
-        """How often an encoder gives these texts their own labels."""
+        """Accuracy, F1 and correlation of the labels that an encoder gives these texts."""
         refuse(options, (), "a model that labels texts")
         found = score_labels(model, read_labelled(list(files))).to_dict()
         names = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}

@@ -12,8 +12,6 @@ from headway.errors import InputError
 from headway.generate.encoder import Encoder
 from headway.tasks.task import Prediction, Task, refuse
 
-ENCODER_VERBS = ("embed", "fill", "predict")  # a head refuses what it has no answer for
-
 
 def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]]) -> list[list[Any]]:
     """The answer to each value; a blank text has none."""
@@ -35,10 +33,10 @@ def pair_of(line: str, number: int) -> Any:
 
 
 class Encoding(Task):
-    """Abstract. A model that is asked, and not trained by headway yet."""
+    """Abstract. The task of an encoder with a head; without `data`, headway does not train it."""
 
     roles = ("encodes",)
-    verbs = ENCODER_VERBS
+    verbs = ("embed", "fill", "predict")  # a head refuses what it has no answer for
 
     @classmethod
     def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:

@@ -1,4 +1,4 @@
-"""The files of a run: a person's own, or those of a data set that headway knows."""
+"""The files of a run: the user's own, or those of a data set in the catalogue."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ NAMED = 20  # numbers that a line lists
 
 
 def is_own(name: str) -> bool:
-    """Whether a name means a file of one's own, there or mistyped, and not one of a known data set."""
+    """Whether a name is a file of the user's, existing or mistyped, and not one of a known data set."""
     path = Path(name)
     return path.exists() or path.is_absolute() or path.parent.is_dir()
 
 
 def files_of(run: Any) -> list[str]:
-    """What a run learns from and is judged by, each once; of an archive's members the archive."""
+    """The training, validation and test files of a run, each once; of an archive's members the archive."""
     names = (*run.data.train, *run.data.valid, *run.data.test)
     return list(dict.fromkeys(in_archive(name)[0] for name in names))
 
 
 def look_for_own(run: Any) -> None:
-    """Refuse a run whose own files are missing or empty, before anything is begun."""
+    """Refuse a run whose files are missing or empty, before it starts."""
     for path in map(Path, filter(is_own, files_of(run))):
         if path.is_dir():
             continue
@@ -39,14 +39,14 @@ def look_for_own(run: Any) -> None:
 
 
 def look_for_known(run: Any) -> None:
-    """Refuse a run whose known data sets are not at hand; they may yet be fetched."""
+    """Refuse a run whose known data sets are not on this machine; --download fetches them."""
     for file in files_of(run):
         if not is_own(file):
             find_all(file)
 
 
 def fetched(name: str, download: bool, log: Reports) -> Path:
-    """A file of a known data set: at hand or, if asked, from the network."""
+    """A file of a known data set; with `download` from the network."""
     if not download:
         return find(name)
     with log.bar(f"fetching {name}", None, " bytes") as show:
@@ -54,7 +54,7 @@ def fetched(name: str, download: bool, log: Reports) -> Path:
 
 
 def listed(numbers: Sequence[int], count: int) -> str:
-    """The first of `count` numbers, for a line that a person reads."""
+    """The first of `count` numbers, for a message."""
     shown = numbers[:NAMED]
     return ", ".join(map(str, shown)) + (" …" if count > len(shown) else "")
 

@@ -23,9 +23,7 @@ from headway.data.token_store import TokenStore, prepare_documents, train_docume
 from headway.data.windows import WindowBatches, evaluation_windows
 from headway.errors import InputError
 from headway.evaluate.perplexity import Perplexity, score_store
-from headway.folder import text_card, with_tokenizers
 from headway.generate.generator import Generator
-from headway.plain import to_plain
 from headway.tasks.files import NAMED, is_own, vocabularies
 from headway.tasks.objective import Carried, Counting, CrossEntropy, NextToken
 from headway.tasks.start import earlier_model, first_model
@@ -95,12 +93,12 @@ class TextCorpus:
     test: TokenStore | None
 
     def names(self) -> dict[str, str]:
-        """What a run learns from, by what is in it."""
+        """The stores of the run, named by a hash of their content."""
         return {"train": " ".join(store.folder.name for store in self.train), "valid": self.valid.folder.name}
 
 
 def open_text(data: TextFiles, context: RunContext, earlier: Loaded | None = None) -> TextCorpus:
-    """Find the documents, hold some out, learn the vocabulary (or take that of `earlier`), encode all of it."""
+    """Find the documents, hold some out, learn the vocabulary (or use that of `earlier`), encode everything."""
     with context.ranks.in_turn():
         train_parts, held = _parts(data, context)
         if earlier is not None:
@@ -180,11 +178,7 @@ class Language(Task):
         self.model = None
         if not run.objective.one_pass:
             self.model = first_model(run, context, sizes, [corpus.tokenizer], earlier=earlier)
-        self.card = text_card(
-            run.model.name, run.model, sizes, earlier.card.text if earlier else run.data.text,
-            foreign=bool(earlier and earlier.card.foreign_text), run=to_plain(run),
-        )  # fmt: skip
-        self.processors = with_tokenizers(self.card, corpus.tokenizer)
+        self.describe(sizes, [corpus.tokenizer], earlier)
         if self.model is not None:
             self._check_order()
             self.length = run.max_length
@@ -207,9 +201,6 @@ class Language(Task):
             return StreamBatches(corpora, self.rows, self.length, seed, data.jitter)
         return WindowBatches(corpora, self.rows, self.length, seed, data.order, data.weights or None, data.apart)
 
-    def batch(self, step: int) -> TokenBatch:
-        return self.batches.batch(step)
-
     def valid_batches(self) -> Iterable[TokenBatch]:
         return evaluation_windows(self.corpus.valid, self.length, rows=self.rows, segments=self.run.data.apart)
 
@@ -223,7 +214,7 @@ class Language(Task):
         return {"loss": losses["loss"], "perplexity": math.exp(min(losses["nll"], 700))}
 
     def final_figures(self) -> dict[str, Any]:
-        """Validation once more as others count, by word, by character; then the test, if there is one."""
+        """Perplexity by token and by word, bits per character, on the validation data and on the test data."""
         window = None if self.model.context is None else self.length
         return self._perplexities(window)
 
@@ -333,7 +324,7 @@ def _check_counting(run: Any, context: RunContext) -> None:
 def in_words(part: str, found: Perplexity) -> dict[str, Any]:
     """Figures of a card: by token, by character and, where there are words, by word."""
     if not math.isfinite(found.nll):
-        return {f"{part} perplexity": "infinite: it has words that were never counted behind their history"}
+        return {f"{part} perplexity": "infinite: some words were never counted after their history"}
     figures = {
         f"{part} perplexity": round(found.perplexity, 4),
         f"{part} bits per character": round(found.bits_per_character, 4),

@@ -38,7 +38,7 @@ class Config:
         raise NotImplementedError
 
     def cost_in_words(self, run: Any) -> str | None:
-        """What a run takes, where a few steps of random values would not show it."""
+        """A description of the cost, where a few steps of random values cannot measure it."""
         return None
 
 
@@ -192,7 +192,7 @@ class TokenObjective(Objective):
 
 @final
 class RDropObjective(TokenObjective):
-    """Two passes as one batch of twice the rows; without dropout, in validation, one pass is enough."""
+    """Two passes as one batch of twice the rows; in validation, without dropout, one pass."""
 
     def __init__(self, model: nn.Module, smoothing: float, weight: float) -> None:
         super().__init__(model, smoothing)
@@ -208,7 +208,7 @@ class RDropObjective(TokenObjective):
 
 @final
 class CarriedObjective(TokenObjective):
-    """A window continues where the last has ended. What is carried stays at its address, so that captured steps read
+    """A window continues where the last one ended. The carried state stays at its address, so that captured steps read
     and change it there; it belongs to the run, not to the model, and is saved with the run."""
 
     small_kernels = True
@@ -253,7 +253,7 @@ class CarriedObjective(TokenObjective):
             place_BH.copy_(torch.where(new_BH.isfinite(), new_BH, 0.0))
 
     def _rows(self, batch: StreamBatch, like: list[Tensor]) -> list[Tensor]:
-        """The places of these rows; there are as many as were ever asked for."""
+        """The tensors of these rows; more rows are added when they are first needed."""
         start, end = batch.first_row, batch.first_row + len(batch.ids_BT)
         if not self.places:
             self.places = [part_BH.new_zeros(0, part_BH.shape[1]) for part_BH in like]

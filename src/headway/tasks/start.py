@@ -1,4 +1,4 @@
-"""What a run starts from: nothing, an earlier model, or word vectors of a file."""
+"""The weights that a run starts from: random ones, an earlier model's, or word vectors from a file."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def first_model(
 
 @torch.no_grad()
 def take_over(model: nn.Module, earlier: Loaded, where: str, head: Any = None) -> list[str]:
-    """Every weight as it is in an earlier model; one that does not fit is named. Of another head only the map of the
-    first token is taken. Returns what stays new."""
+    """Copy the weights of an earlier model; one that does not fit is an error. Of a different head only the map of the
+    first token is copied. Returns the names of the weights that stay new."""
     found, wanted = kept_tensors(earlier.model), kept_tensors(model)
     other = head is not None and earlier.card.head != head
     if other:
@@ -66,15 +66,13 @@ def take_over(model: nn.Module, earlier: Loaded, where: str, head: Any = None) -
             continue
         if name not in found or found[name].shape != weight.shape:
             there = f"has it as {list(found[name].shape)}" if name in found else "lacks it"
-            raise InputError(
-                f"the model to train has a weight '{name}' {list(weight.shape)}: {where} {there}; leave its sizes"
-            )
+            raise InputError(f"the weight '{name}' has shape {list(weight.shape)}, {where} {there}: keep its sizes")
         weight.copy_(found[name])
     return [name for name in wanted if name not in found]
 
 
 def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: Path, say: Say) -> None:
-    """The rows of a model's embedding whose words the file has, as they are there; the others stay as they were drawn.
+    """Fill the rows of a model's embedding whose words the file has; the others stay random.
 
     A word that the file has only in lower case is taken from there.
     """

@@ -1,4 +1,4 @@
-"""What a task is: what is learned from what, how it is judged, and how a trained model answers.
+"""The protocol of a task: what is learned from what, how it is evaluated, and how a trained model answers.
 
 A task is chosen by the run's data. Training (`headway.train`) calls the methods below and nothing else of it.
 """
@@ -20,6 +20,8 @@ from torch import nn
 from headway.batch import Batch
 from headway.card import Card, Loaded
 from headway.errors import InputError
+from headway.folder import text_card, with_tokenizers
+from headway.plain import to_plain
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Task:
     verbs: ClassVar[tuple[str, ...]] = ()
 
     model: Any
+    batches: Any  # of the training data: `batch(step)`
+    valid: Any  # batches of the validation data
     card: Card
     processors: dict[str, Any]
 
@@ -103,14 +107,25 @@ class Task:
         """Find the data, learn vocabularies where there are none, build the model."""
         self.run, self.context, self.log = run, context, context.log
 
+    def describe(self, sizes: Sequence[int], tokenizers: Sequence[Any], earlier: Loaded | None, **more: Any) -> None:
+        """Make the card and the processors of a model of text; `more`: further fields of `text_card`."""
+        run, before = self.run, earlier.card if earlier else None
+        self.card = text_card(
+            run.model.name, run.model, sizes, before.text if before else run.data.text,
+            foreign=bool(before and before.foreign_text), run=to_plain(run), **more,
+        )  # fmt: skip
+        self.processors = with_tokenizers(self.card, *tokenizers)
+
     # Called by training.
 
     def batch(self, step: int) -> Batch:
         """The batch of any step, counted from 0: a function of data, seed and step alone."""
-        raise NotImplementedError
+        batch: Batch = self.batches.batch(step)
+        return batch
 
     def valid_batches(self) -> Iterable[Batch]:
-        raise NotImplementedError
+        found: Iterable[Batch] = self.valid.epoch()
+        return found
 
     def valid_losses(self, objective: nn.Module) -> dict[str, float]:
         """The mean of every loss term over the validation data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -21,7 +21,6 @@ from headway.data.split import held_out, split_corpus
 from headway.data.store import PairStore, prepare, train_tokenizers
 from headway.errors import InputError
 from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
-from headway.folder import text_card, with_tokenizers
 from headway.generate.translator import Translator
 from headway.plain import to_plain
 from headway.tasks.files import fetched, is_own, listed, vocabularies
@@ -79,13 +78,10 @@ class Translation(Task):
             self.stores = {part: self._encoded(part) for part in ("train", "valid")}
         sizes = earlier.card.sizes if earlier else tuple(map(len, self.tokenizers))
         self.model = first_model(run, context, sizes, self.tokenizers, earlier=earlier)
-        data = run.data
-        self.card = text_card(
-            run.model.name, run.model, sizes, earlier.card.text if earlier else data.text, (data.source, data.target),
-            symbols=earlier.card.symbols if earlier else None, foreign=bool(earlier and earlier.card.foreign_text),
-            search=to_plain(run.search), run=to_plain(run),
+        self.describe(
+            sizes, self.tokenizers, earlier, languages=(run.data.source, run.data.target),
+            symbols=earlier.card.symbols if earlier else None, search=to_plain(run.search),
         )  # fmt: skip
-        self.processors = with_tokenizers(self.card, *self.tokenizers)
         loaded = Loaded(self.model, self.card, self.processors)
         self.translator = Translator(loaded, context.device, context.dtype)
         frame = framed(self.card, self.tokenizers[0])
@@ -159,12 +155,6 @@ class Translation(Task):
             self.log.event("scored", part=part, pairs=sum(fits), too_long=too_long)
         kept = list(compress(pairs, fits))
         return [source for source, _ in kept], [target for _, target in kept]
-
-    def batch(self, step: int) -> TokenBatch:
-        return self.batches.batch(step)
-
-    def valid_batches(self) -> Iterable[TokenBatch]:
-        return self.valid.epoch()
 
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
         return {"loss": losses["loss"], "perplexity": perplexity(losses["nll"])}

@@ -12,10 +12,8 @@ import torch
 from headway.card import Loaded
 from headway.data.word_windows import Tiles, WordWindows, count_words
 from headway.errors import InputError
-from headway.folder import text_card, with_tokenizers
 from headway.generate.words import WordTable, table_of
 from headway.models.skip_gram import kept_share, noise
-from headway.plain import to_plain
 from headway.tasks.language import TextFiles, open_text
 from headway.tasks.objective import NegativeSampling
 from headway.tasks.start import earlier_model, first_model
@@ -52,15 +50,13 @@ class WordVectors(Task):
         self.corpus = corpus = open_text(run.data, context, earlier)
         sizes = earlier.card.sizes if earlier else (len(corpus.tokenizer),)
         self.model = first_model(run, context, sizes, [corpus.tokenizer], earlier=earlier)
-        text = earlier.card.text if earlier else run.data.text
-        self.card = text_card(run.model.name, run.model, sizes, text, run=to_plain(run))
-        self.processors = with_tokenizers(self.card, corpus.tokenizer)
+        self.describe(sizes, [corpus.tokenizer], earlier)
         config = run.model
         counts_V = torch.from_numpy(count_words(corpus.train, sizes[0]))
         if not counts_V.sum():
             raise InputError("no word of the vocabulary is in the text")
         kept_V, noise_V = kept_share(counts_V, config.threshold), noise(counts_V, config.power)
-        self.windows = WordWindows(
+        self.batches = WordWindows(
             corpus.train, run.engine.batch, config.window, kept_V, noise_V, run.engine.seed
         )  # fmt: skip
         held = WordWindows(
@@ -68,16 +64,13 @@ class WordVectors(Task):
         )  # fmt: skip
         self.valid = [held.batch(step) for step in range(-(-min(corpus.valid.tokens, JUDGED) // held.tokens))]
         tokens = sum(store.tokens for store in corpus.train)
-        self.model.pairs_V.copy_(self.windows.tokens * counts_V / tokens * kept_V * (config.window + 1))
-        passes = run.engine.steps * self.windows.tokens / tokens
-        usual = math.ceil(PASSES * tokens / self.windows.tokens)
+        self.model.pairs_V.copy_(self.batches.tokens * counts_V / tokens * kept_V * (config.window + 1))
+        passes = run.engine.steps * self.batches.tokens / tokens
+        usual = math.ceil(PASSES * tokens / self.batches.tokens)
         self.log.say(
             f"{sizes[0]:,} words of width {config.width}; {passes:.1f} passes over the text "
             f"({PASSES}, as word2vec does it: engine.steps={usual})"
         )
-
-    def batch(self, step: int) -> Tiles:
-        return self.windows.batch(step)
 
     def valid_batches(self) -> Iterable[Tiles]:
         return self.valid

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from headway.errors import is_full
 from headway.train.sealed import (
@@ -27,6 +26,7 @@ from headway.train.sealed import (
     beside,
     clean,
     read_json,
+    read_tensors,
     remove,
     seal,
     verify,
@@ -57,10 +57,7 @@ class Checkpoint:
     def own(self, kind: str, rank: int = 0) -> Named:
         """The tensors of a kind that one process wrote."""
         path = self.folder / f"{kind}-{rank}.safetensors"
-        if not path.exists():
-            return {}
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return read_tensors(path) if path.exists() else {}
 
     def kinds(self) -> list[str]:
         return sorted({path.stem.rpartition("-")[0] for path in self.folder.glob("*.safetensors")})
@@ -68,23 +65,17 @@ class Checkpoint:
     def whole(self, kind: str) -> Named:
         """The tensors of a kind, assembled from the files of all processes."""
         found: Named = {}
-        for rank, path in self._files(kind):
-            shards = read_json(self.folder / f"shards-{rank}.json")
-            with safe_open(path, "pt") as file:
-                for name in file.keys():  # noqa: SIM118
-                    part = file.get_tensor(name)
-                    place = shards.get(name)
-                    if place is None or part.ndim == 0:  # Adam's count of steps is the same for all rows
-                        found[name] = part
-                        continue
-                    if name not in found:
-                        found[name] = torch.empty(place["shape"], dtype=part.dtype)
-                    found[name][place["start"] : place["start"] + len(part)] = part
-        return found
-
-    def _files(self, kind: str) -> Iterator[tuple[int, Path]]:
         for path in sorted(self.folder.glob(f"{kind}-*.safetensors")):
-            yield int(path.stem.rpartition("-")[2]), path
+            shards = read_json(self.folder / f"shards-{path.stem.rpartition('-')[2]}.json")
+            for name, part in read_tensors(path).items():
+                place = shards.get(name)
+                if place is None or part.ndim == 0:  # Adam's count of steps is the same for all rows
+                    found[name] = part
+                    continue
+                if name not in found:
+                    found[name] = torch.empty(place["shape"], dtype=part.dtype)
+                found[name][place["start"] : place["start"] + len(part)] = part
+        return found
 
 
 def _handed_in(place: Path, rank: int) -> Path:

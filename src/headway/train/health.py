@@ -140,7 +140,7 @@ class Health:
         """What no loss should be above for long."""
         first, best = self.record.first, self.record.best
         assert first is not None
-        if best is None or first - best < 0.4 * first:  # so little says nothing: it may be noise, or a low start
+        if best is None or first - best < 0.4 * first:  # so small a gain may be noise, or a low start
             return 2 * first
         return best + 0.5 * (first - best)
 

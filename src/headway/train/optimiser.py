@@ -33,20 +33,20 @@ class Adam:
         return torch.optim.Adam(groups, betas=(self.beta1, self.beta2), eps=self.epsilon, **how)
 
 
+def _decayed(groups: list[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
+    return [group | {"weight_decay": decay if group["decays"] else 0.0} for group in groups]
+
+
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(Adam):
     """Adam with weight decay apart from the gradient (Loshchilov and Hutter 2019); none on norms and biases."""
 
     name: ClassVar[str] = "adamw"
-    beta1: float = 0.9
-    beta2: float = 0.98
-    epsilon: float = 1e-9
     decay: float = 0.01
 
     def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
-        for group in groups:
-            group["weight_decay"] = self.decay if group["decays"] else 0.0
-        return torch.optim.AdamW(groups, betas=(self.beta1, self.beta2), eps=self.epsilon, **how)
+        betas = (self.beta1, self.beta2)
+        return torch.optim.AdamW(_decayed(groups, self.decay), betas=betas, eps=self.epsilon, **how)
 
 
 @dataclass(frozen=True)
@@ -54,32 +54,22 @@ class Sgd:
     """w ← w − rate · (g + decay · w); no decay on norms and biases."""
 
     name: ClassVar[str] = "sgd"
+    kind: ClassVar[type[torch.optim.SGD]] = torch.optim.SGD
     decay: float = 0.0
 
     def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
-        return _descent(torch.optim.SGD, groups, self.decay, how)
+        how.pop("capturable")  # it always is: it counts no steps on the host
+        return self.kind(_decayed(groups, self.decay), **how)
 
 
 @dataclass(frozen=True)
-class AveragedSgd:
+class AveragedSgd(Sgd):
     """SGD, and the mean of its weights from the time on when a score is worse than the best of those that are more than
     `wait` scores old (NT-ASGD: Merity et al. 2018, algorithm 1). That mean is then what is judged and kept."""
 
     name: ClassVar[str] = "averaged-sgd"
-    decay: float = 0.0
+    kind: ClassVar[type[torch.optim.SGD]] = AveragedSGD
     wait: int = 5
-
-    def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
-        return _descent(AveragedSGD, groups, self.decay, how)
-
-
-def _descent(
-    kind: type[torch.optim.SGD], groups: list[dict[str, Any]], decay: float, how: dict[str, Any]
-) -> torch.optim.Optimizer:  # fmt: skip
-    for group in groups:
-        group["weight_decay"] = decay if group["decays"] else 0.0
-    how.pop("capturable")  # it always is: it counts no steps on the host
-    return kind(groups, **how)
 
 
 BUFFERS = "buffers"  # their kind in a checkpoint
@@ -111,27 +101,21 @@ class Masters:
         if not self.masters:
             raise InputError("every weight of the model is frozen: there is nothing left to learn (engine.frozen)")
         factor_of = factors(self.names, rates or {})
-        groups: list[dict[str, Any]] = [
-            {
-                "params": [
-                    master
-                    for name, master in zip(self.names, self.masters, strict=True)
-                    if (master.ndim >= 2) == decays and factor_of[name] == factor
-                ],
-                "decays": decays,
-                "factor": factor,
-            }
-            for factor in sorted(set(factor_of.values()))
-            for decays in (True, False)
-        ]
+        by_kind: dict[tuple[float, bool], list[Tensor]] = {}
+        for name, master in zip(self.names, self.masters, strict=True):
+            by_kind.setdefault((factor_of[name], master.ndim < 2), []).append(master)
         self.device = device = self.masters[0].device
-        # A rate that lives on the device can be changed under a captured graph.
-        rate: Any = torch.zeros((), device=device) if device.type == "cuda" else 0.0
-        for group in groups:
-            group["lr"] = rate.clone() if isinstance(rate, Tensor) else rate
-        self.optimiser = config.build(
-            [g for g in groups if g["params"]], lr=rate, fused=True, capturable=device.type == "cuda"
-        )
+        captured = device.type == "cuda"
+
+        def rate() -> Any:
+            """A rate on the device can be changed under a captured graph."""
+            return torch.zeros((), device=device) if captured else 0.0
+
+        groups = [
+            {"params": some, "decays": not small, "factor": factor, "lr": rate()}
+            for (factor, small), some in sorted(by_kind.items(), key=lambda item: item[0])
+        ]
+        self.optimiser = config.build(groups, lr=rate(), fused=True, capturable=captured)
 
     def set_rate(self, rate: float) -> None:
         self.rate = rate
@@ -209,12 +193,9 @@ class Masters:
         """The masters under their weights' names, in float32, whole; all processes must call it together, and
         only the first keeps tensors that were gathered from shards."""
         found = {}
-        for name, weight, master in zip(self.names, self.weights, self.masters, strict=True):
-            tensor = whole(weight, master)
-            if self.ranks.first or not self.sharded:
-                found[name] = tensor.detach().to(torch.float32).contiguous()
-        for name, weight in self.frozen.items():
-            tensor = whole(weight, local(weight.detach()))
+        kept = [(name, weight, local(weight.detach())) for name, weight in self.frozen.items()]
+        for name, weight, mine in [*zip(self.names, self.weights, self.masters, strict=True), *kept]:
+            tensor = whole(weight, mine)
             if self.ranks.first or not self.sharded:
                 found[name] = tensor.detach().to(torch.float32).contiguous()
         for name, buffer in self.buffers.items():

@@ -87,16 +87,15 @@ class Engine:
     tensorboard: bool = False
 
 
-COUNTS = {
-    "engine": ("steps", "batch", "log", "accumulate", "snapshot", "checkpoint", "keep", "workers"),
-    "validation": ("every", "score_every"),
-    "schedule": ("every",),
-    "model": ("encoder_layers", "decoder_layers", "layers", "width", "heads", "max_length", "order"),
-}
-
-
 # The ranges of numbers, where a run has them; NaN is in none.
 RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
+    "at least 1": (
+        lambda value: value >= 1,
+        ("engine.steps", "engine.batch", "engine.log", "engine.accumulate", "engine.snapshot", "engine.checkpoint",
+         "engine.keep", "engine.workers", "validation.every", "validation.score_every", "schedule.every",
+         "model.encoder_layers", "model.decoder_layers", "model.layers", "model.width", "model.heads",
+         "model.max_length", "model.order"),
+    ),
     "above 0": (lambda value: 0 < value < math.inf, ("schedule.factor", "optimiser.epsilon")),
     "0 or more": (
         lambda value: 0 <= value < math.inf,
@@ -150,11 +149,6 @@ class Run:
         return configs.window(self.model)
 
     def __post_init__(self) -> None:
-        for part, names in COUNTS.items():
-            for name in names:
-                value = getattr(getattr(self, part), name, 1)
-                if value < 1:
-                    raise InputError(f"{part}.{name} must be at least 1, not {value}")
         for expected, (allowed, keys) in RANGES.items():
             for key in keys:
                 found: object = self

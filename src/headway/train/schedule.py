@@ -54,21 +54,21 @@ class Linear(Shape):
 
     def rate(self, step: int, steps: int) -> float:
         up, down = _progress(step, steps, self.warmup)
-        return self.peak * up * (self.floor + (1 - self.floor) * (1 - down))
+        return self.peak * up * (self.floor + (1 - self.floor) * self.left(down))
+
+    def left(self, down: float) -> float:
+        """The height above the floor when the share `down` of the way down is behind."""
+        return 1 - down
 
 
 @dataclass(frozen=True)
-class Cosine(Shape):
+class Cosine(Linear):
     """Up to the peak, then half a cosine down to `floor` · peak (Loshchilov and Hutter 2017)."""
 
     name: ClassVar[str] = "cosine"
-    peak: float = 1e-3
-    warmup: int = 400
-    floor: float = 0.0
 
-    def rate(self, step: int, steps: int) -> float:
-        up, down = _progress(step, steps, self.warmup)
-        return self.peak * up * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * down)))
+    def left(self, down: float) -> float:
+        return 0.5 * (1 + math.cos(math.pi * down))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Status:
 
     `step` is where the run stands: the last one logged, or that of the checkpoint once it has stopped at one. `figure`:
     the score that tables show, with its best or final value on the validation data and its value on the test data.
-    `verb`: the command that asks the finished model.
+    `verb`: the command for the finished model.
     """
 
     folder: Path
@@ -103,7 +103,7 @@ def _read(folder: Path, touched: float) -> Status:
 
 
 def _shown(history: History) -> tuple[str, bool, str]:
-    """The figure of a run, whether higher is better, and the command that asks its model. A log of an earlier version
+    """The figure of a run, whether higher is better, and the command for its model. A log of an earlier version
     does not name them: the figure is then one that it has."""
     start = history.start
     if isinstance(figure := start.get("figure"), str):

@@ -13,6 +13,11 @@ Named = dict[str, Tensor]
 Staged = Callable[[], dict[str, Named]]
 
 
+def _each(files: dict[str, Named], change: Callable[[tuple[str, str], Tensor], Tensor]) -> dict[str, Named]:
+    """Every tensor changed; `change` gets its file and name too."""
+    return {file: {name: change((file, name), t) for name, t in named.items()} for file, named in files.items()}
+
+
 class Stage:
     """Copies tensors. The training may change them as soon as `take` has returned.
 
@@ -28,22 +33,18 @@ class Stage:
         """A function for the writing thread that gives the copies, on the CPU."""
         on_gpu = next((t.device for named in files.values() for t in named.values() if t.is_cuda), None)
         if on_gpu is None:
-            copies = {file: {name: t.detach().clone() for name, t in named.items()} for file, named in files.items()}
+            copies = _each(files, lambda _, t: t.detach().clone())
             return lambda: copies
         if self.stream is None:
             self.stream = torch.cuda.Stream(on_gpu)
         try:
-            copies = {file: {name: self._apart(t) for name, t in named.items()} for file, named in files.items()}
+            copies = _each(files, lambda _, t: self._apart(t))
         except torch.OutOfMemoryError:  # no room for a second copy: the training waits for the first to arrive
-            there = {file: {name: t.detach().to("cpu", copy=True) for name, t in named.items()}
-                     for file, named in files.items()}  # fmt: skip
+            there = _each(files, lambda _, t: t.detach().to("cpu", copy=True))
             return lambda: there
         self.stream.wait_stream(torch.cuda.current_stream(on_gpu))
         with torch.cuda.stream(self.stream):
-            found = {
-                file: {name: self._fetch((file, name), t) for name, t in named.items()}
-                for file, named in copies.items()
-            }
+            found = _each(copies, self._fetch)
             arrived = torch.cuda.Event()
             arrived.record(self.stream)
 

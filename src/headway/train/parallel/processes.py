@@ -1,6 +1,6 @@
 """Several processes on one run (torchrun): joining them, and wrapping an objective from outside.
 
-The global batch is formed first and shared out after, and knows its counts, so that the gradient does not depend
+The global batch is formed first, with its counts, and then split, so that the gradient does not depend
 on the number of processes.
 """
 
@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -40,8 +41,6 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     if expected() == 1:
         yield ALONE
         return
-    import torch.distributed as dist
-
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "cuda":
         if device.index is not None:
@@ -68,8 +67,6 @@ def _meeting_place() -> dict[str, Any]:
     (https://github.com/pytorch/pytorch/issues/135712). So the first opens another one and publishes its port there.
     All waiting is done here: inside torch a process would not react to the signal of the launcher.
     """
-    import torch.distributed as dist
-
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return {}
     host, rank, count = os.environ["MASTER_ADDR"], int(os.environ["RANK"]), expected()
@@ -87,8 +84,6 @@ def _meeting_place() -> dict[str, Any]:
 
 def _found(notes: Any, host: str, count: int) -> Any:
     """The store of this start; the port of an earlier start may still be there, and does not answer."""
-    import torch.distributed as dist
-
     while True:
         if notes.check([MEETING]):
             port = int(notes.get(MEETING))
@@ -99,8 +94,6 @@ def _found(notes: Any, host: str, count: int) -> Any:
 
 def _is_of_another(error: RuntimeError) -> bool:
     """Whether a connection to another process broke."""
-    import torch.distributed as dist
-
     text = str(error).lower()
     return isinstance(error, dist.DistError) or "gloo" in text or "connection" in text
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 
@@ -43,8 +44,6 @@ class Ranks:
     def _reduce(self, value: Tensor, how: str) -> Tensor:
         if self.count == 1:
             return value
-        import torch.distributed as dist
-
         value = value.clone()
         dist.all_reduce(value, op=getattr(dist.ReduceOp, how))
         return value
@@ -57,8 +56,6 @@ class Ranks:
         """`any`, started now; the result is a function that waits for it, so that no process waits for the slowest."""
         if self.count == 1:
             return lambda: flag
-        import torch.distributed as dist
-
         value = torch.tensor(int(flag))
         asked: Any = dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.group, async_op=True)
 
@@ -72,8 +69,6 @@ class Ranks:
         """The first process's value, in all of them."""
         if self.count == 1:
             return value
-        import torch.distributed as dist
-
         box = [value]
         dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]
@@ -90,8 +85,6 @@ class Ranks:
     def barrier(self) -> None:
         """Wait until all are here."""
         if self.count > 1:
-            import torch.distributed as dist
-
             dist.barrier(group=self.group)
 
 
