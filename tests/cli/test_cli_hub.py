@@ -80,7 +80,7 @@ def test_texts_are_scored(headway: Headway, model: tuple[Path, Any], monkeypatch
     ]
     told = json.loads(headway("score", model[0], "--text", "the cat", "--json", *DEVICE).out)
     assert told["log_probability"] == pytest.approx(float(plain.out.split("\t")[0]), abs=1e-3)
-    assert len(told["pieces"]) == len(told["log_probabilities"]) == told["tokens"] == 7
+    assert len(told["token_texts"]) == len(told["log_probabilities"]) == told["tokens"] == 7
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\na mat\n")))
     assert headway("score", model[0], *DEVICE).out == plain.out
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\n\xff\xfe mat\n")))
