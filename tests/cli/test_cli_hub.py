@@ -195,4 +195,4 @@ def test_training_from_one_that_does_not_fit_is_refused(
     text = write(tmp_path, "text.txt", ["the cat sat on the mat! " * 3] * 40)
     asked = ["train", "gpt", "--data", text, "--init", both[0], "--out", tmp_path / "run", *DEVICE]
     line = refuses(*asked, "--set", "model.inner=40", after_work=True)
-    assert "'decoder.layers.0.feed_forward.expand.weight' [80, 24]" in line and "has it as [72, 24]" in line
+    assert "'decoder.layers.0.feed_forward.expand.weight' has shape [80, 24]" in line and "has it as [72, 24]" in line
