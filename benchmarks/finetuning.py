@@ -25,10 +25,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.train.kinds import trainer
+
 from headway.folder import find_model, read_card
 from headway.models.bert import BertConfig
 from headway.recipes import RECIPES
-from headway.train.kinds import trainer
 from headway.train.log import Log
 from headway.train.run import Run
 

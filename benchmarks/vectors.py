@@ -25,14 +25,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from headway.train.skip_gram import SkipGramJob
+from headway.train.text_corpus import TextCorpus, open_text
 
 from headway.models.skip_gram import SkipGram, SkipGramConfig
 from headway.recipes.vectors import novels
 from headway.text.tokenizer import END, SPECIALS
 from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
-from headway.train.skip_gram import SkipGramJob
-from headway.train.text_corpus import TextCorpus, open_text
 from headway.train.writer import Writer
 
 PASSES = 5

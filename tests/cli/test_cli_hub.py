@@ -80,7 +80,7 @@ def test_texts_are_scored(headway: Headway, model: tuple[Path, Any], monkeypatch
     ]
     told = json.loads(headway("score", model[0], "--text", "the cat", "--json", *DEVICE).out)
     assert told["log_probability"] == pytest.approx(float(plain.out.split("\t")[0]), abs=1e-3)
-    assert len(told["pieces"]) == len(told["log_probabilities"]) == told["tokens"] == 7
+    assert len(told["token_texts"]) == len(told["log_probabilities"]) == told["tokens"] == 7
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\na mat\n")))
     assert headway("score", model[0], *DEVICE).out == plain.out
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\n\xff\xfe mat\n")))
@@ -195,4 +195,4 @@ def test_training_from_one_that_does_not_fit_is_refused(
     text = write(tmp_path, "text.txt", ["the cat sat on the mat! " * 3] * 40)
     asked = ["train", "gpt", "--data", text, "--init", both[0], "--out", tmp_path / "run", *DEVICE]
     line = refuses(*asked, "--set", "model.inner=40", after_work=True)
-    assert "'decoder.layers.0.feed_forward.expand.weight' [80, 24]" in line and "has it as [72, 24]" in line
+    assert "'decoder.layers.0.feed_forward.expand.weight' has shape [80, 24]" in line and "has it as [72, 24]" in line

@@ -47,7 +47,7 @@ def test_a_run_trains_a_model_that_writes_and_is_measured(headway: Headway, run:
     found = json.loads(headway(*prompt, "--json", "--max-new-tokens", 3, "--top", 2).out)
     assert len(found["log_probabilities"]) == 3 and len(found["alternatives"][0]) == 2
     best, second = found["alternatives"][0]
-    assert best["log_probability"] >= second["log_probability"] and best["piece"] != second["piece"]
+    assert best["log_probability"] >= second["log_probability"] and best["token"] != second["token"]
     chosen = headway(*prompt, "--choice", "cat", "dog", "--max-new-tokens", 9).out
     assert chosen in ("The cat\n", "The dog\n")
     measured = json.loads(headway("evaluate", run, text, "--json", "--stride", 8, *DEVICE).out)

@@ -105,8 +105,8 @@ def test_json_is_an_object_a_line(
     for row, wanted in zip(rows[1:], expected, strict=False):
         best, second = row["translations"]
         assert best["text"] == wanted and best["score"] >= second["score"]
-        assert len(best["pieces"]) == len(best["piece_scores"])
-        assert best["pieces"][-1] == "</s>" and "attention" not in best
+        assert len(best["tokens"]) == len(best["token_scores"])
+        assert best["tokens"][-1] == "</s>" and "attention" not in best
 
 
 def test_json_with_attention_has_weights_that_sum_to_one(headway: Headway, world: World) -> None:
@@ -116,7 +116,7 @@ def test_json_with_attention_has_weights_that_sum_to_one(headway: Headway, world
         seen = found["attention"]
         assert len(seen["weights"]) == 1 and len(seen["weights"][0]) == 2  # layers, heads
         for head in seen["weights"][0]:
-            assert len(head) == len(found["pieces"]) == len(seen["target_owner"])
+            assert len(head) == len(found["tokens"]) == len(seen["target_owner"])
             for weights in head:
                 assert len(weights) == len(seen["source_owner"])
                 assert sum(weights) == pytest.approx(1, abs=1e-2)

@@ -57,7 +57,7 @@ def test_a_run_is_a_folder_like_any_other(headway: Headway, refuses: Refuses, ru
     shown = headway("train", "skip-gram", "--data", text, "--dry-run", *DEVICE)
     assert shown.code == 0 and "20,480,000 tokens in 5,000 steps" in shown.out
     compared = ["compare", "skip-gram", "markov", "--data", text, "--tokens", "2k", "--out", run / "x", *DEVICE]
-    assert "skip-gram foretells no text" in refuses(*compared)
+    assert "skip-gram learns from words, markov from plain-text: not comparable" in refuses(*compared)
 
 
 def test_neighbours_of_words_and_of_a_sum(headway: Headway, refuses: Refuses, run: Path) -> None:

@@ -41,7 +41,7 @@ def test_texts_are_scored_as_transformers_scores_them(
         monkeypatch.setattr(scoring, "TOKENS_AT_ONCE", at_once)
         for text, found in zip(TEXTS, score_texts(generator, TEXTS), strict=True):
             ids = generator.tokenizer.encode(text)
-            assert found.text == text and found.pieces == generator.tokenizer.tokens(ids)
+            assert found.text == text and found.tokens == generator.tokenizer.tokens(ids)
             assert found.logps == pytest.approx(their_logps(theirs, [0, *ids]), abs=1e-4)
             assert found.perplexity == pytest.approx(math.exp(-found.total / max(1, len(ids))))
 

@@ -120,7 +120,7 @@ def test_a_translator_loses_at_every_site_what_zero_weights_lose(tmp_path):
     # Without translations it is judged by its own.
     own, _ = measured(mine, files[0])
     found = mine.translate_n(["He drives the car"])[0][0]
-    assert own.more["loss"] == pytest.approx(-np.mean(found.piece_scores), abs=1e-4)
+    assert own.more["loss"] == pytest.approx(-np.mean(found.token_scores), abs=1e-4)
 
 
 def test_a_head_speaks_again_afterwards_whatever_happened():

@@ -94,7 +94,7 @@ def test_a_streams_pieces_join_to_the_whole(generator, prompt, settings):
     ids = generator.tokenizer.encode(prompt)
     whole = generator.tokenizer.decode([*ids, *passage.written.ids])
     assert generator.tokenizer.decode(ids) + passage.text == whole.rstrip(HALF)
-    assert len(passage.pieces) == len(passage.written.ids)
+    assert len(passage.tokens) == len(passage.written.ids)
 
 
 @pytest.mark.parametrize("seed", range(6))

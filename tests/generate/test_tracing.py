@@ -53,7 +53,7 @@ def test_a_translation_is_traced_along_the_hypothesis_that_the_search_chose(tran
     np.testing.assert_allclose(trace.attention(), best.attention.weights_LHTS, atol=1e-6)
     assert trace.sites() == [("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross")]
     # What came next at each place is what the search scored.
-    np.testing.assert_allclose(trace.about["next"]["taken"], best.piece_scores, atol=1e-4)
+    np.testing.assert_allclose(trace.about["next"]["taken"], best.token_scores, atol=1e-4)
     assert trace.about["family"] == "transformer" and trace.about["model"] == "format-1"
     np.testing.assert_allclose(np.exp(trace["next"]).sum(), 1, atol=1e-4)
 
@@ -85,8 +85,8 @@ def test_the_tree_of_a_search_holds_the_chosen_way_and_the_others(translator, be
         [way] = [
             way
             for way in ends.values()
-            if len(way) == len(hypothesis.piece_scores)
-            and np.allclose([nodes[at]["logp"] for at in way], hypothesis.piece_scores, atol=1e-4)
+            if len(way) == len(hypothesis.token_scores)
+            and np.allclose([nodes[at]["logp"] for at in way], hypothesis.token_scores, atol=1e-4)
         ]
         assert math.isclose(nodes[way[-1]]["score"], hypothesis.score, abs_tol=1e-4)
         if hypothesis is found[0]:

@@ -45,7 +45,7 @@ def test_the_same_translations_and_scores(tmp_path: Path, config: TransformerCon
         found = [best[0] for best in fast.translate_n(SENTENCES, **how)]
         # At the limit headway asks for an end and CTranslate2 does not: only what ended of itself.
         limits = [mine.search.longest(len(ids) + 1, 63) for ids in mine.encode(SENTENCES)]
-        ended = [i for i, one in enumerate(wanted) if len(one.pieces) <= limits[i]]
+        ended = [i for i, one in enumerate(wanted) if len(one.tokens) <= limits[i]]
         assert len(ended) > len(SENTENCES) // 2
         assert [found[i].text for i in ended] == [wanted[i].text for i in ended], how
         scores = [wanted[i].score for i in ended]
@@ -67,11 +67,11 @@ def test_an_exported_folder_translates_in_each_precision(tmp_path: Path, precisi
 def test_what_is_never_written_is_not(tmp_path: Path) -> None:
     taught(tmp_path / "mine", SMALL)
     mine, fast = headway.load(tmp_path / "mine", "cpu"), engine.load_translator(tmp_path / "mine")
-    ((first, *_),) = (best[0].pieces for best in fast.translate_n(SENTENCES[:1]))
+    ((first, *_),) = (best[0].tokens for best in fast.translate_n(SENTENCES[:1]))
     never = next(i for i in range(len(mine.target_tokenizer)) if mine.target_tokenizer.tokens([i]) == [first])
     mine.symbols = fast.symbols = dataclasses.replace(fast.symbols, never=(never,))
     for one in (mine, fast):
-        assert all(first not in best[0].pieces for best in one.translate_n(SENTENCES))
+        assert all(first not in best[0].tokens for best in one.translate_n(SENTENCES))
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_generate_gives_the_same_text_greedy_and_by_beam(tmp_path: Path, trained
     spelled = tokenizer.batch_decode(greedy, skip_special_tokens=True)
     limits = [mine.search.longest(len(ids) + 1, 60) for ids in mine.encode(cut)]
     wanted = [best[0] for best in mine.translate_n(cut, beam=1)]
-    ended = [i for i, found in enumerate(wanted) if len(found.pieces) <= limits[i]]
+    ended = [i for i, found in enumerate(wanted) if len(found.tokens) <= limits[i]]
     assert ended and [spelled[i] for i in ended] == [wanted[i].text for i in ended]
     right = sum(text == row.target for text, row in zip(mine.translate(SENTENCES), PAIRS, strict=True))
     assert right > len(PAIRS) // 2, "a model that learned nothing shows nothing"

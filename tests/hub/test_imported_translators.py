@@ -67,7 +67,7 @@ def test_a_folder_translates_as_in_transformers(tmp_path: Path, name: str, beam:
     expected = theirs.generate(**batch, max_length=13)
     found = mine.translate_n(texts, max_ratio=0.0, max_extra=11)
     assert [best[0].text for best in found] == tokenizer.batch_decode(expected, skip_special_tokens=True)
-    assert all(best[0].pieces[-1] == tokenizer.eos_token for best in found)
+    assert all(best[0].tokens[-1] == tokenizer.eos_token for best in found)
 
 
 @pytest.mark.parametrize("name", TINY)

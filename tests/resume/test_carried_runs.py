@@ -117,10 +117,10 @@ def test_a_killed_lstm_ends_as_one_that_never_was(text: Path, tmp_path: Path) ->
 class TwoProcesses(Ranks):
     """As it looks to the first of two; the other is not there."""
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         pass
 
-    def tell(self, value: object) -> object:
+    def broadcast(self, value: object) -> object:
         return value
 
 

@@ -151,7 +151,7 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
         for passage in passages:
             written = passage.written
             record: dict[str, Any] = {
-                "prompt": prompt, "text": passage.text, "ended": passage.ended, "pieces": passage.pieces,
+                "prompt": prompt, "text": passage.text, "ended": passage.ended, "tokens": passage.tokens,
                 "log_probabilities": written.logps,
             }  # fmt: skip
             if any(written.top):
@@ -162,7 +162,7 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
 def _named(generator: Generator, alternatives: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
     tokens = generator.tokenizer.tokens([i for i, _ in alternatives])
     return [
-        {"piece": token, "id": i, "log_probability": logp}
+        {"token": token, "id": i, "log_probability": logp}
         for token, (i, logp) in zip(tokens, alternatives, strict=True)
     ]
 

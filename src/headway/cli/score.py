@@ -30,7 +30,7 @@ def score(
         None, metavar="FILE", help="With --choice: answered ones to read first, text and answer with a tab between."
     ),
     by: str = typer.Option("sum", metavar="NAME", help="With --choice: judge by sum, token or character."),
-    as_json: bool = typer.Option(False, "--json", help="A JSON object a line, with each piece's log-probability."),
+    as_json: bool = typer.Option(False, "--json", help="A JSON object a line, with the log-probability of each token."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -78,7 +78,7 @@ def one_line(text: str) -> str:
 def _as_json(scored: ScoredText) -> str:
     record = {
         "text": scored.text, "log_probability": scored.total, "tokens": len(scored.logps),
-        "perplexity": scored.perplexity, "pieces": scored.pieces, "log_probabilities": scored.logps,
+        "perplexity": scored.perplexity, "token_texts": scored.tokens, "log_probabilities": scored.logps,
     }  # fmt: skip
     return json_line(record)
 

@@ -131,8 +131,8 @@ def _plain(translation: Translation, attention: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
         "text": translation.text,
         "score": translation.score,
-        "pieces": translation.pieces,
-        "piece_scores": translation.piece_scores,
+        "tokens": translation.tokens,
+        "token_scores": translation.token_scores,
     }
     seen = translation.attention
     if attention and seen is not None:

@@ -31,7 +31,7 @@ class ScoredText:
     """A text, its tokens, and log p of each from those before it (the first from what begins a text)."""
 
     text: str
-    pieces: list[str]
+    tokens: list[str]
     logps: list[float]
 
     @property

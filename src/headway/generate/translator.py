@@ -43,8 +43,8 @@ from headway.traces import Trace
 class Translation:
     text: str
     score: float
-    pieces: list[str]
-    piece_scores: list[float]
+    tokens: list[str]
+    token_scores: list[float]
     attention: Attention | None = None
 
 

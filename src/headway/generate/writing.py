@@ -52,7 +52,7 @@ class Passage:
     reported of them. `score`: of a hypothesis of a search."""
 
     text: str
-    pieces: list[str]
+    tokens: list[str]
     ended: Ended
     written: Written
     score: float | None = None
