@@ -47,9 +47,9 @@ def draw(dice: Dice) -> str:
     """One sentence: a fifth without a clause, half of the others with a verb of the other kind in it."""
     verb = dice.pick(MEALS + WORK)
     middle = ""
-    if not dice.chance(0.2):
+    if not dice.happens(0.2):
         other = WORK if verb in MEALS else MEALS
-        middle = clause(dice, dice.pick(other if dice.chance(0.5) else OTHER))
+        middle = clause(dice, dice.pick(other if dice.happens(0.5) else OTHER))
     return f"{dice.pick(WHO)} {verb} {dice.pick(FRUIT)}{middle} with {dice.pick(KINDS[verb])}"
 
 
