@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from headway.generate.tracing import trace
     from headway.generate.translator import Translator
     from headway.tasks.loading import load
+    from headway.train.own import fit
 
-__all__ = ["Encoder", "Generator", "Translator", "load", "show", "trace"]
+__all__ = ["Encoder", "Generator", "Translator", "fit", "load", "show", "trace"]
 
 PLACES = {
     "Encoder": "generate.encoder", "Generator": "generate.generator", "Translator": "generate.translator",
-    "load": "tasks.loading", "show": "explore.pages", "trace": "generate.tracing",
+    "fit": "train.own", "load": "tasks.loading", "show": "explore.pages", "trace": "generate.tracing",
 }  # fmt: skip
 
 # Torch's CPU threads spin for a millisecond after each operation by default. Where other work shares the cores,

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.batch import Batch
 from headway.card import Card, Loaded
 from headway.errors import InputError
-from headway.folder import text_card, with_tokenizers
+from headway.folder import text_card, with_tokenizers, write_model
 from headway.plain import to_plain
 
 
@@ -153,6 +153,11 @@ class Task:
         """Find the weights in one pass over the data, for objectives that need no steps; returns what there is to
         report."""
         raise NotImplementedError
+
+    def write(self, folder: Path, weights: dict[str, Tensor], scores: dict[str, Any]) -> None:
+        """The trained model with its scores as a model folder."""
+        self.card.score = scores
+        write_model(folder, weights, self.card, self.processors)
 
     def shown(self, example: int) -> str:
         """An example as a line that names it."""

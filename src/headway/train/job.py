@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headway.device import choose
 from headway.errors import InputError
-from headway.folder import weights_of, write_model
+from headway.folder import weights_of
 from headway.nn.weights import buffers_of, kept_tensors
 from headway.plain import to_plain
 from headway.tasks.task import Figure, RunContext, Task
@@ -140,10 +140,9 @@ def _start_event(context: RunContext, task: Task, parameters: int, speed: str) -
 
 
 def _write(context: RunContext, task: Task, weights: Weights, scores: dict[str, Any], step: int | None = None) -> None:
-    task.card.score = scores
     context.log.event("end", step, **scores)
     context.log.position()  # the log is complete before the model marks the run as finished
-    write_model(context.out / "model", weights, task.card, task.processors)
+    task.write(context.out / "model", weights, scores)
 
 
 def make_deterministic(wanted: bool) -> None:

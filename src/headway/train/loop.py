@@ -242,7 +242,7 @@ class Training:
              *([words(figures)] if figures else [])]
         )  # fmt: skip
         try:
-            self.health.judge(step, values["loss"], values["nll"])
+            self.health.judge(step, values["loss"], values.get("nll", values["loss"]))
         except Diverged as error:
             self._give_up(error, self.health.record.well)
 
