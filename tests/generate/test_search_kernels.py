@@ -10,7 +10,7 @@ from headway.fast import sampling as kernels
 from headway.fast.jit import triton
 from headway.fast.sampling import continuations
 from headway.generate import noise
-from headway.generate.samples import Chosen, Notebook, SampleRows, readable_note
+from headway.generate.samples import Chosen, Outputs, SampleRows, readable_note
 from headway.generate.top_k import best_continuations, readable_continuations
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -91,17 +91,17 @@ def noted(kernel, logits_RV, tokens_R, top, steps=3):
     lengths_R = torch.tensor([1, 4, L - 1, 0, L - 2], device=device)[:R]
     ids_RL = torch.arange(R * L, device=device).view(R, L)
     sheet = SampleRows(None, ids_RL, lengths_R, lengths_R.clone(), lengths_R.clone(), lengths_R.clone())
-    notebook = Notebook.blank(4, R, top, device)
+    outputs = Outputs.blank(4, R, top, device)
     homes = [tensor.data_ptr() for tensor in sheet.tensors().values()]
     values_RA, ids_RA, _ = continuations(logits_RV, max(1, top), 0)
     for _ in range(steps):
         if kernel:
-            book = notebook.packed_GRS, notebook.turns_R
+            book = outputs.packed_GRS, outputs.turns_R
             kernels.note(logits_RV, tokens_R, ids_RA, values_RA, ids_RL, sheet.newest_R, sheet.lengths_R, *book)
         else:
-            readable_note(sheet, Chosen(logits_RV, tokens_R, ids_RA, values_RA), notebook)
+            readable_note(sheet, Chosen(logits_RV, tokens_R, ids_RA, values_RA), outputs)
     assert [tensor.data_ptr() for tensor in sheet.tensors().values()] == homes
-    return [*sheet.tensors().values(), notebook.packed_GRS, notebook.turns_R]
+    return [*sheet.tensors().values(), outputs.packed_GRS, outputs.turns_R]
 
 
 @on_each_device

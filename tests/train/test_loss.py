@@ -17,7 +17,7 @@ def test_pieces_equal_the_whole_with_gradients(smoothing, rows):
     labels = torch.randint(0, 11, (13,))
     labels[[2, 5]] = 0
     slow, slow_nll = smoothed_cross_entropy(hidden @ weight.T, labels, smoothing, ignore=0)
-    fast, fast_nll = module._Pieces.apply(hidden, weight, labels, smoothing, 0, rows)
+    fast, fast_nll = module._Chunks.apply(hidden, weight, labels, smoothing, 0, rows)
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-11)
     torch.testing.assert_close(fast_nll, slow_nll, rtol=0, atol=1e-11)
     scale = 0.37
@@ -46,7 +46,7 @@ def test_bfloat16_stays_near_float32(without_onednn):
     exact = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
     rough = [hidden.bfloat16().requires_grad_(), weight.bfloat16().requires_grad_()]
     a, _ = smoothed_cross_entropy(exact[0] @ exact[1].T, labels, 0.1, 0)
-    b, _ = module._Pieces.apply(*rough, labels, 0.1, 0, 16)
+    b, _ = module._Chunks.apply(*rough, labels, 0.1, 0, 16)
     assert b.dtype == torch.float32
     torch.testing.assert_close(a, b, rtol=5e-3, atol=0)
     for mine, theirs in zip(torch.autograd.grad(b, rough), torch.autograd.grad(a, exact), strict=True):
@@ -68,7 +68,7 @@ def test_paired_pieces_equal_the_readable_twin_with_gradients(rows):
     labels = torch.randint(0, 11, (13,))
     labels[[2, 5]] = 0
     slow, slow_nll = readable_paired_cross_entropy(hidden @ weight.T, labels, 0.1, 0, 2.5)
-    fast, fast_nll = module._PairedPieces.apply(hidden, weight, labels, 0.1, 0, 2.5, rows)
+    fast, fast_nll = module._PairedChunks.apply(hidden, weight, labels, 0.1, 0, 2.5, rows)
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-11)
     torch.testing.assert_close(fast_nll, slow_nll, rtol=0, atol=1e-11)
     expected = torch.autograd.grad(0.37 * slow, (hidden, weight))
@@ -132,8 +132,8 @@ def test_no_rows_have_gradients_of_zero(dtype, device):
 
 def bfloat16_pieces(hidden, weight, labels):
     """Loss and gradients over several pieces, of one pass and of a pair."""
-    one, _ = module._Pieces.apply(hidden, weight, labels, 0.1, 0, 24)
-    two, _ = module._PairedPieces.apply(hidden, weight, labels[:32], 0.1, 0, 2.5, 12)
+    one, _ = module._Chunks.apply(hidden, weight, labels, 0.1, 0, 24)
+    two, _ = module._PairedChunks.apply(hidden, weight, labels[:32], 0.1, 0, 2.5, 12)
     return one, two, *torch.autograd.grad(0.37 * one, (hidden, weight)), *torch.autograd.grad(two, (hidden, weight))
 
 

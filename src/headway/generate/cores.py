@@ -1,4 +1,4 @@
-"""Pieces of work side by side, each on a core of its own."""
+"""Independent work side by side, each on a core of its own."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class Encoder:
 
     @torch.inference_mode()
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
-        """The words of each text with their labels; a word has that of its first piece."""
+        """The words of each text with their labels; a word has that of its first token."""
         framed = self._framed(texts, truncate, spans=True)
         found: list[list[Tagged]] = [[] for _ in framed]
         for rows, inputs in self._batches(framed):
@@ -189,7 +189,7 @@ class Encoder:
         self, text: str, pair: str | None = None, *, layers: Sequence[int] | None = None,
         heads: Sequence[int] | None = None, tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What goes on inside while this text, or this pair of texts, is read; of a model that fills gaps with the
+        """What the model computes while this text, or this pair of texts, is read; of a model that fills gaps with the
         `top` words for each place in `about["next"]`. `layers`, `heads`, `tensors` keep it small (see `headway.trace`).
         """
         check_one(text)
@@ -232,7 +232,7 @@ class Encoder:
             raise TooLong(f"{error}, or have long texts cut (--truncate)") from None
 
     def _spelled(self, entry: int) -> str:
-        """A word as it is read; a piece that makes none (a special, half a character) as something to look at."""
+        """A word as it is read; a token that is no word (a special, half a character) as the vocabulary spells it."""
         text = str(self.tokenizer.decode([entry])).strip()
         return text or str(self.tokenizer.tokens([entry])[0])
 

@@ -70,16 +70,16 @@ def _step(token: float, logp: float, *top: float) -> Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Notebook:
+class Outputs:
     """The records of a few captured steps, at addresses that stay."""
 
     packed_GRS: Tensor
     turns_R: Tensor  # where each row's next one is written
 
     @staticmethod
-    def blank(steps: int, rows: int, top: int, device: torch.device) -> Notebook:
+    def blank(steps: int, rows: int, top: int, device: torch.device) -> Outputs:
         packed_GRS = torch.zeros(steps, rows, 2 + 2 * top, dtype=torch.float64, device=device)
-        return Notebook(packed_GRS, torch.zeros(rows, dtype=torch.long, device=device))
+        return Outputs(packed_GRS, torch.zeros(rows, dtype=torch.long, device=device))
 
     @property
     def top(self) -> int:
@@ -127,26 +127,26 @@ def write(rows: SampleRows, groups: Sequence[Group], logits_RV: Tensor, *, longe
     return record_RS
 
 
-def note(rows: SampleRows, groups: Sequence[Group], logits_RV: Tensor, notebook: Notebook) -> None:
-    """`write` at addresses that stay: in place, and the record into the notebook."""
-    chosen = choose(rows, groups, logits_RV, longest=rows.ids_RL.shape[1], top=notebook.top)
+def note(rows: SampleRows, groups: Sequence[Group], logits_RV: Tensor, outputs: Outputs) -> None:
+    """`write` at addresses that stay: in place, and the record into the outputs."""
+    chosen = choose(rows, groups, logits_RV, longest=rows.ids_RL.shape[1], top=outputs.top)
     if available(logits_RV):
         kernels.note(
             *(logits_RV, chosen.tokens_R, chosen.ids_RA, chosen.logps_RA),
-            *(rows.ids_RL, rows.newest_R, rows.lengths_R, notebook.packed_GRS, notebook.turns_R),
+            *(rows.ids_RL, rows.newest_R, rows.lengths_R, outputs.packed_GRS, outputs.turns_R),
         )
     else:
-        readable_note(rows, chosen, notebook)
+        readable_note(rows, chosen, outputs)
 
 
-def readable_note(rows: SampleRows, chosen: Chosen, notebook: Notebook) -> None:
+def readable_note(rows: SampleRows, chosen: Chosen, outputs: Outputs) -> None:
     newest_R, lengths_R = rows.newest_R, rows.lengths_R
-    tokens_R, record_RS = chosen.record(notebook.top)
+    tokens_R, record_RS = chosen.record(outputs.top)
     rows.append(tokens_R)
     rows.newest_R, rows.lengths_R = newest_R.copy_(rows.newest_R), lengths_R.copy_(rows.lengths_R)
     packed_1RS = record_RS[None]
-    notebook.packed_GRS.scatter_(0, notebook.turns_R[None, :, None].expand_as(packed_1RS), packed_1RS)
-    notebook.turns_R.add_(1)
+    outputs.packed_GRS.scatter_(0, outputs.turns_R[None, :, None].expand_as(packed_1RS), packed_1RS)
+    outputs.turns_R.add_(1)
 
 
 def choose(rows: SampleRows, groups: Sequence[Group], logits_RV: Tensor, *, longest: int, top: int) -> Chosen:

@@ -16,7 +16,7 @@ from torch import Tensor
 from headway.compiling import compiled
 from headway.generate import beam, samples
 from headway.generate.pool import BeamPool, Pool, SamplePool
-from headway.generate.samples import Notebook
+from headway.generate.samples import Outputs
 from headway.models.protocols import Steps
 from headway.nn import tap
 from headway.nn.state import FixedCache
@@ -68,7 +68,7 @@ class Captured:
 
     view: Any
     graph: Any = None
-    notebook: Notebook | None = None
+    outputs: Outputs | None = None
     logits_RV: Tensor | None = None  # of the newest step, where the graph ends with them
     record: Tensor | None = None
 
@@ -129,13 +129,13 @@ class GraphStepper(PlainStepper):
         if captured.record is not None:
             captured.graph.replay()
             return captured.record
-        assert captured.notebook is not None and isinstance(pool, SamplePool)
-        captured.notebook.turns_R.zero_()
+        assert captured.outputs is not None and isinstance(pool, SamplePool)
+        captured.outputs.turns_R.zero_()
         for _ in range(count):
             captured.graph.replay()
             if captured.logits_RV is not None:
-                samples.note(captured.view, pool.groups(), captured.logits_RV, captured.notebook)
-        return captured.notebook.packed_GRS[:count].clone()
+                samples.note(captured.view, pool.groups(), captured.logits_RV, captured.outputs)
+        return captured.outputs.packed_GRS[:count].clone()
 
     def _captured(self, pool: Pool[Any], count: int) -> Captured:
         slots = min(pool.slots, _power_of_two(len(pool.entries)))
@@ -170,14 +170,14 @@ class GraphStepper(PlainStepper):
         view, groups = captured.view, pool.groups()
         links, top = pool.choice()
         rows = len(view.lengths_R)
-        captured.notebook = Notebook.blank(self.samples_at_once, rows, top, pool.device)
+        captured.outputs = Outputs.blank(self.samples_at_once, rows, top, pool.device)
 
         def step() -> None:
             parts = view.state.parts()
             logits_RV = self.predict(self.model, view, 0, view.ids_RL.shape[1])
             view.state.settle(parts)
             if links is not None:
-                samples.note(view, groups, logits_RV, captured.notebook)  # type: ignore[arg-type]
+                samples.note(view, groups, logits_RV, captured.outputs)  # type: ignore[arg-type]
             else:
                 captured.logits_RV = logits_RV
 

@@ -93,7 +93,7 @@ class SkipPairs:
 
 
 def learn_scores(pairs: SkipPairs, ids: Ints | Sequence[int], steps: int = 200, rate: float = 0.1) -> Tensor:
-    """A score A[c, e] of every pair, by gradient, so that the pairs which foretell the next word have the say:
+    """A score A[c, e] of every pair, by gradient, so that the pairs that predict the next word get the largest scores:
 
         minimise −Σ_t log Σ_s softmax_s(A[x_t, e_s]) p(x_{t+1} | e_s … x_t)
 

@@ -22,7 +22,7 @@ from headway.models.counts import Flags, Grams, Ints, continuations
 
 Floats = npt.NDArray[np.float64]
 
-# Taken where a text is too small, or its alphabet, to say better (as KenLM does when it is told to go on anyway).
+# Taken where a text is too small, or its alphabet, to estimate them (as KenLM does with its fallback discounts).
 FALLBACK = (0.5, 1.0, 1.5)
 
 

@@ -25,14 +25,14 @@ def smoothed_cross_entropy(logits_NV: Tensor, labels_N: Tensor, smoothing: float
     return loss_N[kept].sum(), nll_N[kept].sum()
 
 
-# Not compiled: its pieces depend on the number of rows, and its passes are already few.
+# Not compiled: its chunks depend on the number of rows, and its passes are already few.
 @Uncompiled
 def linear_cross_entropy(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy(hidden @ weightᵀ, …)`, some rows at a time, gradients made on the way.
 
-    The logits of a piece live only until its loss and its share of both gradients are known.
+    The logits of a chunk live only until its loss and its share of both gradients are known.
     """
     if hidden_ND.device.type == "cpu":
         # Padding costs a product with the whole vocabulary; on a GPU fixed shapes are worth more.
@@ -40,21 +40,21 @@ def linear_cross_entropy(
         if len(kept) < len(labels_N):
             hidden_ND, labels_N = hidden_ND.index_select(0, kept), labels_N.index_select(0, kept)
     rows = _rows(len(labels_N), len(weight_VD), hidden_ND.device)
-    return _Pieces.apply(hidden_ND, weight_VD, labels_N, smoothing, ignore, rows)
+    return _Chunks.apply(hidden_ND, weight_VD, labels_N, smoothing, ignore, rows)
 
 
 def _rows(count: int, vocabulary: int, device: torch.device) -> int:
-    """Rows of a piece: even pieces whose logits stay in a CPU's cache, or are a fair share of a GPU's memory. The fewer
-    pieces, the seldomer the gradient of all weights is read and written."""
+    """Rows of a chunk: even chunks whose logits stay in a CPU's cache, or are a fair share of a GPU's memory. The fewer
+    chunks, the less often the gradient of all weights is read and written."""
     most = 2**21 if device.type == "cpu" else min(2**30, torch.cuda.get_device_properties(device).total_memory // 64)
-    pieces = max(1, -(-count * vocabulary // most))
-    return max(1, -(-count // pieces))
+    chunks = max(1, -(-count * vocabulary // most))
+    return max(1, -(-count // chunks))
 
 
 Gradients = tuple[Tensor, Tensor]
 
 
-class _Pieces(torch.autograd.Function):
+class _Chunks(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int, rows: int
@@ -63,10 +63,10 @@ class _Pieces(torch.autograd.Function):
         wide = torch.promote_types(hidden_ND.dtype, torch.float32)
         loss, nll = (torch.zeros((), dtype=wide, device=hidden_ND.device) for _ in range(2))
         grads = (torch.empty_like(hidden_ND), _total(weight_VD, wide, len(hidden_ND))) if learning else None
-        piece = _piece_by_kernel if kernels.available(hidden_ND) and learning else _piece
+        chunk = _chunk_by_kernel if kernels.available(hidden_ND) and learning else _chunk
         for at in range(0, len(hidden_ND), rows):
             cut = slice(at, at + rows)
-            part_loss, part_nll = piece(hidden_ND, weight_VD, labels_N[cut], cut, smoothing, ignore, grads)
+            part_loss, part_nll = chunk(hidden_ND, weight_VD, labels_N[cut], cut, smoothing, ignore, grads)
             loss, nll = loss + part_loss, nll + part_nll
         if grads is not None:
             ctx.save_for_backward(grads[0], grads[1].to(weight_VD.dtype))
@@ -78,7 +78,7 @@ class _Pieces(torch.autograd.Function):
         return *_scaled(ctx.saved_tensors, outer[0]), None, None, None, None
 
 
-def _piece(
+def _chunk(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, cut: slice, smoothing: float, ignore: int,
     grads: Gradients | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -109,7 +109,7 @@ def _piece(
     return (loss_N1 * kept_N1).sum(), (nll_N1 * kept_N1).sum()
 
 
-def _piece_by_kernel(
+def _chunk_by_kernel(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, cut: slice, smoothing: float, ignore: int,
     grads: Gradients | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -122,12 +122,12 @@ def _piece_by_kernel(
 
 
 def _total(weight_VD: Tensor, wide: torch.dtype, rows: int) -> Tensor:
-    """Where the weights' gradient is added up. The first piece writes it; zeros are for when there is none."""
+    """Where the weights' gradient is added up. The first chunk writes it; zeros are for when there is none."""
     return (torch.empty_like if rows else torch.zeros_like)(weight_VD, dtype=wide)
 
 
 def _add_product(total_VD: Tensor, grad_NV: Tensor, h_ND: Tensor, first: bool) -> None:
-    """total += gradᵀ h, or total = gradᵀ h for the first piece, added in the total's own precision."""
+    """total += gradᵀ h, or total = gradᵀ h for the first chunk, added in the total's own precision."""
     if total_VD.dtype == h_ND.dtype:
         total_VD.addmm_(grad_NV.T, h_ND, beta=0 if first else 1)
     elif total_VD.is_cuda:
@@ -162,10 +162,10 @@ def paired_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """The same from hidden vectors (pass one above pass two), some rows at a time, gradients made on the way."""
     rows = _rows(len(labels_N), 2 * len(weight_VD), hidden_2ND.device)
-    return _PairedPieces.apply(hidden_2ND, weight_VD, labels_N, smoothing, ignore, weight, rows)
+    return _PairedChunks.apply(hidden_2ND, weight_VD, labels_N, smoothing, ignore, weight, rows)
 
 
-class _PairedPieces(torch.autograd.Function):
+class _PairedChunks(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,

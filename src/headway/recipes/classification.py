@@ -14,7 +14,7 @@ from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Linear
 
 COLA = "cola/cola_public.zip/cola_public/raw/"
-PIECES = TextOptions(size=8000, lowercase=True)
+SUBWORDS = TextOptions(size=8000, lowercase=True)
 
 
 def classification_run(name: str, data: LabelledText, judge: Judge = "accuracy", **how: object) -> Run:
@@ -32,14 +32,14 @@ def classification_run(name: str, data: LabelledText, judge: Judge = "accuracy",
 def sst2() -> Run:
     """Sentences of film reviews, good or bad (Socher et al. 2013)."""
     train, valid, test = ((f"textcls/stsa.binary.{part}.gz",) for part in ("train", "dev", "test"))
-    data = LabelledText(train, valid, test, names=("negative", "positive"), text=PIECES)
+    data = LabelledText(train, valid, test, names=("negative", "positive"), text=SUBWORDS)
     return classification_run("sst2-minilm", data)
 
 
 def cola() -> Run:
     """Whether a sentence is English (Warstadt et al. 2019): by Matthews' correlation, since most are."""
     train, valid, test = ((f"{COLA}{part}.tsv",) for part in ("in_domain_train", "in_domain_dev", "out_of_domain_dev"))
-    data = LabelledText(train, valid, test, names=("unacceptable", "acceptable"), text=PIECES)
+    data = LabelledText(train, valid, test, names=("unacceptable", "acceptable"), text=SUBWORDS)
     return classification_run(
         "cola-minilm", data, "matthews", engine=Engine(steps=1500, batch=512, clip=1.0, average=0)
     )
@@ -48,7 +48,7 @@ def cola() -> Run:
 def own_labels() -> Run:
     """Defaults for anybody's labels; better with --init MODEL, an encoder that has read much before."""
     validation = Validation(every=100, score_every=100, patience=10)
-    return classification_run("classify", LabelledText(text=PIECES), validation=validation)
+    return classification_run("classify", LabelledText(text=SUBWORDS), validation=validation)
 
 
 CLASSIFICATION = (

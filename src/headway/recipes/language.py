@@ -14,7 +14,7 @@ from headway.train.run import Engine, Run, Validation
 from headway.train.schedule import Cosine
 
 CHARACTERS = TextOptions(kind="char", exact=True)
-PIECES = TextOptions(size=16_000, exact=True)
+SUBWORDS = TextOptions(size=16_000, exact=True)
 
 
 def language_run(name: str, data: PlainText, model: object, **how: object) -> Run:
@@ -49,7 +49,7 @@ def shakespeare_cpu() -> Run:
 
 
 def novels() -> Run:
-    data = PlainText(("novels/core",), text=PIECES)
+    data = PlainText(("novels/core",), text=SUBWORDS)
     model = replace(SIZES["124M"], layers=6, width=384, heads=6, dropout=0.2, attention_dropout=0.0, max_length=512)
     return language_run("novels-gpt", data, model, engine=Engine(steps=4000, batch=32_768, clip=1.0, average=0))
 
@@ -67,7 +67,9 @@ def own_text() -> Run:
     model = replace(SIZES["124M"], layers=4, width=256, heads=4, dropout=0.1, max_length=256)
     validation = Validation(every=250, score_every=250, patience=10)
     engine = Engine(steps=5000, batch=4096, clip=1.0, average=0)
-    return language_run("gpt", PlainText(text=replace(PIECES, size=8000)), model, validation=validation, engine=engine)
+    return language_run(
+        "gpt", PlainText(text=replace(SUBWORDS, size=8000)), model, validation=validation, engine=engine
+    )
 
 
 LANGUAGE = (
