@@ -5,6 +5,7 @@ Format 1 had one text or a source and a target instead of processors, and an enc
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 PAIR = ("source", "target")
@@ -54,6 +55,12 @@ def weight_name(name: str) -> str:
         if name.startswith(old):
             return new + name.removeprefix(old)
     return f"encoder.{name}"
+
+
+def renamed(tensors: dict[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+    """The tensors of a checkpoint or snapshot under the names that are `wanted`, where they have those of format 1."""
+    old = any(name not in tensors for name in wanted)
+    return {weight_name(name): tensor for name, tensor in tensors.items()} if old else tensors
 
 
 def run_of(facts: Any) -> Any:

@@ -19,6 +19,7 @@ from torch import Tensor
 from headway.device import choose
 from headway.errors import InputError
 from headway.folder import weights_of
+from headway.models.format_1 import renamed
 from headway.nn.weights import buffers_of, kept_tensors
 from headway.plain import to_plain
 from headway.tasks.task import Figure, RunContext, Task
@@ -88,8 +89,7 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
         raise
     if progress.stopped:
         log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
-    scores = job.finish(progress) if ranks.first else {}
-    ranks.barrier()
+    scores: dict[str, Any] = ranks.broadcast(job.finish(progress) if ranks.first else {})
     return scores
 
 
@@ -289,8 +289,10 @@ class Job:
 
     def _use(self, weights: Weights) -> None:
         self.judged.eval()
+        kept = kept_tensors(self.plain_model)
+        weights = renamed(weights, kept)
         with torch.no_grad():
-            for name, tensor in kept_tensors(self.plain_model).items():
+            for name, tensor in kept.items():
                 tensor.copy_(weights[name])
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headway.batch import Batch
 from headway.errors import is_full
+from headway.models.format_1 import renamed
 from headway.random_states import process_seed, put_states, take_states
 from headway.tasks.objective import Objective
 from headway.train.checkpoint import Checkpoint, Checkpoints
@@ -116,7 +117,10 @@ class Training:
         own = checkpoint.facts(rank)
         facts = own or checkpoint.facts()
         assert facts is not None
-        self.masters.resume({kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN})
+        kinds = {kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN}
+        if kinds["weights"].keys() != renamed(kinds["weights"], self.masters.names).keys():
+            kinds = {kind: renamed(tensors, self.masters.names) for kind, tensors in kinds.items()}
+        self.masters.resume(kinds)
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
         over = self.pace.resume(facts.get("pace"), self.progress.step, self.progress.seconds)
         if not (self._out_of_patience() or over):  # the run may have been given more time

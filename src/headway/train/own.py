@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from headway.batch import Batch
 from headway.errors import InputError
-from headway.folder import WEIGHTS, replace_folder
+from headway.folder import FORMAT, WEIGHTS, replace_folder
 from headway.models.protocols import Terms
-from headway.plain import change, finite
+from headway.plain import change, finite, to_plain
 from headway.tasks.objective import Objective
 from headway.tasks.task import Figure, RunContext, Task
 from headway.train.checkpoint import sealed_steps
@@ -68,7 +68,7 @@ class OwnTask(Task):
     """The caller's module, batches and score as the loop knows them."""
 
     name = "own"
-    verb = "runs"
+    verb = "plot"
 
     def __init__(
         self, run: Any, context: RunContext, model: nn.Module, batch: Callable[[int], Batch],
@@ -92,7 +92,8 @@ class OwnTask(Task):
     def write(self, folder: Path, weights: dict[str, Tensor], scores: dict[str, Any]) -> None:
         def fill(place: Path) -> None:
             save_file(weights, place / WEIGHTS)
-            (place / "score.json").write_text(json.dumps(finite(scores), indent=1) + "\n", encoding="utf-8")
+            facts = {"format": FORMAT, "family": self.name, "score": scores, "run": to_plain(self.run)}
+            (place / "headway.json").write_text(json.dumps(finite(facts), indent=1) + "\n", encoding="utf-8")
 
         replace_folder(folder, fill)
 
