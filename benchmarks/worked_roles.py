@@ -51,7 +51,7 @@ def told(dice: Dice) -> Told:
         subject, verb = draw_noun_phrase(dice, ANIMATE, richness=0.15), dice.pick(mutual)
         how = draw_how(dice, verb.lasting)
         thing = draw_noun_phrase(dice, ANIMATE, richness=0.3, negated=how in NEGATIONS)
-        rest = thing.phrase + draw_place(dice, thing.kind) if dice.chance(0.2) else thing.phrase
+        rest = thing.phrase + draw_place(dice, thing.kind) if dice.happens(0.2) else thing.phrase
         clause = act(subject, verb, rest, how)
         if not subject.plural and not thing.plural:
             break
