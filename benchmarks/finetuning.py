@@ -25,11 +25,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.train.kinds import trainer
-
 from headway.folder import find_model, read_card
 from headway.models.bert import BertConfig
 from headway.recipes import RECIPES
+from headway.train.job import train
 from headway.train.log import Log
 from headway.train.run import Run
 
@@ -52,13 +51,12 @@ def run_of(recipe: str, way: str, seed: int, options: Namespace) -> Run:
     assert isinstance(card.config, BertConfig) and isinstance(run.model, BertConfig)
     if way == "head":
         engine = replace(engine, frozen=("embed", "encoder"))
-    config = replace(card.config, task=run.model.task)
-    return replace(run, engine=engine, validation=validation, schedule=schedule, model=config, init=model)
+    return replace(run, engine=engine, validation=validation, schedule=schedule, model=card.config, init=model)
 
 
 def scores(run: Run) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        return trainer(run)(run, Path(folder), Log(quiet=True)).scores
+        return train(run, Path(folder), Log(quiet=True)).scores
 
 
 def kept_rows(only: str | None, device: str, out: str | None) -> list[dict[str, Any]]:

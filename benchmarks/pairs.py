@@ -20,8 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.train.kinds import trainer
-
 from headway.folder import read_model
 from headway.models.neural_ngram import NeuralNGramConfig
 from headway.models.rung import RungConfig
@@ -29,6 +27,7 @@ from headway.recipes import GROUPS, RECIPES
 from headway.tasks.language import PlainText
 from headway.text.tokenizer import TextOptions
 from headway.train.comparison import within
+from headway.train.job import train
 from headway.train.log import Log
 from headway.train.run import Run
 
@@ -53,7 +52,7 @@ def small(run: Run, text: Path, tokens: int, seed: int) -> Run:
 def scores(name: str, text: Path, tokens: int, seed: int) -> dict[str, dict[str, float]]:
     run = small(RECIPES[name].make(), text, tokens, seed)
     with tempfile.TemporaryDirectory() as folder:
-        trainer(run)(run, Path(folder), Log(Path(folder), quiet=True))
+        train(run, Path(folder), Log(Path(folder), quiet=True))
         found = read_model(folder)
     sets = minimal_pairs(PAIRS)
     return {kind: dict(score_pairs(found.model, found.source_tokenizer, sets[kind]).values()) for kind in sets}

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from headway.train.language import train_language_model
 
 from headway.data.catalog import find
 from headway.data.documents import Documents
 from headway.recipes import RECIPES
+from headway.train.job import train
 from headway.train.log import Log
 
 LENGTH, ROWS, STEPS = 64, 12, 2000
@@ -87,7 +87,7 @@ def headway(limit: float) -> tuple[int, float, float]:
     run = replace(run, validation=never, engine=engine)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        scores = train_language_model(run, place, Log(place, quiet=True)).scores
+        scores = train(run, place, Log(place, quiet=True)).scores
     return scores["steps"], scores["training seconds"], scores["validation loss"]
 
 

@@ -20,20 +20,23 @@ import subprocess
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from headway.train.skip_gram import SkipGramJob
-from headway.train.text_corpus import TextCorpus, open_text
 
-from headway.models.skip_gram import SkipGram, SkipGramConfig
 from headway.recipes.vectors import novels
+from headway.tasks.language import TextCorpus, open_text
+from headway.tasks.objective import NegativeSamplingObjective, RowStep
+from headway.tasks.task import RunContext
+from headway.tasks.word_vectors import WordVectors
 from headway.text.tokenizer import END, SPECIALS
-from headway.train.checkpoint import Checkpoints
 from headway.train.log import Log
-from headway.train.writer import Writer
+from headway.train.loop import prefetch
+from headway.train.optimiser import Masters
+from headway.train.parallel.ranks import ALONE
 
 PASSES = 5
 
@@ -60,10 +63,22 @@ print(json.dumps(spent))
 """
 
 
-def headway(job: SkipGramJob) -> tuple[float, float]:
+def headway(task: WordVectors) -> tuple[float, float]:
+    """The steps of a run, prepared in another thread as the loop does it, without validation and checkpoints."""
+    run = task.run
+    masters = Masters(task.model.named_parameters(), run.optimiser)
+    step = RowStep(NegativeSamplingObjective(task.model), masters)
     clock, processor = time.perf_counter(), time.process_time()
-    job.fit()
+    makers = (partial(task.batch, number) for number in range(run.engine.steps))
+    for number, tiles in enumerate(prefetch(makers, lambda tiles: tiles), 1):
+        masters.set_rate(run.schedule.rate(number, run.engine.steps))
+        step(tiles)
     return time.perf_counter() - clock, time.process_time() - processor
+
+
+def loss_of(task: WordVectors) -> float:
+    with torch.no_grad():
+        return task.valid_losses(NegativeSamplingObjective(task.model))["loss"]
 
 
 def gensim(python: str, folder: Path, threads: int) -> tuple[float, float]:
@@ -74,16 +89,11 @@ def gensim(python: str, folder: Path, threads: int) -> tuple[float, float]:
     return clock, processor
 
 
-def job_of(corpus: TextCorpus, place: Path, seed: int) -> SkipGramJob:
+def task_of(corpus: TextCorpus, context: RunContext, seed: int) -> WordVectors:
     run = novels()
     tokens = sum(store.tokens for store in corpus.train)
-    never = replace(run.validation, every=10**9, score_every=10**9)
-    engine = replace(run.engine, steps=PASSES * tokens // run.engine.batch, checkpoint=10**9, seed=seed, device="cpu")
-    run = replace(run, validation=never, engine=engine)
-    torch.manual_seed(seed)
-    model = SkipGram(SkipGramConfig(), len(corpus.tokenizer))
-    checkpoints = Checkpoints(place / "checkpoints", 1, writer=Writer(), say=print)
-    return SkipGramJob(run, Log(quiet=True), model, corpus, checkpoints)
+    engine = replace(run.engine, steps=PASSES * tokens // run.engine.batch, seed=seed, device="cpu")
+    return WordVectors(replace(run, engine=engine), replace(context, resumed=True))
 
 
 def main() -> None:
@@ -95,7 +105,8 @@ def main() -> None:
     figures: dict[str, list[tuple[float, float, float]]] = {"gensim": [], "headway": []}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        corpus = open_text(novels().documents, place, Log(quiet=True))
+        context = RunContext(place, Log(quiet=True), torch.device("cpu"), torch.float32, ALONE)
+        corpus = open_text(novels().data, context)
         tokens = sum(store.tokens for store in corpus.train)
         ids = np.concatenate([store.windows([0], store.tokens)[0] for store in corpus.train])
         np.save(place / "ids.npy", ids)
@@ -105,15 +116,15 @@ def main() -> None:
         np.save(place / "counts.npy", counts)
         for repeat in range(options.repeats or 3):
             spent = gensim(options.gensim, place, options.threads)
-            job = job_of(corpus, place, seed=repeat + 1)
+            task = task_of(corpus, context, seed=repeat + 1)
             with torch.no_grad():
                 v, u = torch.from_numpy(np.load(place / "table.npy"))
-                job.model.table.weight.copy_(v)
-                job.model.around_VD.copy_(u)
-            figures["gensim"].append((*spent, job.validate()))
-            job = job_of(corpus, place, seed=repeat + 1)
-            spent = headway(job)
-            figures["headway"].append((*spent, job.validate()))
+                task.model.table.weight.copy_(v)
+                task.model.around_VD.copy_(u)
+            figures["gensim"].append((*spent, loss_of(task)))
+            task = task_of(corpus, context, seed=repeat + 1)
+            spent = headway(task)
+            figures["headway"].append((*spent, loss_of(task)))
             print({who: [round(x, 3) for x in rows[-1]] for who, rows in figures.items()}, flush=True)
     rows: list[dict[str, Any]] = []
     for who, found in figures.items():
