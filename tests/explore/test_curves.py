@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InputError
-from headway.explore.curves import curves_picture
+from headway.explore.curves import comparison_picture, curves_picture
 from headway.explore.plots import COLOURS
+from headway.train.comparison import Entry
 from headway.train.history import History
 
 DRAWN = re.compile(r'<path d="([^"]*)"[^>]*clip-path[^>]*?stroke: (#[0-9a-f]{6})', re.DOTALL)
@@ -104,3 +105,9 @@ def test_wrong_input_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         curves_picture({"one": a_run()}, tmp_path / "folder.png")
     assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
+
+
+def test_scores_that_are_all_zero_are_drawn(tmp_path: Path) -> None:
+    """As after a few steps of two translators: a warning fails this test."""
+    entries = [Entry(name, "BLEU", test=[0.0], validation=[0.0], seconds=[1.0]) for name in ("one", "two")]
+    assert comparison_picture(entries, tmp_path / "a.png").stat().st_size > 5_000

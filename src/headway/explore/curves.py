@@ -204,7 +204,7 @@ def comparison_picture(entries: Sequence[Entry], path: str | Path) -> Path:
     axes = plots.panel(figure, LEFT, 0, wide * 1.25, tall)
     plots.bars(axes, [_score(entry.name, some, low) for entry, some in zip(entries, scores, strict=True)], 9.5)
     # To the right of the largest there must be room for its number.
-    _across(axes, title, (low / 1.15 if high > APART * low else 0, high * 1.35), tall)
+    _across(axes, title, (low / 1.15 if high > APART * low else 0, high * 1.35 or 1.0), tall)
     seconds = [statistics.median(entry.seconds) for entry in entries]
     least = max(min(seconds), 0.1) / 2
     axes = plots.panel(figure, LEFT + wide * 1.25 + GAP, 0, wide * 0.75, tall)
