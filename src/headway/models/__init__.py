@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.batch import TextInputs
-from headway.models import bert, gpt, recurrent, transformer
+from headway.models import bert, gpt, recurrent, rnn_seq2seq, transformer
 from headway.models.bert import Bert, BertConfig
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.heads import Headed
@@ -17,6 +17,7 @@ from headway.models.llama import Llama, LlamaConfig
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
+from headway.models.rnn_seq2seq import RnnSeq2Seq, RnnSeq2SeqConfig
 from headway.models.rung import Rung, RungConfig
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
 from headway.models.t5 import T5, T5Config
@@ -70,6 +71,7 @@ FAMILIES = {
     "neural-ngram": Family(NeuralNGramConfig, NeuralNGram),
     "ngram": Family(NGramConfig, NGram, role="scores", learns="counting"),
     "recurrent": Family(RecurrentConfig, Recurrent, sizes=recurrent.SIZES),
+    "rnn-seq2seq": Family(RnnSeq2SeqConfig, RnnSeq2Seq, "translation", PAIR, rnn_seq2seq.SIZES),
     "rung": Family(RungConfig, Rung),
     "t5": Family(T5Config, T5, "translation", PAIR),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
