@@ -164,23 +164,27 @@ class Encoder:
                 found[row] = sorted(guesses, key=lambda guess: -guess.probability)
         return found
 
-    @torch.inference_mode()
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
         """The words of each text with their labels; a word has that of its first token."""
-        framed = self._framed(texts, truncate, spans=True)
+        return self.tagged(texts, self._framed(texts, truncate, spans=True))
+
+    @torch.inference_mode()
+    def tagged(self, texts: Sequence[str], framed: list[Framed]) -> list[list[Tagged]]:
+        """`tag` of texts that are encoded already, with spans and the numbers of their words."""
         found: list[list[Tagged]] = [[] for _ in framed]
         for rows, inputs in self._batches(framed):
-            label_BT, share_BT = self.model.head.tags(self.model.encode(inputs))
+            starts_BT = torch.zeros(inputs.ids_BT.shape, dtype=torch.bool)
+            for number, row in enumerate(rows):
+                starts_BT[number, : len(framed[row].words)] = torch.tensor(framed[row].starts)
+            label_BT, share_BT = self.model.head.tags(self.model.encode(inputs), sent(starts_BT, self.device))
             for row, shares, labels in zip(rows, share_BT.tolist(), label_BT.tolist(), strict=True):
                 found[row] = list(self._tagged(texts[row], framed[row], shares, labels))
         return found
 
     def _tagged(self, text: str, framed: Framed, shares: list[float], labels: list[int]) -> Iterator[Tagged]:
         numbers = list(framed.words)
-        for at, word in enumerate(numbers):
-            if word is None or (at and numbers[at - 1] == word):
-                continue
-            last = next((end for end in range(at, len(numbers)) if numbers[end] != word), len(numbers))
+        for at in (place for place, first in enumerate(framed.starts) if first):
+            last = next((end for end in range(at, len(numbers)) if numbers[end] != numbers[at]), len(numbers))
             start, end = framed.spans[at][0], framed.spans[last - 1][1]
             yield Tagged(text[start:end], start, end, self.head.labels[labels[at]], shares[at])
 

@@ -38,6 +38,7 @@ class Head(nn.Module):
         """The probability of each label of the text, or a number for each."""
         raise InputError(f"this model has no labels for a text: it {self.does}")
 
-    def tags(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """The label of each token and its probability."""
+    def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """The label of each token and its probability. Only those of `starts_BT` are read: the first token of each
+        word."""
         raise InputError(f"this model has no labels for words: it {self.does}")

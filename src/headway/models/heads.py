@@ -198,7 +198,7 @@ class TagsHead(Head):
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         return _cross_entropy(self(encoded).flatten(0, 1), batch.labels_BT.flatten(), smoothing)
 
-    def tags(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
+    def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
         share_BT, label_BT = self(encoded).float().softmax(-1).max(-1)
         return label_BT, share_BT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from headway.errors import TooLong
@@ -24,6 +25,11 @@ class Framed:
     types: list[int] | None = None
     spans: tuple[tuple[int, int], ...] = ()
     words: tuple[int | None, ...] = ()
+
+    @property
+    def starts(self) -> list[bool]:
+        """Whether each token is the first of a word."""
+        return [word is not None and word != before for before, word in pairwise((None, *self.words))]
 
 
 def frame(
