@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Union
 
 from headway.tasks.classification import Classification
-from headway.tasks.encoding import Embedding, MaskedWords, Tagging
+from headway.tasks.encoding import Embedding, MaskedWords
 from headway.tasks.language import Language
+from headway.tasks.tagging import Tagging
 from headway.tasks.task import Task
 from headway.tasks.translation import Translation
 from headway.tasks.word_vectors import WordVectors

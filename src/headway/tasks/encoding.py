@@ -1,4 +1,4 @@
-"""What encoders with other heads answer: vectors of texts, words for gaps, labels of words."""
+"""What encoders with other heads answer: vectors of texts, words for gaps."""
 
 from __future__ import annotations
 
@@ -66,20 +66,3 @@ class MaskedWords(Encoding):
         for text, gaps in zip(values, found, strict=True):
             rows = [[[guess.text, round(guess.probability, 6)] for guess in guesses] for guesses in gaps]
             yield Prediction(" ".join(guesses[0].text for guesses in gaps), {"text": text, "gaps": rows})
-
-
-class Tagging(Encoding):
-    name = "tagging"
-    verb = "predict"
-
-    @classmethod
-    def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse(options, ("truncate",), "a model that labels words")
-        found = answered(values, lambda texts: model.tag(texts, truncate="truncate" in options))
-        for text, words in zip(values, found, strict=True):
-            labels = [
-                {"text": word.text, "start": word.start, "end": word.end, "label": word.label,
-                 "probability": round(word.probability, 6)}
-                for word in words
-            ]  # fmt: skip
-            yield Prediction(" ".join(f"{word.text}/{word.label}" for word in words), {"text": text, "labels": labels})
