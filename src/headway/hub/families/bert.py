@@ -162,7 +162,7 @@ def _check_fits(config: BertConfig, head: Any, kind: str) -> None:
         "model.types": config.types < 1,
         "model.first_position": (kind == "roberta") != (config.first_position > 0),
         "model.feed_forward": config.feed_forward not in ACTIVATIONS.values(),
-        "head": kind == "roberta" and isinstance(head, WordsAndPair),
+        "head": (kind == "roberta" and isinstance(head, WordsAndPair)) or not isinstance(head, tuple(HEADS.values())),
         "head.twice": getattr(head, "twice", kind == "roberta") != (kind == "roberta"),
         "head.activation": isinstance(head, Words | WordsAndPair) and head.activation != _word_activation(config, kind),
         "head.epsilon": isinstance(head, Words | WordsAndPair) and head.epsilon != config.norm.epsilon,
