@@ -12,7 +12,16 @@ from headway.recipes.rnn_seq2seq import RNN_SEQ2SEQ
 from headway.recipes.translation import TRANSLATION
 from headway.recipes.vectors import VECTORS
 
-EVERY = (*TRANSLATION, *LANGUAGE, *COUNTING, *RUNG_RECIPES, *RECURRENT, *RNN_SEQ2SEQ, *VECTORS, *CLASSIFICATION)
+EVERY = (
+    *TRANSLATION,
+    *LANGUAGE,
+    *COUNTING,
+    *RUNG_RECIPES,
+    *RECURRENT,
+    *RNN_SEQ2SEQ,
+    *VECTORS,
+    *CLASSIFICATION,
+)
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in EVERY}
 
 # Names for several at once.
