@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.batch import IGNORED
+from headway.models.crf import Crf
 from headway.models.head import Head
 from headway.models.protocols import Encoded, Terms
 from headway.nn import embedding, tap
@@ -203,7 +204,7 @@ class TagsHead(Head):
         return label_BT, share_BT
 
 
-HEADS: dict[str, Any] = {head.name: head for head in (Vectors, Words, WordsAndPair, Classes, Tags)}
+HEADS: dict[str, Any] = {head.name: head for head in (Vectors, Words, WordsAndPair, Classes, Tags, Crf)}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007
 
 

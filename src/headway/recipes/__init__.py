@@ -9,6 +9,7 @@ from headway.recipes.language import LANGUAGE
 from headway.recipes.recipe import Recipe
 from headway.recipes.recurrent import RECURRENT
 from headway.recipes.rnn_seq2seq import RNN_SEQ2SEQ
+from headway.recipes.tagging import TAGGING
 from headway.recipes.translation import TRANSLATION
 from headway.recipes.vectors import VECTORS
 
@@ -21,6 +22,7 @@ EVERY = (
     *RNN_SEQ2SEQ,
     *VECTORS,
     *CLASSIFICATION,
+    *TAGGING,
 )
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in EVERY}
 
