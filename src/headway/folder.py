@@ -220,11 +220,8 @@ CPU = torch.device("cpu")
 def open_processors(place: Path, card: Card) -> dict[str, Any]:
     """By name; those that share a file share what was read from it."""
     found: dict[str, Any] = {}
-    by_file: dict[str, Any] = {}
     for name, config in card.processors.items():
-        opened = by_file.setdefault(config.file, None) or config.open(place)
-        by_file[config.file] = opened
-        found[name] = opened if opened.config == config else type(opened)(config, opened.tokenizer)
+        found[name] = config.open(place, tuple(found.values()))
     return found
 
 
@@ -247,11 +244,11 @@ def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtyp
 
 def _readme(card: Card, weights: dict[str, Tensor]) -> str:
     count = sum(tensor.numel() for tensor in weights.values())
-    languages = [config.language for config in card.processors.values() if config.language]
-    title = f"{' → '.join(languages)}, a headway {card.family}" if languages else f"A headway {card.family}"
-    sizes = " and ".join(f"{size:,}" for size in card.sizes)
+    titles = [config.title for config in card.processors.values() if config.title]
+    title = f"{' → '.join(titles)}, a headway {card.family}" if titles else f"A headway {card.family}"
+    reads = " and ".join(config.summary for config in card.processors.values())
     lines = [
-        f"# {title}", "", f"{count:,} parameters; {card.reads.name} of {sizes} entries; task: {card.task}.", "",
+        f"# {title}", "", f"{count:,} parameters; {reads}; task: {card.task}.", "",
         "    headway predict FOLDER", "",
     ]  # fmt: skip
     if card.score:

@@ -152,12 +152,10 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
 
 def _of_run(run: Run, settings: list[str], dtype: Any) -> Sketch:
     from headway.evaluate.cost import Sketch
-    from headway.models import FAMILIES
     from headway.plain import change
 
     run = change(run, settings)
-    sizes = (run.data.text.size,) * len(FAMILIES[run.model.name].takes)
-    return Sketch(run.model.name, run.model, sizes, dtype, run.head)
+    return Sketch(run.model.name, run.model, run.task.sizes(run), dtype, run.head)
 
 
 def _logged_seconds(place: Path) -> float | None:

@@ -213,9 +213,12 @@ def _begun_with(run: Run, init: str) -> Run:
             f"{init} is a model of the family '{card.family}': '{run.recipe}' needs one like '{run.model.name}'"
         )
     known = {f.name for f in fields(run.data)}
-    languages = {name: text.language for name, text in card.processors.items() if text.language and name in known}
+    brought: dict[str, Any] = {}
+    for name, config in card.processors.items():
+        brought = config.settings(name) | brought
+    settings = {key: value for key, value in brought.items() if key in known}
     try:
-        return replace(run, init=init, model=card.config, data=replace(run.data, text=card.text, **languages))
+        return replace(run, init=init, model=card.config, data=replace(run.data, **settings))
     except InputError as error:
         if card.family == run.model.name:
             raise

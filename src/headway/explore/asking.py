@@ -27,7 +27,8 @@ AT_ONCE = 1 << 30  # bytes of weights in memory; more are computed a few layers 
 class Model(Protocol):
     """What `headway.load` gives, whatever its task. takes: besides a text nothing ("one"), a second text that is read
     as one with the first ("pair"), or the text to write ("target"). limit: the most tokens (None: any number).
-    tokenizers: of what is read, and of what is written."""
+    vocabulary: entries of what is written (0: it writes no tokens). tokenizers: of what is read, and of what is
+    written, where that is text."""
 
     name: str
     takes: ClassVar[str]
@@ -37,6 +38,9 @@ class Model(Protocol):
     def trace(self) -> Callable[..., Trace]: ...
     @property
     def limit(self) -> int | None: ...
+    @property
+    def vocabulary(self) -> int: ...
+    def places(self, text: str) -> int: ...
     @property
     def tokenizers(self) -> tuple[Any, Any]: ...
 
@@ -57,7 +61,7 @@ def card(model: Model) -> dict[str, Any]:
     about = described(model.model, model.name)
     return {
         "name": about["model"], "family": about["family"], "size": about["size"], "context": model.limit,
-        "vocabulary": len(model.tokenizers[1]), "takes": model.takes,
+        "vocabulary": model.vocabulary, "takes": model.takes,
     }  # fmt: skip
 
 
@@ -71,7 +75,7 @@ def traced(model: Model, question: Question, most: int = MOST) -> Trace:
     size = card(model)["size"]
     depth = max(size.get(key, 0) for key in ("layers", "encoder_layers", "decoder_layers"))
     layers = tuple(range(depth)) if question.layers is None else question.layers
-    places = len(model.tokenizers[0].encode(question.text)) + 2
+    places = model.places(question.text)
     # Of one layer: a translator's has three kinds of attention, a model without heads at most one matrix in all.
     kinds = 3 if "decoder_layers" in size else 1
     heads = kinds * (len(question.heads) if question.heads else size["heads"]) if "heads" in size else 1
@@ -128,11 +132,10 @@ def _named(model: Model, trace: Trace, most: int) -> Trace:
 
 def spelled(model: Model, ids: Sequence[int]) -> str:
     """The text of these tokens: one to continue from."""
-    tokenizer = model.tokenizers[1]
     for i in ids:
-        if not 0 <= i < len(tokenizer):
-            raise InputError(f"there is no token {i}: the vocabulary has {len(tokenizer)}")
-    text = tokenizer.decode(ids)
+        if not 0 <= i < model.vocabulary:
+            raise InputError(f"there is no token {i}: the vocabulary has {model.vocabulary}")
+    text = model.tokenizers[1].decode(ids)
     if text.endswith(HALF):
         raise InputError("this token is half a character: no text can continue from it alone")
     return str(text)

@@ -22,8 +22,8 @@ from headway.device import sent
 from headway.errors import InputError, TooLong
 from headway.generate.cores import on_every_core
 from headway.generate.tracing import (
-    ONE_TEXT,
     More,
+    ReadsText,
     check_one,
     checked,
     described,
@@ -63,7 +63,7 @@ class Tagged:
     probability: float
 
 
-class Encoder:
+class Encoder(ReadsText):
     """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
 
     name = ""
@@ -210,7 +210,7 @@ class Encoder:
             logits_BTV = answer[0] if isinstance(answer, tuple) else answer
             about["next"], last_V = nexts(logits_BTV[0], self.tokenizer, framed.ids, top)
             more["next"] = last_V, ("vocabulary",)
-        return trace_of(recorder, 0, [self._track(framed, text, pair)], ONE_TEXT, about, more)
+        return trace_of(recorder, 0, [self._track(framed, text, pair)], self.model.tracks, about, more)
 
     def _track(self, framed: Framed, text: str, pair: str | None) -> Track:
         """The second text of a pair stands behind the first, in a line of its own."""

@@ -15,7 +15,7 @@ from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.spelling import continuation
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import check_one, checked, described, nexts, token_track, trace_of
+from headway.generate.tracing import ReadsText, check_one, checked, described, nexts, token_track, trace_of
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
@@ -27,7 +27,7 @@ from headway.traces import Trace
 Asked = str | Sequence[Message]  # a text to continue, or a conversation to answer
 
 
-class Generator(Writing):
+class Generator(Writing, ReadsText):
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
     name = ""

@@ -17,7 +17,7 @@ from tokenizers import models
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.models.configs import SIZES, family_of, sizes_of
+from headway.models.configs import SIZES, family_of, sizes_of, tracks_of
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn import tap
 from headway.nn.tap import Choice, Recorder, chosen
@@ -30,6 +30,23 @@ TWO_TEXTS = EncoderDecoder.tracks
 More = dict[str, tuple[Tensor, tuple[str, ...]]]  # tensors that no tap gives, with their axes
 OPEN_SPACE = "␣"
 UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
+
+
+class ReadsText:
+    """Abstract. What the page asks of a model of text, by its tokenizers: of what is read, and of what is written."""
+
+    @property
+    def tokenizers(self) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    @property
+    def vocabulary(self) -> int:
+        """Entries of what it writes."""
+        return len(self.tokenizers[1])
+
+    def places(self, text: str) -> int:
+        """How many places the trace of this text has, about."""
+        return len(self.tokenizers[0].encode(text)) + 2
 
 
 def sides(name: str, tracks: Sides) -> tuple[str, str]:
@@ -190,7 +207,8 @@ class Recording:
 
     def row(self, row: int = 0, **lengths: int) -> Trace:
         """The trace of one row. `source=7`: how long its source is, without padding; likewise `target`, `tokens`."""
-        looking = TWO_TEXTS if any(".cross." in name for name in self.tensors) else ONE_TEXT
+        crossed = any(".cross." in name for name in self.tensors)
+        looking = tracks_of(self.model) or (TWO_TEXTS if crossed else ONE_TEXT)
         sizes: dict[str, int] = {}
         for name, tensor in self.tensors.items():
             for axis, track in zip(("target", "source"), sides(name, looking), strict=True):

@@ -23,6 +23,7 @@ from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
 from headway.generate.tracing import (
     More,
+    ReadsText,
     check_one,
     checked,
     described,
@@ -48,7 +49,7 @@ class Translation:
     attention: Attention | None = None
 
 
-class TextTranslator:
+class TextTranslator(ReadsText):
     """Abstract. Text in, text out; how translations are searched for is left open."""
 
     def __init__(self, card: Card, source_tokenizer: Codec, target_tokenizer: Codec) -> None:

@@ -44,3 +44,9 @@ def sizes_of(model: nn.Module) -> dict[str, int]:
     within = [config, getattr(config, "mixing", None)]
     found = {key: getattr(one, key) for key in SIZES for one in within if isinstance(getattr(one, key, None), int)}
     return found | {"parameters": sum(weight.numel() for weight in model.parameters())}
+
+
+def tracks_of(model: nn.Module) -> dict[str, tuple[str, str]] | None:
+    """The tracks that a model declares; None: a module of no family."""
+    found: dict[str, tuple[str, str]] | None = getattr(model, "tracks", None)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -20,6 +20,8 @@ class Encoder(nn.Module):
     width: int
     dropout: float
     context: int | None
+    # As those of `headway.models.steps.StepModel`: the tracks that each part looks from and to.
+    tracks: ClassVar[dict[str, tuple[str, str]]] = {"": ("tokens", "tokens")}
 
     @property
     def table(self) -> nn.Embedding:

@@ -224,6 +224,11 @@ class Headed(nn.Module):
         return self.encoder.config
 
     @property
+    def tracks(self) -> dict[str, tuple[str, str]]:
+        tracks: dict[str, tuple[str, str]] = self.encoder.tracks
+        return tracks
+
+    @property
     def context(self) -> int | None:
         context: int | None = self.encoder.context
         return context

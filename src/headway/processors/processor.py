@@ -15,8 +15,21 @@ class Config(Protocol):
 
     @property
     def size(self) -> int: ...
-    def open(self, folder: Path) -> Processor:
-        """The processor, with its files in a model folder."""
+    @property
+    def summary(self) -> str:
+        """A phrase for a reader: `text of 8,000 entries`."""
+
+    @property
+    def title(self) -> str:
+        """What a model is called by, such as a language; may be empty."""
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """The settings of a run's data that a run takes over when it starts from this model. `name`: of the
+        processor."""
+
+    def open(self, folder: Path, opened: Sequence[Processor] = ()) -> Processor:
+        """The processor, with its files in a model folder. `opened`: those of the same folder before it, which may
+        share their files."""
 
 
 class Processor(Protocol):

@@ -28,7 +28,21 @@ class TextConfig:
     foreign: bool = False
     file: str = "tokenizer.json"
 
-    def open(self, folder: Path) -> TextProcessor:
+    @property
+    def summary(self) -> str:
+        return f"text of {self.size:,} entries"
+
+    @property
+    def title(self) -> str:
+        return self.language
+
+    def settings(self, name: str) -> dict[str, Any]:
+        return {"text": self.options} | ({name: self.language} if self.language else {})
+
+    def open(self, folder: Path, opened: Sequence[Any] = ()) -> TextProcessor:
+        for other in opened:
+            if isinstance(other, TextProcessor) and other.config.file == self.file:
+                return TextProcessor(self, other.tokenizer)
         load: Any = ForeignTokenizer.load if self.foreign else Tokenizer.load
         tokenizer = load(folder / self.file)
         if len(tokenizer) > self.size:

@@ -275,8 +275,8 @@ class Language(Task):
         return max(1, run.engine.batch // length) * length
 
     @classmethod
-    def level(cls, data: Any, text: Any) -> Any:
-        data = super().level(data, text)
+    def level(cls, data: Any, like: Any) -> Any:
+        data = super().level(data, like)
         return data if data.test or data.hold_out_test else replace(data, hold_out_test=data.hold_out)
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -22,6 +22,8 @@ from headway.card import Card, Loaded
 from headway.errors import InputError
 from headway.folder import text_card, with_tokenizers, write_model
 from headway.plain import to_plain
+
+CHARACTERS = 128  # different characters that a text is assumed to have
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,9 @@ class Task:
     the task.
 
     data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
-    must be, and the processors that it must take. headline: the figure that tables show, and whether higher is better.
-    verb: the command that asks a finished model; verbs: others that it answers too.
+    must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
+    the figure that tables show, and whether higher is better. verb: the command that asks a finished model; verbs:
+    others that it answers too.
     """
 
     name: ClassVar[str]
@@ -93,6 +96,7 @@ class Task:
     objectives: ClassVar[tuple[Any, ...]] = ()
     roles: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("text",)
+    heads: ClassVar[tuple[Any, ...]] = ()
     headline: ClassVar[tuple[str, bool]] = ("loss", False)
     verb: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]] = ()
@@ -187,12 +191,18 @@ class Task:
         return int(run.engine.batch)
 
     @classmethod
-    def level(cls, data: Any, text: Any) -> Any:
-        """The data of one recipe among several that are compared: with the vocabulary options `text`, where they are
-        given, and a part held out for a last test."""
-        from dataclasses import replace
+    def sizes(cls, run: Any, likely: bool = False) -> tuple[int, ...]:
+        """The sizes of the processors: of text the most entries that a vocabulary may have; `likely`: of characters as
+        many as a text usually has."""
+        text = run.data.text
+        size = min(text.size, CHARACTERS) if likely and text.kind == "char" else text.size
+        return (size,) * len(cls.takes)
 
-        return data if text is None else replace(data, text=text)
+    @classmethod
+    def level(cls, data: Any, like: Any) -> Any:
+        """The data of one recipe among several that are compared: prepared as `like`, the data of the first of them,
+        where that is given, and with a part held out for a last test."""
+        return data if like is None else replace(data, text=like.text)
 
     @classmethod
     def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Any:

@@ -32,8 +32,8 @@ def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
                 f"{first_name} and {name} do not learn from the same text (data.{differs}): compare them on one of "
                 "your own with --data"
             )
-    text = first.data.text if own else None
-    return {name: replace(run, data=run.task.level(run.data, text)) for name, run in runs.items()}
+    like = first.data if own else None
+    return {name: replace(run, data=run.task.level(run.data, like)) for name, run in runs.items()}
 
 
 def _differs(a: object, b: object) -> str | None:

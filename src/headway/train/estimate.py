@@ -12,15 +12,13 @@ from headway.device import choose
 from headway.errors import InputError
 from headway.evaluate.memory import training_bytes
 from headway.folder import find_model, read_card
-from headway.models import FAMILIES, build
+from headway.models import build
 from headway.plain import to_plain
 from headway.tasks.files import files_of, look_for_known, look_for_own
 from headway.tasks.start import starts_from_vectors
 from headway.train.optimiser import Masters
 from headway.train.run import Run
 from headway.train.step import TrainStep
-
-CHARACTERS = 128  # different characters that a text is assumed to have
 
 
 def describe(run: Run) -> str:
@@ -60,12 +58,10 @@ def _data_in_words(run: Run) -> str:
 
 
 def _sizes(run: Run) -> tuple[int, ...]:
-    """The vocabulary sizes of the model that it starts from, or the largest that they may become."""
+    """The sizes of the model that it starts from, or the largest that they may become."""
     if run.init and not starts_from_vectors(run):
         return read_card(find_model(run.init)).sizes
-    text = run.data.text
-    size = min(text.size, CHARACTERS) if text.kind == "char" else text.size
-    return (size,) * len(FAMILIES[run.model.name].takes)
+    return run.task.sizes(run, likely=True)
 
 
 def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int, repeats: int = 3) -> float:

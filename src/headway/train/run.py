@@ -175,7 +175,7 @@ class Run:
                 f"objective={objective.name} is not for a model of the family '{self.model.name}' that learns from "
                 f"{self.data.name}: set objective={' or '.join(known)}"
             )
-        wanted = [head.name for head in HEADS.values() if head.task == task.name]
+        wanted = [head.name for head in HEADS.values() if head.task == task.name or head in task.heads]
         if family.role == "encodes" and (self.head is None or self.head.name not in wanted):
             raise InputError(
                 f"an encoder that learns from {self.data.name} needs a head: set head={' or '.join(wanted)}"
