@@ -116,11 +116,14 @@ def _model(
 
 def _vocabulary(what: str, sketch: Sketch, learns: bool) -> str:
     """A recipe's is known once there is text; so are the tables of a model that counts instead of learning."""
-    sizes = " and ".join(f"{count:,}" for count in sketch.vocabularies)
+    from headway.models import FAMILIES
+
+    phrase, setting = FAMILIES[sketch.family].sized
+    sizes = phrase.format(" and ".join(f"{count:,}" for count in sketch.vocabularies))
     if Path(what).is_dir():
-        return f"a vocabulary of {sizes}"
+        return sizes
     tables = "" if learns else "; tables of counts are as large as the text makes them"
-    return f"a vocabulary of {sizes} (data.text.size){tables}"
+    return f"{sizes} ({setting}){tables}"
 
 
 def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | None]:

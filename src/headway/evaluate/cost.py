@@ -102,7 +102,7 @@ class Sketch:
 
     def inputs(self, batch: int, *lengths: int) -> tuple[Tensor, ...]:
         """What a forward pass of this size reads."""
-        return FAMILIES[self.family].example(self.config, batch, *lengths)
+        return FAMILIES[self.family].example(self.config, self.vocabularies, batch, *lengths)
 
     def size(self) -> Size:
         with torch.device("meta"):

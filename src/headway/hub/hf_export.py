@@ -40,13 +40,13 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
 def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     """The first foreign family that holds the model exactly, its config.json and its weights."""
     card, sizes = loaded.card, loaded.card.sizes
+    families = [foreign for foreign in FOREIGN.values() if foreign.family == card.family]
+    if not families:
+        raise InputError(f"no Hugging Face family holds a headway {card.family}")
     if loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there"
         )
-    families = [foreign for foreign in FOREIGN.values() if foreign.family == card.family]
-    if not families:
-        raise InputError(f"no Hugging Face family holds a headway {card.family}")
     export = export_of(card.family, "Hugging Face")
     config, weights = export.restate(card.config, sizes, weights_of(loaded.model))
     reasons = []

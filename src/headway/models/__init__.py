@@ -24,14 +24,14 @@ from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
 
 
-def blank_ids(config: Any, batch: int, *lengths: int) -> tuple[Tensor, ...]:
+def blank_ids(config: Any, sizes: Sequence[int], batch: int, *lengths: int) -> tuple[Tensor, ...]:
     """Rows of ids for each length."""
     return tuple(torch.zeros(batch, length, dtype=torch.long) for length in lengths)
 
 
-def blank_texts(config: Any, batch: int, length: int) -> tuple[TextInputs]:
+def blank_texts(config: Any, sizes: Sequence[int], batch: int, length: int) -> tuple[TextInputs]:
     """Texts that an encoder reads whole."""
-    return (TextInputs(*blank_ids(config, batch, length)),)
+    return (TextInputs(*blank_ids(config, sizes, batch, length)),)
 
 
 class Family(NamedTuple):
@@ -40,7 +40,8 @@ class Family(NamedTuple):
     task: that of a checkpoint whose card names none; with a head, the head's task. sizes: configs by name.
     role: how it is called: `steps` (language models and sequence-to-sequence models), `encodes`, `scores` (counted
     models), `vectors`. learns: how its weights are found: by `gradients`, by `counting`, or by `rows` of its tables.
-    example: the inputs of a forward pass, for a config, a batch size and a length for each vocabulary.
+    example: the inputs of a forward pass, for a config, the sizes, a batch size and a length for each vocabulary.
+    sized: a phrase for those sizes, and the setting of a run that they are from.
     """
 
     config: Any
@@ -51,6 +52,7 @@ class Family(NamedTuple):
     role: str = "steps"
     learns: str = "gradients"
     example: Callable[..., tuple[Any, ...]] = blank_ids
+    sized: tuple[str, str] = ("a vocabulary of {}", "data.text.size")
 
     @property
     def has_source(self) -> bool:

@@ -5,6 +5,7 @@ N pairs, K negatives of each, D width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -63,7 +64,7 @@ class SkipGram(nn.Module):
         return F.logsigmoid(near_N) + F.logsigmoid(-far_NK).sum(-1)
 
 
-def blank_pairs(config: SkipGramConfig, batch: int, length: int) -> tuple[Tensor, ...]:
+def blank_pairs(config: SkipGramConfig, sizes: Sequence[int], batch: int, length: int) -> tuple[Tensor, ...]:
     """What a forward pass reads for so many words: each with a neighbour and its negatives."""
     words_N = torch.zeros(batch * length, dtype=torch.long)
     return words_N, words_N, words_N[:, None].expand(-1, config.negatives)

@@ -12,7 +12,7 @@ from headway.device import choose
 from headway.errors import InputError
 from headway.evaluate.memory import training_bytes
 from headway.folder import find_model, read_card
-from headway.models import build
+from headway.models import FAMILIES, build
 from headway.plain import to_plain
 from headway.tasks.files import files_of, look_for_known, look_for_own
 from headway.tasks.start import starts_from_vectors
@@ -39,10 +39,10 @@ def describe(run: Run) -> str:
             plain,
             "",
             data,
-            f"parameters: {count:,} (with a vocabulary of {sizes[-1]:,})",
+            f"parameters: {count:,} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})",
             f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it",
             f"time on {device}: about {seconds:.3f} s a step, {run.engine.steps * seconds / 60:,.1f} minutes "
-            f"for {run.engine.steps:,} steps{ends}, validation beside it (measured on a few steps of random text)",
+            f"for {run.engine.steps:,} steps{ends}, validation beside it (measured on a few steps of random values)",
         ]
     )
 
