@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.batch import TextInputs
-from headway.models import bert, gpt, recurrent, rnn_seq2seq, transformer
+from headway.models import bert, gpt, recurrent, rnn_seq2seq, transformer, vit
 from headway.models.bert import Bert, BertConfig
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.heads import Headed
@@ -22,6 +22,7 @@ from headway.models.rung import Rung, RungConfig
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
 from headway.models.t5 import T5, T5Config
 from headway.models.transformer import Transformer, TransformerConfig
+from headway.models.vit import ViT, ViTConfig
 
 
 def blank_ids(config: Any, sizes: Sequence[int], batch: int, *lengths: int) -> tuple[Tensor, ...]:
@@ -77,6 +78,9 @@ FAMILIES = {
     "rung": Family(RungConfig, Rung),
     "t5": Family(T5Config, T5, "translation", PAIR),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
+    "vit": Family(
+        ViTConfig, ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank, sized=vit.SIZED
+    ),
 }
 
 ModelConfig: Any = Union[tuple(family.config for family in FAMILIES.values())]  # noqa: UP007

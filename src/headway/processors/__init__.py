@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Union
 
+from headway.processors.image import ImageConfig
 from headway.processors.text import TextConfig
 
-PROCESSORS: dict[str, Any] = {config.name: config for config in (TextConfig,)}
+PROCESSORS: dict[str, Any] = {config.name: config for config in (TextConfig, ImageConfig)}
 
 ProcessorConfig: Any = Union[tuple(PROCESSORS.values())]  # noqa: UP007

@@ -6,6 +6,7 @@ from headway.recipes.classification import CLASSIFICATION
 from headway.recipes.counting import COUNTING
 from headway.recipes.ladder import LADDER, RUNG_RECIPES
 from headway.recipes.language import LANGUAGE
+from headway.recipes.pictures import PICTURES
 from headway.recipes.recipe import Recipe
 from headway.recipes.recurrent import RECURRENT
 from headway.recipes.rnn_seq2seq import RNN_SEQ2SEQ
@@ -23,6 +24,7 @@ EVERY = (
     *VECTORS,
     *CLASSIFICATION,
     *TAGGING,
+    *PICTURES,
 )
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in EVERY}
 

@@ -7,12 +7,13 @@ from typing import Any, Union
 from headway.tasks.classification import Classification
 from headway.tasks.encoding import Embedding, MaskedWords
 from headway.tasks.language import Language
+from headway.tasks.pictures import ImageClassification
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Task
 from headway.tasks.translation import Translation
 from headway.tasks.word_vectors import WordVectors
 
-EVERY = (Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging)
+EVERY = (Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification)
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 
 BY_DATA: dict[str, type[Task]] = {task.data.name: task for task in EVERY if task.data}

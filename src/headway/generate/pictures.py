@@ -1,0 +1,97 @@
+"""A model of pictures: pictures in; their labels, or a trace over their patches out.
+
+B batch, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Never
+
+import numpy as np
+import torch
+
+from headway.card import Card, Loaded
+from headway.data.images import ImageInputs
+from headway.device import sent
+from headway.errors import InputError
+from headway.generate.encoder import Guess
+from headway.generate.tracing import check_one, checked, described, trace_of
+from headway.nn import tap
+from headway.nn.tap import chosen
+from headway.processors.image import CLASS
+from headway.traces import Trace, Track
+
+ROWS = {"cpu": 32, "cuda": 512}
+
+
+class PictureModel:
+    """`headway.load(folder)` gives one: `model.classify(["boot.png"])`. A picture is a file's path or an array of bytes
+    (height, width) or (height, width, 3)."""
+
+    name = ""
+    takes: ClassVar = "one"
+    vocabulary = 0  # it writes no tokens
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self.model: Any = loaded.model.to(device, dtype).eval()
+        self.card: Card = loaded.card
+        [self.processor] = loaded.processors.values()
+        self.device, self.dtype, self.head = device, dtype, loaded.card.head
+
+    @property
+    def tokenizers(self) -> Never:
+        raise InputError("this model reads pictures: it has no tokens")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        names: tuple[str, ...] = self.head.labels
+        return names
+
+    @property
+    def limit(self) -> int:
+        """The patches of a picture, and the class token."""
+        return int(self.model.context)
+
+    def places(self, text: str) -> int:
+        return self.limit
+
+    @torch.inference_mode()
+    def classify(self, pictures: Sequence[Any]) -> list[list[Guess]]:
+        """The labels of each picture, the most probable first."""
+        if isinstance(pictures, str):
+            raise InputError("give a list of pictures, not one: write [picture]")
+        found: list[list[Guess]] = []
+        rows = ROWS[self.device.type]
+        for start in range(0, len(pictures), rows):
+            inputs = self._inputs(pictures[start : start + rows])
+            for shares in self.model.head.classes(self.model.encode(inputs)).tolist():
+                guesses = [Guess(label, share) for label, share in zip(self.labels, shares, strict=True)]
+                found.append(sorted(guesses, key=lambda guess: -guess.probability))
+        return found
+
+    @torch.inference_mode()
+    def trace(
+        self, picture: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
+        tensors: Sequence[str] | str | None = None, top: int = 5,
+    ) -> Trace:  # fmt: skip
+        """What goes on inside while this picture is read, along its patches; the `top` labels in `about["labels"]`.
+        `layers`, `heads`, `tensors` keep it small (see `headway.trace`)."""
+        check_one(picture)
+        choice = checked(self.model, chosen(layers, heads, tensors))
+        inputs = self._inputs([picture])
+        with tap.record(self.model, choice) as recorder:
+            shares_L = self.model(inputs)[0].float().softmax(-1)
+        best_K, at_K = shares_L.topk(min(top, len(shares_L)))
+        about = described(self.model, self.name)
+        about["labels"] = [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
+        patches = self.processor.track(self.model.config.patch)
+        track = Track(
+            "patches", "patches", patches, specials=(patches.index(CLASS),),
+            text=picture if isinstance(picture, str) else None,
+        )  # fmt: skip
+        return trace_of(recorder, 0, [track], self.model.tracks, about)
+
+    def _inputs(self, pictures: Sequence[Any]) -> ImageInputs:
+        pixels_BCHW = torch.from_numpy(np.stack(self.processor.encode(pictures)))
+        return ImageInputs(sent(pixels_BCHW, self.device).to(self.dtype))

@@ -1,0 +1,121 @@
+"""The Vision Transformer against transformers' ViT with the same weights, and its patches against a loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import ViTConfig as TheirConfig
+from transformers import ViTModel
+
+from headway.errors import InputError
+from headway.models import FAMILIES, build
+from headway.models.vit import ViT, ViTConfig
+from headway.nn import tap
+from headway.nn.patches import patches
+
+TINY = ViTConfig(12, 4, 2, 16, 32, 4, 0.0)
+
+
+def theirs(channels: int = 3, attention: str = "sdpa") -> ViTModel:
+    """With "eager" it returns its attention, computed in float32."""
+    torch.manual_seed(3)
+    config = TheirConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, image_size=12, patch_size=4,
+        num_channels=channels, layer_norm_eps=1e-6, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        attn_implementation=attention,
+    )  # fmt: skip
+    model = ViTModel(config, add_pooling_layer=False)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.3)
+    return model.double().eval()
+
+
+def copied(model: ViTModel) -> ViT:
+    """Their weights, found by their place in the equations, in ours."""
+    found = {name.replace("attention.attention.", "attention."): w for name, w in model.named_parameters()}
+    ours = ViT(TINY, model.config.num_channels).double().eval()
+
+    def take(weight: Tensor, *endings: str) -> None:
+        parts = [next(w for name, w in found.items() if name.endswith(ending)) for ending in endings]
+        weight.data.copy_(torch.cat(parts).reshape(weight.shape))
+
+    take(ours.embed.class_D, "cls_token")
+    take(ours.embed.position.table.weight, "position_embeddings")
+    for kind in ("weight", "bias"):
+        take(getattr(ours.embed.map, kind), f"projection.{kind}")
+        take(getattr(ours.encoder.final, kind), f"layernorm.{kind}")
+        for number, block in enumerate(ours.encoder.layers):
+            at = f"{number}."
+            inside = [name for name in found if f"layers.{at}" in name or f"layer.{at}" in name]
+
+            def named(*words: str, inside: list[str] = inside, kind: str = kind) -> str:
+                return next(n for n in inside if n.endswith(kind) and any(word in n for word in words))
+
+            query, key, value = (
+                named(*words) for words in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"))
+            )
+            take(getattr(block.attention.qkv, kind), query, key, value)
+            take(getattr(block.attention.output, kind), named("attention.output.dense", "o_proj"))
+            take(getattr(block.around_attention.before, kind), named("layernorm_before"))
+            take(getattr(block.around_feed_forward.before, kind), named("layernorm_after"))
+            take(getattr(block.feed_forward.expand, kind), named("intermediate.dense", "fc1"))
+            contract = [n for n in inside if n.endswith(kind) and ("output.dense" in n or "fc2" in n)]
+            take(getattr(block.feed_forward.contract, kind), next(n for n in contract if "attention" not in n))
+    return ours
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_last_layer_is_that_of_transformers(channels: int) -> None:
+    model = theirs(channels)
+    ours = copied(model)
+    pixels = torch.randn(5, channels, 12, 12, dtype=torch.float64)
+    with torch.no_grad():
+        wanted = model(pixels).last_hidden_state
+        found = ours.encode(SimpleNamespace(pixels_BCHW=pixels)).x_BTD
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_attention_that_a_trace_records_is_that_of_transformers() -> None:
+    model = theirs(attention="eager")
+    ours = copied(model)
+    pixels = torch.randn(2, 3, 12, 12, dtype=torch.float64)
+    with torch.no_grad(), tap.record(ours) as recorder:
+        ours.encode(SimpleNamespace(pixels_BCHW=pixels))
+        wanted = model(pixels, output_attentions=True).attentions
+    for number, weights in enumerate(wanted):
+        torch.testing.assert_close(
+            recorder.tensors[f"encoder.{number}.attention.weights"], weights, rtol=1e-5, atol=1e-7
+        )
+
+
+def test_patches_are_squares_row_by_row() -> None:
+    pixels = torch.randn(2, 3, 6, 9)
+    found = patches(pixels, 3)
+    number = 0
+    for row in range(0, 6, 3):
+        for column in range(0, 9, 3):
+            assert torch.equal(found[:, number], pixels[:, :, row : row + 3, column : column + 3].flatten(1))
+            number += 1
+    assert found.shape == (2, number, 27)
+
+
+def test_a_batch_gives_what_single_pictures_give_and_every_weight_learns() -> None:
+    torch.manual_seed(1)
+    model = build("vit", TINY, (1,)).double()
+    pixels = torch.randn(4, 1, 12, 12, dtype=torch.float64)
+    whole = model.encode(SimpleNamespace(pixels_BCHW=pixels)).x_BTD
+    alone = torch.cat([model.encode(SimpleNamespace(pixels_BCHW=one[None])).x_BTD for one in pixels])
+    torch.testing.assert_close(whole, alone)
+    whole.square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.any() for weight in model.parameters())
+    assert model.context == 10 and FAMILIES["vit"].example(TINY, (1,), 2)[0].pixels_BCHW.shape == (2, 1, 12, 12)
+
+
+def test_a_picture_that_patches_do_not_fill_is_refused() -> None:
+    with pytest.raises(InputError, match="model.image 28 is not a multiple of model.patch 5"):
+        replace(TINY, image=28, patch=5)
