@@ -177,6 +177,12 @@ def test_evaluate_prints_bleu_with_signature_and_interval(
     assert json.loads(done(headway(*call, "--json"))) == wanted.to_dict()
 
 
+def test_an_evaluation_has_its_interval_without_being_asked(headway: Headway, world: World) -> None:
+    answer = headway("evaluate", world.run, *world.files("test"), *DEVICE)
+    assert answer.code == 0 and "(95 %: " in answer.out
+    assert "(95 %: " not in headway("evaluate", world.run, *world.files("test"), "--bootstrap", 0, *DEVICE).out
+
+
 def test_evaluate_scores_given_translations_without_a_model(
     headway: Headway, world: World, tmp_path: Path, expected: list[str]
 ) -> None:

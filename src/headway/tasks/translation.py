@@ -32,6 +32,7 @@ from headway.text.tokenizer import TextOptions
 
 LENGTH = 24  # of the sentences that an estimate is made with
 PAIR = ("source", "target")
+RESAMPLES = 1000  # for the confidence interval of an evaluation
 AT_ONCE = 512  # sentences that are translated before the first is shown
 SEARCH = {"beam_size": "beam", "length_penalty": "length_penalty", "batch_size": "batch"}  # option: setting
 
@@ -212,7 +213,8 @@ class Translation(Task):
         texts = model.translate([source for source, _ in pairs], **_search(options))
         if "keep" in options:
             options["keep"](texts)
-        how = {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
+        given = {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
+        how: dict[str, Any] = {"bootstrap": RESAMPLES} | given
         found = score(texts, [target for _, target in pairs], **how)
         return Report(found.to_dict(), found.lines())
 
