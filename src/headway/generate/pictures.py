@@ -75,7 +75,7 @@ class PictureModel:
         self, picture: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
         tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What goes on inside while this picture is read, along its patches; the `top` labels in `about["labels"]`.
+        """What the model computes while this picture is read, along its patches; the `top` labels in `about["labels"]`.
         `layers`, `heads`, `tensors` keep it small (see `headway.trace`)."""
         check_one(picture)
         choice = checked(self.model, chosen(layers, heads, tensors))
