@@ -10,11 +10,12 @@ from torch import nn
 from headway.nn import one_token, tap
 from headway.nn.attention import SelfAttention, dot
 from headway.nn.block import Block
+from headway.nn.cache import fresh_caches
 from headway.nn.feed_forward import MLP, GatedMLP
 from headway.nn.mask import Causal, Scene
 from headway.nn.position import Learned, LinearBias, Position, Rotary
 from headway.nn.residual import post_norm, pre_norm
-from headway.nn.state import State, fresh_caches
+from headway.nn.state import State
 
 CPU, WIDTH = torch.device("cpu"), 24
 

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from headway.nn.cache import FixedCache, GrowingCache
 from headway.nn.feed_forward import MLP, GatedMLP
 from headway.nn.position import Learned, Position, Sinusoidal, sinusoid
 from headway.nn.residual import Residual, post_norm, pre_norm
-from headway.nn.state import Clock, FixedCache, GrowingCache
+from headway.nn.slots import Clock
 
 
 def test_sinusoid_against_the_formula_digit_by_digit():

@@ -12,7 +12,7 @@ from headway.fast.jit import triton
 from headway.nn import tap
 from headway.nn.embedding import TokenEmbedding
 from headway.nn.position import Learned, Position, Rotary, Sinusoidal
-from headway.nn.state import Clock
+from headway.nn.slots import Clock
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]

@@ -19,13 +19,15 @@ from torch import Tensor
 
 from headway.generate import noise
 from headway.generate.beam import BeamRows, Ends
-from headway.generate.pool import BeamPool, PendingSteps, Pool, SamplePool, on_device
+from headway.generate.beam_pool import BeamPool
+from headway.generate.pool import PendingSteps, Pool, SamplePool, on_device
 from headway.generate.request import Found, Request, Row, Token, Written
 from headway.generate.samples import SampleRows
 from headway.generate.search import Search
 from headway.generate.stepper import PlainStepper, stepper_for
 from headway.models.protocols import Steps
-from headway.nn.state import Memory, State
+from headway.nn.slots import Memory
+from headway.nn.state import State
 
 Keyed = tuple[int, Request]
 TOKENS = {"cpu": 4096, "cuda": 1 << 15}  # that are read together, padding counted

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from headway.compiling import compiled
 from headway.generate import beam, samples
-from headway.generate.pool import BeamPool, Pool, SamplePool
+from headway.generate.beam_pool import BeamPool
+from headway.generate.pool import Pool, SamplePool
 from headway.generate.samples import Outputs
 from headway.models.protocols import Steps
 from headway.nn import tap
-from headway.nn.state import FixedCache
+from headway.nn.cache import FixedCache
 
 Speed = Literal["auto", "plain", "graphs", "compile"]
 

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from headway.batch import TextInputs
 from headway.models.encoder_decoder import decoder_state
-from headway.nn.state import Clock, GrowingCache, Memory, State
+from headway.nn.cache import GrowingCache
+from headway.nn.slots import Clock, Memory
+from headway.nn.state import State
 
 ENCODER, DECODER, CACHED = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 

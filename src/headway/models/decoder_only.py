@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
 from headway.nn.block import Stack
+from headway.nn.cache import fresh_caches
 from headway.nn.embedding import StepEmbedding
 from headway.nn.mask import Causal, Scene, Segments, View
-from headway.nn.state import State, fresh_caches
+from headway.nn.state import State
 
 
 def caches(layers: int, rows: int, device: torch.device, room: int | None) -> State:

@@ -15,9 +15,11 @@ from headway.batch import TextInputs
 from headway.models.protocols import Embedded, Encoded
 from headway.models.steps import StepModel
 from headway.nn.block import Stack
+from headway.nn.cache import Cache, fresh_caches
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene
-from headway.nn.state import Cache, Clock, Memory, SourceValues, State, fresh_caches
+from headway.nn.slots import Clock, Memory, SourceValues
+from headway.nn.state import State
 
 
 def decoder_state(

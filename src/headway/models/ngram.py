@@ -23,7 +23,8 @@ from headway.models.counts import Ints, count_grams
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
 from headway.models.smoothing import ModifiedKneserNey, Smoothing
-from headway.nn.state import State, Values
+from headway.nn.slots import Values
+from headway.nn.state import State
 
 NONE = -1  # row of an n-gram that is in no table
 

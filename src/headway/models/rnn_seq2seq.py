@@ -32,7 +32,8 @@ from headway.nn.embedding import Head, TokenEmbedding, token_table
 from headway.nn.mask import Padding, Scene, View
 from headway.nn.position import Position
 from headway.nn.recurrent import Cell, RecurrentLayer, RecurrentStack
-from headway.nn.state import Memory, SourceValues, State, Values
+from headway.nn.slots import Memory, SourceValues, Values
+from headway.nn.state import State
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from headway.models.decoder_only import DecoderOnly, caches
 from headway.nn import bag, feed_forward, residual
 from headway.nn.attention import SelfAttention
 from headway.nn.block import INTO_SUM, Block, Stack
+from headway.nn.cache import fresh_caches
 from headway.nn.embedding import AppendOne, Head, JoinedHead, StepEmbedding, token_table
-from headway.nn.state import State, fresh_caches
+from headway.nn.state import State
 
 SOFT = 0.2  # of their usual size: the weights that write into a residual sum, at the start
 

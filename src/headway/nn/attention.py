@@ -17,8 +17,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.fast import attention as kernels
 from headway.nn import tap
+from headway.nn.cache import Cache
 from headway.nn.mask import View
-from headway.nn.state import Cache, Memory
+from headway.nn.slots import Memory
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
 SHORT = 128

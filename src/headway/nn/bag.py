@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.nn import tap
 from headway.nn.mask import View
-from headway.nn.state import Values
+from headway.nn.slots import Values
 
 
 def uniform(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:

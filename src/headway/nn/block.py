@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from headway.nn import one_token, tap
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
+from headway.nn.cache import Cache, FixedCache
 from headway.nn.mask import View
 from headway.nn.residual import Bare, Residual
-from headway.nn.state import Cache, FixedCache, Memory
+from headway.nn.slots import Memory
 
 # Weights of a block whose results are added to the residual stream, by the ends of their names.
 INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight")

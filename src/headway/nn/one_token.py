@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from headway.fast import attention as kernels
 from headway.nn import tap
 from headway.nn.attention import SelfAttention, scaled_dot
+from headway.nn.cache import FixedCache
 from headway.nn.feed_forward import MLP
 from headway.nn.mask import View
 from headway.nn.position import Position
 from headway.nn.product import product
 from headway.nn.residual import Residual
-from headway.nn.state import FixedCache
 
 
 def takes(block: Any, x_RTD: Tensor) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.nn.state import Values
+from headway.nn.slots import Values
 
 BLANK = 0  # stands where there is no token yet: the id of padding, which no text holds
 

@@ -20,7 +20,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from headway.compiling import Uncompiled
 from headway.nn import tap
 from headway.nn.dropout import dropout
-from headway.nn.state import State, Values
+from headway.nn.slots import Values
+from headway.nn.state import State
 
 # cuDNN copies the weights into one block of memory at each call, which takes little time beside a layer's steps.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")

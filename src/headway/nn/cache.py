@@ -1,0 +1,186 @@
+"""Caches: the slots that hold keys and values of what was read, in three layouts behind one `append`.
+
+R rows, H heads, T new positions, S positions so far, C capacity, K head width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.nn.slots import Clock, Slot
+
+
+class Cache(Slot):
+    """Abstract. Keys and values of the tokens so far, in one layer. `append` hides the layout."""
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values, these last."""
+        raise NotImplementedError
+
+
+class NoCache(Cache):
+    """Keeps nothing: for a text that is given whole, as in training."""
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        return k_RHTK, v_RHTK
+
+    def pick(self, rows_R: Tensor) -> None:
+        raise TypeError("a state without caches takes no second step: start with another room")
+
+    def fork(self, clock: Any) -> NoCache:
+        return self
+
+
+class GrowingCache(Cache):
+    """Joins new keys and values to the old. Simple, differentiable, one copy of everything a step."""
+
+    def __init__(self) -> None:
+        self.k_RHSK: Tensor | None = None
+        self.v_RHSK: Tensor | None = None
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        if self.k_RHSK is not None and self.v_RHSK is not None:
+            k_RHTK, v_RHTK = torch.cat([self.k_RHSK, k_RHTK], 2), torch.cat([self.v_RHSK, v_RHTK], 2)
+        self.k_RHSK, self.v_RHSK = k_RHTK, v_RHTK
+        return k_RHTK, v_RHTK
+
+    def pick(self, rows_R: Tensor) -> None:
+        if self.k_RHSK is not None and self.v_RHSK is not None:
+            self.k_RHSK, self.v_RHSK = self.k_RHSK.index_select(0, rows_R), self.v_RHSK.index_select(0, rows_R)
+
+    def fork(self, clock: Any) -> GrowingCache:
+        twin = GrowingCache()
+        twin.k_RHSK, twin.v_RHSK = self.k_RHSK, self.v_RHSK
+        return twin
+
+
+class FixedCache(Cache):
+    """Writes new keys and values in place into room of a fixed size, each row at its own length.
+
+    The length axis comes first, so that the part in use is one range of memory: `pick` copies just that, into a spare
+    that then changes places with it. Memory is taken with the first keys, which say how large they are. For use without
+    gradients: torch refuses it otherwise.
+    """
+
+    def __init__(self, clock: Clock, capacity: int, rows: int | None = None, room: FixedCache | None = None) -> None:
+        """`room`: the cache of which this is a view of the first rows."""
+        self.clock, self.capacity, self.room = clock, capacity, room
+        self.rows = len(clock.lengths_R) if rows is None else rows
+        self.kv_2CRHK: Tensor | None = None
+        self.spare: Tensor | None = None
+        self._look()
+
+    def _look(self) -> None:
+        """See of the room what it has."""
+        if self.room is not None and self.room.kv_2CRHK is not None:
+            self.kv_2CRHK = self.room.kv_2CRHK[:, :, : self.rows]
+            self.spare = None if self.room.spare is None else self.room.spare[:, :, : self.rows]
+
+    def _allocate(self, like_RHTK: Tensor) -> None:
+        if self.room is not None:
+            self.room._allocate(like_RHTK)
+            self._look()
+        elif self.kv_2CRHK is None:
+            heads, head_width = like_RHTK.shape[1], like_RHTK.shape[3]
+            # Zeros: a kernel that reads only what a row has leaves the places behind it as they were.
+            self.kv_2CRHK = like_RHTK.new_zeros(2, self.capacity, self.rows, heads, head_width)
+
+    def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        rows, _, steps, _ = k_RHTK.shape
+        used = self.used_after(steps)
+        if self.kv_2CRHK is None:
+            self._allocate(k_RHTK)
+        assert self.kv_2CRHK is not None
+        for part_CRHK, new_RHTK in zip(self.kv_2CRHK, (k_RHTK, v_RHTK), strict=True):
+            new_TRHK = new_RHTK.permute(2, 0, 1, 3)
+            if self.clock.even:
+                part_CRHK[self.clock.longest : used] = new_TRHK
+            else:
+                if not self.clock.steady:
+                    # A shorter row has nothing there yet, and weight 0 times whatever memory holds may be NaN.
+                    part_CRHK[self.clock.longest : used] = 0
+                steps_TR = self.clock.lengths_R + torch.arange(steps, device=new_TRHK.device)[:, None]
+                part_CRHK[steps_TR, torch.arange(rows, device=new_TRHK.device)] = new_TRHK
+        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4)
+        return k_RHSK, v_RHSK
+
+    def used_after(self, steps: int) -> int:
+        """Positions that are in use when so many more have come."""
+        used = self.clock.longest + steps
+        if used > self.capacity:
+            raise IndexError(f"a cache of {self.capacity} positions is full")
+        return used
+
+    def append_one(self, kv_R2HK: Tensor) -> tuple[Tensor, Tensor]:
+        """`append` for one token of rows that are equally long, in one copy; the first came through `append`."""
+        assert self.kv_2CRHK is not None and self.clock.even
+        used = self.used_after(1)
+        self.kv_2CRHK[:, used - 1] = kv_R2HK.transpose(0, 1)
+        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4).unbind()
+        return k_RHSK, v_RHSK
+
+    def pick(self, rows_R: Tensor) -> None:
+        if self.kv_2CRHK is None:
+            self.rows = len(rows_R)
+            return
+        target_2CRHK, used = self._spare(len(rows_R)), self.clock.longest
+        for new_CRHK, part_CRHK in zip(target_2CRHK, self.kv_2CRHK, strict=True):
+            torch.index_select(part_CRHK[:used], 1, rows_R, out=new_CRHK[:used])
+        self._swap(target_2CRHK)
+
+    def _spare(self, rows: int) -> Tensor:
+        """The second buffer that `pick` writes into."""
+        assert self.kv_2CRHK is not None
+        if self.room is not None and self.spare is None:
+            assert self.room.kv_2CRHK is not None
+            self.room.spare = torch.zeros_like(self.room.kv_2CRHK)
+            self._look()
+        if self.spare is None or self.spare.shape[2] != rows:
+            shape = (2, self.capacity, rows, *self.kv_2CRHK.shape[3:])
+            self.spare = self.kv_2CRHK.new_zeros(shape)
+        return self.spare
+
+    def _swap(self, new_2CRHK: Tensor) -> None:
+        self.kv_2CRHK, self.spare, self.rows = new_2CRHK, self.kv_2CRHK, new_2CRHK.shape[2]
+        if self.room is not None:
+            self.room.kv_2CRHK, self.room.spare = self.room.spare, self.room.kv_2CRHK
+
+    def fork(self, clock: Any) -> FixedCache:
+        twin = FixedCache(clock, self.capacity, self.rows)
+        twin.kv_2CRHK = None if self.kv_2CRHK is None else self.kv_2CRHK.clone()
+        return twin
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> FixedCache:
+        twin = FixedCache(clock, capacity, rows)
+        if self.kv_2CRHK is not None:
+            twin._allocate(self.kv_2CRHK[0].movedim(0, 2))
+        return twin
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> FixedCache:
+        return FixedCache(clock, self.capacity, rows, room=self)
+
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        if other.kv_2CRHK is None:
+            used = 0
+        else:
+            self._allocate(other.kv_2CRHK[0].movedim(0, 2))
+        if self.kv_2CRHK is not None:
+            # What an earlier row has left is no number that a later one may meet, even with weight 0.
+            self.kv_2CRHK[:, used:].index_fill_(2, rows_R, 0)
+            if used:
+                self.kv_2CRHK[:, :used].index_copy_(2, rows_R, other.kv_2CRHK[:, :used])
+
+
+def fresh_caches(layers: int, rows: int, device: torch.device, room: int | None) -> tuple[list[Cache], Clock]:
+    """Empty ones: fixed at `room`, growing where it is None, keeping nothing where it is 0."""
+    clock = Clock(torch.zeros(rows, dtype=torch.long, device=device), 0)
+
+    def cache() -> Cache:
+        if room is None:
+            return GrowingCache()
+        return FixedCache(clock, room) if room else NoCache()
+
+    return [cache() for _ in range(layers)], clock

@@ -1,0 +1,130 @@
+"""Slots of a state: vectors that a step replaces, what belongs to a source, and how far each row is.
+
+B sources, R rows, H heads, S source length, K head width, D width, N ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from headway.fast import step as step_kernels
+
+
+@dataclass
+class Clock:
+    """How far each row is. `longest` bounds the lengths on the host, so that the device need not be asked."""
+
+    lengths_R: Tensor
+    longest: int
+    even: bool = True  # all rows are `longest` long
+    last: int | None = None  # in a room: lengths are advanced in place, up to this one
+    steady: bool = False  # `longest` is a bound that stays (for captured steps)
+
+    @property
+    def start(self) -> int | Tensor:
+        return self.longest if self.even else self.lengths_R
+
+    def advance(self, steps: int) -> None:
+        if self.last is None:
+            self.lengths_R = self.lengths_R + steps
+        else:
+            step_kernels.advance(self.lengths_R, steps, self.last)
+        self.longest += 0 if self.steady else steps
+
+    def pick(self, rows_R: Tensor) -> None:
+        """Keep these rows; once the longest have left, the positions that only they needed are free again."""
+        self.lengths_R = self.lengths_R.index_select(0, rows_R)
+        if not (self.even or self.steady):
+            shortest, self.longest = (int(length) for length in self.lengths_R.aminmax())
+            self.even = shortest == self.longest
+
+    def fork(self) -> Clock:
+        return Clock(self.lengths_R.clone(), self.longest, self.even, self.last, self.steady)
+
+
+class Slot:
+    """Abstract. One thing that a state carries."""
+
+    of_source: ClassVar[bool] = False  # or of a row
+
+    def pick(self, rows_R: Tensor) -> None:
+        """Row r becomes what row rows_R[r] was."""
+        raise NotImplementedError
+
+    def fork(self, clock: Any) -> Self:
+        raise NotImplementedError
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> Slot:
+        """Empty room for `rows` of this kind. `capacity`: how many positions, where there are some."""
+        raise TypeError("only states with fixed caches have a room: start with a `room`")
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> Slot:
+        """A view of the first rows (and positions)."""
+        raise NotImplementedError
+
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        """Write the other's rows, of which `used` positions are in use, to these rows of this room."""
+        raise NotImplementedError
+
+
+class Values(Slot):
+    """Tensors (R, …) that a step replaces by new ones: a hidden vector and a cell, a sum, the last ids."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self.tensors = tensors
+
+    def pick(self, rows_R: Tensor) -> None:
+        self.tensors = tuple(tensor.index_select(0, rows_R) for tensor in self.tensors)
+
+    def fork(self, clock: Any) -> Self:
+        return type(self)(*(tensor.clone() for tensor in self.tensors))
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> Self:
+        return type(self)(*(tensor.new_zeros(rows, *tensor.shape[1:]) for tensor in self.tensors))
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> Self:
+        return type(self)(*(tensor[:rows] for tensor in self.tensors))
+
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        for mine, theirs in zip(self.tensors, other.tensors, strict=True):
+            mine.index_copy_(0, rows_R, theirs)
+
+
+class SourceValues(Values):
+    """Tensors (B, …) of the sources, which no step changes: a fork shares them."""
+
+    of_source = True
+
+    def fork(self, clock: Any) -> Self:
+        return type(self)(*self.tensors)
+
+
+class Memory(SourceValues):
+    """Keys and values of the source in one layer."""
+
+    def __init__(self, k_BHSK: Tensor, v_BHSK: Tensor) -> None:
+        super().__init__(k_BHSK, v_BHSK)
+
+    @property
+    def k_BHSK(self) -> Tensor:
+        return self.tensors[0]
+
+    @property
+    def v_BHSK(self) -> Tensor:
+        return self.tensors[1]
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> Memory:
+        _, heads, _, width = self.k_BHSK.shape
+        return Memory(*(tensor.new_zeros(rows, heads, capacity, width) for tensor in self.tensors))
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> Memory:
+        return Memory(*(tensor[:rows, :, :capacity] for tensor in self.tensors))
+
+    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+        length = other.k_BHSK.shape[2]
+        for mine_BHSK, theirs_BHSK in zip(self.tensors, other.tensors, strict=True):
+            mine_BHSK[:, :, length:].index_fill_(0, rows_R, 0)  # weight 0 times what an earlier source left may be NaN
+            mine_BHSK[:, :, :length].index_copy_(0, rows_R, theirs_BHSK)
