@@ -27,30 +27,36 @@ PUBLISHED = {"multi30k-en-de": 41.02}
 
 def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, Any]:
     """One run in a process of its own; its folder's score."""
-    place = runs / f"{recipe}-seed-{seed}"
-    words = ["train", recipe, "--out", str(place), "--overwrite", "--set", f"engine.seed={seed}"]
+    return trained(recipe, f"{recipe}-seed-{seed}", runs, [f"engine.seed={seed}", *settings])
+
+
+def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str, Any]:
+    place = runs / name
+    words = ["train", recipe, "--out", str(place), "--overwrite"]
     for setting in settings:
         words += ["--set", setting]
-    with (runs / f"{recipe}-seed-{seed}.txt").open("w") as log:
+    with (runs / f"{name}.txt").open("w") as log:
         subprocess.run([sys.executable, "-m", "headway", *words], check=True, stdout=log, stderr=log)
     score: dict[str, Any] = json.loads((place / "model" / "headway.json").read_text())["score"]
-    print(f"{recipe}, seed {seed}: {score}", flush=True)
+    print(f"{name}: {score}", flush=True)
     return score
 
 
 def row(recipe: str, scores: list[dict[str, Any]], where: str) -> dict[str, Any]:
-    tests = [score["test BLEU"] for score in scores]
+    """The recipe's figure is the first that its validation names: BLEU, F1, accuracy."""
+    figure = next(name for name in scores[0] if name.startswith("validation ")).removeprefix("validation ")
+    tests, name = [score[f"test {figure}"] for score in scores], figure.lower()
     found: dict[str, Any] = {
         "recipe": recipe,
-        "test_bleu": tests[0],
-        "validation_bleu": scores[0]["validation BLEU"],
+        f"test_{name}": tests[0],
+        f"validation_{name}": scores[0][f"validation {figure}"],
         "seconds": round(scores[0]["training seconds"]),
         "machine": where,
         "date": datetime.date.today().isoformat(),
-        "note": f"default seed; {len(tests)} seeds: {', '.join(f'{value:.2f}' for value in tests)}",
+        "note": f"default seed; {len(tests)} seeds: {', '.join(f'{value:.4g}' for value in tests)}",
     }
     if len(tests) > 1:
-        found["mean_test_bleu"] = round(statistics.mean(tests), 2)
+        found[f"mean_test_{name}"] = round(statistics.mean(tests), 4 if tests[0] <= 1 else 2)
     if recipe in PUBLISHED:
         found["published"] = PUBLISHED[recipe]
     return found

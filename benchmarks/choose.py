@@ -1,0 +1,56 @@
+"""Train a recipe with several settings, without its test part, and keep their validation figures.
+
+    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/choose.py fashion-mnist-vit "" "engine.steps=8000 model.width=96"
+
+Each quoted argument is one candidate: settings as `headway train --set` has them. What is chosen here is scored on the
+test part once, by scores.py. All candidates share the machine, so their seconds tell little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from measure import RESULTS, machine
+from scores import trained
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe")
+    parser.add_argument("candidates", nargs="+", metavar="SETTINGS")
+    parser.add_argument("--parallel", type=int, default=8)
+    parser.add_argument("--runs", type=Path, default=Path("runs/choose"))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.runs.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+    def row(number: int) -> dict[str, object]:
+        settings = options.candidates[number]
+        name = f"{options.recipe}-{number}"
+        try:
+            score = trained(options.recipe, name, options.runs, ["data.test=[]", *settings.split()])
+        except Exception as error:  # the others go on
+            return {"settings": settings, "failed": str(error)}
+        return {"settings": settings, **score}
+
+    with ThreadPoolExecutor(options.parallel) as pool:
+        rows = list(pool.map(row, range(len(options.candidates))))
+    record = {
+        "benchmark": "choose", "recipe": options.recipe, "date": datetime.date.today().isoformat(),
+        "machine": machine("cuda" if torch.cuda.is_available() else "cpu"), "versions": {"torch": torch.__version__},
+        "command": " ".join(sys.argv), "rows": rows,
+    }  # fmt: skip
+    (options.out / f"choose-{options.recipe}.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
