@@ -77,7 +77,7 @@ def main() -> None:
     scores = {recipe: [train(recipe, 1, options.runs, options.settings)] for recipe in options.recipes}
     jobs = [(recipe, seed) for seed in range(2, options.seeds + 1) for recipe in options.recipes]
     with ThreadPoolExecutor(options.parallel) as pool:
-        found = list(pool.map(lambda job: train(*job, options.runs, options.settings), jobs))
+        found = list(pool.map(lambda job: train(job[0], job[1], options.runs, options.settings), jobs))
     for (recipe, _), score in zip(jobs, found, strict=True):
         scores[recipe].append(score)
     keep(options.out, [row(recipe, scores[recipe], where) for recipe in options.recipes])
@@ -87,7 +87,7 @@ def keep(folder: Path, rows: list[dict[str, Any]]) -> None:
     """Put these rows into scores.json; the others stay."""
     path = folder / "scores.json"
     source = path if path.exists() else RESULTS / "scores.json"
-    record = json.loads(source.read_text()) if source.exists() else {"benchmark": "scores", "rows": []}
+    record: dict[str, Any] = json.loads(source.read_text()) if source.exists() else {"benchmark": "scores", "rows": []}
     new = {found["recipe"]: found for found in rows}
     record["rows"] = [new.pop(old["recipe"], old) for old in record["rows"]] + list(new.values())
     folder.mkdir(parents=True, exist_ok=True)

@@ -116,6 +116,11 @@ def test_a_batch_gives_what_single_pictures_give_and_every_weight_learns() -> No
     assert model.context == 10 and FAMILIES["vit"].example(TINY, (1,), 2)[0].pixels_BCHW.shape == (2, 1, 12, 12)
 
 
+def test_a_model_of_another_dtype_takes_the_pixels_of_the_data() -> None:
+    model = build("vit", TINY, (1,)).to(torch.bfloat16)
+    assert model.encode(SimpleNamespace(pixels_BCHW=torch.randn(4, 1, 12, 12))).x_BTD.dtype == torch.bfloat16
+
+
 def test_a_picture_that_patches_do_not_fill_is_refused() -> None:
     with pytest.raises(InputError, match="model.image 28 is not a multiple of model.patch 5"):
         replace(TINY, image=28, patch=5)

@@ -33,7 +33,7 @@ class PatchEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, pixels_BCHW: Tensor) -> Tensor:
-        patches_BTD = self.map(patches(pixels_BCHW, self.size))
+        patches_BTD = self.map(patches(pixels_BCHW.to(self.class_D.dtype), self.size))
         first_B1D = self.class_D.expand(len(patches_BTD), 1, -1)
         tokens_BTD = torch.cat([first_B1D, patches_BTD], 1)
         x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD))
