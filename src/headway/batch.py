@@ -89,7 +89,8 @@ class Batch:
 
     @classmethod
     def join(cls, batches: Sequence[Self]) -> Self:
-        """All rows, one batch after the other; shorter rows are padded."""
+        """All rows, one batch after the other; shorter rows are padded. Counts are added up, not taken anew: a captured
+        step joins batches too, and cannot read a number back."""
         values: dict[str, Any] = {}
         for name, first in batches[0]._values():
             given = [getattr(batch, name) for batch in batches]
@@ -99,7 +100,8 @@ class Batch:
                 values[name] = _stacked(given, cls._columns()[name].get("pad", 0))
             else:
                 values[name] = tuple(i for one in given for i in one) if name == "examples" else first
-        return cls(**values)
+        counts = {name: torch.stack([batch.counts[name] for batch in batches]).sum(0) for name in batches[0].counts}
+        return cls._made(values, counts, sum(batch.tokens for batch in batches))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor by name: `ids_BT`, `inputs.lengths_B`, `counts.loss`."""
@@ -129,7 +131,7 @@ class Batch:
         counts: dict[str, Tensor] | None = None, examples: slice = ALL,
     ) -> Self:  # fmt: skip
         """A copy with changed tensors and nested batches; without `counts` they are counted anew."""
-        new = object.__new__(type(self))
+        values: dict[str, Any] = {}
         for name, value in self._values():
             if isinstance(value, Tensor):
                 value = tensor(name, value)
@@ -137,12 +139,15 @@ class Batch:
                 value = batch(value)
             elif name == "examples":
                 value = value[examples]
+            values[name] = value
+        return type(self)(**values) if counts is None else self._made(values, counts, self.tokens)
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], counts: dict[str, Tensor], tokens: int) -> Self:
+        """A batch that is not counted: its counts are known."""
+        new = object.__new__(cls)
+        for name, value in (values | {"counts": counts, "tokens": tokens}).items():
             object.__setattr__(new, name, value)
-        if counts is None:
-            new.__post_init__()
-        else:
-            object.__setattr__(new, "counts", counts)
-            object.__setattr__(new, "tokens", self.tokens)
         return new
 
 

@@ -117,8 +117,8 @@ def test_a_batch_gives_what_single_pictures_give_and_every_weight_learns() -> No
 
 
 def test_a_model_of_another_dtype_takes_the_pixels_of_the_data() -> None:
-    model = build("vit", TINY, (1,)).to(torch.bfloat16)
-    assert model.encode(SimpleNamespace(pixels_BCHW=torch.randn(4, 1, 12, 12))).x_BTD.dtype == torch.bfloat16
+    model = build("vit", TINY, (1,)).double()
+    assert model.encode(SimpleNamespace(pixels_BCHW=torch.randn(4, 1, 12, 12))).x_BTD.dtype == torch.float64
 
 
 def test_a_picture_that_patches_do_not_fill_is_refused() -> None:

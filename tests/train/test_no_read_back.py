@@ -1,0 +1,98 @@
+"""A step that a CUDA graph captures cannot read a number back to the host: the forward and backward pass of every
+objective, for every kind of model it trains, watched operator by operator on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from headway.batch import IGNORED, TextInputs, TokenBatch
+from headway.data.labelled import LabelBatch
+from headway.data.tagged import TaggedBatch
+from headway.models import build
+from headway.models.bert import BertConfig
+from headway.models.crf import Crf
+from headway.models.gpt import GPTConfig
+from headway.models.heads import Classes, Headed, Tags
+from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
+from headway.models.transformer import TransformerConfig
+from headway.tasks.objective import CrossEntropy, Labels, NextToken, Objective, RDrop
+
+READS = ("_local_scalar_dense", "equal", "is_nonzero")  # not nonzero: the loss drops ignored tokens by it on a CPU only
+
+
+class Watched(TorchDispatchMode):
+    """The names of the operators that would wait for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in READS:
+            self.reads.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def tokens(*shape: int) -> torch.Tensor:
+    return torch.randint(4, 30, shape)
+
+
+def pairs(model: Any, objective: Any) -> tuple[Objective, Any]:
+    labels = tokens(5, 6)
+    labels[1, 3:] = IGNORED
+    inputs = TextInputs(tokens(5, 7), torch.tensor([7, 2, 5, 7, 1]))
+    return objective.build(model), TokenBatch(tokens(5, 6), labels, inputs=inputs)
+
+
+def translator(objective: Any) -> tuple[Objective, Any]:
+    config = TransformerConfig(1, 1, 16, 32, 2, dropout=0.1, max_length=32)
+    return pairs(build("transformer", config, (30, 30)), objective)
+
+
+def recurrent() -> tuple[Objective, Any]:
+    return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16), (30, 30)), CrossEntropy(0.1))
+
+
+def documents() -> tuple[Objective, Any]:
+    model = build("gpt", GPTConfig(1, 16, 32, 2, max_length=32), (30,))
+    segments = torch.tensor([[0, 0, 1, 1, 1, 2]]).expand(5, -1)
+    return NextToken().build(model), TokenBatch(tokens(5, 6), tokens(5, 6), segments)
+
+
+def encoder(head: Any, kind: Any, *shape: int) -> tuple[Objective, Any]:
+    model = Headed(build("bert", BertConfig(1, 16, 32, 2, types=0, max_length=32), (30,)), head)
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]))
+    return Labels().build(model), kind(inputs, torch.randint(0, 3, shape))
+
+
+CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
+    "cross-entropy": lambda: translator(CrossEntropy(0.1)),
+    "r-drop": lambda: translator(RDrop(0.1, 3.0)),
+    "recurrent": recurrent,
+    "documents": documents,
+    "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
+    "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),
+    "crf": lambda: encoder(Crf(labels=tuple("abc")), TaggedBatch, 5, 6),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pass_of_an_objective_reads_nothing_back(case: str) -> None:
+    torch.manual_seed(0)
+    objective, batch = CASES[case]()
+    with Watched() as watched:
+        loss, weight = objective.train()(batch)["loss"]
+        (loss * weight / batch.counts["loss"]).backward()
+    assert loss.requires_grad and watched.reads == []
+
+
+def test_the_watch_sees_a_number_that_is_read() -> None:
+    with Watched() as watched:
+        int(torch.ones(3).sum())
+    assert watched.reads == ["_local_scalar_dense"]
