@@ -1,0 +1,189 @@
+"""Speed of this tree beside an older one: training, decoding and beam search, call by call in turn.
+
+Each tree has a process of its own with its own sources and its own benchmark scripts, so that every case is built as
+that tree builds it. A repeat calls each case once in the one and once in the other (the order changes from repeat to
+repeat), while the other process waits. `ratio` is the older median divided by the newer: above 1 is faster.
+
+    PYTHONPATH=src python benchmarks/before_after.py OTHER --device cuda --translator MODEL --source FILE
+    PYTHONPATH=src python benchmarks/before_after.py OTHER --device cpu gpt decoding
+
+OTHER holds src/ and benchmarks/ of the older tree. Beam search needs a translator's folder and a file to translate.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CASES = {
+    "cuda": ["training", "gpt", "decoding 124M 1", "decoding 124M 64", "decoding 1.5B 1", "beam 512"],
+    "cpu": ["training", "gpt", "decoding 124M 1", "beam 64"],
+}
+CALLS = {"cuda": {"training": 10, "gpt": 5}, "cpu": {"gpt": 3}}  # of a case that is one short step
+Work = Callable[[], Any]
+
+
+def built(case: str, device: str, given: dict[str, Any]) -> Work:
+    """A case by the benchmark scripts of the tree whose `benchmarks/` comes first in sys.path."""
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    name, *numbers = case.split()
+    if name == "training":
+        import training
+
+        shape = training.CASES[device]
+        config, vocabulary = training.SIZES[shape["size"]], shape["vocabulary"]
+        size = (shape["rows"], shape["length"])
+        data = [torch.randint(4, vocabulary - 1, size, device=device) for _ in range(3)]
+        how = "eager" if device == "cpu" else "compile+graphs"
+        work: Work = training.headway(config, vocabulary, data, device, how)
+    elif name == "gpt":
+        import gpt
+        import nanogpt
+
+        model_size = "124M" if device == "cuda" else next(iter(gpt.CASES["cpu"]))
+        *_, length, rows = gpt.CASES[device][model_size]
+        ids = torch.randint(0, nanogpt.VOCABULARY, (rows, length), device=device)
+        [build] = gpt.contestants(
+            None, model_size, device, ["compile+graphs" if device == "cuda" else "plain"]
+        ).values()
+        step = build()
+        work = lambda: step(ids, ids)  # noqa: E731
+    elif name == "decoding":
+        import decoding
+
+        dtype, new = ("bfloat16", 256) if device == "cuda" else ("float32", 48)
+        model = decoding.model_of(numbers[0], dtype, device)
+        if device == "cpu":
+            decoding.inputs_first(model)
+        texts = decoding.prompts(int(numbers[1]))
+        work = decoding.headway(model, texts, new, "graphs" if device == "cuda" else "plain")
+    else:
+        work = beam(device, int(numbers[0]), given)
+    return work
+
+
+def beam(device: str, batch: int, given: dict[str, Any]) -> Work:
+    import torch
+    from safetensors.torch import load_file
+
+    from headway.generate.offline import search_all
+    from headway.generate.search import Search
+    from headway.generate.stepper import stepper_for
+    from headway.models.transformer import Transformer, TransformerConfig
+    from headway.plain import from_plain
+
+    config = from_plain(TransformerConfig, given["config"])
+    model = Transformer(config, *given["sizes"])
+    model.load_state_dict(load_file(given["weights"]), strict=False)  # tied weights are in it once
+    place = torch.device(device)
+    model.to(place, torch.bfloat16 if device == "cuda" else torch.float32).eval()
+    stepper = stepper_for(model, place)
+    search = Search(**given["search"])
+    return lambda: search_all(
+        model, given["sources"], search, limit=config.max_length, device=place, stepper=stepper, batch=batch
+    )
+
+
+def serve(device: str, given: dict[str, Any]) -> None:
+    """Build the case that a line names, call it twice; then time so many calls for each line with a number."""
+    from measure import seconds
+
+    work: Work = lambda: None  # noqa: E731
+    print("ready", flush=True)
+    for line in sys.stdin:
+        word = line.strip()
+        if word.isdigit():
+            found = seconds(lambda: [work() for _ in range(int(word))], device)  # noqa: B023
+        else:
+            work, found = built(word, device, given), 0.0
+            work(), work()
+        print(found, flush=True)
+
+
+class Tree:
+    def __init__(self, root: Path, device: str, given: dict[str, Any]) -> None:
+        # the tree's own sources and scripts come before those of this file
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root / "benchmarks")])}
+        code = f"import sys; sys.path[:0] = {[str(root / 'benchmarks')]!r}; sys.path.append({str(HERE)!r})"
+        code += f"; import json, before_after as b; b.serve({device!r}, json.loads(sys.argv[1]))"
+        command = [sys.executable, "-c", code, json.dumps(given)]
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
+        self._answer()
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        while line and line != "ready\n" and not line.strip().replace(".", "").replace("e-", "").isdigit():
+            line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("a tree's process has ended: its error is above")
+        return line.strip()
+
+    def __call__(self, word: str) -> float:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return float(self._answer())
+
+
+def translator(folder: str, source: str) -> dict[str, Any]:
+    """What both trees need of a translator: numbers, and the sentences as ids."""
+    from headway.data.readers import lines
+    from headway.plain import to_plain
+    from headway.tasks.loading import load
+    from headway.text.tokenizer import END
+
+    found = load(folder, "cpu")
+    return {
+        "config": to_plain(found.card.config), "sizes": list(found.card.sizes), "search": to_plain(found.search),
+        "weights": str((Path(folder) / "model.safetensors").resolve()),
+        "sources": [[*ids, END] for ids in found.source_tokenizer.encode_batch(list(lines(source)))],
+    }  # fmt: skip
+
+
+def main() -> None:
+    from measure import arguments, median, write
+
+    parser = arguments(__doc__)
+    parser.add_argument("other", help="folder with src/ and benchmarks/ of the older tree")
+    parser.add_argument("cases", nargs="*", help="only these, by the first word")
+    parser.add_argument("--translator", help="a translator's folder, for beam search")
+    parser.add_argument("--source", help="what it translates")
+    options = parser.parse_args()
+    device, repeats = options.device, options.repeats or 9
+    given = translator(options.translator, options.source) if options.translator else {}
+    trees = {"before": Tree(Path(options.other).resolve(), device, given), "after": Tree(HERE.parent, device, given)}
+    rows = []
+    for case in CASES[device]:
+        if (options.cases and case.split()[0] not in options.cases) or (case.startswith("beam") and not given):
+            continue
+        start, calls = time.perf_counter(), str(CALLS[device].get(case, 1))
+        for tree in trees.values():
+            tree(case)
+        times: dict[str, list[float]] = {name: [] for name in trees}
+        for repeat in range(repeats):
+            for name in sorted(trees, reverse=bool(repeat % 2)):
+                times[name].append(trees[name](calls))
+        row: dict[str, Any] = {"case": case, "calls": int(calls)}
+        row |= {f"milliseconds_{name}": round(1e3 * median(values), 3) for name, values in times.items()}
+        row["ratio"] = round(median(times["before"]) / median(times["after"]), 3)
+        row["ratio_of_the_fastest"] = round(min(times["before"]) / min(times["after"]), 3)
+        print(row, f"{time.perf_counter() - start:.0f} s", flush=True)
+        rows.append(row)
+    write(f"before-after-{device}", device, rows, options.out, repeats=repeats)
+
+
+if __name__ == "__main__":
+    main()
