@@ -43,6 +43,16 @@ SCORES: list[Column] = [
     ("date", "date", str),
     ("note", "note", str),
 ]
+LABEL_SCORES: list[Column] = [
+    ("recipe", "recipe", code),
+    ("test_f1", "test F1", number),
+    ("test_accuracy", "test accuracy", number),
+    ("validation_f1", "validation F1", number),
+    ("validation_accuracy", "validation accuracy", number),
+    ("seconds", "training, s", count),
+    ("machine", "machine", str),
+    ("date", "date", str),
+]
 LANGUAGE: list[Column] = [
     ("recipe", "recipe", code),
     ("figure", "figure", str),

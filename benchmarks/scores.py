@@ -42,7 +42,7 @@ def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str
     return score
 
 
-def row(recipe: str, scores: list[dict[str, Any]], where: str) -> dict[str, Any]:
+def row(recipe: str, scores: list[dict[str, Any]], where: str, shared: bool) -> dict[str, Any]:
     """The recipe's figure is the first that its validation names: BLEU, F1, accuracy."""
     figure = next(name for name in scores[0] if name.startswith("validation ")).removeprefix("validation ")
     tests, name = [score[f"test {figure}"] for score in scores], figure.lower()
@@ -50,7 +50,7 @@ def row(recipe: str, scores: list[dict[str, Any]], where: str) -> dict[str, Any]
         "recipe": recipe,
         f"test_{name}": tests[0],
         f"validation_{name}": scores[0][f"validation {figure}"],
-        "seconds": round(scores[0]["training seconds"]),
+        "seconds": None if shared else round(scores[0]["training seconds"]),
         "machine": where,
         "date": datetime.date.today().isoformat(),
         "note": f"default seed; {len(tests)} seeds: {', '.join(f'{value:.4g}' for value in tests)}",
@@ -59,7 +59,7 @@ def row(recipe: str, scores: list[dict[str, Any]], where: str) -> dict[str, Any]
         found[f"mean_test_{name}"] = round(statistics.mean(tests), 4 if tests[0] <= 1 else 2)
     if recipe in PUBLISHED:
         found["published"] = PUBLISHED[recipe]
-    return found
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def main() -> None:
@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("recipes", nargs="+")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--parallel", type=int, default=4)
+    parser.add_argument("--shared", action="store_true", help="the machine does other work too: no seconds are kept")
     parser.add_argument("--runs", type=Path, default=Path("runs/scores"))
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--set", action="append", default=[], dest="settings")
@@ -80,7 +81,7 @@ def main() -> None:
         found = list(pool.map(lambda job: train(job[0], job[1], options.runs, options.settings), jobs))
     for (recipe, _), score in zip(jobs, found, strict=True):
         scores[recipe].append(score)
-    keep(options.out, [row(recipe, scores[recipe], where) for recipe in options.recipes])
+    keep(options.out, [row(recipe, scores[recipe], where, options.shared) for recipe in options.recipes])
 
 
 def keep(folder: Path, rows: list[dict[str, Any]]) -> None:

@@ -30,6 +30,7 @@ from columns import (
     ENGINES,
     FINETUNING,
     GPT,
+    LABEL_SCORES,
     LADDER,
     LANGUAGE,
     LAYERS,
@@ -88,9 +89,11 @@ def _plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def scores(results: Path) -> list[str]:
+def scores(results: Path, columns: list[Column] = SCORES, figures: tuple[str, ...] = ("test_bleu",)) -> list[str]:
+    """The rows that have one of the figures."""
     record = _read(results, "scores")
-    return [table(SCORES, record["rows"])] if record and record["rows"] else []
+    rows = [row for row in record["rows"] if any(figure in row for figure in figures)] if record else []
+    return [table(columns, rows)] if rows else []
 
 
 def one(results: Path, name: str, columns: list[Column]) -> list[str]:
@@ -220,6 +223,7 @@ def deck_d(results: Path, name: str) -> list[str]:
 
 TABLES: dict[str, Callable[[Path], list[str]]] = {
     "scores": scores,
+    "labels": lambda results: scores(results, LABEL_SCORES, ("test_f1", "test_accuracy")),
     "language": lambda results: one(results, "language-cuda", LANGUAGE),
     "training": lambda results: speed(results, "training", TRAINING),
     "beam": lambda results: speed(results, "beam", BEAM),
