@@ -1,0 +1,131 @@
+"""A small run of every task: its data, the command that trains it, and commands that use the model.
+
+A new task, family or data kind joins the harness by one entry here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.recipes.grammar import sample
+from small_world import write_pairs
+
+TIMES = ("seconds", "tokens_per_second", "training seconds", "of_peak", "memory")
+ENGINE = (
+    "engine.device=cpu", "engine.steps=8", "engine.batch=128", "engine.snapshot=3", "engine.log=4", "engine.average=2",
+    "engine.checkpoint=3", "engine.keep=2", "validation.every=4", "validation.score_every=4", "engine.workers=1",
+)  # fmt: skip
+SMALL = ("model.width=16", "model.heads=2", "model.inner=32", "model.max_length=64")
+
+
+@dataclass(frozen=True)
+class World:
+    """words: of `headway train`, without --out. uses: commands that take a model, MODEL standing for its folder."""
+
+    make: Callable[[Path], None]
+    words: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+    uses: tuple[tuple[str, ...], ...] = ()
+
+    def train(self, out: str, *more: str) -> list[str]:
+        return ["train", *self.words, "--out", out, "--threads", "1", *more, "--set", *self.settings]
+
+
+def pairs(folder: Path) -> None:
+    write_pairs(folder, 40, 4, 4)
+
+
+def text(folder: Path) -> None:
+    lines = [sentence.source for sentence in sample(120, seed=3)]
+    (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def labelled(folder: Path) -> None:
+    rows = [f"{i % 2}\t{('bad', 'good')[i % 2]} {sentence.source}" for i, sentence in enumerate(sample(60, seed=3))]
+    for part, chosen in (("train", rows[:48]), ("valid", rows[48:])):
+        (folder / f"{part}.tsv").write_text("\n".join(chosen) + "\n", encoding="utf-8")
+
+
+def tagged(folder: Path) -> None:
+    for part, count in (("train", 40), ("valid", 10)):
+        texts = [f"the O\ncat{n % 7} B-X\nsat I-X\n" if n % 2 else f"dogs{n % 5} B-Y\nrun O\n" for n in range(count)]
+        (folder / f"{part}.conll").write_text("\n".join(texts), encoding="utf-8")
+
+
+def pictures(folder: Path) -> None:
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for label in ("dark", "light"):
+        place = folder / "pictures" / label
+        place.mkdir(parents=True)
+        for number in range(12):
+            array = random.integers(0, 120, (8, 8), dtype=np.uint8) + (130 if label == "light" else 0)
+            Image.fromarray(array.astype(np.uint8)).save(place / f"{number}.png")
+
+
+PAIRS = (
+    "--data", "train.en", "train.fr", "--valid", "valid.en", "valid.fr", "--test", "test.en", "test.fr",
+    "--source", "en", "--target", "fr",
+)  # fmt: skip
+PAIR_SETTINGS = (*ENGINE, "data.text.size=300", "data.text.min_count=1", "search.beam=1", "validation.sentences=2")
+LABELS = (*ENGINE, "data.text.size=300", "model.layers=1", *SMALL)
+TRANSLATES = (("translate", "MODEL", "test.en", "--device", "cpu"),)
+GENERATES = (
+    ("generate", "MODEL", "--prompt", "the", "--max-new-tokens", "4", "--seed", "1", "--device", "cpu"),
+    ("evaluate", "MODEL", "text.txt", "--device", "cpu", "--json"),
+)
+
+WORLDS: dict[str, World] = {
+    "translate": World(
+        pairs, ("translate", *PAIRS),
+        (*PAIR_SETTINGS, *SMALL, "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.1"), TRANSLATES,
+    ),
+    "recurrent": World(pairs, ("translate-rnn", *PAIRS), (*PAIR_SETTINGS, "model.width=16"), TRANSLATES),
+    "gpt": World(
+        text, ("gpt", "--data", "text.txt"),
+        (*ENGINE, *SMALL, "model.layers=1", "data.text.size=300"), GENERATES,
+    ),
+    "lstm": World(
+        text, ("lstm", "--data", "text.txt"),
+        (*ENGINE, "model.layers=1", "model.width=16", "data.text.size=300"), GENERATES,
+    ),
+    "markov": World(text, ("markov", "--data", "text.txt"), ("model.order=3",), GENERATES),
+    "skip-gram": World(
+        text, ("skip-gram", "--data", "text.txt"), (*ENGINE, "model.width=16", "data.text.min_count=1"),
+        (("vectors", "MODEL", "--out", "words.txt"),),
+    ),
+    "classify": World(
+        labelled, ("classify", "--data", "train.tsv", "--valid", "valid.tsv"), LABELS,
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),),
+    ),
+    "tag": World(
+        tagged, ("tag", "--data", "train.conll", "--valid", "valid.conll"), LABELS,
+        (("predict", "MODEL", "--text", "the cat1 sat", "--device", "cpu"),),
+    ),
+    "pictures": World(
+        pictures, ("classify-pictures", "--data", "pictures"),
+        (*ENGINE, "engine.batch=8", "model.image=8", "model.patch=4", "model.layers=1", "model.width=16",
+         "model.heads=2", "model.inner=32"),
+        (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),),
+    ),
+}  # fmt: skip
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """All that a run came to: weights, log without its times, score, names of files; equal to the bit or not."""
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    card = json.loads((folder / "model" / "headway.json").read_text(encoding="utf-8"))
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    return {
+        "weights": {path.name: path.read_bytes() for path in (folder / "model").glob("*.safetensors")},
+        "log": [{key: value for key, value in event.items() if key not in TIMES} for event in log],
+        "score": {key: value for key, value in card["score"].items() if key not in TIMES},
+        "files": files,
+    }
