@@ -47,7 +47,7 @@ def generate_all(
     # equally old.
     low = batch * 3 // 4 if not searched else batch // 2 if device.type == "cuda" else 0
     # Longest first: the batch that needs most memory fails first, if one does.
-    waiting = sorted(range(len(requests)), key=lambda key: _length(requests[key]))
+    waiting = sorted(range(len(requests)), key=lambda key: requests[key].size)
     slots = min(batch, sum(request.slots for request in requests))
     length = max((request.need(context) for request in requests), default=0)
     engine = Engine(model, context=context, device=device, slots=slots, length=length, stepper=stepper)
@@ -83,11 +83,6 @@ def _taken(
         return False
     answers[output.key][output.sample] = written
     return len(answers[output.key]) == requests[output.key].samples
-
-
-def _length(request: Request) -> int:
-    inputs = request.inputs
-    return len(request.given) + (0 if inputs is None else next(inputs.tensors())[1].shape[1])
 
 
 def _refill(engine: Engine, requests: Sequence[Request], waiting: list[int], batch: int) -> None:
