@@ -16,22 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.batch import TextInputs
-from headway.card import Card, Loaded
+from headway.batch import Batch, TextInputs
+from headway.card import Loaded
 from headway.device import sent
 from headway.errors import InputError, TooLong
 from headway.generate.cores import on_every_core
-from headway.generate.tracing import (
-    More,
-    ReadsText,
-    check_one,
-    checked,
-    described,
-    nexts,
-    token_track,
-    trace_of,
-    trimmed,
-)
+from headway.generate.tracing import Answering, check_one, checked, nexts, refuse_one, token_track, trace_of, trimmed
 from headway.models.heads import Vectors
 from headway.nn import tap
 from headway.nn.pooling import Pooling, pool
@@ -40,6 +30,7 @@ from headway.text.framing import Framed, Text, frame
 from headway.traces import Trace, Track
 
 GAP = "[MASK]"  # what a person may write for a gap, whatever the model's own sign for it is
+LISTED = "an encoder takes a list of texts"
 BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
 Progress = Callable[[int], None]
 
@@ -63,37 +54,35 @@ class Tagged:
     probability: float
 
 
-class Encoder(ReadsText):
+class HeadedModel:
+    """Abstract. An encoder and its head, as they were read from a folder."""
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        """`labels`: of texts, of tokens or of pictures, by their numbers; none where the model gives no labels."""
+        self.model: Any = loaded.model.to(device, dtype).eval()
+        self.card, self.head, self.device, self.dtype = loaded.card, loaded.card.head, device, dtype
+        self.labels: tuple[str, ...] = getattr(self.head, "labels", ())
+
+    def guesses(self, inputs: Batch) -> list[list[Guess]]:
+        """The labels of each row, the most probable first."""
+        share_BL = self.model.head.classes(self.model.encode(inputs))
+        named = ([Guess(*one) for one in zip(self.labels, shares, strict=True)] for shares in share_BL.tolist())
+        return [sorted(row, key=lambda guess: -guess.probability) for row in named]
+
+
+class Encoder(HeadedModel, Answering):
     """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
 
-    name = ""
     takes: ClassVar = "pair"  # besides a text: a second one, read as one with the first
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        self.model: Any = loaded.model.to(device, dtype).eval()
-        self.card: Card = loaded.card
-        self.tokenizer, self.device = loaded.source_tokenizer, device
-        self.head = self.card.head
-
-    @property
-    def tokenizers(self) -> tuple[Any, Any]:
-        """Of what is read, and of what is written."""
-        return self.tokenizer, self.tokenizer
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Of texts or of tokens, by their numbers; none where the model gives no labels."""
-        return getattr(self.head, "labels", ())
-
-    @property
-    def limit(self) -> int:
-        """The most tokens of a text, its frame counted."""
-        return min(self._pooled.longest or self.model.context, self.model.context)
-
-    @property
-    def _pooled(self) -> Vectors:
-        """How the model declares that a text's vector is made."""
-        return self.head if self.head.name == Vectors.name else Vectors()
+        """`pooled`: how the model declares that a text's vector is made; `limit`: the most tokens of a text, its frame
+        counted."""
+        super().__init__(loaded, device, dtype)
+        self.tokenizer = loaded.source_tokenizer
+        self.tokenizers = self.tokenizer, self.tokenizer
+        self.pooled: Vectors = self.head if self.head.name == Vectors.name else Vectors()
+        self.limit: int = min(self.pooled.longest or self.model.context, self.model.context)
 
     def embed(
         self, texts: Sequence[str], *, pooling: Pooling | None = None, unit: bool | None = None, truncate: bool = False,
@@ -101,11 +90,10 @@ class Encoder(ReadsText):
     ) -> NDArray[np.float32]:  # fmt: skip
         """A vector of each text, in order: (texts, width). `pooling` and `unit` as the model declares them, unless
         given."""
-        declared = self._pooled
-        how = pooling or declared.pooling
+        how = pooling or self.pooled.pooling
         if how is None:
             raise InputError("this model does not say how a text's vector is made: choose mean, first, max (--pooling)")
-        scaled = declared.unit if unit is None else unit
+        scaled = self.pooled.unit if unit is None else unit
         framed = self._framed(texts, truncate)
         vectors = np.empty((len(framed), self.model.config.width), np.float32)
         plan, done = self._plan(framed), 0
@@ -136,7 +124,8 @@ class Encoder(ReadsText):
         if mask is None:
             raise InputError("the tokenizer of this model has no sign for a gap: it was not made to fill them")
         sign = str(self.tokenizer.settings.mask)
-        framed = self._framed([text.replace(GAP, sign) for text in _listed(texts)], truncate)
+        refuse_one(texts, LISTED)
+        framed = self._framed([text.replace(GAP, sign) for text in texts], truncate)
         for number, one in enumerate(framed, 1):
             if mask not in one.ids:
                 cut = " in the part that is read" if truncate and sign in texts[number - 1] else ""
@@ -158,10 +147,8 @@ class Encoder(ReadsText):
         framed = self._framed(texts, truncate)
         found: list[list[Guess]] = [[] for _ in framed]
         for rows, inputs in self._batches(framed):
-            share_BL = self.model.head.classes(self.model.encode(inputs))
-            for row, shares in zip(rows, share_BL.tolist(), strict=True):
-                guesses = [Guess(label, share) for label, share in zip(self.head.labels, shares, strict=True)]
-                found[row] = sorted(guesses, key=lambda guess: -guess.probability)
+            for row, guesses in zip(rows, self.guesses(inputs), strict=True):
+                found[row] = guesses
         return found
 
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
@@ -186,7 +173,7 @@ class Encoder(ReadsText):
         for at in (place for place, first in enumerate(framed.starts) if first):
             last = next((end for end in range(at, len(numbers)) if numbers[end] != numbers[at]), len(numbers))
             start, end = framed.spans[at][0], framed.spans[last - 1][1]
-            yield Tagged(text[start:end], start, end, self.head.labels[labels[at]], shares[at])
+            yield Tagged(text[start:end], start, end, self.labels[labels[at]], shares[at])
 
     @torch.inference_mode()
     def trace(
@@ -204,13 +191,10 @@ class Encoder(ReadsText):
         [framed] = self._framed([text if pair is None else (text, pair)], truncate=None, spans=True)
         with tap.record(self.model, choice) as recorder:
             answer = self.model(self._inputs([framed]))
-        about = described(self.model, self.name)
-        more: More = {}
-        if "vocabulary" in self.model.head.axes:
-            logits_BTV = answer[0] if isinstance(answer, tuple) else answer
-            about["next"], last_V = nexts(logits_BTV[0], self.tokenizer, framed.ids, top)
-            more["next"] = last_V, ("vocabulary",)
-        return trace_of(recorder, 0, [self._track(framed, text, pair)], self.model.tracks, about, more)
+        logits_BTV, fills = answer[0] if isinstance(answer, tuple) else answer, "vocabulary" in self.model.head.axes
+        about, more = nexts(logits_BTV[0], self.tokenizer, framed.ids, top) if fills else ({}, {})
+        track = self._track(framed, text, pair)
+        return trace_of(self.model, recorder, [track], name=self.name, about=about, more=more)
 
     def _track(self, framed: Framed, text: str, pair: str | None) -> Track:
         """The second text of a pair stands behind the first, in a line of its own."""
@@ -228,8 +212,9 @@ class Encoder(ReadsText):
 
     def _framed(self, texts: Sequence[Any], truncate: bool | None, spans: bool = False) -> list[Framed]:
         """`truncate` None: nobody was offered to have long texts cut, and nobody is told of it."""
+        refuse_one(texts, LISTED)
         try:
-            return frame(self.tokenizer, _listed(texts), self.limit, truncate=bool(truncate), spans=spans)
+            return frame(self.tokenizer, texts, self.limit, truncate=bool(truncate), spans=spans)
         except TooLong as error:
             if truncate is None:
                 raise
@@ -265,9 +250,3 @@ class Encoder(ReadsText):
         typed = any(one.types is not None for one in framed)
         types_BT = padded([one.types or [0] * len(one.ids) for one in framed], 0) if typed else None
         return TextInputs(padded([one.ids for one in framed], pad), lengths_B, types_BT)
-
-
-def _listed(texts: Sequence[Any]) -> Sequence[Any]:
-    if isinstance(texts, str):
-        raise InputError("an encoder takes a list of texts, not one text: write [text]")
-    return texts
