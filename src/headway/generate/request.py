@@ -159,6 +159,11 @@ class Found(NamedTuple):
     key: int
     hypotheses: list[Hypothesis]
     branches: Branches | None
+    sample: int = 0  # a search has one result, and reports it whole
+
+    @property
+    def written(self) -> Found:
+        return self
 
 
 @dataclass
