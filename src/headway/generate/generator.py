@@ -72,13 +72,9 @@ class Generator(Writing, Answering):
         return [likeliest(passages).text for passages in found]
 
     def generate_n(
-        self,
-        prompts: Sequence[Asked],
-        *,
-        batch: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        self, prompts: Sequence[Asked], *, batch: int | None = None, progress: Callable[[int], None] | None = None,
         **settings: Any,
-    ) -> list[list[Passage]]:
+    ) -> list[list[Passage]]:  # fmt: skip
         """All `samples` of each prompt, or the `best` hypotheses of its `beam`, with log-probabilities and the
         `top` alternatives of each token.
 

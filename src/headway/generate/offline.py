@@ -21,16 +21,10 @@ BATCH = {"cpu": (32, 64), "cuda": (512, 1024)}  # sampled rows, or sources of a 
 
 
 def generate_all(
-    model: Steps,
-    requests: Sequence[Request],
-    *,
-    context: int,
-    device: torch.device,
-    batch: int | None = None,
-    ends: Callable[[Token], bool] | None = None,
-    progress: Callable[[int], None] | None = None,
+    model: Steps, requests: Sequence[Request], *, context: int, device: torch.device, batch: int | None = None,
+    ends: Callable[[Token], bool] | None = None, progress: Callable[[int], None] | None = None,
     stepper: PlainStepper | None = None,
-) -> list[Any]:
+) -> list[Any]:  # fmt: skip
     """What every request gives: its samples (`Written`), or what its search found (`Found`). A key is a request's place
     in the list.
 
@@ -86,18 +80,10 @@ def _refill(engine: Engine, requests: Sequence[Request], waiting: list[int], bat
 
 
 def search_all(
-    model: Steps,
-    sources: Sequence[list[int]],
-    search: Search,
-    *,
-    limit: int,
-    device: torch.device,
-    symbols: Symbols = HEADWAYS,
-    stepper: PlainStepper | None = None,
-    batch: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    branches: dict[int, Branches] | None = None,
-) -> list[list[Hypothesis]]:
+    model: Steps, sources: Sequence[list[int]], search: Search, *, limit: int, device: torch.device,
+    symbols: Symbols = HEADWAYS, stepper: PlainStepper | None = None, batch: int | None = None,
+    progress: Callable[[int], None] | None = None, branches: dict[int, Branches] | None = None,
+) -> list[list[Hypothesis]]:  # fmt: skip
     """The best hypotheses of every source (ids with their end). `limit`: the most tokens of an output.
 
     `batch` bounds the sources in use; `branches` is filled with what every hypothesis of each source did.

@@ -190,13 +190,11 @@ class Row:
 
     def take(self, step: Step, context: int) -> Token:
         (token, logp, top), request = step, self.request
-        if token < 0:
-            self.ended = "nothing"
-            return Token(self.key, self.sample, None, self.written())
-        self.logps.append(logp)
-        self.top.append(top[: request.top])
-        if token in request.stops:
-            self.ended = "stop"
+        if token >= 0:
+            self.logps.append(logp)
+            self.top.append(top[: request.top])
+        if token < 0 or token in request.stops:
+            self.ended = "nothing" if token < 0 else "stop"
             return Token(self.key, self.sample, None, self.written())
         self.ids.append(token)
         if request.constrain is not None:

@@ -66,14 +66,9 @@ class TextTranslator(Answering):
         return [found[0].text if found else "" for found in self.translate_n(texts, **search)]
 
     def translate_n(
-        self,
-        texts: Sequence[str],
-        *,
-        attention: bool = False,
-        batch: int | None = None,
-        progress: Callable[[int], None] | None = None,
-        **search: Any,
-    ) -> list[list[Translation]]:
+        self, texts: Sequence[str], *, attention: bool = False, batch: int | None = None,
+        progress: Callable[[int], None] | None = None, **search: Any,
+    ) -> list[list[Translation]]:  # fmt: skip
         """The `best` translations of each text with their scores and, if `attention`, their attention.
 
         `batch` bounds the texts that are searched at a time; `progress` is called with the number of texts done so far.
