@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.fast.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
 
 # With at least so many values, the kernels save more time than two more launches take.
 LEAST = 2**23
@@ -64,12 +64,8 @@ def _backward(grad: tensor, x: tensor, grad_x: tensor, n: tensor, B: constexpr) 
 def _launch(kernel: Any, x: Tensor, *given: Tensor) -> Tensor:
     needs_triton("GELU", "torch.nn.functional.gelu")
     y = x.new_empty(x.shape)
-    if not x.numel():
-        return y
-    with torch.cuda.device_of(x):
-        kernel[(triton.cdiv(x.numel(), BLOCK),)](
-            *(part.contiguous() for part in given), y, x.numel(), B=BLOCK, num_warps=4
-        )
+    inputs = (part.contiguous() for part in given)
+    launch(kernel, (triton.cdiv(x.numel(), BLOCK),), *inputs, y, x.numel(), B=BLOCK, num_warps=4)
     return y
 
 

@@ -22,8 +22,8 @@ except ImportError:  # no wheel for this machine: `available` is False and the r
     triton = tl = constexpr = tensor = let_next_begin = wait_for_last = None
 
 __all__ = [
-    "available", "constexpr", "jit", "let_next_begin", "needs_triton", "overlapped", "take_turn", "tensor", "tl",
-    "triton", "wait_for_last",
+    "available", "constexpr", "jit", "launch", "let_next_begin", "needs_triton", "overlapped", "take_turn", "tensor",
+    "tl", "triton", "wait_for_last",
 ]  # fmt: skip
 
 
@@ -43,6 +43,13 @@ def overlapped(tensor: Tensor) -> dict[str, bool]:
 
 def jit(function: Any) -> Any:
     return function if triton is None else triton.jit(function)
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **settings: Any) -> None:
+    """A kernel on the device of its first tensor; none where the grid is empty."""
+    if all(grid):
+        with torch.cuda.device_of(given[0]):
+            kernel[grid](*given, **settings)
 
 
 @jit

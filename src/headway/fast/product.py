@@ -16,6 +16,7 @@ from headway.fast.jit import (
     available,
     constexpr,
     jit,
+    launch,
     let_next_begin,
     needs_triton,
     overlapped,
@@ -193,19 +194,18 @@ def _product(
         "N": outputs, "D": width, "KIND": ACTIVATIONS[activation], "NORM": gain_D is not None,
         "SHIFT": shift_D is not None, "BIAS": bias_N is not None, "RESIDUAL": residual_RN is not None,
     }  # fmt: skip
-    with torch.cuda.device_of(x_RD):
-        if rows == 1:
-            some, columns, warps = tiles(outputs, width)
-            _one_row[(triton.cdiv(outputs, some),)](
-                x_RD, weight_ND, *places, y_RN, epsilon, **settings, OUTPUTS=some, COLUMNS=columns,
-                WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
-            )  # fmt: skip
-        else:
-            some = 16 if outputs <= 4096 else 32
-            _some_rows[(triton.cdiv(outputs, some),)](
-                x_RD, weight_ND, *places, y_RN, epsilon, rows, **settings,
-                OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, num_warps=4, num_stages=4,
-            )  # fmt: skip
+    if rows == 1:
+        some, columns, warps = tiles(outputs, width)
+        launch(
+            _one_row, (triton.cdiv(outputs, some),), x_RD, weight_ND, *places, y_RN, epsilon, **settings,
+            OUTPUTS=some, COLUMNS=columns, WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
+        )  # fmt: skip
+    else:
+        some = 16 if outputs <= 4096 else 32
+        launch(
+            _some_rows, (triton.cdiv(outputs, some),), x_RD, weight_ND, *places, y_RN, epsilon, rows, **settings,
+            OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, num_warps=4, num_stages=4,
+        )  # fmt: skip
     return y_RN
 
 
