@@ -244,10 +244,7 @@ def _attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Ten
     return mixed_BTHK
 
 
-@_attend_prefix.register_fake
-def _(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:
-    rows, heads, queries, head_width = q_BHTK.shape
-    return q_BHTK.new_empty(rows, queries, heads, head_width)
+_attend_prefix.register_fake(lambda q_BHTK, *_: q_BHTK.new_empty(q_BHTK.transpose(1, 2).shape))
 
 
 def attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:

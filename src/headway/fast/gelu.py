@@ -80,22 +80,9 @@ def fused_gelu_backward(grad: Tensor, x: Tensor) -> Tensor:
     return _launch(_backward, x, grad, x)
 
 
-@fused_gelu.register_fake
-def _(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@fused_gelu_backward.register_fake
-def _(grad: Tensor, x: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _keep(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _derive(ctx: Any, grad: Tensor) -> Tensor:
-    return fused_gelu_backward(grad, *ctx.saved_tensors)
-
-
-fused_gelu.register_autograd(_derive, setup_context=_keep)
+fused_gelu.register_fake(lambda x: x.new_empty(x.shape))
+fused_gelu_backward.register_fake(lambda grad, x: x.new_empty(x.shape))
+fused_gelu.register_autograd(
+    lambda ctx, grad: fused_gelu_backward(grad, *ctx.saved_tensors),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
