@@ -13,19 +13,8 @@ import math
 import torch
 from torch import Tensor
 
-from headway.fast.jit import (
-    available,
-    constexpr,
-    jit,
-    launch,
-    let_next_begin,
-    needs_triton,
-    overlapped,
-    tensor,
-    tl,
-    triton,
-    wait_for_last,
-)
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import let_next_begin, overlapped, wait_for_last
 
 MOST_QUERIES = 16
 WIDEST = 128

@@ -12,19 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from headway.fast.jit import (
-    available,
-    constexpr,
-    jit,
-    launch,
-    let_next_begin,
-    needs_triton,
-    overlapped,
-    tensor,
-    tl,
-    triton,
-    wait_for_last,
-)
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import let_next_begin, overlapped, wait_for_last
 
 # With more rows torch's own product, on tensor cores, is faster.
 MOST_ROWS = 16

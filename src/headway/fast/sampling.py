@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.fast.jit import constexpr, jit, launch, needs_triton, overlapped, take_turn, tensor, tl, triton
+from headway.fast.jit import constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import overlapped, take_turn
 
 BLOCK = 64  # logits
 GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of splitmix64

@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.fast.jit import available, constexpr, jit, launch, needs_triton, overlapped, take_turn, tensor, tl, triton
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import overlapped, take_turn
 
 COLUMNS = 1024  # of a row that a program embeds
 ROWS = 128  # whose lengths a program advances
