@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ GAP = "[MASK]"  # what a person may write for a gap, whatever the model's own si
 LISTED = "an encoder takes a list of texts"
 BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
 Progress = Callable[[int], None]
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -96,25 +97,16 @@ class Encoder(HeadedModel, Answering):
         scaled = self.pooled.unit if unit is None else unit
         framed = self._framed(texts, truncate)
         vectors = np.empty((len(framed), self.model.config.width), np.float32)
-        plan, done = self._plan(framed), 0
-        works = [partial(self._vectors, framed, rows, how, scaled) for rows in plan]
-        found = on_every_core(works) if self.device.type == "cpu" else (work() for work in works)
-        for rows, vectors_BD in zip(plan, found, strict=True):
-            vectors[rows] = vectors_BD
-            done += len(rows)
-            if progress:
-                progress(done)
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[None]:
+            lengths_B: Any = inputs.with_lengths().lengths_B
+            pooled_BD = pool(self.model.encode(inputs).x_BTD, lengths_B, how, scaled)
+            vectors[rows] = pooled_BD.float().cpu().numpy()
+            return [None] * len(rows)
+
+        self._answers(framed, answer, progress, side_by_side=self.device.type == "cpu")
         return vectors
 
-    @torch.inference_mode()
-    def _vectors(self, framed: list[Framed], rows: list[int], how: Pooling, unit: bool) -> NDArray[np.float32]:
-        inputs = self._inputs([framed[i] for i in rows])
-        lengths_B: Any = inputs.with_lengths().lengths_B
-        pooled_BD = pool(self.model.encode(inputs).x_BTD, lengths_B, how, unit)
-        vectors_BD: NDArray[np.float32] = pooled_BD.float().cpu().numpy()
-        return vectors_BD
-
-    @torch.inference_mode()
     def fill(self, texts: Sequence[str], *, top: int = 5, truncate: bool = False) -> list[list[list[Guess]]]:
         """For each gap of each text the `top` words that may stand there. A gap is written [MASK], or as the model's
         own tokenizer spells it; several gaps of one text are filled each for itself."""
@@ -130,43 +122,39 @@ class Encoder(HeadedModel, Answering):
             if mask not in one.ids:
                 cut = " in the part that is read" if truncate and sign in texts[number - 1] else ""
                 raise InputError(f"text {number} has no gap{cut}: write {GAP} where a word is missing")
-        found: list[list[list[Guess]]] = [[] for _ in framed]
-        for rows, inputs in self._batches(framed):
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[list[list[Guess]]]:
+            found: list[list[list[Guess]]] = [[] for _ in rows]
             hidden_BTD = self.model.encode(inputs).x_BTD
             row_G, place_G = (inputs.ids_BT == mask).nonzero(as_tuple=True)
             share_GV = head.words(hidden_BTD[row_G, place_G][:, None])[:, 0].float().softmax(-1)
             best_GK, id_GK = share_GV.topk(min(top, share_GV.shape[1]))
             for row, shares, ids in zip(row_G.tolist(), best_GK.tolist(), id_GK.tolist(), strict=True):
-                guesses = [Guess(self._spelled(i), share) for i, share in zip(ids, shares, strict=True)]
-                found[rows[row]].append(guesses)
-        return found
+                found[row].append([Guess(self._spelled(i), share) for i, share in zip(ids, shares, strict=True)])
+            return found
 
-    @torch.inference_mode()
+        return self._answers(framed, answer)
+
     def classify(self, texts: Sequence[Text], *, truncate: bool = False) -> list[list[Guess]]:
         """The labels of each text (or pair of texts), the most probable first; of a model that gives numbers, those."""
-        framed = self._framed(texts, truncate)
-        found: list[list[Guess]] = [[] for _ in framed]
-        for rows, inputs in self._batches(framed):
-            for row, guesses in zip(rows, self.guesses(inputs), strict=True):
-                found[row] = guesses
-        return found
+        return self._answers(self._framed(texts, truncate), lambda _, inputs: self.guesses(inputs))
 
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
         """The words of each text with their labels; a word has that of its first token."""
         return self.tagged(texts, self._framed(texts, truncate, spans=True))
 
-    @torch.inference_mode()
     def tagged(self, texts: Sequence[str], framed: list[Framed]) -> list[list[Tagged]]:
         """`tag` of texts that are encoded already, with spans and the numbers of their words."""
-        found: list[list[Tagged]] = [[] for _ in framed]
-        for rows, inputs in self._batches(framed):
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[list[Tagged]]:
             starts_BT = torch.zeros(inputs.ids_BT.shape, dtype=torch.bool)
             for number, row in enumerate(rows):
                 starts_BT[number, : len(framed[row].words)] = torch.tensor(framed[row].starts)
             label_BT, share_BT = self.model.head.tags(self.model.encode(inputs), sent(starts_BT, self.device))
-            for row, shares, labels in zip(rows, share_BT.tolist(), label_BT.tolist(), strict=True):
-                found[row] = list(self._tagged(texts[row], framed[row], shares, labels))
-        return found
+            found = zip(rows, share_BT.tolist(), label_BT.tolist(), strict=True)
+            return [list(self._tagged(texts[row], framed[row], shares, labels)) for row, shares, labels in found]
+
+        return self._answers(framed, answer)
 
     def _tagged(self, text: str, framed: Framed, shares: list[float], labels: list[int]) -> Iterator[Tagged]:
         numbers = list(framed.words)
@@ -225,19 +213,29 @@ class Encoder(HeadedModel, Answering):
         text = str(self.tokenizer.decode([entry])).strip()
         return text or str(self.tokenizer.tokens([entry])[0])
 
-    def _batches(self, framed: list[Framed]) -> Iterator[tuple[list[int], TextInputs]]:
-        """The numbers of some texts, and their inputs."""
-        for rows in self._plan(framed):
-            yield rows, self._inputs([framed[i] for i in rows])
-
-    def _plan(self, framed: list[Framed]) -> list[list[int]]:
-        """Texts of nearly equal length together, the longest first."""
+    def _answers(
+        self, framed: list[Framed], answer: Callable[[list[int], TextInputs], list[Answer]],
+        progress: Progress | None = None, side_by_side: bool = False,
+    ) -> list[Answer]:  # fmt: skip
+        """What `answer` gives each text, in order. Texts of nearly equal length are read together, the longest first;
+        `side_by_side`: batches on a core each."""
         order = sorted(range(len(framed)), key=lambda i: -len(framed[i].ids))
         plan, at, budget = [], 0, BUDGET[self.device.type]
         while at < len(order):
             plan.append(order[at : at + max(1, budget // len(framed[order[at]].ids))])
             at += len(plan[-1])
-        return plan
+
+        @torch.inference_mode()
+        def work(rows: list[int]) -> list[Answer]:
+            return answer(rows, self._inputs([framed[i] for i in rows]))
+
+        works = [partial(work, rows) for rows in plan]
+        found: dict[int, Answer] = {}
+        for rows, answers in zip(plan, on_every_core(works) if side_by_side else (one() for one in works), strict=True):
+            found.update(zip(rows, answers, strict=True))
+            if progress:
+                progress(len(found))
+        return [found[i] for i in range(len(framed))]
 
     def _inputs(self, framed: list[Framed]) -> TextInputs:
         lengths, pad = [len(one.ids) for one in framed], self.tokenizer.pad or 0

@@ -168,9 +168,6 @@ class Translator(TextTranslator, Writing):
     def choice(self, text: str) -> list[int]:
         return [*self.target_tokenizer.encode(text), self.symbols.end]
 
-    def before(self, request: Request) -> Sequence[int]:
-        return ()
-
     def searched(
         self, sources: list[list[int]], settings: Search, batch: int | None = None,
         progress: Callable[[int], None] | None = None, branches: dict[int, Branches] | None = None,
