@@ -241,12 +241,8 @@ class SamplePool(Pool[Row]):
         if state is not None and len(rows) > len(requests):
             copies = np.repeat(np.arange(len(requests)), [request.samples for _, request in requests])
             state.keep(on_device(copies, self.device))
-        lengths_R, seeds_R, samples_R, newest_R = (
-            on_device(numbers, self.device)
-            for numbers in zip(
-                *((row.length, row.request.seed, row.sample, row.request.given[-1]) for row in rows), strict=True
-            )
-        )
+        numbers = [(row.length, row.request.seed, row.sample, row.request.given[-1]) for row in rows]
+        lengths_R, seeds_R, samples_R, newest_R = on_device(np.array(numbers, np.int64).T.copy(), self.device)
         ids_RL = padded([row.request.given for row in rows], self.device)
         streams_R = noise.streams(seeds_R, samples_R)
         self.put(rows, SampleRows(state, ids_RL, lengths_R, lengths_R, streams_R, newest_R))
@@ -265,10 +261,6 @@ class SamplePool(Pool[Row]):
 
     def lengths(self) -> list[int]:
         return [row.length + row.ahead - 1 for _, row in self.open()]
-
-    @property
-    def longest(self) -> int:
-        return max(self.lengths(), default=0) + 1
 
     @property
     def top(self) -> int:
@@ -310,7 +302,7 @@ class SamplePool(Pool[Row]):
             row.ahead += count
 
     def advance(self, view: SampleRows) -> Tensor:
-        longest = self.longest
+        longest = max(self.lengths(), default=0) + 1
         logits_RV = samples.predict(self.model, view, self.context, longest)
         return samples.write(view, self.groups(), logits_RV, longest=longest, top=self.top)[None]
 

@@ -202,16 +202,9 @@ class Recording:
     """What happened inside of `with headway.trace(model) as t:`; of calls that were alike, the last."""
 
     def __init__(self, recorder: Recorder, model: nn.Module) -> None:
+        """`tensors`: all rows of a batch, by `stack.layer.site.tensor`."""
         self.recorder, self.model = recorder, model
-
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """All rows of a batch, by `stack.layer.site.tensor`."""
-        return self.recorder.tensors
-
-    @property
-    def axes(self) -> dict[str, tuple[str, ...]]:
-        return self.recorder.axes
+        self.tensors, self.axes = recorder.tensors, recorder.axes
 
     def row(self, row: int = 0, **lengths: int) -> Trace:
         """The trace of one row. `source=7`: how long its source is, without padding; likewise `target`, `tokens`."""
