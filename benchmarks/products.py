@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.fast import product as product_kernels
-from headway.fast.jit import overlapped
+from headway.fast.overlap import overlapped
 
 BYTES = 2**28  # of different weights: several times the cache
 # What stands around each product of a block, and of the head.

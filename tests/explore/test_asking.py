@@ -78,7 +78,7 @@ def test_half_a_character_is_no_text():
             return "a\N{REPLACEMENT CHARACTER}"
 
     generator = object.__new__(Generator)
-    generator.tokenizer = Halves()  # type: ignore[assignment]
+    generator.tokenizers = (Halves(), Halves())
     with pytest.raises(InputError, match="half a character"):
         spelled(generator, [1])
     with pytest.raises(InputError, match="there is no token 9: the vocabulary has 9"):

@@ -156,7 +156,7 @@ def test_sources_admitted_later_step_beside_the_earlier_ones(ahead):
             shared += bool(len(engine))
             key, source = longest_first.pop()
             engine.admit([(key, asked(source, search))])
-            state = engine.pools[0][1].rows.state
+            state = engine.pools[0].rows.state
             both = [
                 {slot.kv_2CRHK.data_ptr(), slot.spare.data_ptr()} for slot in state["caches"] if slot.spare is not None
             ]
@@ -177,7 +177,7 @@ def test_room_of_sources_that_left_serves_those_that_come():
             key, source = waiting.pop()
             engine.admit([(key, asked(source, search))])
         assert len(engine.pools) == 1
-        pool = engine.pools[0][1]
+        pool = engine.pools[0]
         found |= hypotheses(engine)
         longest_run = max(longest_run, pool.history.steps)
     assert longest_run > 9  # more steps in one go than the caches have positions
@@ -204,7 +204,7 @@ def test_finished_rows_leave_the_batch():
     sizes = []
     while len(engine):
         engine.step()
-        sizes.append(len(engine.pools[0][1].entries))
+        sizes.append(len(engine.pools[0].entries))
     assert sizes[0] == 12 and sizes[-1] < 12 and sizes == sorted(sizes, reverse=True)
 
 
@@ -302,7 +302,7 @@ def test_steps_are_launched_before_the_last_ones_are_read():
     engine = engine_of(model, stepper=stepper)
     for _ in range(2):
         engine.admit([(i, asked(source, Search(beam=2))) for i, source in enumerate(sources)])
-        pool = engine.pools[-1][1]
+        pool = engine.pools[-1]
         before = pool.steps
         assert engine.step() == [] and (pool.steps, pool.history.steps) == (before + 2, before + 1)
         found = {}

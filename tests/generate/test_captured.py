@@ -15,6 +15,7 @@ from headway.fast.jit import triton
 from headway.generate import samples as samples_module
 from headway.generate.engine import Engine
 from headway.generate.offline import generate_all
+from headway.generate.pool import SamplePool
 from headway.generate.request import Request
 from headway.generate.samples import predict
 from headway.generate.sampling import Sampling
@@ -76,7 +77,7 @@ def test_rows_that_differ_in_everything_join_leave_and_stop_inside_the_steps():
     for batch in (4, 9, 100):
         assert all_equal(run(model, prompts, batch=batch, stepper=stepper), plain)
     # Some stopped in the midst of steps that were already taken.
-    assert {len(w.ids) % GraphStepper.samples_at_once for samples in plain for w in samples if w.ended == "stop"} > {
+    assert {len(w.ids) % SamplePool.at_once for samples in plain for w in samples if w.ended == "stop"} > {
         1,
         2,
         3,
@@ -91,7 +92,7 @@ def test_rows_join_a_running_engine_whose_steps_are_ahead():
     while waiting or len(engine):
         if waiting:
             engine.admit([waiting.pop(0)])
-            places.add(tuple(addresses(engine.pools[0][1])))
+            places.add(tuple(addresses(engine.pools[0])))
         for token in engine.step():
             if token.written:
                 found[token.key, token.sample] = token.written

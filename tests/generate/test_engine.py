@@ -218,6 +218,15 @@ def test_a_constraint_holds_for_samples_and_for_searches(stepper):
     assert all(test_samples.equal(a, b) for a, b in zip(found[6:9], alone, strict=True))
 
 
+@each_stepper
+def test_a_constraint_holds_in_a_sliding_window_too(stepper):
+    _, mine = gpt2()
+    wishes = {"max_new": 20, "window": True, "constrain": Alternating()}
+    requests = [Request([5, 7] * size, Sampling(), seed=size, **wishes) for size in (2, 3, 6)]
+    for [written] in run(mine, requests, 6, stepper):
+        assert 4 <= len(written.ids) <= 6 and all(i % 2 == at % 2 for at, i in enumerate(written.ids))
+
+
 def test_the_best_of_all_allowed_texts_is_what_a_wide_beam_finds():
     model, given = language_models()[0], [3, 5]
 

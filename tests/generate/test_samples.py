@@ -156,7 +156,7 @@ def test_rows_join_a_running_engine_and_leave_it():
             if token.written:
                 found[token.key, token.sample] = token.written
         sizes.append(len(engine))
-        places.add(tuple(addresses(engine.pools[0][1])))
+        places.add(tuple(addresses(engine.pools[0])))
     assert max(sizes) > 5 and len(engine) == 0 and engine.step() == []
     assert len(places) == 1  # no tensor was moved or made anew when a row joined or left
     for key, samples in enumerate(alone):
@@ -342,7 +342,7 @@ def test_a_step_asks_the_device_nothing_until_its_record_is_read():
     engine = Engine(model_of(3), context=CONTEXT, device=CPU)
     choice = Request([4, 5, 6], Sampling(choices=((7, 8, END), (9, END))))
     engine.admit(list(enumerate([*(replace(prompt, top=3, max_new=9) for prompt in mixed(10)), choice])))
-    ((_, pool),) = engine.pools
+    (pool,) = engine.pools
     with torch.inference_mode(), Asking() as asking:
         engine._launch(pool)
     (pending,) = pool.pending
@@ -367,7 +367,7 @@ def test_a_step_on_a_gpu_does_not_wait_for_the_device(top):
     engine.admit([(key, replace(prompt, top=top, max_new=30)) for key, prompt in enumerate(mixed(10))])
     engine.step()  # tables of sequences are made and graphs captured at the first
     engine._settle()
-    ((_, pool),) = engine.pools
+    (pool,) = engine.pools
     under_way = len(pool.pending)
     assert pool.due(1)
     with torch.inference_mode():

@@ -13,18 +13,8 @@ import math
 import torch
 from torch import Tensor
 
-from headway.fast.jit import (
-    available,
-    constexpr,
-    jit,
-    let_next_begin,
-    needs_triton,
-    overlapped,
-    tensor,
-    tl,
-    triton,
-    wait_for_last,
-)
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import let_next_begin, overlapped, wait_for_last
 
 MOST_QUERIES = 16
 WIDEST = 128
@@ -191,17 +181,15 @@ def attend_step(qkv_BD: Tensor, kv_2CBHK: Tensor, lengths_B: Tensor) -> Tensor:
     needs_triton("attention", "attend of headway.nn.attention")
     _, capacity, rows, heads, head_width = kv_2CBHK.shape
     mixed_BD = qkv_BD.new_empty(rows, heads * head_width)
-    if not rows:
-        return mixed_BD
     width = max(16, triton.next_power_of_2(head_width))
     tile, warps = (4 * TILE, 8) if rows * heads <= FEW_PROGRAMS else (TILE, 4)
     cache_v, cache_c, cache_b, cache_h, _ = kv_2CBHK.stride()
-    with torch.cuda.device_of(qkv_BD):
-        _step[(rows, heads)](
-            qkv_BD.contiguous(), kv_2CBHK, mixed_BD, lengths_B.contiguous(), 1.0 / math.sqrt(head_width), capacity - 1,
-            cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width, KEYS=tile // width, WIDTH=width,
-            num_warps=warps, **overlapped(qkv_BD),
-        )  # fmt: skip
+    launch(
+        _step, (rows, heads),
+        qkv_BD.contiguous(), kv_2CBHK, mixed_BD, lengths_B.contiguous(), 1.0 / math.sqrt(head_width), capacity - 1,
+        cache_v, cache_c, cache_b, cache_h, H=heads, K=head_width, KEYS=tile // width, WIDTH=width,
+        num_warps=warps, **overlapped(qkv_BD),
+    )  # fmt: skip
     return mixed_BD
 
 
@@ -230,26 +218,22 @@ def _attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Ten
     width = max(16, triton.next_power_of_2(head_width))
     common = (q_BHTK, k_BHSK, v_BHSK, mixed_BTHK, prefix_B.contiguous(), 1.0 / math.sqrt(head_width), k_BHSK.shape[2])
     key_value_strides = (*k_BHSK.stride(), *v_BHSK.stride())
-    with torch.cuda.device_of(q_BHTK):
-        if queries == 1:
-            some = min(triton.next_power_of_2(heads), max(1, TILE // 8 // width))
-            q_b, q_h, _, q_k = q_BHTK.stride()
-            _one_query[(rows, triton.cdiv(heads, some))](
-                *common, q_b, q_h, q_k, *key_value_strides,
-                H=heads, K=head_width, KEYS=TILE // (some * width), HEADS=some, WIDTH=width, num_warps=4,
-            )  # fmt: skip
-        else:
-            _some_queries[(rows, heads)](
-                *common, queries, *q_BHTK.stride(), *key_value_strides,
-                H=heads, K=head_width, KEYS=32, QUERIES=MOST_QUERIES, WIDTH=width, num_warps=2, num_stages=1,
-            )  # fmt: skip
+    if queries == 1:
+        some = min(triton.next_power_of_2(heads), max(1, TILE // 8 // width))
+        q_b, q_h, _, q_k = q_BHTK.stride()
+        launch(
+            _one_query, (rows, triton.cdiv(heads, some)), *common, q_b, q_h, q_k, *key_value_strides,
+            H=heads, K=head_width, KEYS=TILE // (some * width), HEADS=some, WIDTH=width, num_warps=4,
+        )  # fmt: skip
+    else:
+        launch(
+            _some_queries, (rows, heads), *common, queries, *q_BHTK.stride(), *key_value_strides,
+            H=heads, K=head_width, KEYS=32, QUERIES=MOST_QUERIES, WIDTH=width, num_warps=2, num_stages=1,
+        )  # fmt: skip
     return mixed_BTHK
 
 
-@_attend_prefix.register_fake
-def _(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:
-    rows, heads, queries, head_width = q_BHTK.shape
-    return q_BHTK.new_empty(rows, queries, heads, head_width)
+_attend_prefix.register_fake(lambda q_BHTK, *_: q_BHTK.new_empty(q_BHTK.transpose(1, 2).shape))
 
 
 def attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
-from headway.fast.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
 
 __all__ = ["available", "cross_entropy_rows", "paired_rows"]
 
@@ -240,14 +240,12 @@ def _launch(
 ) -> tuple[Tensor, Tensor, Tensor]:
     needs_triton("loss", "the functions of headway.train.loss")
     grad, loss_N, nll_N = _outputs(logits, labels_N)
-    if len(labels_N):
-        V = logits.shape[-1]
-        step = min(STEPS[logits.dim() - 1], max(256, triton.next_power_of_2(V)))
-        with torch.cuda.device_of(logits):
-            kernel[(len(labels_N),)](
-                logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers, V=V, B=step, **settings,
-                num_warps=step // 256,
-            )  # fmt: skip
+    V = logits.shape[-1]
+    step = min(STEPS[logits.dim() - 1], max(256, triton.next_power_of_2(V)))
+    launch(
+        kernel, (len(labels_N),), logits.contiguous(), labels_N.contiguous(), grad, loss_N, nll_N, *numbers,
+        V=V, B=step, **settings, num_warps=step // 256,
+    )  # fmt: skip
     return grad, loss_N, nll_N
 
 
@@ -271,11 +269,6 @@ def cross_entropy_rows(
     return _launch(_entropy_row, logits_NV, labels_N, float(smoothing), ignore, SMOOTH=smoothing > 0)
 
 
-@cross_entropy_rows.register_fake
-def _(logits_NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int) -> tuple[Tensor, Tensor, Tensor]:
-    return _outputs(logits_NV, labels_N)
-
-
 @torch.library.custom_op("headway::paired_rows", mutates_args=())
 def paired_rows(
     logits_2NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
@@ -288,8 +281,5 @@ def paired_rows(
     return _launch(_paired_row, logits_2NV, labels_N, float(smoothing), ignore, float(weight))
 
 
-@paired_rows.register_fake
-def _(
-    logits_2NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _outputs(logits_2NV, labels_N)
+for op in (cross_entropy_rows, paired_rows):
+    op.register_fake(lambda logits, labels_N, *_numbers: _outputs(logits, labels_N))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.fast.jit import available, constexpr, jit, needs_triton, tensor, tl, triton
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
 
 # With at least so many values, the kernels save more time than two more launches take.
 LEAST = 2**23
@@ -64,12 +64,8 @@ def _backward(grad: tensor, x: tensor, grad_x: tensor, n: tensor, B: constexpr) 
 def _launch(kernel: Any, x: Tensor, *given: Tensor) -> Tensor:
     needs_triton("GELU", "torch.nn.functional.gelu")
     y = x.new_empty(x.shape)
-    if not x.numel():
-        return y
-    with torch.cuda.device_of(x):
-        kernel[(triton.cdiv(x.numel(), BLOCK),)](
-            *(part.contiguous() for part in given), y, x.numel(), B=BLOCK, num_warps=4
-        )
+    inputs = (part.contiguous() for part in given)
+    launch(kernel, (triton.cdiv(x.numel(), BLOCK),), *inputs, y, x.numel(), B=BLOCK, num_warps=4)
     return y
 
 
@@ -84,22 +80,9 @@ def fused_gelu_backward(grad: Tensor, x: Tensor) -> Tensor:
     return _launch(_backward, x, grad, x)
 
 
-@fused_gelu.register_fake
-def _(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@fused_gelu_backward.register_fake
-def _(grad: Tensor, x: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _keep(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _derive(ctx: Any, grad: Tensor) -> Tensor:
-    return fused_gelu_backward(grad, *ctx.saved_tensors)
-
-
-fused_gelu.register_autograd(_derive, setup_context=_keep)
+fused_gelu.register_fake(lambda x: x.new_empty(x.shape))
+fused_gelu_backward.register_fake(lambda grad, x: x.new_empty(x.shape))
+fused_gelu.register_autograd(
+    lambda ctx, grad: fused_gelu_backward(grad, *ctx.saved_tensors),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)

@@ -22,8 +22,8 @@ except ImportError:  # no wheel for this machine: `available` is False and the r
     triton = tl = constexpr = tensor = let_next_begin = wait_for_last = None
 
 __all__ = [
-    "available", "constexpr", "jit", "let_next_begin", "needs_triton", "overlapped", "take_turn", "tensor", "tl",
-    "triton", "wait_for_last",
+    "available", "constexpr", "jit", "launch", "let_next_begin", "needs_triton", "tensor", "tl", "triton",
+    "wait_for_last",
 ]  # fmt: skip
 
 
@@ -32,25 +32,15 @@ def available(tensor: Tensor) -> bool:
     return triton is not None and tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16, torch.float32)
 
 
-def overlapped(tensor: Tensor) -> dict[str, bool]:
-    """Launch options of a kernel with an `OVERLAP`: since Hopper it may start while the one before it still runs, and
-    wait for it later (programmatic dependent launch). Before `wait_for_last` it must not read results of the same
-    step."""
-    if not tensor.is_cuda or torch.cuda.get_device_capability(tensor.device) < (9, 0):
-        return {"OVERLAP": False}
-    return {"OVERLAP": True, "launch_pdl": True}
-
-
 def jit(function: Any) -> Any:
     return function if triton is None else triton.jit(function)
 
 
-@jit
-def take_turn(OVERLAP: constexpr) -> None:
-    """For a kernel that may be launched early, but has no work before the kernel before it has ended."""
-    if OVERLAP:
-        let_next_begin()
-        wait_for_last()
+def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **settings: Any) -> None:
+    """A kernel on the device of its first tensor; none where the grid is empty."""
+    if all(grid):
+        with torch.cuda.device_of(given[0]):
+            kernel[grid](*given, **settings)
 
 
 def needs_triton(kernels: str, instead: str) -> None:

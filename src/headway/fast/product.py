@@ -12,18 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from headway.fast.jit import (
-    available,
-    constexpr,
-    jit,
-    let_next_begin,
-    needs_triton,
-    overlapped,
-    tensor,
-    tl,
-    triton,
-    wait_for_last,
-)
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import let_next_begin, overlapped, wait_for_last
 
 # With more rows torch's own product, on tensor cores, is faster.
 MOST_ROWS = 16
@@ -193,28 +183,22 @@ def _product(
         "N": outputs, "D": width, "KIND": ACTIVATIONS[activation], "NORM": gain_D is not None,
         "SHIFT": shift_D is not None, "BIAS": bias_N is not None, "RESIDUAL": residual_RN is not None,
     }  # fmt: skip
-    with torch.cuda.device_of(x_RD):
-        if rows == 1:
-            some, columns, warps = tiles(outputs, width)
-            _one_row[(triton.cdiv(outputs, some),)](
-                x_RD, weight_ND, *places, y_RN, epsilon, **settings, OUTPUTS=some, COLUMNS=columns,
-                WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
-            )  # fmt: skip
-        else:
-            some = 16 if outputs <= 4096 else 32
-            _some_rows[(triton.cdiv(outputs, some),)](
-                x_RD, weight_ND, *places, y_RN, epsilon, rows, **settings,
-                OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, num_warps=4, num_stages=4,
-            )  # fmt: skip
+    if rows == 1:
+        some, columns, warps = tiles(outputs, width)
+        launch(
+            _one_row, (triton.cdiv(outputs, some),), x_RD, weight_ND, *places, y_RN, epsilon, **settings,
+            OUTPUTS=some, COLUMNS=columns, WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
+        )  # fmt: skip
+    else:
+        some = 16 if outputs <= 4096 else 32
+        launch(
+            _some_rows, (triton.cdiv(outputs, some),), x_RD, weight_ND, *places, y_RN, epsilon, rows, **settings,
+            OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, num_warps=4, num_stages=4,
+        )  # fmt: skip
     return y_RN
 
 
-@_product.register_fake
-def _(
-    x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None, gain_D: Tensor | None, shift_D: Tensor | None,
-    residual_RN: Tensor | None, epsilon: float, activation: str,
-) -> Tensor:  # fmt: skip
-    return x_RD.new_empty(len(x_RD), len(weight_ND))
+_product.register_fake(lambda x_RD, weight_ND, *_: x_RD.new_empty(len(x_RD), len(weight_ND)))
 
 
 def product(

@@ -12,16 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.fast.jit import (
-    constexpr,
-    jit,
-    needs_triton,
-    overlapped,
-    take_turn,
-    tensor,
-    tl,
-    triton,
-)
+from headway.fast.jit import constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import overlapped, take_turn
 
 BLOCK = 64  # logits
 GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of splitmix64
@@ -112,17 +104,15 @@ def continuations(logits_RV: Tensor, k: int, end: int) -> tuple[Tensor, Tensor, 
         for shape in ((rows, parts), (rows,), (rows, blocks), (rows, k))
     )
     ids_RC = torch.empty(rows, k, dtype=torch.long, device=logits_RV.device)
-    if rows:
-        stride, padded = logits_RV.stride(0), triton.next_power_of_2(blocks)
-        with torch.cuda.device_of(logits_RV):
-            _summarise[(rows, parts)](
-                logits_RV, sums_RP, maxima_RN, stride, V=width, G=TOGETHER, B=BLOCK, P=parts, num_warps=4,
-                **overlapped(logits_RV),
-            )  # fmt: skip
-            _pick[(rows,)](
-                logits_RV, sums_RP, maxima_RN, values_RC, ids_RC, ends_R, stride, end,
-                V=width, C=k, N=padded, B=BLOCK, P=parts, num_warps=1 if padded <= 1024 else 4, **overlapped(logits_RV),
-            )  # fmt: skip
+    stride, padded = logits_RV.stride(0), triton.next_power_of_2(blocks)
+    launch(
+        _summarise, (rows, parts), logits_RV, sums_RP, maxima_RN, stride,
+        V=width, G=TOGETHER, B=BLOCK, P=parts, num_warps=4, **overlapped(logits_RV),
+    )  # fmt: skip
+    launch(
+        _pick, (rows,), logits_RV, sums_RP, maxima_RN, values_RC, ids_RC, ends_R, stride, end,
+        V=width, C=k, N=padded, B=BLOCK, P=parts, num_warps=1 if padded <= 1024 else 4, **overlapped(logits_RV),
+    )  # fmt: skip
     return values_RC, ids_RC, ends_R
 
 
@@ -152,12 +142,10 @@ def uniforms(streams_R: Tensor, steps_R: Tensor) -> Tensor:
     needs_triton("noise", "uniforms of headway.generate.noise")
     rows = len(streams_R)
     values_R = torch.empty(rows, dtype=torch.float64, device=streams_R.device)
-    if rows:
-        with torch.cuda.device_of(streams_R):
-            _uniforms[(triton.cdiv(rows, ROWS),)](
-                streams_R.contiguous(), steps_R.contiguous(), values_R, rows,
-                GOLDEN=GOLDEN, FIRST=FIRST, SECOND=SECOND, SOME=ROWS, num_warps=1, **overlapped(streams_R),
-            )  # fmt: skip
+    launch(
+        _uniforms, (triton.cdiv(rows, ROWS),), streams_R.contiguous(), steps_R.contiguous(), values_R, rows,
+        GOLDEN=GOLDEN, FIRST=FIRST, SECOND=SECOND, SOME=ROWS, num_warps=1, **overlapped(streams_R),
+    )  # fmt: skip
     return values_R
 
 
@@ -202,11 +190,8 @@ def note(
     rows, room = texts_RL.shape
     top = records_GRS.shape[2] // 2 - 1
     logits_RV = logits_RV if logits_RV.stride(1) == 1 else logits_RV.contiguous()
-    if rows:
-        with torch.cuda.device_of(logits_RV):
-            _note[(rows,)](
-                logits_RV, ids_RA if tokens_R is None else tokens_R.contiguous(), ids_RA, logps_RA, texts_RL, newest_R,
-                lengths_R, records_GRS, turns_R, logits_RV.stride(0), room, rows, A=ids_RA.shape[1], TOP=top,
-                PADDED=triton.next_power_of_2(max(1, top)), CHOSEN=tokens_R is not None, num_warps=1,
-                **overlapped(logits_RV),
-            )  # fmt: skip
+    launch(
+        _note, (rows,), logits_RV, ids_RA if tokens_R is None else tokens_R.contiguous(), ids_RA, logps_RA, texts_RL,
+        newest_R, lengths_R, records_GRS, turns_R, logits_RV.stride(0), room, rows, A=ids_RA.shape[1], TOP=top,
+        PADDED=triton.next_power_of_2(max(1, top)), CHOSEN=tokens_R is not None, num_warps=1, **overlapped(logits_RV),
+    )  # fmt: skip

@@ -11,17 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.fast.jit import (
-    available,
-    constexpr,
-    jit,
-    needs_triton,
-    overlapped,
-    take_turn,
-    tensor,
-    tl,
-    triton,
-)
+from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
+from headway.fast.overlap import overlapped, take_turn
 
 COLUMNS = 1024  # of a row that a program embeds
 ROWS = 128  # whose lengths a program advances
@@ -59,14 +50,12 @@ def embed(
     needs_triton("embedding", "TokenEmbedding.readable of headway.nn.embedding")
     rows, width = len(ids_R), table_VD.shape[1]
     x_RD = table_VD.new_empty(rows, width)
-    if rows:
-        some = min(COLUMNS, triton.next_power_of_2(width))
-        with torch.cuda.device_of(table_VD):
-            _embed[(rows, triton.cdiv(width, some))](
-                ids_R.contiguous(), places_R.contiguous(), table_VD, table_VD if positions_PD is None else positions_PD,
-                x_RD, float(scale), D=width, PLACED=positions_PD is not None, SOME=some, num_warps=4,
-                **overlapped(table_VD),
-            )  # fmt: skip
+    some = min(COLUMNS, triton.next_power_of_2(width))
+    launch(
+        _embed, (rows, triton.cdiv(width, some)), ids_R.contiguous(), places_R.contiguous(), table_VD,
+        table_VD if positions_PD is None else positions_PD, x_RD, float(scale),
+        D=width, PLACED=positions_PD is not None, SOME=some, num_warps=4, **overlapped(table_VD),
+    )  # fmt: skip
     return x_RD
 
 
@@ -94,9 +83,5 @@ def readable_advance(lengths_R: Tensor, steps: int, longest: int) -> None:
 
 
 def launch_advance(lengths_R: Tensor, steps: int, longest: int) -> None:
-    rows = len(lengths_R)
-    if rows:
-        with torch.cuda.device_of(lengths_R):
-            _advance[(triton.cdiv(rows, ROWS),)](
-                lengths_R, steps, longest, rows, SOME=ROWS, num_warps=1, **overlapped(lengths_R)
-            )
+    rows, options = len(lengths_R), overlapped(lengths_R)
+    launch(_advance, (triton.cdiv(rows, ROWS),), lengths_R, steps, longest, rows, SOME=ROWS, num_warps=1, **options)

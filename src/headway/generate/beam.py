@@ -17,7 +17,6 @@ from headway.generate.rows import Rows, wide
 from headway.generate.search import Search
 from headway.generate.top_k import best_continuations, top_k
 from headway.models.protocols import Steps
-from headway.nn.state import State
 
 # Of every step: token of each beam, the beam it continues, its sum; then the sums of candidates that end here
 # (−∞: does not end) and the beams that those continue.
@@ -41,18 +40,10 @@ def pack(records: list[Record]) -> Tensor:
 class BeamRows(Rows):
     """The rows of a source are its beam."""
 
-    pace = 4  # even: a cache and its spare have then changed places an even number of times
-
     scores_NK: Tensor  # sum of log-probabilities of every hypothesis
     last_NK: Tensor  # its newest token
     limits_N: Tensor  # the longest output of a source
     ages_N: Tensor  # and how long it is so far
-
-    @staticmethod
-    def fresh(state: State, last_N: Tensor, limits_N: Tensor, beam: int) -> BeamRows:
-        scores_NK = torch.full((len(last_N), beam), -math.inf, device=last_N.device)
-        scores_NK[:, 0] = 0.0  # all hypotheses of a source start equal: only one may continue
-        return BeamRows(state, scores_NK, last_N[:, None].expand(-1, beam), limits_N, torch.zeros_like(limits_N))
 
 
 def advance(

@@ -9,29 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.batch import TextInputs
-from headway.card import Card, Loaded
+from headway.batch import Batch, TextInputs
+from headway.card import Loaded
 from headway.device import sent
 from headway.errors import InputError, TooLong
 from headway.generate.cores import on_every_core
-from headway.generate.tracing import (
-    More,
-    ReadsText,
-    check_one,
-    checked,
-    described,
-    nexts,
-    token_track,
-    trace_of,
-    trimmed,
-)
+from headway.generate.tracing import Answering, check_one, checked, nexts, refuse_one, token_track, trace_of, trimmed
 from headway.models.heads import Vectors
 from headway.nn import tap
 from headway.nn.pooling import Pooling, pool
@@ -40,8 +30,10 @@ from headway.text.framing import Framed, Text, frame
 from headway.traces import Trace, Track
 
 GAP = "[MASK]"  # what a person may write for a gap, whatever the model's own sign for it is
+LISTED = "an encoder takes a list of texts"
 BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
 Progress = Callable[[int], None]
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -63,37 +55,35 @@ class Tagged:
     probability: float
 
 
-class Encoder(ReadsText):
+class HeadedModel:
+    """Abstract. An encoder and its head, as they were read from a folder."""
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        """`labels`: of texts, of tokens or of pictures, by their numbers; none where the model gives no labels."""
+        self.model: Any = loaded.model.to(device, dtype).eval()
+        self.card, self.head, self.device, self.dtype = loaded.card, loaded.card.head, device, dtype
+        self.labels: tuple[str, ...] = getattr(self.head, "labels", ())
+
+    def guesses(self, inputs: Batch) -> list[list[Guess]]:
+        """The labels of each row, the most probable first."""
+        share_BL = self.model.head.classes(self.model.encode(inputs))
+        named = ([Guess(*one) for one in zip(self.labels, shares, strict=True)] for shares in share_BL.tolist())
+        return [sorted(row, key=lambda guess: -guess.probability) for row in named]
+
+
+class Encoder(HeadedModel, Answering):
     """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
 
-    name = ""
     takes: ClassVar = "pair"  # besides a text: a second one, read as one with the first
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        self.model: Any = loaded.model.to(device, dtype).eval()
-        self.card: Card = loaded.card
-        self.tokenizer, self.device = loaded.source_tokenizer, device
-        self.head = self.card.head
-
-    @property
-    def tokenizers(self) -> tuple[Any, Any]:
-        """Of what is read, and of what is written."""
-        return self.tokenizer, self.tokenizer
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Of texts or of tokens, by their numbers; none where the model gives no labels."""
-        return getattr(self.head, "labels", ())
-
-    @property
-    def limit(self) -> int:
-        """The most tokens of a text, its frame counted."""
-        return min(self._pooled.longest or self.model.context, self.model.context)
-
-    @property
-    def _pooled(self) -> Vectors:
-        """How the model declares that a text's vector is made."""
-        return self.head if self.head.name == Vectors.name else Vectors()
+        """`pooled`: how the model declares that a text's vector is made; `limit`: the most tokens of a text, its frame
+        counted."""
+        super().__init__(loaded, device, dtype)
+        self.tokenizer = loaded.source_tokenizer
+        self.tokenizers = self.tokenizer, self.tokenizer
+        self.pooled: Vectors = self.head if self.head.name == Vectors.name else Vectors()
+        self.limit: int = min(self.pooled.longest or self.model.context, self.model.context)
 
     def embed(
         self, texts: Sequence[str], *, pooling: Pooling | None = None, unit: bool | None = None, truncate: bool = False,
@@ -101,32 +91,22 @@ class Encoder(ReadsText):
     ) -> NDArray[np.float32]:  # fmt: skip
         """A vector of each text, in order: (texts, width). `pooling` and `unit` as the model declares them, unless
         given."""
-        declared = self._pooled
-        how = pooling or declared.pooling
+        how = pooling or self.pooled.pooling
         if how is None:
             raise InputError("this model does not say how a text's vector is made: choose mean, first, max (--pooling)")
-        scaled = declared.unit if unit is None else unit
+        scaled = self.pooled.unit if unit is None else unit
         framed = self._framed(texts, truncate)
         vectors = np.empty((len(framed), self.model.config.width), np.float32)
-        plan, done = self._plan(framed), 0
-        works = [partial(self._vectors, framed, rows, how, scaled) for rows in plan]
-        found = on_every_core(works) if self.device.type == "cpu" else (work() for work in works)
-        for rows, vectors_BD in zip(plan, found, strict=True):
-            vectors[rows] = vectors_BD
-            done += len(rows)
-            if progress:
-                progress(done)
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[None]:
+            lengths_B: Any = inputs.with_lengths().lengths_B
+            pooled_BD = pool(self.model.encode(inputs).x_BTD, lengths_B, how, scaled)
+            vectors[rows] = pooled_BD.float().cpu().numpy()
+            return [None] * len(rows)
+
+        self._answers(framed, answer, progress, side_by_side=self.device.type == "cpu")
         return vectors
 
-    @torch.inference_mode()
-    def _vectors(self, framed: list[Framed], rows: list[int], how: Pooling, unit: bool) -> NDArray[np.float32]:
-        inputs = self._inputs([framed[i] for i in rows])
-        lengths_B: Any = inputs.with_lengths().lengths_B
-        pooled_BD = pool(self.model.encode(inputs).x_BTD, lengths_B, how, unit)
-        vectors_BD: NDArray[np.float32] = pooled_BD.float().cpu().numpy()
-        return vectors_BD
-
-    @torch.inference_mode()
     def fill(self, texts: Sequence[str], *, top: int = 5, truncate: bool = False) -> list[list[list[Guess]]]:
         """For each gap of each text the `top` words that may stand there. A gap is written [MASK], or as the model's
         own tokenizer spells it; several gaps of one text are filled each for itself."""
@@ -136,57 +116,52 @@ class Encoder(ReadsText):
         if mask is None:
             raise InputError("the tokenizer of this model has no sign for a gap: it was not made to fill them")
         sign = str(self.tokenizer.settings.mask)
-        framed = self._framed([text.replace(GAP, sign) for text in _listed(texts)], truncate)
+        refuse_one(texts, LISTED)
+        framed = self._framed([text.replace(GAP, sign) for text in texts], truncate)
         for number, one in enumerate(framed, 1):
             if mask not in one.ids:
                 cut = " in the part that is read" if truncate and sign in texts[number - 1] else ""
                 raise InputError(f"text {number} has no gap{cut}: write {GAP} where a word is missing")
-        found: list[list[list[Guess]]] = [[] for _ in framed]
-        for rows, inputs in self._batches(framed):
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[list[list[Guess]]]:
+            found: list[list[list[Guess]]] = [[] for _ in rows]
             hidden_BTD = self.model.encode(inputs).x_BTD
             row_G, place_G = (inputs.ids_BT == mask).nonzero(as_tuple=True)
             share_GV = head.words(hidden_BTD[row_G, place_G][:, None])[:, 0].float().softmax(-1)
             best_GK, id_GK = share_GV.topk(min(top, share_GV.shape[1]))
             for row, shares, ids in zip(row_G.tolist(), best_GK.tolist(), id_GK.tolist(), strict=True):
-                guesses = [Guess(self._spelled(i), share) for i, share in zip(ids, shares, strict=True)]
-                found[rows[row]].append(guesses)
-        return found
+                found[row].append([Guess(self._spelled(i), share) for i, share in zip(ids, shares, strict=True)])
+            return found
 
-    @torch.inference_mode()
+        return self._answers(framed, answer)
+
     def classify(self, texts: Sequence[Text], *, truncate: bool = False) -> list[list[Guess]]:
         """The labels of each text (or pair of texts), the most probable first; of a model that gives numbers, those."""
-        framed = self._framed(texts, truncate)
-        found: list[list[Guess]] = [[] for _ in framed]
-        for rows, inputs in self._batches(framed):
-            share_BL = self.model.head.classes(self.model.encode(inputs))
-            for row, shares in zip(rows, share_BL.tolist(), strict=True):
-                guesses = [Guess(label, share) for label, share in zip(self.head.labels, shares, strict=True)]
-                found[row] = sorted(guesses, key=lambda guess: -guess.probability)
-        return found
+        return self._answers(self._framed(texts, truncate), lambda _, inputs: self.guesses(inputs))
 
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
         """The words of each text with their labels; a word has that of its first token."""
         return self.tagged(texts, self._framed(texts, truncate, spans=True))
 
-    @torch.inference_mode()
     def tagged(self, texts: Sequence[str], framed: list[Framed]) -> list[list[Tagged]]:
         """`tag` of texts that are encoded already, with spans and the numbers of their words."""
-        found: list[list[Tagged]] = [[] for _ in framed]
-        for rows, inputs in self._batches(framed):
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[list[Tagged]]:
             starts_BT = torch.zeros(inputs.ids_BT.shape, dtype=torch.bool)
             for number, row in enumerate(rows):
                 starts_BT[number, : len(framed[row].words)] = torch.tensor(framed[row].starts)
             label_BT, share_BT = self.model.head.tags(self.model.encode(inputs), sent(starts_BT, self.device))
-            for row, shares, labels in zip(rows, share_BT.tolist(), label_BT.tolist(), strict=True):
-                found[row] = list(self._tagged(texts[row], framed[row], shares, labels))
-        return found
+            found = zip(rows, share_BT.tolist(), label_BT.tolist(), strict=True)
+            return [list(self._tagged(texts[row], framed[row], shares, labels)) for row, shares, labels in found]
+
+        return self._answers(framed, answer)
 
     def _tagged(self, text: str, framed: Framed, shares: list[float], labels: list[int]) -> Iterator[Tagged]:
         numbers = list(framed.words)
         for at in (place for place, first in enumerate(framed.starts) if first):
             last = next((end for end in range(at, len(numbers)) if numbers[end] != numbers[at]), len(numbers))
             start, end = framed.spans[at][0], framed.spans[last - 1][1]
-            yield Tagged(text[start:end], start, end, self.head.labels[labels[at]], shares[at])
+            yield Tagged(text[start:end], start, end, self.labels[labels[at]], shares[at])
 
     @torch.inference_mode()
     def trace(
@@ -204,13 +179,10 @@ class Encoder(ReadsText):
         [framed] = self._framed([text if pair is None else (text, pair)], truncate=None, spans=True)
         with tap.record(self.model, choice) as recorder:
             answer = self.model(self._inputs([framed]))
-        about = described(self.model, self.name)
-        more: More = {}
-        if "vocabulary" in self.model.head.axes:
-            logits_BTV = answer[0] if isinstance(answer, tuple) else answer
-            about["next"], last_V = nexts(logits_BTV[0], self.tokenizer, framed.ids, top)
-            more["next"] = last_V, ("vocabulary",)
-        return trace_of(recorder, 0, [self._track(framed, text, pair)], self.model.tracks, about, more)
+        logits_BTV, fills = answer[0] if isinstance(answer, tuple) else answer, "vocabulary" in self.model.head.axes
+        about, more = nexts(logits_BTV[0], self.tokenizer, framed.ids, top) if fills else ({}, {})
+        track = self._track(framed, text, pair)
+        return trace_of(self.model, recorder, [track], name=self.name, about=about, more=more)
 
     def _track(self, framed: Framed, text: str, pair: str | None) -> Track:
         """The second text of a pair stands behind the first, in a line of its own."""
@@ -228,8 +200,9 @@ class Encoder(ReadsText):
 
     def _framed(self, texts: Sequence[Any], truncate: bool | None, spans: bool = False) -> list[Framed]:
         """`truncate` None: nobody was offered to have long texts cut, and nobody is told of it."""
+        refuse_one(texts, LISTED)
         try:
-            return frame(self.tokenizer, _listed(texts), self.limit, truncate=bool(truncate), spans=spans)
+            return frame(self.tokenizer, texts, self.limit, truncate=bool(truncate), spans=spans)
         except TooLong as error:
             if truncate is None:
                 raise
@@ -240,19 +213,29 @@ class Encoder(ReadsText):
         text = str(self.tokenizer.decode([entry])).strip()
         return text or str(self.tokenizer.tokens([entry])[0])
 
-    def _batches(self, framed: list[Framed]) -> Iterator[tuple[list[int], TextInputs]]:
-        """The numbers of some texts, and their inputs."""
-        for rows in self._plan(framed):
-            yield rows, self._inputs([framed[i] for i in rows])
-
-    def _plan(self, framed: list[Framed]) -> list[list[int]]:
-        """Texts of nearly equal length together, the longest first."""
+    def _answers(
+        self, framed: list[Framed], answer: Callable[[list[int], TextInputs], list[Answer]],
+        progress: Progress | None = None, side_by_side: bool = False,
+    ) -> list[Answer]:  # fmt: skip
+        """What `answer` gives each text, in order. Texts of nearly equal length are read together, the longest first;
+        `side_by_side`: batches on a core each."""
         order = sorted(range(len(framed)), key=lambda i: -len(framed[i].ids))
         plan, at, budget = [], 0, BUDGET[self.device.type]
         while at < len(order):
             plan.append(order[at : at + max(1, budget // len(framed[order[at]].ids))])
             at += len(plan[-1])
-        return plan
+
+        @torch.inference_mode()
+        def work(rows: list[int]) -> list[Answer]:
+            return answer(rows, self._inputs([framed[i] for i in rows]))
+
+        works = [partial(work, rows) for rows in plan]
+        found: dict[int, Answer] = {}
+        for rows, answers in zip(plan, on_every_core(works) if side_by_side else (one() for one in works), strict=True):
+            found.update(zip(rows, answers, strict=True))
+            if progress:
+                progress(len(found))
+        return [found[i] for i in range(len(framed))]
 
     def _inputs(self, framed: list[Framed]) -> TextInputs:
         lengths, pad = [len(one.ids) for one in framed], self.tokenizer.pad or 0
@@ -265,9 +248,3 @@ class Encoder(ReadsText):
         typed = any(one.types is not None for one in framed)
         types_BT = padded([one.types or [0] * len(one.ids) for one in framed], 0) if typed else None
         return TextInputs(padded([one.ids for one in framed], pad), lengths_B, types_BT)
-
-
-def _listed(texts: Sequence[Any]) -> Sequence[Any]:
-    if isinstance(texts, str):
-        raise InputError("an encoder takes a list of texts, not one text: write [text]")
-    return texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -15,7 +15,7 @@ from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.spelling import continuation
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import ReadsText, check_one, checked, described, nexts, token_track, trace_of
+from headway.generate.tracing import Answering, check_one, checked, nexts, refuse_one, token_track, trace_of
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.protocols import Steps
 from headway.nn.layout import inputs_first
@@ -27,21 +27,20 @@ from headway.traces import Trace
 Asked = str | Sequence[Message]  # a text to continue, or a conversation to answer
 
 
-class Generator(Writing, ReadsText):
+class Generator(Writing, Answering):
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
-    name = ""
     card: Card
-    takes: ClassVar = "one"  # a text, and no second one
 
     def __init__(
         self, model: Steps, tokenizer: Codec, *, context: int, device: torch.device,
         opening: Sequence[int] = (), sampling: Sampling | None = None,
     ) -> None:  # fmt: skip
-        """`context` is the most tokens that the model can read. `opening` stands before every prompt, as it did
-        before the texts that the model learned from; without one, an empty prompt starts from what ends a text: where
-        texts follow each other, the next one begins behind it."""
+        """`context` is the most tokens that the model can read; `limit` is None where that is any number. `opening`
+        stands before every prompt, as it did before the texts that the model learned from; without one, an empty prompt
+        starts from what ends a text: where texts follow each other, the next one begins behind it."""
         self.model, self.tokenizer, self.context, self.device = model, tokenizer, context, device
+        self.tokenizers, self.limit = (tokenizer, tokenizer), None if context == UNBOUNDED else context
         self.opening, self.sampling, self.writes = tuple(opening), sampling or Sampling(), tokenizer
         self.stepper = stepper_for(model, device)  # what it captures serves later calls
 
@@ -58,16 +57,6 @@ class Generator(Writing, ReadsText):
         generator.card = loaded.card
         return generator
 
-    @property
-    def tokenizers(self) -> tuple[Codec, Codec]:
-        """Of what is read, and of what is written."""
-        return self.tokenizer, self.tokenizer
-
-    @property
-    def limit(self) -> int | None:
-        """The most tokens of a text; None: any number."""
-        return None if self.context == UNBOUNDED else self.context
-
     def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, **settings: Any) -> list[str]:
         """A continuation of each prompt, in order; of `best_of` samples the one of greatest mean log-probability.
 
@@ -83,20 +72,15 @@ class Generator(Writing, ReadsText):
         return [likeliest(passages).text for passages in found]
 
     def generate_n(
-        self,
-        prompts: Sequence[Asked],
-        *,
-        batch: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        self, prompts: Sequence[Asked], *, batch: int | None = None, progress: Callable[[int], None] | None = None,
         **settings: Any,
-    ) -> list[list[Passage]]:
+    ) -> list[list[Passage]]:  # fmt: skip
         """All `samples` of each prompt, or the `best` hypotheses of its `beam`, with log-probabilities and the
         `top` alternatives of each token.
 
         `batch` bounds the rows that are written at a time; `progress` is called with the number of prompts done so far.
         """
-        if isinstance(prompts, str):
-            raise InputError("generate takes a list of prompts, not one text: write [text]")
+        refuse_one(prompts, "generate takes a list of prompts")
         wishes, choose = self.settings(settings, self.sampling)
         asked = [self._request(prompt, wishes, choose) for prompt in prompts]
         return self.passages(asked, wishes.stop, batch, progress)
@@ -130,13 +114,12 @@ class Generator(Writing, ReadsText):
         model: Any = self.model
         choice = checked(model, chosen(layers, heads, tensors))
         with recorded(model, torch.tensor([ids], device=self.device), choice) as (recorder, logits_TV, more):
-            about = described(model, self.name)
-            about["next"], last_V = nexts(logits_TV, self.tokenizer, [*ids[1:], None], top)
+            about, last = nexts(logits_TV, self.tokenizer, [*ids[1:], None], top)
         opening = len(self.opening) if isinstance(text, str) else 0
         stops = {*self.tokenizer.stops, self.tokenizer.start}
         special = [at < opening or i in stops for at, i in enumerate(ids)]
         track = token_track("tokens", self.tokenizer, ids, special, text if isinstance(text, str) else None)
-        return trace_of(recorder, 0, [track], model.tracks, about, more | {"next": (last_V, ("vocabulary",))})
+        return trace_of(model, recorder, [track], name=self.name, about=about, more=more | last)
 
     def ids(self, prompt: Asked) -> list[int]:
         """What the model reads before it writes."""
@@ -145,8 +128,7 @@ class Generator(Writing, ReadsText):
         return [*self.opening, *self.tokenizer.encode(prompt)] or [self._end()]
 
     def _end(self) -> int:
-        ends = (self.tokenizer.end, *sorted(self.tokenizer.stops), self.tokenizer.start)
-        for end in ends:
+        for end in (self.tokenizer.end, *sorted(self.tokenizer.stops), self.tokenizer.start):
             if end is not None:
                 return end
         raise InputError(
@@ -155,14 +137,8 @@ class Generator(Writing, ReadsText):
 
     def _request(self, prompt: Asked, wishes: Wishes, choose: Sampling | Search) -> Request:
         choices = choose.choices if isinstance(choose, Sampling) else ()
+        max_new = max([wishes.max_new, *map(len, choices)])  # a choice is written whole
+        stops = frozenset(i for i in self.tokenizer.stops if i < self.model.vocabulary)
         return Request(
-            self.ids(prompt),
-            choose,
-            # A choice is written whole.
-            max_new=max([wishes.max_new, *map(len, choices)]),
-            stops=frozenset(i for i in self.tokenizer.stops if i < self.model.vocabulary),
-            samples=wishes.samples,
-            seed=wishes.seed,
-            top=wishes.top,
-            window=wishes.window,
-        )
+            self.ids(prompt), choose, max_new, stops, wishes.samples, wishes.seed, wishes.top, wishes.window
+        )  # fmt: skip

@@ -10,28 +10,21 @@ import torch
 from headway.batch import TextInputs
 from headway.generate.engine import Engine
 from headway.generate.history import Branches
-from headway.generate.request import UNBOUNDED, Found, Request, Token, Written
+from headway.generate.request import UNBOUNDED, Found, Request, Token
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import PlainStepper
 from headway.models.protocols import Steps
 from headway.text.symbols import Symbols
 
 HEADWAYS = Symbols()
-ROWS, SOURCES = {"cuda": 512}, {"cuda": 1024}  # of a batch on a GPU
-FEW_ROWS, FEW_SOURCES = 32, 64  # elsewhere
+BATCH = {"cpu": (32, 64), "cuda": (512, 1024)}  # sampled rows, or sources of a search
 
 
 def generate_all(
-    model: Steps,
-    requests: Sequence[Request],
-    *,
-    context: int,
-    device: torch.device,
-    batch: int | None = None,
-    ends: Callable[[Token], bool] | None = None,
-    progress: Callable[[int], None] | None = None,
+    model: Steps, requests: Sequence[Request], *, context: int, device: torch.device, batch: int | None = None,
+    ends: Callable[[Token], bool] | None = None, progress: Callable[[int], None] | None = None,
     stepper: PlainStepper | None = None,
-) -> list[Any]:
+) -> list[Any]:  # fmt: skip
     """What every request gives: its samples (`Written`), or what its search found (`Found`). A key is a request's place
     in the list.
 
@@ -41,53 +34,38 @@ def generate_all(
     for number, request in enumerate(requests, 1):
         request.check(f"prompt {number}", model.vocabulary, context)  # before the first is read, not after hours
     searched = any(request.searched for request in requests)
-    sizes, few = (SOURCES, FEW_SOURCES) if searched else (ROWS, FEW_ROWS)
-    batch = batch or sizes.get(device.type, few)
+    batch = batch or BATCH.get(device.type, BATCH["cpu"])[searched]
     # Few requests at a time would be read less efficiently; plain steps of a search are quickest where all sources are
     # equally old.
     low = batch * 3 // 4 if not searched else batch // 2 if device.type == "cuda" else 0
     # Longest first: the batch that needs most memory fails first, if one does.
-    waiting = sorted(range(len(requests)), key=lambda key: _length(requests[key]))
+    waiting = sorted(range(len(requests)), key=lambda key: requests[key].size)
     slots = min(batch, sum(request.slots for request in requests))
     length = max((request.need(context) for request in requests), default=0)
     engine = Engine(model, context=context, device=device, slots=slots, length=length, stepper=stepper)
-    answers: list[Any] = [{} for _ in requests]
+    answers: list[dict[int, Any]] = [{} for _ in requests]
     done = 0
     try:
         while waiting or len(engine):
             if waiting and len(engine) <= low:
                 _refill(engine, requests, waiting, batch)
             for output in engine.step():
-                if not _taken(output, answers, requests, ends, engine):
+                written, answer = output.written, answers[output.key]
+                if ends is not None and isinstance(output, Token) and ends(output) and written is None:
+                    (written,) = engine.evict([(output.key, output.sample)])
+                if written is None:
                     continue
-                done += 1
-                if progress:
-                    progress(done)
+                answer[output.sample] = written
+                if len(answer) == requests[output.key].slots:
+                    done += 1
+                    if progress:
+                        progress(done)
     finally:
         engine.close()
-    return [[found[sample] for sample in range(len(found))] if isinstance(found, dict) else found for found in answers]
-
-
-def _taken(
-    output: Token | Found, answers: list[Any], requests: Sequence[Request], ends: Callable[[Token], bool] | None,
-    engine: Engine,
-) -> bool:  # fmt: skip
-    """Keep an output; whether its request is done with it."""
-    if isinstance(output, Found):
-        answers[output.key] = output
-        return True
-    written: Written | None = output.written
-    if ends is not None and ends(output) and written is None:
-        (written,) = engine.evict([(output.key, output.sample)])
-    if written is None:
-        return False
-    answers[output.key][output.sample] = written
-    return len(answers[output.key]) == requests[output.key].samples
-
-
-def _length(request: Request) -> int:
-    inputs = request.inputs
-    return len(request.given) + (0 if inputs is None else next(inputs.tensors())[1].shape[1])
+    return [
+        answer[0] if request.searched else [answer[sample] for sample in range(request.samples)]
+        for request, answer in zip(requests, answers, strict=True)
+    ]
 
 
 def _refill(engine: Engine, requests: Sequence[Request], waiting: list[int], batch: int) -> None:
@@ -102,18 +80,10 @@ def _refill(engine: Engine, requests: Sequence[Request], waiting: list[int], bat
 
 
 def search_all(
-    model: Steps,
-    sources: Sequence[list[int]],
-    search: Search,
-    *,
-    limit: int,
-    device: torch.device,
-    symbols: Symbols = HEADWAYS,
-    stepper: PlainStepper | None = None,
-    batch: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    branches: dict[int, Branches] | None = None,
-) -> list[list[Hypothesis]]:
+    model: Steps, sources: Sequence[list[int]], search: Search, *, limit: int, device: torch.device,
+    symbols: Symbols = HEADWAYS, stepper: PlainStepper | None = None, batch: int | None = None,
+    progress: Callable[[int], None] | None = None, branches: dict[int, Branches] | None = None,
+) -> list[list[Hypothesis]]:  # fmt: skip
     """The best hypotheses of every source (ids with their end). `limit`: the most tokens of an output.
 
     `batch` bounds the sources in use; `branches` is filled with what every hypothesis of each source did.
@@ -129,9 +99,8 @@ def search_all(
     found: list[Found] = generate_all(
         model, requests, context=context, device=device, batch=batch, progress=progress, stepper=stepper
     )
-    for key, one in enumerate(found):
-        if branches is not None and one.branches is not None:
-            branches[key] = one.branches
+    if branches is not None:
+        branches.update(enumerate(one.branches or [] for one in found))
     return [one.hypotheses for one in found]
 
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Never
 import numpy as np
 import torch
 
-from headway.card import Card, Loaded
+from headway.card import Loaded
 from headway.data.images import ImageInputs
 from headway.device import sent
 from headway.errors import InputError
-from headway.generate.encoder import Guess
-from headway.generate.tracing import check_one, checked, described, trace_of
+from headway.generate.encoder import Guess, HeadedModel
+from headway.generate.tracing import check_one, checked, trace_of
 from headway.nn import tap
 from headway.nn.tap import chosen
 from headway.processors.image import CLASS
@@ -25,7 +25,7 @@ from headway.traces import Trace, Track
 ROWS = {"cpu": 32, "cuda": 512}
 
 
-class PictureModel:
+class PictureModel(HeadedModel):
     """`headway.load(folder)` gives one: `model.classify(["boot.png"])`. A picture is a file's path or an array of bytes
     (height, width) or (height, width, 3)."""
 
@@ -34,24 +34,14 @@ class PictureModel:
     vocabulary = 0  # it writes no tokens
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        self.model: Any = loaded.model.to(device, dtype).eval()
-        self.card: Card = loaded.card
+        """`limit`: the patches of a picture, and the class token."""
+        super().__init__(loaded, device, dtype)
         [self.processor] = loaded.processors.values()
-        self.device, self.dtype, self.head = device, dtype, loaded.card.head
+        self.limit = int(self.model.context)
 
     @property
     def tokenizers(self) -> Never:
         raise InputError("this model reads pictures: it has no tokens")
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        names: tuple[str, ...] = self.head.labels
-        return names
-
-    @property
-    def limit(self) -> int:
-        """The patches of a picture, and the class token."""
-        return int(self.model.context)
 
     def places(self, text: str) -> int:
         return self.limit
@@ -64,10 +54,7 @@ class PictureModel:
         found: list[list[Guess]] = []
         rows = ROWS[self.device.type]
         for start in range(0, len(pictures), rows):
-            inputs = self._inputs(pictures[start : start + rows])
-            for shares in self.model.head.classes(self.model.encode(inputs)).tolist():
-                guesses = [Guess(label, share) for label, share in zip(self.labels, shares, strict=True)]
-                found.append(sorted(guesses, key=lambda guess: -guess.probability))
+            found += self.guesses(self._inputs(pictures[start : start + rows]))
         return found
 
     @torch.inference_mode()
@@ -83,14 +70,13 @@ class PictureModel:
         with tap.record(self.model, choice) as recorder:
             shares_L = self.model(inputs)[0].float().softmax(-1)
         best_K, at_K = shares_L.topk(min(top, len(shares_L)))
-        about = described(self.model, self.name)
-        about["labels"] = [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
+        labels = [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
         patches = self.processor.track(self.model.config.patch)
         track = Track(
             "patches", "patches", patches, specials=(patches.index(CLASS),),
             text=picture if isinstance(picture, str) else None,
         )  # fmt: skip
-        return trace_of(recorder, 0, [track], self.model.tracks, about)
+        return trace_of(self.model, recorder, [track], name=self.name, about={"labels": labels})
 
     def _inputs(self, pictures: Sequence[Any]) -> ImageInputs:
         pixels_BCHW = torch.from_numpy(np.stack(self.processor.encode(pictures)))

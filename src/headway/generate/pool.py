@@ -2,32 +2,47 @@
 
 Steps are launched some at a time and read later, so that the device has work while the host reads.
 
-N slots, K beam, S numbers of a record, F sources that are done, U sources by number, b best.
+N slots, R rows, L room for ids, S numbers of a record.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.device import sent
-from headway.generate import samples
+from headway.generate import noise, samples
 from headway.generate.chain import Allowed, Choice, Link, LogitBias
-from headway.generate.request import Row, Token
+from headway.generate.request import Keyed, Kind, Row, Token, Written
 from headway.generate.rows import Rows
-from headway.generate.samples import Group, SampleRows, Step
+from headway.generate.samples import Group, Outputs, SampleRows, Step
 from headway.models.protocols import Steps
+from headway.nn.slots import Memory
+from headway.nn.state import State
 
 Entry = TypeVar("Entry")
 
 
 def on_device(numbers: Sequence[int] | NDArray[Any], device: torch.device) -> Tensor:
     return sent(torch.as_tensor(numbers, dtype=torch.long), device)
+
+
+def padded(texts: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    ids = np.zeros((len(texts), max(map(len, texts))), dtype=np.int64)
+    for row, text in zip(ids, texts, strict=True):
+        row[: len(text)] = text
+    return torch.from_numpy(ids).to(device)
+
+
+def source_length(state: State | None) -> int:
+    return max((slot.k_BHSK.shape[2] for slot in state or () if isinstance(slot, Memory)), default=0)
 
 
 class PendingSteps:
@@ -46,23 +61,53 @@ class PendingSteps:
         return self.record
 
 
+@dataclass
+class Captured:
+    """The graph of a step (of a search: of some steps) over a view of a pool's room, and what the steps recorded."""
+
+    view: Any
+    graph: Any = None
+    outputs: Outputs | None = None
+    logits_RV: Tensor | None = None  # of the newest step, where the graph ends with them
+    record: Tensor | None = None
+
+
+class Key(NamedTuple):
+    """What a pool is for, and how large it is. length: ids that a row may have; source_length: positions of a source;
+    context: the most tokens that the model reads of a row."""
+
+    kind: Kind
+    slots: int
+    length: int
+    source_length: int
+    context: int
+
+
 class Pool(Generic[Entry]):
     """Abstract. `entries` are what has the first slots of the room, None where one has left. A row that has left is
     stepped on until a new one takes its slot, or the slots behind are fewer than before."""
 
     rows: Any
+    at_once: ClassVar[int]  # steps that are launched together, where they are captured
+    bounds: ClassVar[tuple[int, int]]  # positions that the smallest graph reads, and the ratio to the next size
+    reorders: ClassVar[bool]  # whether a step moves what is in the caches
 
-    def __init__(
-        self, model: Steps, kind: Hashable, rows: Rows, *, context: int, length: int, source_length: int
-    ) -> None:
-        """rows: the empty room. length: ids that a row may have; source_length: positions of a source."""
-        self.model, self.kind, self.rows, self.context = model, kind, rows, context
-        self.length, self.source_length = length, source_length
-        self.slots = len(next(iter(rows.tensors().values())))
-        self.device = next(iter(rows.tensors().values())).device
-        self.capturable = rows.state is not None and model.capturable
-        self.captured: OrderedDict[Hashable, Any] = OrderedDict()  # graphs that live on this room
+    def __init__(self, model: Steps, key: Key, state: State | None, device: torch.device) -> None:
+        """`state`: one like those of the rows that will come."""
+        self.model, self.key, self.device = model, key, device
+        self.kind, self.slots, self.length, self.source_length, self.context = key
+        self.capacity = min(self.length, self.context)
+        self.rows = self.room(state)
+        self.capturable = state is not None and model.capturable and not self.kind.constrained
+        self.captured: OrderedDict[Hashable, Captured] = OrderedDict()  # graphs that live on this room
         self.clear()
+
+    def room(self, state: State | None) -> Rows:
+        """Rows for all slots, whose tensors stay where they are."""
+        raise NotImplementedError
+
+    def steady(self, state: State | None, group: int) -> State | None:
+        return state and state.steady(self.slots, group, self.capacity, self.source_length)
 
     def clear(self) -> None:
         self.entries: list[Entry | None] = []
@@ -70,31 +115,43 @@ class Pool(Generic[Entry]):
         self.sources: list[int] = []  # the source length of each slot
         self._view: Any = None  # of the slots in use, as long as they are the same
 
+    def open(self) -> list[tuple[int, Entry]]:
+        """Slots that are taken, and by what."""
+        return [(slot, entry) for slot, entry in enumerate(self.entries) if entry is not None]
+
     def __len__(self) -> int:
-        """Those that are still open."""
         return sum(entry is not None for entry in self.entries)
 
-    @property
-    def free(self) -> int:
-        return self.slots - len(self)
-
     def fits(self, slots: int, length: int, source_length: int) -> bool:
-        return slots <= self.free and length <= self.length and source_length <= self.source_length
+        free = self.slots - len(self)
+        return slots <= free and length <= self.length and source_length <= self.source_length
 
-    def put(self, entries: Sequence[Entry], rows: Rows, source_length: int) -> None:
+    def enter(self, requests: Sequence[Keyed], state: State | None) -> None:
+        """Take requests in. `state` has read what is given but for its last tokens, a row of each; None: nothing."""
+        raise NotImplementedError
+
+    def put(self, entries: Sequence[Entry], rows: Rows) -> None:
         """Give entries a slot each, and write their rows there."""
         holes = [slot for slot, entry in enumerate(self.entries) if entry is None]
         slots = [*holes, *range(len(self.entries), self.slots)][: len(entries)]
         self.entries += [None] * (max(slots) + 1 - len(self.entries))
         self.sources += [0] * (len(self.entries) - len(self.sources))
         for slot, entry in zip(slots, entries, strict=True):
-            self.entries[slot], self.sources[slot] = entry, source_length
+            self.entries[slot], self.sources[slot] = entry, source_length(rows.state)
         self.rows.insert(rows, on_device(slots, self.device))
         self._view = None
 
     def leave(self, slots: Iterable[int]) -> None:
         for slot in slots:
             self.entries[slot] = None
+
+    def outgrown(self) -> list[int]:
+        """Slots of rows that the state can no longer hold: they continue in a sliding window."""
+        return []
+
+    def evict(self, rows: set[tuple[int, int]]) -> list[Written]:
+        """End these rows (key, sample) now; what sampled ones have written."""
+        raise NotImplementedError
 
     def compact(self, size: int) -> None:
         """Move the last entries into the slots that are free below `size`."""
@@ -110,7 +167,7 @@ class Pool(Generic[Entry]):
 
     def widest(self) -> int:
         """The longest source of those that are open."""
-        return max((self.sources[slot] for slot, entry in enumerate(self.entries) if entry is not None), default=0)
+        return max((self.sources[slot] for slot, _ in self.open()), default=0)
 
     def lengths(self) -> list[int]:
         """Tokens that the state has of each open row, when everything launched is done."""
@@ -122,10 +179,11 @@ class Pool(Generic[Entry]):
 
     def launched(self, count: int) -> None:
         """So many steps were launched."""
+        raise NotImplementedError
 
     def plain(self) -> Tensor:
         """One step of the slots in use."""
-        last = min(self.length, self.context) - 1  # a row that is done stays at its last position
+        last = self.capacity - 1  # a row that is done stays at its last position
         clock = self._view and self._view.state and self._view.state.clock
         if self._view is None or (clock and clock.longest > last):
             lengths = [min(length, last) for length in self.lengths()]
@@ -141,10 +199,22 @@ class Pool(Generic[Entry]):
 
     def capture_key(self) -> Hashable:
         """What a graph depends on beside the sizes of its view."""
+        return None
+
+    def capture(self, captured: Captured, predict: Callable[..., Tensor]) -> Callable[[], None]:
+        """What is captured as a graph. `predict`: a way to the logits of sampled rows."""
         raise NotImplementedError
 
-    def take(self, pending: PendingSteps) -> list[Any]:
-        """What steps that were read have given."""
+    def replay(self, captured: Captured, count: int) -> Tensor:
+        """Take `count` captured steps; their record."""
+        raise NotImplementedError
+
+    def landed(self) -> list[Any] | None:
+        """Outputs of steps that were read before; None where there are no more."""
+        return None
+
+    def take(self, pending: PendingSteps) -> list[Any] | None:
+        """What steps that are read now have given; None where all rows had ended before."""
         raise NotImplementedError
 
 
@@ -152,41 +222,61 @@ class SamplePool(Pool[Row]):
     """Rows whose tokens are drawn. A row's text depends on its request, seed and sample number, never on the others."""
 
     rows: SampleRows
+    at_once = 8
+    bounds = (256, 4)  # a kernel reads only the positions that a row has: few sizes will do
+    reorders = False
 
-    def __init__(self, model: Steps, kind: Hashable, rows: SampleRows, **how: Any) -> None:
-        super().__init__(model, kind, rows, **how)
-        self.capturable = self.capturable and not self.constrained
+    def room(self, state: State | None) -> SampleRows:
+        ids_NL = torch.zeros(self.slots, self.length, dtype=torch.long, device=self.device)
+        return SampleRows(self.steady(state, 1), ids_NL, *(ids_NL.new_zeros(self.slots) for _ in range(4)))
 
     def clear(self) -> None:
         super().clear()
-        self.landed: deque[list[tuple[Row, Step]]] = deque()
+        self.read: deque[list[tuple[Row, Step]]] = deque()
         self._grouped: tuple[list[Row | None], list[Group]] = ([], [])
 
-    @property
-    def constrained(self) -> bool:
-        return self.kind == "constrained"
+    def enter(self, requests: Sequence[Keyed], state: State | None) -> None:
+        """The rows of a request, one for each sample, start from its one state."""
+        rows = [Row(key, sample, request) for key, request in requests for sample in range(request.samples)]
+        if state is not None and len(rows) > len(requests):
+            copies = np.repeat(np.arange(len(requests)), [request.samples for _, request in requests])
+            state.keep(on_device(copies, self.device))
+        numbers = [(row.length, row.request.seed, row.sample, row.request.given[-1]) for row in rows]
+        lengths_R, seeds_R, samples_R, newest_R = on_device(np.array(numbers, np.int64).T.copy(), self.device)
+        ids_RL = padded([row.request.given for row in rows], self.device)
+        streams_R = noise.streams(seeds_R, samples_R)
+        self.put(rows, SampleRows(state, ids_RL, lengths_R, lengths_R, streams_R, newest_R))
+
+    def outgrown(self) -> list[int]:
+        if self.kind.sliding:
+            return []
+        return [slot for slot, row in self.open() if not row.ahead and row.length > self.context]
+
+    def evict(self, rows: set[tuple[int, int]]) -> list[Written]:
+        ended = [(slot, row) for slot, row in self.open() if (row.key, row.sample) in rows]
+        for slot, row in ended:
+            row.ended = "stop"
+            self.leave([slot])
+        return [row.written() for _, row in ended]
 
     def lengths(self) -> list[int]:
-        return [row.length + row.ahead - 1 for row in self.entries if row is not None]
-
-    @property
-    def longest(self) -> int:
-        return max(self.lengths(), default=0) + 1
+        return [row.length + row.ahead - 1 for _, row in self.open()]
 
     @property
     def top(self) -> int:
-        return max((row.request.top for row in self.entries if row is not None), default=0)
+        return max((row.request.top for _, row in self.open()), default=0)
 
     def groups(self) -> list[Group]:
         """The chains of the rows; a row that has left may have any."""
-        if self.constrained:
-            return [self._constrained(slot, row) for slot, row in enumerate(self.entries) if row is not None]
+        if self.kind.constrained:
+            return [
+                (self._constrained(row.request, row.state), on_device([slot], self.device)) for slot, row in self.open()
+            ]
         known, groups = self._grouped
         if len(known) != len(self.entries) or any(a is not b for a, b in zip(known, self.entries, strict=True)):
             by: dict[Any, list[int]] = {}
-            for slot, row in enumerate(self.entries):
-                if row is not None:
-                    by.setdefault(row.request.choose, []).append(slot)
+            for slot, row in self.open():
+                by.setdefault(row.request.choose, []).append(slot)
             alone = len(by) == 1
             groups = [
                 (choose.chain(), None if alone else on_device(slots, self.device)) for choose, slots in by.items()
@@ -194,59 +284,77 @@ class SamplePool(Pool[Row]):
             self._grouped = list(self.entries), groups
         return groups
 
-    def _constrained(self, slot: int, row: Row) -> Group:
-        chain = row.request.choose.chain()  # type: ignore[union-attr]
-        if row.request.constrain is not None:
-            ids = on_device(sorted(row.request.constrain.allowed(row.state)), self.device)
-            chain = [Allowed(ids), *chain]
-        return chain, on_device([slot], self.device)
+    def _constrained(self, request: Any, state: Any) -> list[Link]:
+        allowed = sorted(request.constrain.allowed(state))
+        return [Allowed(on_device(allowed, self.device)), *request.choose.chain()]
 
     def due(self, most: int) -> int:
         """Until no open row has tokens left, or one leaves for its window."""
-        rows = [row for row in self.entries if row is not None]
-        if self.constrained and any(row.ahead for row in rows):
+        rows = [row for _, row in self.open()]
+        if self.kind.constrained and any(row.ahead for row in rows):
             return 0
         left = max((row.request.max_new - len(row.ids) - row.ahead for row in rows), default=0)
         inside = [self.context + 1 - row.length - row.ahead for row in rows if row.request.window]
-        return max(0, min([most, left, *(inside if self.rows.state is not None else ())]))
+        return max(0, min([most, left, *(() if self.kind.sliding else inside)]))
 
     def launched(self, count: int) -> None:
-        for row in self.entries:
-            if row is not None:
-                row.ahead += count
+        for _, row in self.open():
+            row.ahead += count
 
     def advance(self, view: SampleRows) -> Tensor:
-        longest = self.longest
+        longest = max(self.lengths(), default=0) + 1
         logits_RV = samples.predict(self.model, view, self.context, longest)
         return samples.write(view, self.groups(), logits_RV, longest=longest, top=self.top)[None]
 
-    def capture_key(self) -> Hashable:
-        return self.choice()
-
-    def choice(self) -> tuple[tuple[Link, ...] | None, int]:
+    def capture_key(self) -> tuple[tuple[Link, ...] | None, int]:
         """The chain, where all rows have one and all that it reads lies in the room: the choice is then captured;
         and how many of the likeliest tokens are recorded."""
         groups = self.groups()
         links = tuple(groups[0][0]) if len(groups) == 1 else ()
         return links if len(groups) == 1 and all(map(_stays, links)) else None, min(self.top, self.model.vocabulary)
 
-    def take(self, pending: PendingSteps) -> list[Token]:
-        """The tokens of the next step. Rows that had ended before are left out."""
-        self.landed.extend(
+    def capture(self, captured: Captured, predict: Callable[..., Tensor]) -> Callable[[], None]:
+        view, groups = captured.view, self.groups()
+        links, top = self.capture_key()
+        captured.outputs = outputs = Outputs.blank(self.at_once, len(view.lengths_R), top, self.device)
+
+        def step() -> None:
+            parts = view.state.parts()
+            logits_RV = predict(self.model, view, 0, view.ids_RL.shape[1])
+            view.state.settle(parts)
+            if links is not None:
+                samples.note(view, groups, logits_RV, outputs)
+            else:
+                captured.logits_RV = logits_RV
+
+        return step
+
+    def replay(self, captured: Captured, count: int) -> Tensor:
+        assert captured.outputs is not None
+        captured.outputs.turns_R.zero_()
+        for _ in range(count):
+            captured.graph.replay()
+            if captured.logits_RV is not None:
+                samples.note(captured.view, self.groups(), captured.logits_RV, captured.outputs)
+        return captured.outputs.packed_GRS[:count].clone()
+
+    def take(self, pending: PendingSteps) -> list[Token] | None:
+        self.read.extend(
             [(row, step) for row, step in zip(pending.entries, steps, strict=False) if row is not None]
             for steps in samples.unpack(pending.read())
         )
-        return self.next()
+        return self.landed()
 
-    def next(self) -> list[Token]:
-        while self.landed:
-            news = self.landed.popleft()
+    def landed(self) -> list[Token] | None:
+        """The tokens of the next step. Rows that had ended before are left out."""
+        while self.read:
+            news = self.read.popleft()
             for row, _ in news:
                 row.ahead -= 1
             if tokens := [row.take(step, self.context) for row, step in news if not row.ended]:
-                self.leave(slot for slot, row in enumerate(self.entries) if row is not None and row.ended)
+                self.leave(slot for slot, row in self.open() if row.ended)
                 return tokens
-        return []
+        return None
 
 
 def _stays(link: Link) -> bool:

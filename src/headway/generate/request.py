@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from headway.batch import Batch
 from headway.errors import InputError
+from headway.generate.beam import Ends
 from headway.generate.history import Branches
 from headway.generate.samples import Step
 from headway.generate.sampling import Sampling
@@ -29,6 +30,16 @@ class Constraint(Protocol):
         """The ids that may come next, a stop among them where the row may end."""
 
     def advance(self, state: Any, token: int) -> Any: ...
+
+
+class Kind(NamedTuple):
+    """Requests of one kind share a pool. sliding: a text does not fit into the context and is read anew at each step.
+    search, ends: of a beam search."""
+
+    constrained: bool
+    sliding: bool = False
+    search: Search | None = None
+    ends: Ends | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,17 @@ class Request:
     def searched(self) -> bool:
         return isinstance(self.choose, Search)
 
+    def kind(self, context: int) -> Kind:
+        constrained = self.constrain is not None
+        if isinstance(self.choose, Search):
+            return Kind(constrained, search=self.choose, ends=Ends(tuple(sorted(self.stops)), self.never))
+        return Kind(constrained, sliding=len(self.given) > context)
+
+    @property
+    def size(self) -> int:
+        """Tokens that are read."""
+        return len(self.given) + (0 if self.inputs is None else next(self.inputs.tensors())[1].shape[1])
+
     @property
     def slots(self) -> int:
         """Slots of a pool: one for each sample; the rows of a search share one."""
@@ -90,10 +112,18 @@ class Request:
             if not self.stops or len(self.given) >= context:
                 raise InputError(f"{name} is a search: it needs a stop, and a text shorter than {context} tokens")
 
+    @property
+    def whole(self) -> int:
+        """Room for the ids of a row, and one more, since a row's length stays inside."""
+        return len(self.given) + self.max_new + 1
+
     def need(self, context: int) -> int:
-        """Room for the ids of a row while it is cached, and one more, since a row's length stays inside; none where the
-        text does not fit: it is then read anew at each step."""
-        return min(len(self.given) + self.max_new, context + 1) + 1 if len(self.given) <= context else 0
+        """Room for the ids of a row while it is cached; none where the text does not fit: it is then read anew at each
+        step."""
+        return min(self.whole, context + 2) if len(self.given) <= context else 0
+
+
+Keyed = tuple[int, Request]  # under a key of the caller's own
 
 
 @dataclass(frozen=True)
@@ -129,6 +159,11 @@ class Found(NamedTuple):
     key: int
     hypotheses: list[Hypothesis]
     branches: Branches | None
+    sample: int = 0  # a search has one result, and reports it whole
+
+    @property
+    def written(self) -> Found:
+        return self
 
 
 @dataclass
@@ -145,19 +180,21 @@ class Row:
     ahead: int = 0  # tokens that were launched and not yet reported
     state: Any = None  # of the constraint
 
+    def __post_init__(self) -> None:
+        if self.request.constrain is not None:
+            self.state = self.request.constrain.start()
+
     @property
     def length(self) -> int:
         return len(self.request.given) + len(self.ids)
 
     def take(self, step: Step, context: int) -> Token:
         (token, logp, top), request = step, self.request
-        if token < 0:
-            self.ended = "nothing"
-            return Token(self.key, self.sample, None, self.written())
-        self.logps.append(logp)
-        self.top.append(top[: request.top])
-        if token in request.stops:
-            self.ended = "stop"
+        if token >= 0:
+            self.logps.append(logp)
+            self.top.append(top[: request.top])
+        if token < 0 or token in request.stops:
+            self.ended = "nothing" if token < 0 else "stop"
             return Token(self.key, self.sample, None, self.written())
         self.ids.append(token)
         if request.constrain is not None:

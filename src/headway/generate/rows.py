@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ class Rows:
     the room that the view is of."""
 
     state: State | None  # None: rows are read anew at each step
-    pace: ClassVar[int] = 1  # steps of a captured graph
 
     @classmethod
     @cache
@@ -30,11 +29,6 @@ class Rows:
 
     def tensors(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.names()}
-
-    def room(self, slots: int, capacity: int, group: int = 1, source_length: int = 0) -> Self:
-        """An empty room of this kind. `capacity`: positions of a row's cache."""
-        state = self.state and self.state.steady(slots, group, capacity, source_length)
-        return type(self)(state, **{name: t.new_zeros(slots, *t.shape[1:]) for name, t in self.tensors().items()})
 
     def first(self, slots: int, lengths: Any, source_length: int | None = None) -> Self:
         """A view of the first slots; `lengths` as in `State.first`."""

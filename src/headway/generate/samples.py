@@ -48,13 +48,6 @@ class SampleRows(Rows):
         self.lengths_R = (self.lengths_R + 1).clamp(max=self.ids_RL.shape[1] - 1)
 
 
-def pack(tokens_R: Tensor, logps_R: Tensor, top: tuple[Tensor, Tensor] | None) -> Tensor:
-    """(R, S): the token, its log-probability, then the most likely tokens and theirs, so that a step is one copy to the
-    host. float64 holds every id exactly."""
-    parts = [tokens_R[:, None], logps_R[:, None], *(top or ())]
-    return torch.cat([part.double() for part in parts], 1)
-
-
 def unpack(packed_GRS: Tensor) -> list[list[Step]]:
     """Of each step, of each row."""
     return [[_step(*row) for row in step] for step in packed_GRS.tolist()]
@@ -97,7 +90,8 @@ class Chosen:
     logps_RA: Tensor
 
     def record(self, top: int) -> tuple[Tensor, Tensor]:
-        """The tokens, −1 where there is none, and the step's record."""
+        """The tokens, −1 where there is none, and the step's record (R, S): the token, its log-probability, then the
+        most likely tokens and theirs, so that a step is one copy to the host. float64 holds every id exactly."""
         best_R, logps_R = self.ids_RA[:, 0], self.logps_RA[:, 0]
         if self.tokens_R is None:
             tokens_R = best_R.where(logps_R > -math.inf, -1)  # NaN is not larger
@@ -106,7 +100,8 @@ class Chosen:
             # log p(v) = z(v) − z(best) + log p(best)
             apart_R2 = wide(self.logits_RV.gather(1, torch.stack([tokens_R.clamp(min=0), best_R], 1)))
             logps_R = apart_R2[:, 0] - apart_R2[:, 1] + logps_R
-        return tokens_R, pack(tokens_R, logps_R, (self.ids_RA, self.logps_RA) if top else None)
+        parts = [tokens_R[:, None], logps_R[:, None], *((self.ids_RA, self.logps_RA) if top else ())]
+        return tokens_R, torch.cat([part.double() for part in parts], 1)
 
 
 def predict(model: Steps, rows: SampleRows, context: int, longest: int) -> Tensor:

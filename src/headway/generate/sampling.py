@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from headway.errors import InputError
 from headway.generate import chain
@@ -16,6 +18,34 @@ class Bias:
 
     ids: tuple[int, ...]
     amount: float
+
+
+# What a setting must be, and the line where it is not. A number that is none (NaN) fails every comparison.
+Rule = tuple[Callable[[Any], bool], str]
+COUNT: Rule = lambda value: value >= 0, "must be 1 or more, or 0 for off, not {}"
+SHARE: Rule = (
+    lambda value: 0 < value <= 1, "must be above 0 and at most 1 (off), not {}: for greedy write temperature=0"
+)  # fmt: skip
+FINITE: Rule = lambda value: abs(value) < math.inf, "must be a finite number, not {}: 0 is off"
+RULES: dict[str, Rule] = {
+    "temperature": (lambda value: 0 <= value < math.inf, "must be 0 (greedy) or more, not {}"),
+    "top_k": COUNT, "top_p": SHARE,
+    "min_p": (lambda value: 0 <= value <= 1, "must lie between 0 (off) and 1, not {}"), "typical": SHARE,
+    "repetition": (
+        lambda value: 0 < value < math.inf, "must be above 0, not {}: 1 is off, more than 1 makes repeats rarer"
+    ),
+    "presence": FINITE, "frequency": FINITE, "no_repeat": COUNT,
+}  # fmt: skip
+
+# The links of the settings, in the order of the chain: before the token is chosen, and how it is drawn.
+LIMITS: dict[str, Callable[[Any], Link]] = {
+    "repetition": chain.Repetition, "presence": chain.Presence, "frequency": chain.Frequency,
+    "no_repeat": chain.NoRepeat, "choices": chain.Choice,
+}  # fmt: skip
+DRAWS: dict[str, Callable[[Any], Link]] = {
+    "temperature": chain.Temperature, "top_k": chain.TopK, "top_p": chain.TopP, "min_p": chain.MinP,
+    "typical": chain.Typical,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,63 +75,30 @@ class Sampling:
     choices: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        for wrong in self._wrongs():
-            raise InputError(wrong)
+        for name, (right, line) in RULES.items():
+            if not right(getattr(self, name)):
+                raise InputError(f"{name} {line.format(getattr(self, name))}")
+        if not all(b.ids for b in self.bias):
+            raise InputError("a bias needs at least one id")
+        if not all(b.amount < math.inf for b in self.bias):
+            raise InputError("a bias must be a number below infinity: to allow only some texts use choices")
+        if not all(self.choices):
+            raise InputError("a choice needs at least one id: that of the token that ends it")
         # A list would do for a user, but settings are also keys.
         object.__setattr__(self, "bias", tuple(Bias(tuple(b.ids), b.amount) for b in self.bias))
         object.__setattr__(self, "choices", tuple(map(tuple, self.choices)))
-
-    def _wrongs(self) -> list[str]:
-        """A line for each setting that cannot be. A number that is none (NaN) fails every comparison."""
-        checks = [
-            (0 <= self.temperature < math.inf, f"temperature must be 0 (greedy) or more, not {self.temperature}"),
-            (self.top_k >= 0, f"top_k must be 1 or more, or 0 for off, not {self.top_k}"),
-            (
-                0 < self.top_p <= 1,
-                f"top_p must be above 0 and at most 1 (off), not {self.top_p}: for greedy write temperature=0",
-            ),
-            (0 <= self.min_p <= 1, f"min_p must lie between 0 (off) and 1, not {self.min_p}"),
-            (
-                0 < self.typical <= 1,
-                f"typical must be above 0 and at most 1 (off), not {self.typical}: for greedy write temperature=0",
-            ),
-            (
-                0 < self.repetition < math.inf,
-                f"repetition must be above 0, not {self.repetition}: 1 is off, more than 1 makes repeats rarer",
-            ),
-            (abs(self.presence) < math.inf, f"presence must be a finite number, not {self.presence}: 0 is off"),
-            (abs(self.frequency) < math.inf, f"frequency must be a finite number, not {self.frequency}: 0 is off"),
-            (self.no_repeat >= 0, f"no_repeat must be 1 or more, or 0 for off, not {self.no_repeat}"),
-            (all(b.ids for b in self.bias), "a bias needs at least one id"),
-            (
-                all(b.amount < math.inf for b in self.bias),
-                "a bias must be a number below infinity: to allow only some texts use choices",
-            ),
-            (all(self.choices), "a choice needs at least one id: that of the token that ends it"),
-        ]
-        return [line for right, line in checks if not right]
 
     def ids(self) -> set[int]:
         """Every id that the settings name."""
         return {i for ids in (*(b.ids for b in self.bias), *self.choices) for i in ids}
 
     def chain(self) -> list[Link]:
-        links: list[tuple[bool, Link]] = [
-            (bool(self.bias), chain.LogitBias(tuple((b.ids, b.amount) for b in self.bias))),
-            (self.repetition != 1, chain.Repetition(self.repetition)),
-            (self.presence != 0, chain.Presence(self.presence)),
-            (self.frequency != 0, chain.Frequency(self.frequency)),
-            (self.no_repeat > 0, chain.NoRepeat(self.no_repeat)),
-            (bool(self.choices), chain.Choice(self.choices)),
+        biases = [chain.LogitBias(tuple((b.ids, b.amount) for b in self.bias))] if self.bias else []
+        drawn = [chain.Greedy()] if self.temperature == 0 else self._links(DRAWS)
+        return [*biases, *self._links(LIMITS), *drawn]
+
+    def _links(self, links: dict[str, Callable[[Any], Link]]) -> list[Link]:
+        """Of the settings that are not off."""
+        return [
+            link(getattr(self, name)) for name, link in links.items() if getattr(self, name) != getattr(Sampling, name)
         ]
-        if self.temperature == 0:
-            links.append((True, chain.Greedy()))
-        else:
-            links += [
-                (self.temperature != 1, chain.Temperature(self.temperature)),
-                (self.top_k > 0, chain.TopK(self.top_k)),
-                (self.top_p < 1, chain.TopP(self.top_p)),
-                (self.min_p > 0, chain.MinP(self.min_p)),
-                (self.typical < 1, chain.Typical(self.typical)),
-            ]
-        return [link for wanted, link in links if wanted]

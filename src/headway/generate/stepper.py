@@ -6,18 +6,15 @@ R rows, V vocabulary.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from headway.compiling import compiled
-from headway.generate import beam, samples
-from headway.generate.beam_pool import BeamPool
-from headway.generate.pool import Pool, SamplePool
-from headway.generate.samples import Outputs
+from headway.generate import samples
+from headway.generate.pool import Captured, Key, Pool
 from headway.models.protocols import Steps
 from headway.nn import tap
 from headway.nn.cache import FixedCache
@@ -51,27 +48,16 @@ class PlainStepper:
         """Whether steps are launched before the last ones are read: rows must be able to go past their end."""
         return False
 
-    def lease(self, key: Hashable, make: Callable[[], Pool[Any]]) -> Pool[Any]:
+    def lease(self, key: Key, make: Callable[[], Pool[Any]]) -> Pool[Any]:
         """A pool for one engine alone."""
         return make()
 
-    def release(self, key: Hashable, pool: Pool[Any]) -> None:
+    def release(self, pool: Pool[Any]) -> None:
         """The engine has done with it."""
 
     def steps(self, pool: Pool[Any], count: int) -> Tensor:
         """Take steps and return their record. `count` is at most `at_once`."""
         return pool.plain()
-
-
-@dataclass
-class Captured:
-    """The graph of a step (of a search: of some steps) over a view of a pool's room, and what the steps recorded."""
-
-    view: Any
-    graph: Any = None
-    outputs: Outputs | None = None
-    logits_RV: Tensor | None = None  # of the newest step, where the graph ends with them
-    record: Tensor | None = None
 
 
 class GraphStepper(PlainStepper):
@@ -85,13 +71,12 @@ class GraphStepper(PlainStepper):
 
     most = 4  # idle pools kept
     most_graphs = 24  # of a pool
-    samples_at_once = 8
 
     def __init__(self, model: Steps, predict: Callable[..., Tensor] = samples.predict) -> None:
         """`predict` may be another way to the same logits, such as a compiled one."""
         super().__init__(model)
         self.predict = predict
-        self.idle: OrderedDict[Hashable, list[Pool[Any]]] = OrderedDict()
+        self.idle: OrderedDict[Key, list[Pool[Any]]] = OrderedDict()
 
     def slots(self, count: int) -> int:
         return _power_of_two(count)
@@ -103,22 +88,20 @@ class GraphStepper(PlainStepper):
         return min(pool.slots, _power_of_two(len(pool))) if pool.capturable else len(pool)
 
     def at_once(self, pool: Pool[Any]) -> int:
-        if not pool.capturable:
-            return 1
-        return self.samples_at_once if isinstance(pool, SamplePool) else pool.rows.pace
+        return pool.at_once if pool.capturable else 1
 
     def ahead(self, pool: Pool[Any]) -> bool:
         return pool.capturable
 
-    def lease(self, key: Hashable, make: Callable[[], Pool[Any]]) -> Pool[Any]:
+    def lease(self, key: Key, make: Callable[[], Pool[Any]]) -> Pool[Any]:
         waiting = self.idle.get(key)
         return waiting.pop() if waiting else make()
 
-    def release(self, key: Hashable, pool: Pool[Any]) -> None:
+    def release(self, pool: Pool[Any]) -> None:
         pool.clear()
         if pool.capturable:
-            self.idle.setdefault(key, []).append(pool)
-            self.idle.move_to_end(key)
+            self.idle.setdefault(pool.key, []).append(pool)
+            self.idle.move_to_end(pool.key)
             while sum(map(len, self.idle.values())) > self.most:
                 self.idle.popitem(last=False)
 
@@ -126,17 +109,7 @@ class GraphStepper(PlainStepper):
         if not pool.capturable:
             return pool.plain()
         tap.closed()
-        captured = self._captured(pool, count)
-        if captured.record is not None:
-            captured.graph.replay()
-            return captured.record
-        assert captured.outputs is not None and isinstance(pool, SamplePool)
-        captured.outputs.turns_R.zero_()
-        for _ in range(count):
-            captured.graph.replay()
-            if captured.logits_RV is not None:
-                samples.note(captured.view, pool.groups(), captured.logits_RV, captured.outputs)
-        return captured.outputs.packed_GRS[:count].clone()
+        return pool.replay(self._captured(pool, count), count)
 
     def _captured(self, pool: Pool[Any], count: int) -> Captured:
         slots = min(pool.slots, _power_of_two(len(pool.entries)))
@@ -152,49 +125,20 @@ class GraphStepper(PlainStepper):
         return pool.captured[key]
 
     def _bound(self, pool: Pool[Any], need: int) -> int:
-        """Positions that a graph reads. A kernel reads only those that a row has: of samples few sizes will do."""
-        size, step = (256, 4) if isinstance(pool, SamplePool) else (16, 2)
+        """Positions that a graph reads."""
+        size, ratio = pool.bounds
         while size < need:
-            size *= step
-        return min(size, min(pool.length, pool.context))
+            size *= ratio
+        return min(size, pool.capacity)
 
     def _capture(self, pool: Pool[Any], view: Any) -> Captured:
         captured = Captured(view)
-        step = self._sampling(pool, captured) if isinstance(pool, SamplePool) else self._searching(pool, captured)
+        step = pool.capture(captured, self.predict)
         # Libraries set themselves up and kernels are compiled at their first call, which must not be captured; what
         # it wrote is taken back.
-        saved = [(home, home.clone()) for home in _changed(view, caches=isinstance(pool, BeamPool))]
+        saved = [(home, home.clone()) for home in _changed(view, pool.reorders)]
         captured.graph = self._graph(step, lambda: [home.copy_(before) for home, before in saved])
         return captured
-
-    def _sampling(self, pool: SamplePool, captured: Captured) -> Callable[[], None]:
-        view, groups = captured.view, pool.groups()
-        links, top = pool.choice()
-        rows = len(view.lengths_R)
-        captured.outputs = Outputs.blank(self.samples_at_once, rows, top, pool.device)
-
-        def step() -> None:
-            parts = view.state.parts()
-            logits_RV = self.predict(self.model, view, 0, view.ids_RL.shape[1])
-            view.state.settle(parts)
-            if links is not None:
-                samples.note(view, groups, logits_RV, captured.outputs)  # type: ignore[arg-type]
-            else:
-                captured.logits_RV = logits_RV
-
-        return step
-
-    def _searching(self, pool: Any, captured: Captured) -> Callable[[], None]:
-        view = captured.view
-
-        def step() -> None:
-            homes = view.homes()
-            captured.record = beam.pack(
-                [beam.advance(self.model, view, pool.search, pool.ends) for _ in range(view.pace)]
-            )
-            view.settle(homes)
-
-        return step
 
     def _graph(self, step: Callable[[], None], restore: Callable[[], Any]) -> Any:
         warm = torch.cuda.Stream()

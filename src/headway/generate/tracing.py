@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,12 +32,14 @@ OPEN_SPACE = "␣"
 UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
 
 
-class ReadsText:
-    """Abstract. What the page asks of a model of text, by its tokenizers: of what is read, and of what is written."""
+class Answering:
+    """Abstract. What the page asks of any model that answers. name: how a reader calls it; takes: what it reads
+    besides one text (see `headway.explore.asking`); tokenizers: of what is read, and of what is written."""
 
-    @property
-    def tokenizers(self) -> tuple[Any, Any]:
-        raise NotImplementedError
+    name = ""
+    takes: ClassVar = "one"
+    model: Any
+    tokenizers: tuple[Any, Any]
 
     @property
     def vocabulary(self) -> int:
@@ -47,6 +49,12 @@ class ReadsText:
     def places(self, text: str) -> int:
         """How many places the trace of this text has, about."""
         return len(self.tokenizers[0].encode(text)) + 2
+
+
+def refuse_one(texts: Any, wanted: str) -> None:
+    """A list is wanted, and a text is a list of letters."""
+    if isinstance(texts, str):
+        raise InputError(f"{wanted}, not one text: write [text]")
 
 
 def sides(name: str, tracks: Sides) -> tuple[str, str]:
@@ -68,8 +76,8 @@ def described(model: nn.Module, name: str = "") -> dict[str, Any]:
     """What a trace says of its model."""
     first = next(model.parameters(), None)
     precision = "" if first is None else str(first.dtype).removeprefix("torch.")
-    size = sizes_of(model)
-    return {"family": family_of(model), "model": name, "size": size, "computed": precision, "heads": None}
+    family, size = family_of(model), sizes_of(model)
+    return {"family": family, "model": name, "size": size, "computed": precision, "heads": None}
 
 
 def check_one(text: Any) -> None:
@@ -80,40 +88,41 @@ def check_one(text: Any) -> None:
 
 def checked(model: nn.Module, choice: Choice) -> Choice:
     """The choice, or a line that says what of it the model does not have."""
-    size = described(model)["size"]
+    size = sizes_of(model)
     layers = max((size[key] for key in SIZES[:3] if key in size), default=None)
     for kind, wanted, there in (("layer", choice.layers, layers), ("head", choice.heads, size.get("heads"))):
         for number in sorted(wanted or ()):
             if there is None:
-                raise InputError(f"this model ({described(model)['family']}) has no {kind}s to choose from")
+                raise InputError(f"this model ({family_of(model)}) has no {kind}s to choose from")
             if not 0 <= number < there:
                 raise InputError(f"there is no {kind} {number}: this model has {there}, counted from 0")
     return choice
 
 
 def trace_of(
-    recorder: Recorder, row: int, tracks: Sequence[Track], looking: Sides, about: dict[str, Any],
-    more: More | None = None,
+    model: Any, recorder: Recorder, tracks: Sequence[Track], *, name: str = "", row: int = 0,
+    looking: Sides | None = None, about: dict[str, Any] | None = None, more: More | None = None,
 ) -> Trace:  # fmt: skip
     """One row of what was recorded, as far as its tracks go: what stands behind them is padding. `more` is
     added where the choice takes it."""
     by_name = {track.name: track for track in tracks}
     tensors, axes = {}, {}
-    for name, tensor in recorder.tensors.items():
-        looks, seen = sides(name, looking)
-        named = tuple({"target": looks, "source": seen}.get(axis, axis) for axis in recorder.axes[name])
+    for tensor_name, tensor in recorder.tensors.items():
+        looks, seen = sides(tensor_name, looking or model.tracks)
+        named = tuple({"target": looks, "source": seen}.get(axis, axis) for axis in recorder.axes[tensor_name])
         if named[0] == "row":
             tensor, named = tensor[row], named[1:]
         cut = tuple(slice(len(by_name[axis])) if axis in by_name else slice(None) for axis in named)
-        tensors[name], axes[name] = plain_array(tensor[cut]), named
-    for name, (tensor, named) in (more or {}).items():
-        if recorder.choice.takes(name, None):
-            tensors[name], axes[name] = plain_array(tensor), named
+        tensors[tensor_name], axes[tensor_name] = plain_array(tensor[cut]), named
+    for tensor_name, (tensor, named) in (more or {}).items():
+        if recorder.choice.takes(tensor_name, None):
+            tensors[tensor_name], axes[tensor_name] = plain_array(tensor), named
     if not tensors:
         wanted = ", ".join(recorder.choice.tensors or ()) or "this choice"
         raise InputError(f"nothing in this model goes by the name of {wanted}: see docs/trace.md for what there is")
+    about = described(model, name) | (about or {})
     if recorder.choice.heads is not None:
-        about = about | {"heads": list(recorder.choice.heads)}
+        about["heads"] = list(recorder.choice.heads)
     return Trace(by_name, tensors, axes, about)
 
 
@@ -173,37 +182,29 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 def nexts(
     logits_TV: Tensor, tokenizer: Any, taken: Sequence[int | None], top: int
-) -> tuple[dict[str, Any], Tensor]:  # fmt: skip
-    """The `top` entries that may stand at (or behind) each place, with the log-probability of the one that does
-    (None: there is none); and all log-probabilities of the last place."""
+) -> tuple[dict[str, Any], More]:  # fmt: skip
+    """For a trace: the `top` entries that may stand at (or behind) each place, with the log-probability of the one that
+    does (None: there is none); and all log-probabilities of the last place."""
     logp_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32)).log_softmax(-1)
     logp_TV = logp_TV[:, : len(tokenizer)]
     best_TK, id_TK = logp_TV.topk(min(top, logp_TV.shape[1]))
-    rows = id_TK.tolist()
-    flat = labels(tokenizer, [i for row in rows for i in row])
-    width = id_TK.shape[1]
-    return {
-        "ids": rows,
-        "labels": [flat[at * width : (at + 1) * width] for at in range(len(rows))],
+    spelled = np.array(labels(tokenizer, id_TK.flatten().tolist()), dtype=object).reshape(id_TK.shape)
+    shown = {
+        "ids": id_TK.tolist(),
+        "labels": spelled.tolist(),
         "logp": [[round(value, 5) for value in row] for row in best_TK.tolist()],
         "taken": [None if i is None else round(float(logp_TV[at, i]), 5) for at, i in enumerate(taken)],
-    }, logp_TV[-1]
+    }
+    return {"next": shown}, {"next": (logp_TV[-1], ("vocabulary",))}
 
 
 class Recording:
     """What happened inside of `with headway.trace(model) as t:`; of calls that were alike, the last."""
 
     def __init__(self, recorder: Recorder, model: nn.Module) -> None:
+        """`tensors`: all rows of a batch, by `stack.layer.site.tensor`."""
         self.recorder, self.model = recorder, model
-
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """All rows of a batch, by `stack.layer.site.tensor`."""
-        return self.recorder.tensors
-
-    @property
-    def axes(self) -> dict[str, tuple[str, ...]]:
-        return self.recorder.axes
+        self.tensors, self.axes = recorder.tensors, recorder.axes
 
     def row(self, row: int = 0, **lengths: int) -> Trace:
         """The trace of one row. `source=7`: how long its source is, without padding; likewise `target`, `tokens`."""
@@ -222,7 +223,7 @@ class Recording:
         if unknown := lengths.keys() - sizes.keys():
             raise InputError(f"there is no track '{min(unknown)}'; there is: {', '.join(sizes) or 'none'}")
         tracks = [Track.numbered(track, min(lengths.get(track, size), size)) for track, size in sizes.items()]
-        return trace_of(self.recorder, row, tracks, looking, described(self.model))
+        return trace_of(self.model, self.recorder, tracks, row=row, looking=looking)
 
 
 @contextmanager

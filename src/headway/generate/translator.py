@@ -21,17 +21,7 @@ from headway.generate.request import Request
 from headway.generate.sampling import Bias, Sampling
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import (
-    More,
-    ReadsText,
-    check_one,
-    checked,
-    described,
-    labels,
-    nexts,
-    token_track,
-    trace_of,
-)
+from headway.generate.tracing import Answering, check_one, checked, labels, nexts, refuse_one, token_track, trace_of
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.nn import tap
 from headway.nn.tap import Choice, chosen
@@ -49,12 +39,13 @@ class Translation:
     attention: Attention | None = None
 
 
-class TextTranslator(ReadsText):
+class TextTranslator(Answering):
     """Abstract. Text in, text out; how translations are searched for is left open."""
 
     def __init__(self, card: Card, source_tokenizer: Codec, target_tokenizer: Codec) -> None:
-        self.card, self.symbols = card, card.symbols
-        self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+        """`limit`: the most tokens of a sentence, its end not counted."""
+        self.card, self.symbols, self.limit = card, card.symbols, int(card.config.max_length) - 1
+        self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.search = from_plain(Search, card.search, "search") if card.search else Search()
 
     def searched(
@@ -67,16 +58,6 @@ class TextTranslator(ReadsText):
         """What a hypothesis looked at."""
         raise NotImplementedError
 
-    @property
-    def tokenizers(self) -> tuple[Codec, Codec]:
-        """Of what is read, and of what is written."""
-        return self.source_tokenizer, self.target_tokenizer
-
-    @property
-    def limit(self) -> int:
-        """The most tokens of a sentence, its end not counted."""
-        return int(self.card.config.max_length) - 1
-
     def translate(self, texts: Sequence[str], **search: Any) -> list[str]:
         """The best translation of each text, in order; an empty text gives an empty one.
 
@@ -85,29 +66,33 @@ class TextTranslator(ReadsText):
         return [found[0].text if found else "" for found in self.translate_n(texts, **search)]
 
     def translate_n(
-        self,
-        texts: Sequence[str],
-        *,
-        attention: bool = False,
-        batch: int | None = None,
-        progress: Callable[[int], None] | None = None,
-        **search: Any,
-    ) -> list[list[Translation]]:
+        self, texts: Sequence[str], *, attention: bool = False, batch: int | None = None,
+        progress: Callable[[int], None] | None = None, **search: Any,
+    ) -> list[list[Translation]]:  # fmt: skip
         """The `best` translations of each text with their scores and, if `attention`, their attention.
 
         `batch` bounds the texts that are searched at a time; `progress` is called with the number of texts done so far.
         """
-        if isinstance(texts, str):
-            raise InputError("translate takes a list of texts, not one text: write [text]")
-        settings = from_plain(Search, to_plain(self.search) | search, "search")
+        settings = self._settings(search)
+        sources = self._sources(texts, "translate")
+        found = self.searched([self.framed(source) for source in sources.values()], settings, batch, progress)
+        found_of = dict(zip(sources, found, strict=True))
+        return [[self._translation(sources[i], h, attention) for h in found_of.get(i, ())] for i in range(len(texts))]
+
+    def _settings(self, search: dict[str, Any]) -> Search:
+        return from_plain(Search, to_plain(self.search) | search, "search")
+
+    def _sources(self, texts: Sequence[str], verb: str) -> dict[int, list[int]]:
+        """The tokens of each text that is not empty, by its place."""
+        refuse_one(texts, f"{verb} takes a list of texts")
         ids = self.encode(texts)
-        self._check_lengths(ids)
-        busy = [i for i, source in enumerate(ids) if source]
-        found = self.searched([self.framed(ids[i]) for i in busy], settings, batch, progress)
-        answers: list[list[Translation]] = [[] for _ in texts]
-        for i, hypotheses in zip(busy, found, strict=True):
-            answers[i] = [self._translation(ids[i], h, attention) for h in hypotheses]
-        return answers
+        for number, source in enumerate(ids, 1):
+            self._check_length(f"sentence {number}", source, "split it")
+        return {i: source for i, source in enumerate(ids) if source}
+
+    def _check_length(self, name: str, ids: list[int], advice: str) -> None:
+        if len(ids) > self.limit:
+            raise TooLong(f"{name} has {len(ids)} tokens, this model takes at most {self.limit}: {advice}")
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The source tokens of each text, without its end; a run of white space counts as one space, where a
@@ -119,35 +104,21 @@ class TextTranslator(ReadsText):
     def framed(self, source: list[int]) -> list[int]:
         return [*self.source_tokenizer.opening, *source, *self.source_tokenizer.closing]
 
-    def _check_lengths(self, ids: list[list[int]]) -> None:
-        for number, source in enumerate(ids, 1):
-            if len(source) > self.limit:
-                raise TooLong(
-                    f"sentence {number} has {len(source)} tokens, this model takes at most {self.limit}: split it"
-                )
-
     def _translation(self, source: list[int], found: Hypothesis, attention: bool) -> Translation:
-        return Translation(
-            self.target_tokenizer.decode(found.ids),
-            found.score,
-            self.target_tokenizer.tokens([*found.ids, self.symbols.end]),
-            found.token_scores,
-            self.attention(source, found.ids) if attention else None,
-        )
+        text, tokens = self.target_tokenizer.decode(found.ids), [*found.ids, self.symbols.end]
+        looked_at = self.attention(source, found.ids) if attention else None
+        return Translation(text, found.score, self.target_tokenizer.tokens(tokens), found.token_scores, looked_at)
 
 
 @final
 class Translator(TextTranslator, Writing):
     """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
 
-    name = ""
     takes: ClassVar = "target"  # besides a text: its translation, which the model otherwise writes itself
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(loaded.card, loaded.source_tokenizer, loaded.target_tokenizer)
-        model: Any = loaded.model.to(device, dtype).eval()
-        self.model = model
-        self.device = device
+        self.model, self.device = loaded.model.to(device, dtype).eval(), device
         self.writes, self.context = self.target_tokenizer, self.limit + 1
         self.stepper = stepper_for(self.model, device)  # kept: what it captures serves later calls
 
@@ -162,60 +133,48 @@ class Translator(TextTranslator, Writing):
         **settings: Any,
     ) -> list[list[Passage]]:  # fmt: skip
         """All `samples` of each text, with log-probabilities; none of an empty text."""
-        if isinstance(texts, str):
-            raise InputError("sample takes a list of texts, not one text: write [text]")
-        ids = self.encode(texts)
-        self._check_lengths(ids)
-        busy = [i for i, source in enumerate(ids) if source]
-        wishes, asked = self._sampled([ids[i] for i in busy], settings)
-        answers: list[list[Passage]] = [[] for _ in texts]
-        for i, found in zip(busy, self.passages(asked, wishes.stop, batch, progress), strict=True):
-            answers[i] = found
-        return answers
+        sources = self._sources(texts, "sample")
+        wishes, asked = self._sampled(sources, settings)
+        found = dict(zip(sources, self.passages(asked, wishes.stop, batch, progress), strict=True))
+        return [found.get(i, []) for i in range(len(texts))]
 
     def stream(self, text: str, **settings: Any) -> Parts:
         """A sampled translation in parts as they come; they join to what `sample` gives."""
         check_one(text)
-        ids = self.encode([text])
-        self._check_lengths(ids)
-        if not ids[0]:
+        sources = self._sources([text], "stream")
+        if not sources:
             raise InputError("there is nothing to translate: give a text that is not empty")
-        wishes, [asked] = self._sampled(ids, settings)
+        wishes, [asked] = self._sampled(sources, settings)
         if asked.samples != 1:
             raise InputError(f"a stream is one text, not {asked.samples}: leave out samples, or use sample_n")
         return self.streamed(asked, wishes.stop)
 
-    def _sampled(self, sources: list[list[int]], settings: dict[str, Any]) -> tuple[Wishes, list[Request]]:
+    def _sampled(self, sources: dict[int, list[int]], settings: dict[str, Any]) -> tuple[Wishes, list[Request]]:
         never = tuple(Bias((i,), -math.inf) for i in self.symbols.never)
         wishes, choose = self.settings(settings, Sampling(bias=never))
         if not isinstance(choose, Sampling):
             raise InputError("a beam is for translate: leave it out")
-        framed = [self.framed(source) for source in sources]
+        framed = [self.framed(source) for source in sources.values()]
+        # The most tokens of a translation are by default those of the model's usual search.
         return wishes, [
             Request(
-                [self.symbols.start], choose, wishes.max_new if "max_new" in settings else self.longest(source),
+                [self.symbols.start], choose,
+                wishes.max_new if "max_new" in settings else self.search.longest(len(source), self.limit),
                 frozenset({self.symbols.end}), wishes.samples, wishes.seed, wishes.top, inputs=source_of(source),
             )
             for source in framed
         ]  # fmt: skip
 
-    def longest(self, source: list[int]) -> int:
-        """The most tokens of a translation, by the model's usual search."""
-        return self.search.longest(len(source), self.limit)
-
     def choice(self, text: str) -> list[int]:
         return [*self.target_tokenizer.encode(text), self.symbols.end]
 
-    def before(self, request: Request) -> Sequence[int]:
-        return ()
-
-    @torch.inference_mode()
     def searched(
-        self, sources: list[list[int]], settings: Search, batch: int | None, progress: Callable[[int], None] | None
-    ) -> list[list[Hypothesis]]:
+        self, sources: list[list[int]], settings: Search, batch: int | None = None,
+        progress: Callable[[int], None] | None = None, branches: dict[int, Branches] | None = None,
+    ) -> list[list[Hypothesis]]:  # fmt: skip
         return search_all(
             self.model, sources, settings, limit=self.limit, device=self.device, symbols=self.symbols,
-            stepper=self.stepper, batch=batch, progress=progress,
+            stepper=self.stepper, batch=batch, progress=progress, branches=branches,
         )  # fmt: skip
 
     def attention(self, source: list[int], target: list[int]) -> Attention:
@@ -237,33 +196,29 @@ class Translator(TextTranslator, Writing):
         if not source or (target is not None and not target.strip()):
             raise InputError("there is nothing to trace: give a text that is not empty")
         choice = checked(self.model, chosen(layers, heads, tensors))
-        self._check_lengths([source])
+        self._check_length("sentence 1", source, "split it")
         if target is not None:
             if search:
                 raise InputError(f"a target was given: there is no search, and '{min(search)}' has no meaning")
             [ids] = self.target_tokenizer.encode_batch([target])
-            if len(ids) > self.limit:
-                raise TooLong(f"the target has {len(ids)} tokens, this model takes at most {self.limit}: shorten it")
+            self._check_length("the target", ids, "shorten it")
             return self._traced(source, ids, choice, top)
-        settings = from_plain(Search, to_plain(self.search) | search, "search")
+        settings = self._settings(search)
         branches: dict[int, Branches] = {}
-        [found] = search_all(
-            self.model, [self.framed(source)], settings, limit=self.limit, device=self.device, symbols=self.symbols,
-            stepper=self.stepper, branches=branches,
-        )  # fmt: skip
+        [found] = self.searched([self.framed(source)], settings, branches=branches)
         if not found:
             raise InputError("the search found no translation (its weights may not be numbers): give a `target`")
-        best = found[0]
         spelled = partial(labels, self.target_tokenizer)
-        nodes = tree(branches[0], self.symbols.end, settings.length_penalty, best.ids, spelled)
+        nodes = tree(branches[0], self.symbols.end, settings.length_penalty, found[0].ids, spelled)
         reported = {"beam": {"size": settings.beam, "length_penalty": settings.length_penalty, "nodes": nodes}}
-        return self._traced(source, best.ids, choice, top, reported)
+        return self._traced(source, found[0].ids, choice, top, reported)
 
     @torch.inference_mode()
     def _traced(
         self, source: list[int], target: list[int], choice: Choice, top: int = 0, reported: dict[str, Any] | None = None
     ) -> Trace:
         """One teacher-forced pass over a hypothesis with the taps open."""
+        reads, writes = self.tokenizers
         framed, read = self.framed(source), [self.symbols.start, *target]
         with tap.record(self.model, choice) as recorder:
             inputs = TextInputs(torch.tensor([framed], device=self.device))
@@ -271,16 +226,10 @@ class Translator(TextTranslator, Writing):
             ids_RT = torch.tensor([read], device=self.device)
             # Attention alone needs no logits.
             logits_RTV = self.model.logits(ids_RT, state)[0] if top else self.model.read(ids_RT, state)[0]
-        before, behind = len(self.source_tokenizer.opening), len(self.source_tokenizer.closing)
-        special = [True] * before + [False] * len(source) + [True] * behind
-        codecs = self.source_tokenizer, self.target_tokenizer
+        special = [True] * len(reads.opening) + [False] * len(source) + [True] * len(reads.closing)
         tracks = [
-            token_track("source", codecs[0], framed, special, codecs[0].decode(source)),
-            token_track("target", codecs[1], read, [True] + [False] * len(target), codecs[1].decode(target)),
+            token_track("source", reads, framed, special, reads.decode(source)),
+            token_track("target", writes, read, [True] + [False] * len(target), writes.decode(target)),
         ]
-        about = described(self.model, self.name) | (reported or {})
-        more: More = {}
-        if top:
-            about["next"], last_V = nexts(logits_RTV[0], codecs[1], [*target, self.symbols.end], top)
-            more["next"] = last_V, ("vocabulary",)
-        return trace_of(recorder, 0, tracks, self.model.tracks, about, more)
+        about, more = nexts(logits_RTV[0], writes, [*target, self.symbols.end], top) if top else ({}, {})
+        return trace_of(self.model, recorder, tracks, name=self.name, about=about | (reported or {}), more=more)

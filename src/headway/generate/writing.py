@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Generator as Yields
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 import torch
@@ -101,15 +102,16 @@ class Writing:
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Passage]]:  # fmt: skip
         """What every request gives, as text."""
-        spellings: dict[tuple[int, int], Spelling] = {}
+
+        @cache
+        def spelling(key: int, sample: int) -> Spelling:
+            return self._spelling(requests[key], stop)
 
         def stopped(token: Token) -> bool:
-            at = token.key, token.sample
-            if at not in spellings:
-                spellings[at] = Spelling(self.writes, self.before(requests[token.key]), stop)
+            text = spelling(token.key, token.sample)
             if token.id is not None:
-                spellings[at].add(token.id)
-            return spellings[at].stopped
+                text.add(token.id)
+            return text.stopped
 
         found = generate_all(
             self.model, requests, context=self.context, device=self.device, batch=batch, progress=progress,
@@ -120,12 +122,12 @@ class Writing:
             for request, answer in zip(requests, found, strict=True)
         ]
 
-    def before(self, request: Request) -> Sequence[int]:
-        """The ids that a text stands behind, as far as they change how it is spelled."""
-        return request.given
+    def _spelling(self, request: Request, stop: Sequence[str]) -> Spelling:
+        """A text behind what was given, or that of a source, which begins anew."""
+        return Spelling(self.writes, request.given if request.inputs is None else (), stop)
 
     def _passage(self, request: Request, written: Written, stop: Sequence[str], score: float | None) -> Passage:
-        spelling = Spelling(self.writes, self.before(request), stop)
+        spelling = self._spelling(request, stop)
         text = "".join([*map(spelling.add, written.ids), spelling.end()])
         ended: Ended = "stop" if spelling.stopped else written.ended
         return Passage(text, self.writes.tokens(written.ids), ended, written, score)
@@ -133,7 +135,7 @@ class Writing:
     def streamed(self, request: Request, stop: Sequence[str]) -> Parts:
         """One text in parts as they come; the iterator's own value says why it ended."""
         engine = Engine(self.model, context=self.context, device=self.device, stepper=self.stepper)
-        spelling = Spelling(self.writes, self.before(request), stop)
+        spelling = self._spelling(request, stop)
         written = None
         try:
             engine.admit([(0, request)])

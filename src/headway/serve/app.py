@@ -24,7 +24,7 @@ from headway.errors import InputError
 from headway.explore.asking import Model, Question, answer, card, spelled
 from headway.explore.pages import page_html
 from headway.explore.payload import MOST
-from headway.serve.limits import LOOPBACK, Limited
+from headway.serve.limits import Limited
 from headway.serve.worker import Busy, Worker
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
@@ -51,8 +51,7 @@ class Tokens(BaseModel):
 
 
 def application(
-    models: Sequence[Model] = (), question: Question | None = None, traces: Sequence[bytes] = (), *, waiting: int = 8,
-    hosts: frozenset[str] | None = LOOPBACK,
+    models: Sequence[Model] = (), question: Question | None = None, traces: Sequence[bytes] = (), *, waiting: int = 8
 ) -> Limited:  # fmt: skip
     """With models a page on which they can be queried; without, a page of traces. `question`: what it shows first."""
     app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None)
@@ -90,7 +89,7 @@ def application(
         return JSONResponse({"text": text}, headers=HEADERS)
 
     _explain(app)
-    return Limited(app, hosts=hosts)
+    return Limited(app)
 
 
 def _explain(app: FastAPI) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
+
+from starlette.responses import JSONResponse
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -16,48 +17,39 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 class Limited:
     """An ASGI application around another. It answers 413 to a request that is too large, and 421 where the host name is
-    not one of `hosts`: another site could point a name of its own at this machine."""
+    not this machine's: another site could point a name of its own at this machine."""
 
-    def __init__(self, app: Any, largest: int = LARGEST, hosts: frozenset[str] | None = LOOPBACK) -> None:
-        self.app, self.largest, self.hosts = app, largest, hosts
+    def __init__(self, app: Any) -> None:
+        self.app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        if self.hosts is not None and host.rpartition(":")[0] not in self.hosts and host not in self.hosts:
-            return await _refuse(send, 421, "this server answers on this machine only")
-        body = await self._body(receive)
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if host.rpartition(":")[0] not in LOOPBACK and host not in LOOPBACK:
+            refused = JSONResponse({"error": "this server answers on this machine only"}, 421)
+            return await refused(scope, receive, send)
+        body = await _body(receive)
         if body is None:
-            return await _refuse(send, 413, f"the request is larger than {self.largest / 1e6:g} MB: shorten the text")
-        sent = False
+            line = f"the request is larger than {LARGEST / 1e6:g} MB: shorten the text"
+            return await JSONResponse({"error": line}, 413)(scope, receive, send)
+        read: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def again() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return next(read, None) or await receive()
 
         return await self.app(scope, again, send)
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The body, or None where it is too large. It is read to its end all the same: otherwise the client would not
-        read the answer."""
-        parts, size = [], 0
-        while True:
-            message = await receive()
-            part = message.get("body", b"")
-            size += len(part)
-            if size <= self.largest:
-                parts.append(part)
-            if not message.get("more_body", False):
-                return b"".join(parts) if size <= self.largest else None
 
-
-async def _refuse(send: Send, status: int, line: str) -> None:
-    body = json.dumps({"error": line}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _body(receive: Receive) -> bytes | None:
+    """The body, or None where it is too large. It is read to its end all the same: otherwise the client would not
+    read the answer."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        part = message.get("body", b"")
+        size += len(part)
+        if size <= LARGEST:
+            parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts) if size <= LARGEST else None

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
 
 from headway.errors import InputError
 
-LOOPBACK = "127.0.0.1"
 
-
-def bound(port: int, host: str = LOOPBACK) -> socket.socket:
-    """A socket that listens; port 0 is any free one."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def bound(port: int) -> socket.socket:
+    """A socket that listens on this machine only; port 0 is any free one."""
     try:
-        made.bind((host, port))
-        made.listen(128)
+        return socket.create_server(("127.0.0.1", port), backlog=128)
     except OSError as error:
-        made.close()
         if error.errno == errno.EADDRINUSE:
             raise InputError(f"port {port} is in use: choose another, or --port 0 for any that is free") from error
-        raise InputError(f"port {port} cannot be used: {error.strerror}") from error
-    return made
+        raise InputError(f"port {port} cannot be used: {os.strerror(error.errno or 0)}") from error
 
 
 def serve(app: Any, listening: socket.socket, ready: Callable[[str], None] | None = None) -> None:

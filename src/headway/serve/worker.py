@@ -30,6 +30,3 @@ class Worker:
             return await asyncio.get_running_loop().run_in_executor(self.thread, task)
         finally:
             self.inside -= 1
-
-    def close(self) -> None:
-        self.thread.shutdown(wait=False, cancel_futures=True)
