@@ -13,14 +13,13 @@ from headway.batch import IGNORED, TextInputs
 from headway.data.tagged import TaggedBatch
 from headway.errors import InputError
 from headway.models.crf import Chain, Crf
-from headway.models.encoder import Encoder
 from headway.models.heads import HEADS, Headed
-from headway.models.protocols import Encoded
+from headway.models.protocols import Encoded, Encodes
 
 LABELS = 3
 
 
-class Both(Encoder):
+class Both(Encodes):
     """An encoder of another kind: a GRU in both directions."""
 
     context, dropout, width = None, 0.0, 8

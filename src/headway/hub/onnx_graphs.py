@@ -41,7 +41,7 @@ class Decoder(Part):
     """(ids, the encoder's output, mask) → logits, and the keys and values of target and source."""
 
     def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
-        memories = [block.remember(source_BSD) for block in self.model.decoder.layers]
+        memories = [block.cross.remember(source_BSD) for block in self.model.decoder.layers]
         caches = [GrowingCache() for _ in memories]
         state = decoder_state(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
         logits_BTV, state = self.model.logits(ids_BT, state)

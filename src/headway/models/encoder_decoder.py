@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
-from headway.models.protocols import Embedded, Encoded
-from headway.models.steps import StepModel
+from headway.models.protocols import Embedded, Encoded, Steps, Tracks
 from headway.nn.block import Stack
 from headway.nn.cache import Cache, fresh_caches
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
@@ -30,13 +29,10 @@ def decoder_state(
     return State({"caches": caches, "memories": memories, "source_lengths": lengths}, clock)
 
 
-class EncoderDecoder(StepModel):
-    """Abstract. p(y_t | y_<t, x) = softmax(head(decoder(y_<t, encoder(x)))).
+class SequenceToSequence(Steps):
+    """Abstract. p(y_t | y_<t, x), from an encoder that reads x and a decoder."""
 
-    `into_head`: what the last layer passes through before the head: nothing, a scale, a 1 for the bias.
-    """
-
-    tracks: ClassVar[dict[str, tuple[str, str]]] = {
+    tracks: ClassVar[Tracks] = {
         "": ("target", "target"),
         "embed_source": ("source", "source"),
         "encoder": ("source", "source"),
@@ -44,22 +40,37 @@ class EncoderDecoder(StepModel):
     }
     embed_source: TokenEmbedding
     embed_target: TokenEmbedding
-    encoder: Stack
-    decoder: Stack
-    into_head: nn.Module
     head: Head | JoinedHead
+
+    def __init__(self, config: Any, *vocabularies: int) -> None:
+        super().__init__(config, *vocabularies)
+        self.context = config.max_length
 
     @property
     def output_weight(self) -> Tensor:
         return self.head.weight
 
+    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Logits of every target position at once, each from the true target before it."""
+        source = TextInputs(source_BS, lengths_B)
+        return self.logits(target_BT, self.start(source, len(source_BS), source_BS.device))[0]
+
+
+class EncoderDecoder(SequenceToSequence):
+    """Abstract. p(y_t | y_<t, x) = softmax(head(decoder(y_<t, encoder(x)))), both stacks of attention.
+
+    `into_head`: what the last layer passes through before the head: nothing, a scale, a 1 for the bias.
+    """
+
+    encoder: Stack
+    decoder: Stack
+    into_head: nn.Module
+
     def encode(self, inputs: Any) -> Encoded:
         """The encoder's last layer."""
-        source_BS, lengths_B = inputs.ids_BT, inputs.lengths_B
-        scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
-        view = Padding().view(scene).placed(self.embed_source.position)
-        x_BSD = self.encoder.walk(self.embed_source(source_BS), [(view,)] * len(self.encoder.layers))
-        return Encoded(x_BSD, lengths_B)
+        x_BSD = self.embed_source(inputs.ids_BT)
+        x_BSD = self.encoder.encode(x_BSD, inputs.lengths_B, self.embed_source.position)
+        return Encoded(x_BSD, inputs.lengths_B)
 
     def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> State:
         """The source's memory for each decoder layer, and empty caches."""
@@ -67,7 +78,7 @@ class EncoderDecoder(StepModel):
 
     def remember(self, encoded: Encoded, room: int | None = None) -> State:
         """The state before the first token, from what the encoder gave."""
-        memories = [block.remember(encoded.x_BTD) for block in self.decoder.layers]  # type: ignore[operator]
+        memories = [block.cross.remember(encoded.x_BTD) for block in self.decoder.layers]
         caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
         return decoder_state(caches, clock, memories, encoded.lengths_B)
 
@@ -86,13 +97,8 @@ class EncoderDecoder(StepModel):
         ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
         pairs = zip(memories, state["caches"], strict=True)
         view = view.placed(self.embed_target.position)
-        x_RTD = self.decoder.walk(x_RTD, [(view, memory, source_view, cache) for memory, cache in pairs])
+        x_RTD = self.decoder.walk(x_RTD, [(view, cache, memory, source_view) for memory, cache in pairs])
         clock.advance(steps)
         if ends_R is not None:
             state.trim(ends_R)
         return self.into_head(x_RTD), state
-
-    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Logits of every target position at once, each from the true target before it."""
-        source = TextInputs(source_BS, lengths_B)
-        return self.logits(target_BT, self.start(source, len(source_BS), source_BS.device))[0]

@@ -88,13 +88,11 @@ class Walk(NamedTuple):
 class NGram(NextTokenModel):
     """p(x_t | x_<t) = p(x_t | x_{t−n+1} … x_{t−1})."""
 
-    context = None
     capturable = False  # how many entries stand behind a history is asked of the device
 
     def __init__(self, config: NGramConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.vocabulary, n = config, vocabulary, config.order
-        self.reach = n - 2  # positions that it looks back
+        super().__init__(config, vocabulary)
+        n, self.reach = config.order, config.order - 2  # positions that it looks back
         sizes = [vocabulary, *(config.sizes or (0,) * (n - 1))]
         if len(sizes) != n:
             raise ValueError(f"{len(config.sizes)} sizes of tables for order {n}, expected {n - 1}")

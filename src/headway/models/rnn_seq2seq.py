@@ -19,12 +19,10 @@ from typing import Any, ClassVar, Literal, final
 import torch
 from torch import Tensor, nn
 
-from headway.batch import TextInputs
 from headway.errors import InputError
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.encoder_decoder import SequenceToSequence
 from headway.models.protocols import Embedded, Encoded
 from headway.models.recurrent import Gru, Lstm, Rnn
-from headway.models.steps import StepModel
 from headway.nn import tap
 from headway.nn.attention import CrossAttention
 from headway.nn.dropout import Dropout
@@ -147,16 +145,12 @@ class BidirectionalStack(nn.Module):
 
 
 @final
-class RnnSeq2Seq(StepModel):
+class RnnSeq2Seq(SequenceToSequence):
     """p(y_t | y_<t, x), from a decoder that looks back at every word of the source."""
 
-    tracks = EncoderDecoder.tracks
-
     def __init__(self, config: RnnSeq2SeqConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.config, width = config, config.width
-        self.vocabularies = (source_vocabulary, target_vocabulary)
-        self.vocabulary, self.context = target_vocabulary, config.max_length
+        super().__init__(config, source_vocabulary, target_vocabulary)
+        width = config.width
         if config.embeddings == "shared" and source_vocabulary != target_vocabulary:
             raise ValueError("shared embeddings need one joint vocabulary")
         source = token_table(source_vocabulary, width)
@@ -178,10 +172,6 @@ class RnnSeq2Seq(StepModel):
         self.parts = [len(layer.cell.parts) for layer in self.decoder.layers]
         self.first = nn.Linear(width // 2, sum(self.parts) * width)  # W_0
         self.head = Head(width, target_vocabulary, None if config.embeddings == "separate" else target)
-
-    @property
-    def output_weight(self) -> Tensor:
-        return self.head.weight
 
     def encode(self, inputs: Any) -> Encoded:
         """[h→; h←] of every token."""
@@ -208,8 +198,3 @@ class RnnSeq2Seq(StepModel):
         view = Padding().view(Scene(1, memory.k_BHSK.shape[2], d_RTD.device, key_lengths_B=lengths_B))
         d_RTD = self.decoder.layers[-1].attended(self.dropout(d_RTD), memory, view)
         return self.dropout(d_RTD), state.renew(behind.parts())
-
-    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Logits of every target position at once, each from the true target before it."""
-        state = self.start(TextInputs(source_BS, lengths_B), len(source_BS), source_BS.device)
-        return self.logits(target_BT, state)[0]

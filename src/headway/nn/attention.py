@@ -210,6 +210,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout, self.shared, self.score = heads, dropout, shared_heads or heads, score
         self.head_width = head_width or width // heads
+        if head_width is None and width % heads:
+            raise ValueError(f"width {width} is not a multiple of {heads} heads")
         if heads % self.shared:
             raise ValueError(f"{heads} heads cannot share {self.shared} keys and values evenly")
         self.sizes = [self.head_width * count for count in (heads, self.shared, self.shared)]

@@ -176,3 +176,16 @@ class Head(nn.Linear):
         if hidden_BTD.dim() == 3 and hidden_BTD.shape[1] == 1 and not torch.is_grad_enabled():
             return product(hidden_BTD[:, 0], self)[:, None]  # a step
         return super().forward(hidden_BTD)
+
+
+def biased_head(
+    width: int, vocabulary: int, tied: nn.Embedding | None = None, columns: int = 1, drawn: bool = False
+) -> Head | JoinedHead:
+    """A head for vectors that have `columns` more than `width`, whose last is 1 (`AppendOne`): its weight is the bias,
+    0 at first. Tied, the first columns are the table. `drawn`: the head's own columns are normal at first."""
+    head = Head(width + columns, vocabulary) if tied is None else JoinedHead(tied, columns)
+    own_VC = head.rest_VC if isinstance(head, JoinedHead) else head.weight
+    if drawn:
+        nn.init.normal_(own_VC, std=own_VC.shape[1] ** -0.5)
+    nn.init.zeros_(own_VC[:, -1])
+    return head

@@ -82,7 +82,7 @@ class View:
             self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
         return self._blocks[0]
 
-    def placed(self, position: Position) -> View:
+    def placed(self, position: Position | None) -> View:
         """The same view, with a position part that every layer applies."""
         return replace(self, position=position)
 

@@ -29,13 +29,12 @@ from headway.nn.residual import Residual
 def takes(block: Any, x_RTD: Tensor) -> bool:
     """Whether `step` computes this `Block` here: one token, no trace and no gradient, parts that it has a path for."""
     watched = torch.is_grad_enabled() or block.training or tap.recording()
-    return x_RTD.shape[1] == 1 and not watched and _known(block)
-
-
-def _known(block: Any) -> bool:
     attention, feed_forward = block.attention, block.feed_forward
     return (
-        type(attention) is SelfAttention
+        x_RTD.shape[1] == 1
+        and not watched
+        and block.cross is None
+        and type(attention) is SelfAttention
         and type(feed_forward) is MLP
         and type(attention.qkv) is type(attention.output) is nn.Linear
         and type(feed_forward.expand) is type(feed_forward.contract) is nn.Linear
