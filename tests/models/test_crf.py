@@ -12,8 +12,8 @@ from torch import Tensor
 from headway.batch import IGNORED, TextInputs
 from headway.data.tagged import TaggedBatch
 from headway.errors import InputError
-from headway.models.crf import Chain, Crf
-from headway.models.heads import HEADS, Headed
+from headway.models.crf import Chain
+from headway.models.heads import HEADS, Crf, Headed
 from headway.models.protocols import Encoded, Encodes
 
 LABELS = 3
