@@ -95,7 +95,7 @@ def _pairs(tensors: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
 
 
 def _contents(caches: Sequence[GrowingCache]) -> list[Tensor]:
-    return [part for cache in caches for part in (cache.k_RHSK, cache.v_RHSK) if part is not None]
+    return [part for cache in caches for part in cache.kv_RHSK]
 
 
 Graph = tuple[nn.Module, tuple[Any, ...], list[str], list[str]]  # module, example, names of inputs and of outputs

@@ -24,7 +24,7 @@ from headway.models.encoder_decoder import SequenceToSequence
 from headway.models.protocols import Embedded, Encoded
 from headway.models.recurrent import Gru, Lstm, Rnn
 from headway.nn import tap
-from headway.nn.attention import CrossAttention
+from headway.nn.attention import CrossAttention, SumScore
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, TokenEmbedding, token_table
 from headway.nn.mask import Padding, Scene, View
@@ -53,18 +53,6 @@ class RnnSeq2SeqConfig:
 
 
 SIZES = {"tiny": RnnSeq2SeqConfig(width=256), "base": RnnSeq2SeqConfig(Lstm(), 2, 2, 1024)}
-
-
-class SumScore(nn.Module):
-    """vᵀ tanh(q + k): `Additive` of queries and keys that are mapped already, the keys once for each source."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.v = nn.Linear(width, 1, bias=False)
-
-    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
-        scores_BHTS: Tensor = self.v(torch.tanh(q_BHTK[..., :, None, :] + k_BHSK[..., None, :, :])).squeeze(-1)
-        return scores_BHTS
 
 
 class AdditiveAttention(CrossAttention):
@@ -102,20 +90,15 @@ class BidirectionalLayer(nn.Module):
     def forward(self, x_BSD: Tensor, order_BS: Tensor) -> Tensor:
         """`order_BS`: the places of each row's tokens from the last to the first, then of its padding. Padding is read
         after all tokens in both directions, so no token depends on it and no row needs packing."""
-        ahead_BSK = self._read(self.forwards, x_BSD)
+        ahead_BSK = self.forwards(x_BSD)[0]
         if not tap.recording():
-            back_BSK = self._read(self.backwards, _in_order(x_BSD, order_BS))
+            back_BSK = self.backwards(_in_order(x_BSD, order_BS))[0]
         else:
             with tap.record(self.backwards) as read:
-                back_BSK = self._read(self.backwards, _in_order(x_BSD, order_BS))
+                back_BSK = self.backwards(_in_order(x_BSD, order_BS))[0]
             for name, tensor in read.tensors.items():  # were saved in the order of reading
                 tap.save(self.backwards, name, _in_order(tensor, order_BS), read.axes[name])
         return torch.cat([ahead_BSK, _in_order(back_BSK, order_BS)], -1)
-
-    def _read(self, layer: RecurrentLayer, x_BSD: Tensor) -> Tensor:
-        cell = layer.cell
-        y_BSK: Tensor = layer(x_BSD, tuple(x_BSD.new_zeros(len(x_BSD), cell.width) for _ in cell.parts))[0]
-        return y_BSK
 
 
 def _reversed(x_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:

@@ -37,24 +37,21 @@ class NoCache(Cache):
 class GrowingCache(Cache):
     """Joins new keys and values to the old. Simple, differentiable, one copy of everything a step."""
 
-    def __init__(self) -> None:
-        self.k_RHSK: Tensor | None = None
-        self.v_RHSK: Tensor | None = None
+    def __init__(self, *kv_RHSK: Tensor) -> None:
+        """`kv_RHSK`: the keys and values so far, none in a new one."""
+        self.kv_RHSK = kv_RHSK
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
-        if self.k_RHSK is not None and self.v_RHSK is not None:
-            k_RHTK, v_RHTK = torch.cat([self.k_RHSK, k_RHTK], 2), torch.cat([self.v_RHSK, v_RHTK], 2)
-        self.k_RHSK, self.v_RHSK = k_RHTK, v_RHTK
+        if self.kv_RHSK:
+            k_RHTK, v_RHTK = (torch.cat(both, 2) for both in zip(self.kv_RHSK, (k_RHTK, v_RHTK), strict=True))
+        self.kv_RHSK = k_RHTK, v_RHTK
         return k_RHTK, v_RHTK
 
     def pick(self, rows_R: Tensor) -> None:
-        if self.k_RHSK is not None and self.v_RHSK is not None:
-            self.k_RHSK, self.v_RHSK = self.k_RHSK.index_select(0, rows_R), self.v_RHSK.index_select(0, rows_R)
+        self.kv_RHSK = tuple(part.index_select(0, rows_R) for part in self.kv_RHSK)
 
     def fork(self, clock: Any) -> GrowingCache:
-        twin = GrowingCache()
-        twin.k_RHSK, twin.v_RHSK = self.k_RHSK, self.v_RHSK
-        return twin
+        return GrowingCache(*self.kv_RHSK)
 
 
 class FixedCache(Cache):
