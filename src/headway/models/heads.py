@@ -23,7 +23,7 @@ from headway.models.crf import Chain
 from headway.models.protocols import Encoded, Encodes, Terms, Tracks
 from headway.nn import embedding, tap
 from headway.nn.dropout import Dropout
-from headway.nn.gelu import gelu
+from headway.nn.feed_forward import gelu
 from headway.nn.pooling import FirstToken, Pooling
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -19,7 +19,7 @@ from headway.nn import tap
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import biased_head, token_table
 from headway.nn.feed_forward import TanhLayer
-from headway.nn.recent import BLANK, Recent
+from headway.nn.slots import BLANK, Recent
 from headway.nn.state import State
 
 

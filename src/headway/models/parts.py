@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.nn import feed_forward, norm, position, residual
-from headway.nn.gelu import gelu
+from headway.nn.feed_forward import gelu
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class FixedCache(Cache):
                     part_CRHK[self.clock.longest : used] = 0
                 steps_TR = self.clock.lengths_R + torch.arange(steps, device=new_TRHK.device)[:, None]
                 part_CRHK[steps_TR, torch.arange(rows, device=new_TRHK.device)] = new_TRHK
-        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4)
+        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4).unbind()
         return k_RHSK, v_RHSK
 
     def used_after(self, steps: int) -> int:
@@ -126,7 +126,9 @@ class FixedCache(Cache):
         target_2CRHK, used = self._spare(len(rows_R)), self.clock.longest
         for new_CRHK, part_CRHK in zip(target_2CRHK, self.kv_2CRHK, strict=True):
             torch.index_select(part_CRHK[:used], 1, rows_R, out=new_CRHK[:used])
-        self._swap(target_2CRHK)
+        self.kv_2CRHK, self.spare, self.rows = target_2CRHK, self.kv_2CRHK, len(rows_R)
+        if self.room is not None:
+            self.room.kv_2CRHK, self.room.spare = self.room.spare, self.room.kv_2CRHK
 
     def _spare(self, rows: int) -> Tensor:
         """The second buffer that `pick` writes into."""
@@ -136,14 +138,8 @@ class FixedCache(Cache):
             self.room.spare = torch.zeros_like(self.room.kv_2CRHK)
             self._look()
         if self.spare is None or self.spare.shape[2] != rows:
-            shape = (2, self.capacity, rows, *self.kv_2CRHK.shape[3:])
-            self.spare = self.kv_2CRHK.new_zeros(shape)
+            self.spare = self.kv_2CRHK.new_zeros(2, self.capacity, rows, *self.kv_2CRHK.shape[3:])
         return self.spare
-
-    def _swap(self, new_2CRHK: Tensor) -> None:
-        self.kv_2CRHK, self.spare, self.rows = new_2CRHK, self.kv_2CRHK, new_2CRHK.shape[2]
-        if self.room is not None:
-            self.room.kv_2CRHK, self.room.spare = self.room.spare, self.room.kv_2CRHK
 
     def fork(self, clock: Any) -> FixedCache:
         twin = FixedCache(clock, self.capacity, self.rows)

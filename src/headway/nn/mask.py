@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from headway.nn.position import Position
-from headway.nn.scene import Scene
+from headway.nn.position import Position, Scene
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

@@ -5,7 +5,6 @@ R rows, D width, N outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,9 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.fast import product as kernels
-from headway.nn.gelu import gelu
-
-Activation = Callable[[Tensor], Tensor]
+from headway.nn.feed_forward import Activation, gelu
 
 
 def product(
