@@ -29,19 +29,17 @@ STD = 0.02
 @dataclass(frozen=True)
 class RmsNorm:
     name: ClassVar[str] = "rms"
+    module: ClassVar[type[nn.RMSNorm]] = nn.RMSNorm
     epsilon: float = 1e-6
 
     def build(self, width: int) -> nn.Module:
-        return nn.RMSNorm(width, self.epsilon)
+        return self.module(width, self.epsilon)
 
 
 @dataclass(frozen=True)
-class OneRmsNorm:
+class OneRmsNorm(RmsNorm):
     name: ClassVar[str] = "one-rms"
-    epsilon: float = 1e-6
-
-    def build(self, width: int) -> nn.Module:
-        return OneRMSNorm(width, self.epsilon)
+    module = OneRMSNorm
 
 
 @dataclass(frozen=True)

@@ -90,44 +90,41 @@ class NoPosition:
 
 
 @dataclass(frozen=True)
-class Relu:
-    name: ClassVar[str] = "relu"
-    dropout: float = 0.0
+class Plain:
+    """Abstract. One activation between two maps."""
 
-    @property
-    def function(self) -> feed_forward.Activation:
-        return F.relu
+    function: ClassVar[feed_forward.Activation]
+    dropout: float = 0.0
 
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
         return feed_forward.MLP(width, inner, self.function, self.dropout, bias)
 
 
 @dataclass(frozen=True)
-class Gelu:
+class Relu(Plain):
+    name: ClassVar[str] = "relu"
+    function = staticmethod(F.relu)
+
+
+@dataclass(frozen=True)
+class Silu(Plain):
+    name: ClassVar[str] = "silu"
+    function = staticmethod(F.silu)
+
+
+@dataclass(frozen=True)
+class Gelu(Plain):
     """`approximate=tanh` is the formula that GPT-2 was trained with."""
 
     name: ClassVar[str] = "gelu"
-    dropout: float = 0.0
     approximate: Literal["none", "tanh"] = "none"
 
     @property
-    def function(self) -> feed_forward.Activation:
+    def function(self) -> feed_forward.Activation:  # type: ignore[override]
         if self.approximate != "none":
             return partial(F.gelu, approximate=self.approximate)
         # With a dropout behind it: a compiler makes one pass of the two, which it cannot of a kernel of ours.
         return F.gelu if self.dropout else gelu
-
-    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.MLP(width, inner, self.function, self.dropout, bias)
-
-
-@dataclass(frozen=True)
-class Silu:
-    name: ClassVar[str] = "silu"
-    dropout: float = 0.0
-
-    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.MLP(width, inner, F.silu, self.dropout, bias)
 
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -29,11 +29,10 @@ class Unscaled:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Unscaled):
     """θ_i / s: positions move s times closer together (Chen et al. 2023)."""
 
     name: ClassVar[str] = "linear"
-    gain: ClassVar[float] = 1.0
     factor: float = 1.0
 
     def frequencies(self, head_width: int, base: float) -> Tensor:
@@ -41,23 +40,18 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Dynamic:
+class Dynamic(Unscaled):
     """θ_i as they are up to the model's context; beyond it, where headway does not go, the base would grow with s."""
 
     name: ClassVar[str] = "dynamic"
-    gain: ClassVar[float] = 1.0
     factor: float = 1.0
-
-    def frequencies(self, head_width: int, base: float) -> Tensor:
-        return plain_frequencies(head_width, base)
 
 
 @dataclass(frozen=True)
-class Llama3:
+class Llama3(Unscaled):
     """θ_i where λ_i < L/high, θ_i / s where λ_i > L/low, a straight line in L/λ_i between them (Llama Team 2024)."""
 
     name: ClassVar[str] = "llama3"
-    gain: ClassVar[float] = 1.0
     factor: float = 8.0
     low: float = 1.0
     high: float = 4.0

@@ -37,9 +37,8 @@ class TransformerConfig:
 
 
 TINY = TransformerConfig(encoder_layers=4, decoder_layers=4, width=128, inner=256, heads=4, dropout=0.3)
-BASE = TransformerConfig()
 BIG = TransformerConfig(width=1024, inner=4096, heads=16, dropout=0.3)
-SIZES = {"tiny": TINY, "base": BASE, "big": BIG}
+SIZES = {"tiny": TINY, "base": TransformerConfig(), "big": BIG}
 
 
 @final
