@@ -16,7 +16,7 @@ from headway.models.protocols import Embedded, Encoded, Steps, Tracks
 from headway.nn.block import Stack
 from headway.nn.cache import Cache, fresh_caches
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
-from headway.nn.mask import Causal, Padding, Scene
+from headway.nn.mask import Causal, Padding, Scene, View
 from headway.nn.slots import Clock, Memory, SourceValues
 from headway.nn.state import State
 
@@ -25,8 +25,12 @@ def decoder_state(
     caches: Sequence[Cache], clock: Clock, memories: Sequence[Memory], lengths_B: Tensor | None
 ) -> State:  # fmt: skip
     """What a decoder carries: keys and values of the target, and those of the source with its lengths."""
-    lengths = [] if lengths_B is None else [SourceValues(lengths_B)]
-    return State({"caches": caches, "memories": memories, "source_lengths": lengths}, clock)
+    return State({"caches": caches} | source_slots(memories, lengths_B), clock)
+
+
+def source_slots(memories: Sequence[Memory], lengths_B: Tensor | None) -> dict[str, Sequence[Any]]:
+    """Keys and values of the sources, and their lengths where they differ."""
+    return {"memories": memories, "source_lengths": [] if lengths_B is None else [SourceValues(lengths_B)]}
 
 
 class SequenceToSequence(Steps):
@@ -49,6 +53,12 @@ class SequenceToSequence(Steps):
     @property
     def output_weight(self) -> Tensor:
         return self.head.weight
+
+    def source_view(self, state: State) -> View:
+        """All of a source but its padding."""
+        keys_BHSK = state["memories"][0].k_BHSK
+        lengths_B = next((lengths.tensors[0] for lengths in state["source_lengths"]), None)
+        return Padding().view(Scene(1, keys_BHSK.shape[2], keys_BHSK.device, key_lengths_B=lengths_B))
 
     def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Logits of every target position at once, each from the true target before it."""
@@ -88,17 +98,11 @@ class EncoderDecoder(SequenceToSequence):
         return Embedded(self.embed_target(ids_RT, state.time.start), lengths_R, segments_RT)
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
-        x_RTD, clock, memories = embedded.x_RTD, state.time, state["memories"]
-        steps, device = x_RTD.shape[1], x_RTD.device
-        view = Causal().view(Scene(steps, clock.longest + steps, device, clock.start))
-        lengths_B = next((lengths.tensors[0] for lengths in state["source_lengths"]), None)
-        sources = Scene(1, memories[0].k_BHSK.shape[2], device, key_lengths_B=lengths_B)
-        source_view = Padding().view(sources)
+        x_RTD, clock, steps = embedded.x_RTD, state.time, embedded.x_RTD.shape[1]
+        view = Causal().view(Scene(steps, clock.longest + steps, x_RTD.device, clock.start))
+        view, source_view = view.placed(self.embed_target.position), self.source_view(state)
         ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
-        pairs = zip(memories, state["caches"], strict=True)
-        view = view.placed(self.embed_target.position)
-        x_RTD = self.decoder.walk(x_RTD, [(view, cache, memory, source_view) for memory, cache in pairs])
-        clock.advance(steps)
-        if ends_R is not None:
-            state.trim(ends_R)
+        pairs = zip(state["caches"], state["memories"], strict=True)
+        x_RTD = self.decoder.walk(x_RTD, [(view, *pair, source_view) for pair in pairs])
+        state.advance(steps, ends_R)
         return self.into_head(x_RTD), state

@@ -87,7 +87,5 @@ class DecoderOnly(NextTokenModel):
         ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
         scene = Scene(steps, clock.longest + steps, x_RTD.device, clock.start, ends_R, segments_RT, segments_RT)
         x_RTD = self.decoder.walk(x_RTD, list(zip(self.views(scene), state["caches"], strict=True)))
-        clock.advance(steps)
-        if ends_R is not None:
-            state.trim(ends_R)
+        state.advance(steps, ends_R)
         return self.into_head(x_RTD), state

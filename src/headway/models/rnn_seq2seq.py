@@ -20,17 +20,17 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.models.encoder_decoder import SequenceToSequence
+from headway.models.encoder_decoder import SequenceToSequence, source_slots
 from headway.models.protocols import Embedded, Encoded
 from headway.models.recurrent import Gru, Lstm, Rnn
 from headway.nn import tap
 from headway.nn.attention import CrossAttention, SumScore
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, TokenEmbedding, token_table
-from headway.nn.mask import Padding, Scene, View
+from headway.nn.mask import View
 from headway.nn.position import Position
 from headway.nn.recurrent import Cell, RecurrentLayer, RecurrentStack
-from headway.nn.slots import Memory, SourceValues, Values
+from headway.nn.slots import Memory, Values
 from headway.nn.state import State
 
 
@@ -165,9 +165,8 @@ class RnnSeq2Seq(SequenceToSequence):
         back_BK = encoded.x_BTD[:, 0, self.config.width // 2 :]  # has read the whole source
         parts = iter(torch.tanh(self.first(back_BK)).chunk(sum(self.parts), -1))
         layers = [Values(*(next(parts) for _ in range(count))) for count in self.parts]
-        lengths = [] if encoded.lengths_B is None else [SourceValues(encoded.lengths_B)]
         memory = self.decoder.layers[-1].cross.remember(encoded.x_BTD)
-        return State({"layers": layers, "memories": [memory], "source_lengths": lengths})
+        return State({"layers": layers} | source_slots([memory], encoded.lengths_B))
 
     def embed(
         self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
@@ -177,7 +176,5 @@ class RnnSeq2Seq(SequenceToSequence):
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         d_RTD, behind = self.decoder(embedded.x_RTD, state, embedded.lengths_R)
         (memory,) = state["memories"]
-        lengths_B = next((lengths.tensors[0] for lengths in state["source_lengths"]), None)
-        view = Padding().view(Scene(1, memory.k_BHSK.shape[2], d_RTD.device, key_lengths_B=lengths_B))
-        d_RTD = self.decoder.layers[-1].attended(self.dropout(d_RTD), memory, view)
+        d_RTD = self.decoder.layers[-1].attended(self.dropout(d_RTD), memory, self.source_view(state))
         return self.dropout(d_RTD), state.renew(behind.parts())

@@ -39,8 +39,8 @@ def _skips(ids_T: Tensor, boundary: int, reach: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class SkipPairs:
-    """shares_VVV[c, e, w] = p(w | e … c) of every pair that stands in a text, 0 of all others. For small vocabularies, those
-    of worked examples."""
+    """shares_VVV[c, e, w] = p(w | e … c) of every pair that stands in a text, 0 of all others; for the small
+    vocabularies of worked examples."""
 
     shares_VVV: Tensor
     boundary: int

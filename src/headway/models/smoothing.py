@@ -76,7 +76,8 @@ class ModifiedKneserNey(Estimate):
     name = "kneser-ney"
 
     def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
-        lower_N, found = uniform(possible_V), []
+        lower_N: Floats = uniform(possible_V)
+        found: list[tuple[Floats, Floats]] = []
         for (mine, histories), longer in zip(_orders(grams), [*grams[1:], None], strict=True):
             a_N = mine.counts_N if longer is None else continuations(mine, longer)
             taken_N = np.array([0.0, *discounts(a_N)])[np.minimum(a_N, 3)]

@@ -59,7 +59,11 @@ class TokenEmbedding(nn.Module):
         if isinstance(start, Tensor) and self._is_step(ids_BT):
             table_VD, positions_PD = self.table.weight, _rows(self.position)
             return step_kernels.embed(ids_BT[:, 0], start, table_VD, positions_PD, self.scale)[:, None]
-        return self.readable(ids_BT, start)
+        tokens_BTD = self.words(self.table(ids_BT) * self.scale, ids_BT)
+        x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
+        if tap.recording():
+            _tapped(self, tokens_BTD, self.position, start, x_BTD)
+        return x_BTD
 
     def _is_step(self, ids_BT: Tensor) -> bool:
         """Whether the kernel computes this: one token, no trace and no gradient, learned positions or none."""
@@ -67,13 +71,6 @@ class TokenEmbedding(nn.Module):
         if not (supported and step_kernels.takes(self.table.weight, _rows(self.position))):
             return False
         return ids_BT.shape[1] == 1 and not (torch.is_grad_enabled() or self.training or tap.recording())
-
-    def readable(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
-        tokens_BTD = self.words(self.table(ids_BT) * self.scale, ids_BT)
-        x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
-        if tap.recording():
-            _tapped(self, tokens_BTD, self.position, start, x_BTD)
-        return x_BTD
 
 
 class StepEmbedding(TokenEmbedding):

@@ -53,9 +53,8 @@ def _pre_norm(residual: nn.Module) -> bool:
 
 def step(block: Any, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
     """x + mix(norm(x))Wᴼ, then x + f(norm(x)W₁)W₂, for what `takes` accepts."""
-    attention: Any = block.attention
-    feed_forward: Any = block.feed_forward
-    norms: Any = block.around_attention.before, block.around_feed_forward.before
+    attention, feed_forward = block.attention, block.feed_forward
+    norms = block.around_attention.before, block.around_feed_forward.before
     x_RD = x_RTD.squeeze(1)
     qkv_RD = product(x_RD, attention.qkv, norms[0])
     x_RD = product(_mixed(attention, qkv_RD, view, cache), attention.output, residual_RN=x_RD)

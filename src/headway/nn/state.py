@@ -77,9 +77,12 @@ class State:
             return sources_B
         return (sources_B[:, None] * self.group + torch.arange(self.group, device=sources_B.device)).flatten()
 
-    def trim(self, lengths_R: Tensor) -> None:
-        """Rows were padded on the right: each is only so long, and what stands behind is written over."""
-        self.time.lengths_R, self.time.even = lengths_R, False
+    def advance(self, steps: int, ends_R: Tensor | None = None) -> None:
+        """So many tokens were read. `ends_R`: rows were padded on the right, each is only so long, and what stands
+        behind is written over."""
+        self.time.advance(steps)
+        if ends_R is not None:
+            self.time.lengths_R, self.time.even = ends_R, False
 
     def fork(self) -> State:
         """A copy whose steps leave this state alone."""
