@@ -54,6 +54,12 @@ class SequenceToSequence(Steps):
     def output_weight(self) -> Tensor:
         return self.head.weight
 
+    def embed(
+        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        start = 0 if state.clock is None else state.clock.start
+        return Embedded(self.embed_target(ids_RT, start), lengths_R, segments_RT)
+
     def source_view(self, state: State) -> View:
         """All of a source but its padding."""
         keys_BHSK = state["memories"][0].k_BHSK
@@ -91,11 +97,6 @@ class EncoderDecoder(SequenceToSequence):
         memories = [block.cross.remember(encoded.x_BTD) for block in self.decoder.layers]
         caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
         return decoder_state(caches, clock, memories, encoded.lengths_B)
-
-    def embed(
-        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
-    ) -> Embedded:
-        return Embedded(self.embed_target(ids_RT, state.time.start), lengths_R, segments_RT)
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         x_RTD, clock, steps = embedded.x_RTD, state.time, embedded.x_RTD.shape[1]

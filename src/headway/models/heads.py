@@ -69,7 +69,7 @@ class Choice:
 
     name: ClassVar[str]
     task: ClassVar[str]
-    module: ClassVar[Callable[[Encodes, Any], Head]]
+    module: ClassVar[Any]  # a `Head`, made of an encoder and this config
 
     def build(self, encoder: Encodes) -> Head:
         return self.module(encoder, self)
@@ -127,7 +127,7 @@ class Words(Choice):
 
     name = "words"
     task = "masked-words"
-    module = WordsHead
+    module: ClassVar[Any] = WordsHead
     tied: bool = True
     activation: Literal["gelu", "gelu-tanh", "relu"] = "gelu"
     epsilon: float = 1e-12

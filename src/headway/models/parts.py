@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -93,7 +93,7 @@ class NoPosition:
 class Plain:
     """Abstract. One activation between two maps."""
 
-    function: ClassVar[feed_forward.Activation]
+    function: ClassVar[Any]  # an `Activation`
     dropout: float = 0.0
 
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
@@ -120,7 +120,7 @@ class Gelu(Plain):
     approximate: Literal["none", "tanh"] = "none"
 
     @property
-    def function(self) -> feed_forward.Activation:  # type: ignore[override]
+    def function(self) -> feed_forward.Activation:
         if self.approximate != "none":
             return partial(F.gelu, approximate=self.approximate)
         # With a dropout behind it: a compiler makes one pass of the two, which it cannot of a kernel of ours.

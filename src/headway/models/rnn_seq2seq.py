@@ -168,11 +168,6 @@ class RnnSeq2Seq(SequenceToSequence):
         memory = self.decoder.layers[-1].cross.remember(encoded.x_BTD)
         return State({"layers": layers} | source_slots([memory], encoded.lengths_B))
 
-    def embed(
-        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
-    ) -> Embedded:
-        return Embedded(self.embed_target(ids_RT), lengths_R, segments_RT)
-
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         d_RTD, behind = self.decoder(embedded.x_RTD, state, embedded.lengths_R)
         (memory,) = state["memories"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from torch import nn
 
@@ -50,10 +50,9 @@ class T5(EncoderDecoder):
             raise ValueError("T5 has one vocabulary for both sides")
         width, heads, dropout = config.width, config.heads, config.dropout
         norm = partial(nn.RMSNorm, width, config.epsilon)
-        attention, cross = (
-            partial(kind, width, heads, dropout, bias=False, head_width=config.head_width, score=dot)
-            for kind in (SelfAttention, CrossAttention)
-        )
+        how: dict[str, Any] = {"bias": False, "head_width": config.head_width, "score": dot}
+        attention = partial(SelfAttention, width, heads, dropout, **how)
+        cross = partial(CrossAttention, width, heads, dropout, **how)
         slots = attention, partial(config.feed_forward.build, width, config.inner, bias=False), pre_norm(norm, dropout)
 
         def embedding(both_ways: bool) -> TokenEmbedding:
