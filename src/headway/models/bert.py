@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Stack
+from headway.nn.block import Stack, draw_normal
 from headway.nn.embedding import TypedEmbedding, token_table
 from headway.nn.position import Learned
 
@@ -90,9 +90,7 @@ class Bert(Encodes):
         return self.embed.table
 
     def draw(self, part: nn.Module) -> None:
-        for weight in part.parameters():
-            if weight.dim() >= 2 and weight is not self.table.weight:
-                nn.init.normal_(weight, std=STD)
+        draw_normal(part, STD, but=self.table.weight)
 
     def encode(self, inputs: Any) -> Encoded:
         """Rows are padded on the right."""

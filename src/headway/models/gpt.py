@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, final
 
-from torch import nn
-
 from headway.models import parts
 from headway.models.language import DecoderOnly
 from headway.nn.attention import SelfAttention
-from headway.nn.block import INTO_SUM, Stack
+from headway.nn.block import Stack, draw_normal
 from headway.nn.embedding import Head, StepEmbedding, padded, token_table
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
@@ -70,12 +68,5 @@ class GPT(DecoderOnly):
             config.norm.residual(width, config.dropout, bias),
         )
         self.output = Head(width, rows, table if config.tied else None)
-        self._draw()
-
-    def _draw(self) -> None:
-        """Normal weights; those that write into the residual sum smaller, by its depth (Radford et al. 2019, 2.3)."""
-        depth = (2 * self.config.layers) ** -0.5
-        for name, weight in self.named_parameters():
-            if weight.dim() >= 2:
-                into_sum = name.endswith(INTO_SUM)
-                nn.init.normal_(weight, std=STD * (depth if into_sum else 1.0))
+        # Those that write into the residual sum smaller, by its depth (Radford et al. 2019, 2.3).
+        draw_normal(self, STD, into_sum=(2 * config.layers) ** -0.5)

@@ -16,7 +16,7 @@ from headway.models import parts
 from headway.models.language import DecoderOnly
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Stack
+from headway.nn.block import Stack, draw_normal
 from headway.nn.embedding import Head, StepEmbedding, token_table
 from headway.nn.mask import Causal, Scene, Segments, View, Window
 from headway.nn.norm import OneRMSNorm
@@ -89,9 +89,7 @@ class Llama(DecoderOnly):
         feed_forward = partial(config.feed_forward.build, width, config.inner)
         self.decoder = Stack(config.layers, norm(), attention, feed_forward, pre_norm(norm, 0.0))
         self.output = Head(width, vocabulary, table if config.tied else None)
-        for weight in self.parameters():
-            if weight.dim() >= 2:
-                nn.init.normal_(weight, std=STD)
+        draw_normal(self, STD)
 
     def views(self, scene: Scene) -> list[View]:
         rule, window, far = Causal() & Segments(), self.config.window, self.config.windowed_from

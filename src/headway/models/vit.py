@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Stack
+from headway.nn.block import Stack, draw_normal
 from headway.nn.patches import PatchEmbedding
 from headway.nn.position import Learned
 
@@ -89,9 +89,7 @@ class ViT(Encodes):
         self.draw(self)
 
     def draw(self, part: nn.Module) -> None:
-        for weight in part.parameters():
-            if weight.dim() >= 2:
-                nn.init.normal_(weight, std=STD)
+        draw_normal(part, STD)
 
     def encode(self, inputs: Any) -> Encoded:
         return Encoded(self.encoder.encode(self.embed(inputs.pixels_BCHW)))

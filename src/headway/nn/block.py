@@ -23,6 +23,13 @@ from headway.nn.slots import Memory
 INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight")
 
 
+def draw_normal(part: nn.Module, std: float, into_sum: float = 1.0, but: nn.Parameter | None = None) -> None:
+    """Normal matrices, those that write into the residual sum with `into_sum` times the deviation; vectors stay."""
+    for name, weight in part.named_parameters():
+        if weight.dim() >= 2 and weight is not but:
+            nn.init.normal_(weight, std=std * (into_sum if name.endswith(INTO_SUM) else 1.0))
+
+
 class Block(nn.Module):
     """Self-attention, attention on the source where there is one (`cross`), then the feed-forward network: a layer of
     an encoder, or of a decoder with or without a source.

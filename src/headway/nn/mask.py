@@ -240,16 +240,6 @@ class Related(Mask):
 
 
 @dataclass(frozen=True)
-class Block(Mask):
-    """Keys of the query's own block of `size` positions."""
-
-    size: int
-
-    def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        return query // self.size == key // self.size
-
-
-@dataclass(frozen=True)
 class Global(Mask):
     """The first `count` positions see every key and are seen by every query."""
 
