@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -111,16 +110,9 @@ def mask_of(pairs: SkipPairs, scores_VV: Tensor, share: float = 0.5) -> Tensor:
     return (weights_VV >= share).double()
 
 
-class AsAttention(NamedTuple):
-    """What `headway.nn.attention.attend` takes, with `dot` as its score: one batch, one head, one query."""
-
-    query_11TV: Tensor
-    keys_11SV: Tensor
-    values_11SV: Tensor
-
-
-def as_attention(ids: Sequence[int], mask_VV: Tensor) -> AsAttention:
-    """A beginning and the masks as query, keys and values.
+def as_attention(ids: Sequence[int], mask_VV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A beginning and the masks as query, keys and values, as `headway.nn.attention.attend` takes them, `dot` as the
+    score: one batch, one head, one query.
 
     query: the one-hot of the most recent word; times the keys it pulls out that word's mask. keys: of each earlier word
     its column of the stacked masks, as scores: 0 where it counts, far below where it is crossed out. values: the
@@ -130,4 +122,4 @@ def as_attention(ids: Sequence[int], mask_VV: Tensor) -> AsAttention:
     one_hot_SV = F.one_hot(torch.tensor(earlier, dtype=torch.long), len(mask_VV)).double()
     scores_VV = torch.where(mask_VV > 0, 0.0, HIDDEN).double()
     query_TV = F.one_hot(torch.tensor([current]), len(mask_VV)).double()
-    return AsAttention(*(part[None, None] for part in (query_TV, one_hot_SV @ scores_VV.mT, one_hot_SV)))
+    return query_TV[None, None], (one_hot_SV @ scores_VV.mT)[None, None], one_hot_SV[None, None]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,11 @@ from headway.errors import InputError
 from headway.models.counts import Flags, Grams, Ints, continuations
 
 Floats = npt.NDArray[np.float64]
+# Of one order: natural logarithms of probabilities, and of back-off weights (none of the highest order).
+Weights = tuple[Floats, Floats]
 
 # Taken where a text is too small, or its alphabet, to estimate them (as KenLM does with its fallback discounts).
 FALLBACK = (0.5, 1.0, 1.5)
-
-
-class Weights(NamedTuple):
-    """Of one order: natural logarithms of probabilities, and of back-off weights (none of the highest order)."""
-
-    logp_N: Floats
-    backoff_N: Floats
 
 
 def uniform(possible_V: Flags) -> Floats:
@@ -47,12 +42,12 @@ def _orders(grams: list[Grams]) -> Iterator[tuple[Grams, int]]:
     return zip(grams, [1, *map(len, grams[:-1])], strict=True)
 
 
-def _logs(found: list[tuple[Floats, Floats]]) -> list[Weights]:
+def _logs(found: list[Weights]) -> list[Weights]:
     """Of each order the probabilities, and the back-off weights of its histories. The first of these, that of the empty
     history, is inside of the probabilities of order 1."""
     backoffs = [*(backoff_C for _, backoff_C in found[1:]), np.ones(0)]
     with np.errstate(divide="ignore"):  # the log of nothing is −∞, as it should be
-        return [Weights(np.log(p), np.log(b)) for (p, _), b in zip(found, backoffs, strict=True)]
+        return [(np.log(p), np.log(b)) for (p, _), b in zip(found, backoffs, strict=True)]
 
 
 class Estimate:
@@ -77,7 +72,7 @@ class ModifiedKneserNey(Estimate):
 
     def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
         lower_N: Floats = uniform(possible_V)
-        found: list[tuple[Floats, Floats]] = []
+        found: list[Weights] = []
         for (mine, histories), longer in zip(_orders(grams), [*grams[1:], None], strict=True):
             a_N = mine.counts_N if longer is None else continuations(mine, longer)
             taken_N = np.array([0.0, *discounts(a_N)])[np.minimum(a_N, 3)]
