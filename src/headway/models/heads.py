@@ -64,7 +64,7 @@ class Head(nn.Module):
         raise InputError(f"this model has no labels for words: it {self.does}")
 
 
-class Choice:
+class HeadChoice:
     """Abstract. A head's config."""
 
     name: ClassVar[str]
@@ -87,7 +87,7 @@ class VectorsHead(Head):
 
 
 @dataclass(frozen=True)
-class Vectors(Choice):
+class Vectors(HeadChoice):
     """The last layer. `first`: beside it, a map of the first token's vector. `pooling`: how a text's vector is made of
     its tokens' (None: not known), `unit`: of length 1, `longest`: of at most so many tokens (0: as the model)."""
 
@@ -122,7 +122,7 @@ class WordsHead(Head):
 
 
 @dataclass(frozen=True)
-class Words(Choice):
+class Words(HeadChoice):
     """A word for every position (Devlin et al. 2019, 3.1). `tied`: by the embedding's own table."""
 
     name = "words"
@@ -190,7 +190,7 @@ class ClassesHead(Head):
 
 
 @dataclass(frozen=True)
-class Classes(Choice):
+class Classes(HeadChoice):
     """A label of the text. `answer`: one of them, any number of them, or a number for each. `dropout`: None for that of
     the encoder; `twice`: before the first map too."""
 
@@ -225,7 +225,7 @@ class TagsHead(Head):
 
 
 @dataclass(frozen=True)
-class Tags(Choice):
+class Tags(HeadChoice):
     """A label of every token. `dropout`: None for that of the encoder."""
 
     name = "tags"
@@ -272,7 +272,7 @@ class CrfHead(TagsHead):
 
 
 @dataclass(frozen=True)
-class Crf(Choice):
+class Crf(HeadChoice):
     """A label of every word, chosen together with those of its neighbours. `dropout`: None for that of the encoder."""
 
     name = "crf"

@@ -185,7 +185,7 @@ def _merge(x_BHTK: Tensor) -> Tensor:
     return x_BHTK.transpose(1, 2).flatten(2)
 
 
-class Attention(nn.Module):
+class MultiHead(nn.Module):
     """Abstract. Heads that mix values, and the map of their concatenated outputs."""
 
     reach: ClassVar = math.inf  # positions that one call carries information over
@@ -234,7 +234,7 @@ class Attention(nn.Module):
         return output_BTD
 
 
-class SelfAttention(Attention):
+class SelfAttention(MultiHead):
     """Concat(head₁ … head_H)Wᴼ, head_h = attend(xW_h^Q, xW_h^K, xW_h^V) (Vaswani et al. 2017, 3.2.2).
 
     The three maps of all heads are one product. With a causal view it is masked self-attention. With
@@ -268,7 +268,7 @@ class SelfAttention(Attention):
         return _merge(self.mix(q_BHTK, k_BGSK, v_BGSK, view))
 
 
-class CrossAttention(Attention):
+class CrossAttention(MultiHead):
     """Queries from the target, keys and values from the source, which are computed once for each source."""
 
     def __init__(
