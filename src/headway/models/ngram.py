@@ -135,7 +135,7 @@ class NGram(NextTokenModel):
         if segments_BT is not None:
             cut_BT = cut_BT | (segments_BT != F.pad(segments_BT, (1, 0))[:, :-1])
         (first_BN,) = state.parts()
-        found, histories = [ids_BT], []
+        found, histories = [ids_BT], list[Tensor]()
         for first_B, table in zip(first_BN.unbind(1), self.tables[1:], strict=True):
             behind_BT = found[-1].masked_fill(cut_BT, NONE) if histories else found[-1]
             histories.append(torch.cat([first_B[:, None], behind_BT], 1))

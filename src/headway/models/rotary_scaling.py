@@ -14,18 +14,15 @@ import torch
 from torch import Tensor
 
 
-def plain_frequencies(head_width: int, base: float) -> Tensor:
-    """θ_i = base^(−2i/K) (Su et al. 2021)."""
-    return 1.0 / base ** (torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)
-
-
 @dataclass(frozen=True)
 class Unscaled:
+    """θ_i = base^(−2i/K) (Su et al. 2021)."""
+
     name: ClassVar[str] = "default"
     gain: ClassVar[float] = 1.0
 
     def frequencies(self, head_width: int, base: float) -> Tensor:
-        return plain_frequencies(head_width, base)
+        return 1.0 / base ** (torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Linear(Unscaled):
     factor: float = 1.0
 
     def frequencies(self, head_width: int, base: float) -> Tensor:
-        return plain_frequencies(head_width, base) / self.factor
+        return super().frequencies(head_width, base) / self.factor
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Llama3(Unscaled):
     length: int = 8192
 
     def frequencies(self, head_width: int, base: float) -> Tensor:
-        theta_I = plain_frequencies(head_width, base)
+        theta_I = super().frequencies(head_width, base)
         wave_I = 2 * math.pi / theta_I
         share_I = (self.length / wave_I - self.low) / (self.high - self.low)
         between_I = (1 - share_I) * theta_I / self.factor + share_I * theta_I

@@ -23,7 +23,7 @@ from headway.nn.slots import Memory
 INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight")
 
 
-def draw_normal(part: nn.Module, std: float, into_sum: float = 1.0, but: nn.Parameter | None = None) -> None:
+def draw_normal(part: nn.Module, std: float, into_sum: float = 1.0, but: Tensor | None = None) -> None:
     """Normal matrices, those that write into the residual sum with `into_sum` times the deviation; vectors stay."""
     for name, weight in part.named_parameters():
         if weight.dim() >= 2 and weight is not but:
