@@ -35,7 +35,7 @@ from headway.hub.ctranslate2_export import write_ctranslate2
 from headway.hub.families.ctranslate2 import entries
 from headway.models import parts
 from headway.models.gpt import GPT, SIZES, GPTConfig
-from headway.nn.layout import inputs_first
+from headway.nn.weights import inputs_first
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 READ, VOCABULARY = 32, 50_257

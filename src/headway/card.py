@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import nn
 
-from headway.text.codec import Codec
 from headway.text.symbols import Symbols
 from headway.text.tokenizer import TextOptions
 
@@ -72,11 +71,9 @@ class Loaded:
     @property
     def source_tokenizer(self) -> Any:
         """A `Codec`: of what the model reads."""
-        codec: Codec = next(iter(self.processors.values())).tokenizer
-        return codec
+        return next(iter(self.processors.values())).tokenizer
 
     @property
     def target_tokenizer(self) -> Any:
         """A `Codec`: of what it writes."""
-        codec: Codec = next(reversed(self.processors.values())).tokenizer
-        return codec
+        return next(reversed(self.processors.values())).tokenizer

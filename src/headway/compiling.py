@@ -15,23 +15,20 @@ R = TypeVar("R")
 class Uncompiled(Generic[P, R]):
     """A function that is not compiled, also when compiled code calls it."""
 
-    everyone: list[Uncompiled[Any, Any]] = []
+    everyone: list[Uncompiled[Any, Any]] = []  # that compiled code would still compile
 
     def __init__(self, function: Callable[P, R]) -> None:
         update_wrapper(self, function)
-        self.function, self.excluded = function, False
+        self.function = function
         self.everyone.append(self)
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         return self.function(*arguments, **named)
 
-    def exclude(self) -> None:
-        if not self.excluded:
-            self.function, self.excluded = torch.compiler.disable(self.function), True
-
 
 def compiled(target: Any, **options: Any) -> Any:
     """torch.compile with these options; the only place that calls it."""
-    for function in Uncompiled.everyone:
-        function.exclude()
+    while Uncompiled.everyone:
+        function = Uncompiled.everyone.pop()
+        function.function = torch.compiler.disable(function.function)
     return torch.compile(target, **options)

@@ -45,10 +45,8 @@ FAST_WEIGHTS = "model.bin"  # of a folder that `headway export` wrote for CTrans
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Each parameter once (a tied one under its first name) and the persistent buffers, on the CPU: float32, or
     integers as they are."""
-    kept = {
-        name: t.detach().float() if t.is_floating_point() else t.detach() for name, t in kept_tensors(model).items()
-    }
-    return {name: tensor.cpu().contiguous() for name, tensor in kept.items()}
+    kept = {name: tensor.detach() for name, tensor in kept_tensors(model).items()}
+    return {name: (t.float() if t.is_floating_point() else t).cpu().contiguous() for name, t in kept.items()}
 
 
 def text_card(
@@ -113,19 +111,15 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             folder.rename(old)
         new.rename(folder)
     except (OSError, SafetensorError) as error:
-        raise _disk_error(folder, error) from error
+        if is_full(error):
+            raise InputError(f"no room left on the disk for {folder}: make room there") from error
+        raise InputError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
     finally:
         # After an interrupt too: between the two renames the old folder is the only one.
         if old.exists() and not folder.exists():
             old.rename(folder)
         shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _disk_error(folder: Path, error: Exception) -> InputError:
-    if is_full(error):
-        return InputError(f"no room left on the disk for {folder}: make room there")
-    return InputError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}")
 
 
 def find_model(folder: str | Path) -> Path:
@@ -201,9 +195,8 @@ def load_weights(model: nn.Module, path: Path, rename: Callable[[str], str] = st
             if unknown := sorted(names - wanted.keys()):
                 raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not have")
             for name in sorted(names):
-                shape = list(file.get_slice(there[name]).get_shape())
-                if shape != list(wanted[name].shape):
-                    expected = list(wanted[name].shape)
+                shape, expected = list(file.get_slice(there[name]).get_shape()), list(wanted[name].shape)
+                if shape != expected:
                     raise InputError(f"{path}: weight '{name}' has shape {shape}, expected {expected}")
             with torch.no_grad():
                 for name, weight in wanted.items():

@@ -94,8 +94,7 @@ def _from_fields(kind: Any, data: Any, key: str) -> Any:
         if name not in fields:
             raise InputError(f"unknown key '{prefix}{name}'{nearest(name, fields)}")
     for name, f in fields.items():
-        optional = f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
-        if name not in given and not optional:
+        if name not in given and f.default is f.default_factory is dataclasses.MISSING:
             raise InputError(f"key '{prefix}{name}' is missing")
     return kind(**{name: from_plain(hints[name], item, prefix + name) for name, item in given.items()})
 
@@ -137,9 +136,7 @@ def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError:
-        pass
-    words = {"True": True, "False": False, "None": None, "none": None}
-    return words.get(text, text)
+        return {"True": True, "False": False, "None": None, "none": None}.get(text, text)
 
 
 def _change(value: Any, changes: list[Change]) -> Any:

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
-from safetensors.numpy import save_file
 
 from headway.errors import InputError, is_full, nearest
 from headway.nn.tap import chosen
@@ -165,15 +164,11 @@ class Trace:
         """One file, written whole or not at all. `uint8` is for attention weights, 1/255 of the largest of their row a
         step; the other tensors are then float16. Integers stay what they are."""
         path = Path(path)
-        _write(path, *self._stored(precision))
+        _write(path, self.to_bytes(precision))
         return path
 
     def to_bytes(self, precision: Precision = "float16") -> bytes:
         """What `save` would write."""
-        stored, header = self._stored(precision)
-        return to_safetensors(stored, {HEADER: header})
-
-    def _stored(self, precision: Precision) -> tuple[dict[str, Array], str]:
         if precision not in PRECISIONS:
             raise InputError(f"there is no precision '{precision}' for a trace: write {', '.join(PRECISIONS)}")
         stored, scales = {}, {}
@@ -187,7 +182,7 @@ class Trace:
             "format": FORMAT, "precision": precision, "tracks": [asdict(track) for track in self.tracks.values()],
             "axes": {name: list(self.axes[name]) for name in self.tensors}, "scales": scales, "about": self.about,
         }  # fmt: skip
-        return stored, json.dumps(header, ensure_ascii=False)
+        return to_safetensors(stored, {HEADER: json.dumps(header, ensure_ascii=False)})
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -208,8 +203,7 @@ class Trace:
 def log_softmax(logits: Array) -> Array:
     """Along the last axis."""
     least = logits - logits.max(-1, keepdims=True)
-    shifted: Array = least - np.log(np.exp(least).sum(-1, keepdims=True))
-    return shifted
+    return least - np.log(np.exp(least).sum(-1, keepdims=True))
 
 
 def _packed(tensor: Array, precision: Precision) -> Array:
@@ -229,17 +223,17 @@ def _in_steps(weights: Array) -> tuple[Array, Array]:
     return np.rint(weights.astype(np.float32) / step[..., None]).astype(np.uint8), step
 
 
-def _write(path: Path, tensors: dict[str, Array], header: str) -> None:
+def _write(path: Path, data: bytes) -> None:
     new = path.with_name(f".{path.name}.new-{uuid.uuid4().hex[:8]}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, new, {HEADER: header})
-        new.chmod(0o644)  # safetensors writes for the owner alone
-        with new.open("rb") as stream:
+        with new.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
             os.fsync(stream.fileno())
         os.replace(new, path)
-    except (OSError, SafetensorError) as error:
-        why = "no room left on the disk" if is_full(error) else getattr(error, "strerror", None) or error
+    except OSError as error:
+        why = "no room left on the disk" if is_full(error) else error.strerror or error
         raise InputError(f"cannot write {path}: {why}") from error
     finally:
         new.unlink(missing_ok=True)
@@ -276,9 +270,7 @@ def _begins_as_one(path: Path) -> bool:
 
 
 def _track(plain: dict[str, Any]) -> Track:
-    known = {f.name for f in fields(Track)}
-    given = {key: _tuples(value) for key, value in plain.items() if key in known}
-    return Track(**given)
+    return Track(**{f.name: _tuples(plain[f.name]) for f in fields(Track) if f.name in plain})
 
 
 def _tuples(value: Any) -> Any:

@@ -21,8 +21,7 @@ from headway.generate.samples import predict
 from headway.generate.sampling import Sampling
 from headway.generate.stepper import GraphStepper, PlainStepper, stepper_for
 from headway.models import parts
-from headway.models.protocols import Embedded
-from headway.models.steps import StepModel
+from headway.models.protocols import Embedded, Steps
 from headway.nn.state import State
 from headway.text.tokenizer import END
 
@@ -190,13 +189,11 @@ def test_idle_pools_are_few_and_the_oldest_leave():
     assert all(len(pool.captured) % 3 == 0 for pool in pools(stepper))
 
 
-class Bigram(StepModel):
+class Bigram(Steps):
     """The least language model: a table, and a state that has nothing to keep at any address."""
 
-    vocabulary, context = V, None
-
     def __init__(self):
-        super().__init__()
+        super().__init__(None, V)
         torch.manual_seed(0)
         self.table = nn.Parameter(3 * torch.randn(V, V, dtype=torch.float64))
 

@@ -12,15 +12,14 @@ from torch import Tensor
 from headway.batch import IGNORED, TextInputs
 from headway.data.tagged import TaggedBatch
 from headway.errors import InputError
-from headway.models.crf import Chain, Crf
-from headway.models.encoder import Encoder
-from headway.models.heads import HEADS, Headed
-from headway.models.protocols import Encoded
+from headway.models.crf import Chain
+from headway.models.heads import HEADS, Crf, Headed
+from headway.models.protocols import Encoded, Encodes
 
 LABELS = 3
 
 
-class Both(Encoder):
+class Both(Encodes):
     """An encoder of another kind: a GRU in both directions."""
 
     context, dropout, width = None, 0.0, 8

@@ -109,7 +109,7 @@ def test_rows_of_different_lengths_go_on_as_if_alone(position):
     with torch.no_grad():
         state = model.start(None, 3, padded.device, room=16)
         model(padded, state)
-        state.trim(torch.tensor([3, 7, 5]))
+        state.advance(0, torch.tensor([3, 7, 5]))
         found = torch.cat([model(more[:, t : t + 1], state)[0] for t in range(4)], 1)
         for row, ids in enumerate(rows):
             alone, _ = model(torch.cat([ids, more[row]])[None])

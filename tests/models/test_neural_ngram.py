@@ -8,7 +8,7 @@ from rooms import joined
 from headway.batch import TokenBatch
 from headway.errors import InputError
 from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
-from headway.nn.recent import BLANK
+from headway.nn.slots import BLANK
 from headway.plain import from_plain, to_plain
 from headway.tasks.objective import NextToken
 

@@ -10,9 +10,9 @@ import torch
 
 from headway.errors import InputError
 from headway.models import FAMILIES
+from headway.models.configs import token_tables
 from headway.models.gpt import GPTConfig
 from headway.models.skip_gram import SkipGram, SkipGramConfig, kept_share, noise
-from headway.models.tables import token_tables
 from headway.models.transformer import TransformerConfig
 
 

@@ -16,7 +16,7 @@ from headway.fast import gelu as module
 from headway.fast.gelu import fused_gelu, fused_gelu_backward
 from headway.fast.jit import triton
 from headway.models import parts
-from headway.nn.gelu import gelu
+from headway.nn.feed_forward import gelu
 from headway.nn.product import activation_name
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"

@@ -50,7 +50,7 @@ def walk(block, x_RTD, position=None, pad=False, steady=False):
         found.append(block(x[:, first:last], view, state["caches"][0])[:rows])
         clock.advance(last - first)
         if first == 0 and pad:
-            state.trim(torch.tensor([3, 1, 2]))
+            state.advance(0, torch.tensor([3, 1, 2]))
         if first == 0 and steady:
             room = state.steady(5, 1, x_RTD.shape[1])
             room.insert(state, torch.arange(3))

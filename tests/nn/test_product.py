@@ -12,8 +12,8 @@ from torch import nn
 from headway.fast import product as product_kernels
 from headway.fast.jit import triton
 from headway.nn.embedding import Head
-from headway.nn.layout import inputs_first
 from headway.nn.product import activation_name, linear, product, readable_product
+from headway.nn.weights import inputs_first
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]

@@ -5,8 +5,7 @@ import torch
 
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import Causal, Padding, Related
-from headway.nn.position import FeatureBias, Position, RelationBias, Rotary, Sinusoidal, Together
-from headway.nn.scene import Scene
+from headway.nn.position import FeatureBias, Position, RelationBias, Rotary, Scene, Sinusoidal, Together
 
 CPU = torch.device("cpu")
 DISTANCES = torch.tensor([[[0, 1, 2, 9], [1, 0, 1, 9], [2, 1, 0, 9], [9, 9, 9, 0]]]).expand(2, -1, -1)

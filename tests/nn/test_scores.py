@@ -19,8 +19,7 @@ from headway.nn.attention import (
     scaled_dot,
 )
 from headway.nn.mask import Causal, Everything, Global, Padding, Random, Segments, Window
-from headway.nn.position import LinearBias
-from headway.nn.scene import Scene
+from headway.nn.position import LinearBias, Scene
 
 CPU = torch.device("cpu")
 WIDTH, HEADS, HEAD = 12, 4, 3

@@ -4,17 +4,13 @@ import os
 
 import pytest
 import torch
+from readable_loss import readable_paired_cross_entropy, smoothed_cross_entropy
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headway.errors import InputError
 from headway.fast import cross_entropy as kernels
 from headway.fast.cross_entropy import available, cross_entropy_rows, paired_rows
-from headway.nn.loss import (
-    linear_cross_entropy,
-    paired_cross_entropy,
-    readable_paired_cross_entropy,
-    smoothed_cross_entropy,
-)
+from headway.nn.loss import linear_cross_entropy, paired_cross_entropy
 
 # Triton's interpreter runs the kernels without a GPU: TRITON_INTERPRET=1 where triton is installed.
 INTERPRETED = kernels.triton is not None and os.environ.get("TRITON_INTERPRET") == "1"

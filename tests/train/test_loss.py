@@ -1,11 +1,24 @@
 """The chunked loss against its readable twin and against torch's own cross-entropy."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
+from readable_loss import readable_paired_cross_entropy, smoothed_cross_entropy
 
 from headway.nn import loss as module
-from headway.nn.loss import linear_cross_entropy, readable_paired_cross_entropy, smoothed_cross_entropy
+from headway.nn.loss import linear_cross_entropy
+
+
+def one_pass(hidden, weight, labels, smoothing, ignore, rows):
+    """`linear_cross_entropy` in chunks of so many rows, the ignored ones among them."""
+    return module._Chunks.apply(hidden, weight, labels, partial(module._in_few_passes, smoothing, ignore), rows)
+
+
+def two_passes(monkeypatch, hidden, weight, labels, smoothing, ignore, distance, rows):
+    monkeypatch.setattr(module, "_rows", lambda *sizes: rows)
+    return module.paired_cross_entropy(hidden, weight, labels, smoothing, ignore, distance)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -17,7 +30,7 @@ def test_pieces_equal_the_whole_with_gradients(smoothing, rows):
     labels = torch.randint(0, 11, (13,))
     labels[[2, 5]] = 0
     slow, slow_nll = smoothed_cross_entropy(hidden @ weight.T, labels, smoothing, ignore=0)
-    fast, fast_nll = module._Chunks.apply(hidden, weight, labels, smoothing, 0, rows)
+    fast, fast_nll = one_pass(hidden, weight, labels, smoothing, 0, rows)
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-11)
     torch.testing.assert_close(fast_nll, slow_nll, rtol=0, atol=1e-11)
     scale = 0.37
@@ -46,7 +59,7 @@ def test_bfloat16_stays_near_float32(without_onednn):
     exact = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
     rough = [hidden.bfloat16().requires_grad_(), weight.bfloat16().requires_grad_()]
     a, _ = smoothed_cross_entropy(exact[0] @ exact[1].T, labels, 0.1, 0)
-    b, _ = module._Chunks.apply(*rough, labels, 0.1, 0, 16)
+    b, _ = one_pass(*rough, labels, 0.1, 0, 16)
     assert b.dtype == torch.float32
     torch.testing.assert_close(a, b, rtol=5e-3, atol=0)
     for mine, theirs in zip(torch.autograd.grad(b, rough), torch.autograd.grad(a, exact), strict=True):
@@ -61,14 +74,14 @@ def test_without_gradients_nothing_is_made_for_them():
 
 
 @pytest.mark.parametrize("rows", [1, 4, 100])
-def test_paired_pieces_equal_the_readable_twin_with_gradients(rows):
+def test_paired_pieces_equal_the_readable_twin_with_gradients(rows, monkeypatch):
     torch.manual_seed(0)
     hidden = torch.randn(26, 6, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
     labels = torch.randint(0, 11, (13,))
     labels[[2, 5]] = 0
     slow, slow_nll = readable_paired_cross_entropy(hidden @ weight.T, labels, 0.1, 0, 2.5)
-    fast, fast_nll = module._PairedChunks.apply(hidden, weight, labels, 0.1, 0, 2.5, rows)
+    fast, fast_nll = two_passes(monkeypatch, hidden, weight, labels, 0.1, 0, 2.5, rows)
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-11)
     torch.testing.assert_close(fast_nll, slow_nll, rtol=0, atol=1e-11)
     expected = torch.autograd.grad(0.37 * slow, (hidden, weight))
@@ -130,16 +143,17 @@ def test_no_rows_have_gradients_of_zero(dtype, device):
         assert loss == 0 and grad_hidden.shape == (0, 8) and not grad_weight.any()
 
 
-def bfloat16_pieces(hidden, weight, labels):
+def bfloat16_pieces(monkeypatch, hidden, weight, labels):
     """Loss and gradients over several pieces, of one pass and of a pair."""
-    one, _ = module._Chunks.apply(hidden, weight, labels, 0.1, 0, 24)
-    two, _ = module._PairedChunks.apply(hidden, weight, labels[:32], 0.1, 0, 2.5, 12)
+    monkeypatch.setattr(module, "_rows", lambda *sizes: 24)
+    one, _ = linear_cross_entropy(hidden, weight, labels, 0.1, 0)
+    two, _ = two_passes(monkeypatch, hidden, weight, labels[:32], 0.1, 0, 2.5, 12)
     return one, two, *torch.autograd.grad(0.37 * one, (hidden, weight)), *torch.autograd.grad(two, (hidden, weight))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("V", [101, 20000])
-def test_captured_bfloat16_pieces_replay_to_the_float64_gradients(V):
+def test_captured_bfloat16_pieces_replay_to_the_float64_gradients(V, monkeypatch):
     torch.manual_seed(4)
     hidden = torch.randn(64, 32, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     weight = (torch.randn(V, 32, device="cuda") / 6).bfloat16().requires_grad_()
@@ -147,11 +161,13 @@ def test_captured_bfloat16_pieces_replay_to_the_float64_gradients(V):
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        bfloat16_pieces(hidden, weight, labels)  # what is compiled or chosen at a first call cannot be while captured
+        bfloat16_pieces(
+            monkeypatch, hidden, weight, labels
+        )  # what is compiled or chosen at a first call cannot be while captured
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = bfloat16_pieces(hidden, weight, labels)
+        captured = bfloat16_pieces(monkeypatch, hidden, weight, labels)
     with torch.no_grad():
         hidden.copy_(hidden.flip(0) / 2)
     labels.copy_(labels.flip(0))

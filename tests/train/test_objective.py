@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 import torch
+from readable_loss import readable_paired_cross_entropy
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.models.transformer import Transformer, TransformerConfig
-from headway.nn.loss import readable_paired_cross_entropy
 from headway.tasks.objective import CrossEntropy, RDrop
 
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=1, width=16, inner=32, heads=2, dropout=0.0, max_length=32)

@@ -2,7 +2,7 @@
 
 N tokens, V vocabulary, B logits of a row at a time, as L threads of E each where a thread sums its own.
 A program has one row (or the two rows of a pair).
-The readable twins are `smoothed_cross_entropy` and `readable_paired_cross_entropy` in `headway.train.loss`.
+The readable twins are in `tests/train/readable_loss.py`.
 """
 
 from __future__ import annotations

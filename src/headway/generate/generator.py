@@ -18,8 +18,8 @@ from headway.generate.stepper import stepper_for
 from headway.generate.tracing import Answering, check_one, checked, nexts, refuse_one, token_track, trace_of
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.protocols import Steps
-from headway.nn.layout import inputs_first
 from headway.nn.tap import chosen
+from headway.nn.weights import inputs_first
 from headway.text.chat import Message, rendered
 from headway.text.codec import Codec
 from headway.traces import Trace

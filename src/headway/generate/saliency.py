@@ -15,8 +15,7 @@ from torch.func import functional_call
 
 from headway.errors import InputError
 from headway.generate.tracing import More
-from headway.models.configs import family_of
-from headway.models.tables import token_tables
+from headway.models.configs import family_of, token_tables
 from headway.nn import tap
 from headway.nn.attention import SelfAttention
 from headway.nn.tap import Choice, Recorder

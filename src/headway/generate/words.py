@@ -9,7 +9,7 @@ from headway.card import Loaded
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.models import FAMILIES
-from headway.models.tables import token_tables
+from headway.models.configs import token_tables
 from headway.text.tokenizer import SPECIALS, UNKNOWN, Tokenizer
 from headway.text.vectors import Neighbour, WordVectors, read_vectors
 

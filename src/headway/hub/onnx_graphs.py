@@ -41,7 +41,7 @@ class Decoder(Part):
     """(ids, the encoder's output, mask) → logits, and the keys and values of target and source."""
 
     def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
-        memories = [block.remember(source_BSD) for block in self.model.decoder.layers]
+        memories = [block.cross.remember(source_BSD) for block in self.model.decoder.layers]
         caches = [GrowingCache() for _ in memories]
         state = decoder_state(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
         logits_BTV, state = self.model.logits(ids_BT, state)
@@ -95,7 +95,7 @@ def _pairs(tensors: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
 
 
 def _contents(caches: Sequence[GrowingCache]) -> list[Tensor]:
-    return [part for cache in caches for part in (cache.k_RHSK, cache.v_RHSK) if part is not None]
+    return [part for cache in caches for part in cache.kv_RHSK]
 
 
 Graph = tuple[nn.Module, tuple[Any, ...], list[str], list[str]]  # module, example, names of inputs and of outputs

@@ -9,20 +9,9 @@ import torch
 from torch import Tensor
 
 from headway.batch import TextInputs
-from headway.models import bert, gpt, recurrent, rnn_seq2seq, transformer, vit
-from headway.models.bert import Bert, BertConfig
-from headway.models.gpt import GPT, GPTConfig
+from headway.models import bert, gpt, llama, neural_ngram, ngram, recurrent, rnn_seq2seq, rung, t5, transformer, vit
 from headway.models.heads import Headed
-from headway.models.llama import Llama, LlamaConfig
-from headway.models.neural_ngram import NeuralNGram, NeuralNGramConfig
-from headway.models.ngram import NGram, NGramConfig
-from headway.models.recurrent import Recurrent, RecurrentConfig
-from headway.models.rnn_seq2seq import RnnSeq2Seq, RnnSeq2SeqConfig
-from headway.models.rung import Rung, RungConfig
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
-from headway.models.t5 import T5, T5Config
-from headway.models.transformer import Transformer, TransformerConfig
-from headway.models.vit import ViT, ViTConfig
 
 
 def blank_ids(config: Any, sizes: Sequence[int], batch: int, *lengths: int) -> tuple[Tensor, ...]:
@@ -67,21 +56,26 @@ class Family(NamedTuple):
 
 PAIR = ("source", "target")
 FAMILIES = {
-    "transformer": Family(TransformerConfig, Transformer, "translation", PAIR, transformer.SIZES),
-    "bert": Family(BertConfig, Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
-    "gpt": Family(GPTConfig, GPT, sizes=gpt.SIZES),
-    "llama": Family(LlamaConfig, Llama),
-    "neural-ngram": Family(NeuralNGramConfig, NeuralNGram),
-    "ngram": Family(NGramConfig, NGram, role="scores", learns="counting"),
-    "recurrent": Family(RecurrentConfig, Recurrent, sizes=recurrent.SIZES),
-    "rnn-seq2seq": Family(RnnSeq2SeqConfig, RnnSeq2Seq, "translation", PAIR, rnn_seq2seq.SIZES),
-    "rung": Family(RungConfig, Rung),
-    "t5": Family(T5Config, T5, "translation", PAIR),
+    "transformer": Family(
+        transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
+    ),
+    "bert": Family(bert.BertConfig, bert.Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
+    "gpt": Family(gpt.GPTConfig, gpt.GPT, sizes=gpt.SIZES),
+    "llama": Family(llama.LlamaConfig, llama.Llama),
+    "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
+    "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
+    "recurrent": Family(recurrent.RecurrentConfig, recurrent.Recurrent, sizes=recurrent.SIZES),
+    "rnn-seq2seq": Family(
+        rnn_seq2seq.RnnSeq2SeqConfig, rnn_seq2seq.RnnSeq2Seq, "translation", PAIR, rnn_seq2seq.SIZES
+    ),
+    "rung": Family(rung.RungConfig, rung.Rung),
+    "t5": Family(t5.T5Config, t5.T5, "translation", PAIR),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
     "vit": Family(
-        ViTConfig, ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank, sized=vit.SIZED
+        vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,
+        sized=vit.SIZED,
     ),
-}
+}  # fmt: skip
 
 ModelConfig: Any = Union[tuple(family.config for family in FAMILIES.values())]  # noqa: UP007
 

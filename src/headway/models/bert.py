@@ -10,17 +10,16 @@ B batch, T length, D width.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 
 from headway.models import parts
-from headway.models.encoder import Encoder
-from headway.models.protocols import Encoded
+from headway.models.protocols import Encoded, Encodes
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Block, Stack
+from headway.nn.block import Stack, draw_normal
 from headway.nn.embedding import TypedEmbedding, token_table
-from headway.nn.mask import Padding, Scene
 from headway.nn.position import Learned
 
 STD = 0.02  # of every weight at the start (Devlin et al. 2019, as released)
@@ -61,15 +60,13 @@ SIZES = {
 
 
 @final
-class Bert(Encoder):
+class Bert(Encodes):
     """The last of a stack of blocks that see the whole text."""
 
     def __init__(self, config: BertConfig, vocabulary: int) -> None:
         super().__init__()
         self.config, self.context = config, config.max_length
         self.width, self.dropout = config.width, config.dropout
-        if config.width % config.heads:
-            raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
         if config.groups and config.layers % config.groups:
             raise ValueError(f"{config.layers} layers cannot share {config.groups} groups evenly")
         narrow, norm = config.narrow or config.width, config.norm
@@ -79,14 +76,13 @@ class Bert(Encoder):
             nn.LayerNorm(narrow, norm.epsilon), config.dropout,
             nn.Linear(narrow, config.width) if config.narrow else None, config.first_position,
         )  # fmt: skip
-        residual = norm.residual(config.width, config.dropout)
-
-        def block() -> Block:
-            attention = SelfAttention(config.width, config.heads, config.attention_dropout)
-            return Block(attention, config.feed_forward.build(config.width, config.inner), residual)
-
-        groups = config.groups or config.layers
-        self.encoder = Stack(groups * config.group_layers, block, norm.final(config.width))
+        self.encoder = Stack(
+            (config.groups or config.layers) * config.group_layers,
+            norm.final(config.width),
+            partial(SelfAttention, config.width, config.heads, config.attention_dropout),
+            partial(config.feed_forward.build, config.width, config.inner),
+            norm.residual(config.width, config.dropout),
+        )
         self.draw(self)
 
     @property
@@ -94,22 +90,17 @@ class Bert(Encoder):
         return self.embed.table
 
     def draw(self, part: nn.Module) -> None:
-        for weight in part.parameters():
-            if weight.dim() >= 2 and weight is not self.table.weight:
-                nn.init.normal_(weight, std=STD)
+        draw_normal(part, STD, but=self.table.weight)
 
     def encode(self, inputs: Any) -> Encoded:
         """Rows are padded on the right."""
-        ids_BT, lengths_B = inputs.ids_BT, inputs.lengths_B
-        scene = Scene(ids_BT.shape[1], ids_BT.shape[1], ids_BT.device, key_lengths_B=lengths_B)
-        view = Padding().view(scene)
-        x_BTD: Tensor = self.embed(ids_BT, self._types(inputs.types_BT))
-        order = self._order()
-        return Encoded(self.encoder.walk(x_BTD, [(view,)] * len(order), order), lengths_B)
-
-    def _types(self, types_BT: Tensor | None) -> Tensor | None:
-        """None where the model has no types; one with fewer than the tokenizer gives takes its last for the others."""
-        return None if self.embed.types is None or types_BT is None else types_BT.clamp(max=self.config.types - 1)
+        types_BT = inputs.types_BT
+        if self.embed.types is None:
+            types_BT = None
+        elif types_BT is not None:
+            types_BT = types_BT.clamp(max=self.config.types - 1)  # a tokenizer may know more types than the model
+        x_BTD: Tensor = self.embed(inputs.ids_BT, types_BT)
+        return Encoded(self.encoder.encode(x_BTD, inputs.lengths_B, order=self._order()), inputs.lengths_B)
 
     def _order(self) -> list[int]:
         """Which layer comes when: every group stands for as many in a row."""

@@ -1,4 +1,4 @@
-"""Questions about any family's config, answered from the usual fields that it has."""
+"""Questions about any family's config and model, answered from the usual fields and parts that it has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.models.parts import Rotary
+from headway.nn.position import Position
 
 SIZES = ("layers", "encoder_layers", "decoder_layers", "heads", "width", "inner")
 
@@ -48,5 +49,12 @@ def sizes_of(model: nn.Module) -> dict[str, int]:
 
 def tracks_of(model: nn.Module) -> dict[str, tuple[str, str]] | None:
     """The tracks that a model declares; None: a module of no family."""
-    found: dict[str, tuple[str, str]] | None = getattr(model, "tracks", None)
-    return found
+    return getattr(model, "tracks", None)
+
+
+def token_tables(model: nn.Module) -> dict[str, nn.Embedding]:
+    """Where a text model keeps a vector for each entry of its vocabulary: the embedding tables by name, one that is
+    shared once; those of positions are none."""
+    positions = {part for position in model.modules() if isinstance(position, Position) for part in position.modules()}
+    parts = model.named_modules()
+    return {name: part for name, part in parts if isinstance(part, nn.Embedding) and part not in positions}

@@ -1,4 +1,4 @@
-"""A conditional random field as a head: the labels of a text's words are chosen together (Lafferty et al. 2001).
+"""A conditional random field: the labels of a text's words are chosen together (Lafferty et al. 2001).
 
     p(y | x) = exp(a(y₁) + Σ_t e_t(y_t) + Σ_t A(y_{t−1}, y_t) + b(y_N)) / Z(x)
 
@@ -11,30 +11,9 @@ B batch, T length, L labels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
 
 import torch
-from torch import Tensor, nn
-
-from headway.batch import IGNORED
-from headway.errors import InputError
-from headway.models.head import Head
-from headway.models.protocols import Encoded, Terms
-from headway.nn.dropout import Dropout
-
-
-@dataclass(frozen=True)
-class Crf:
-    """A label of every word, chosen together with those of its neighbours. `dropout`: None for that of the encoder."""
-
-    name: ClassVar[str] = "crf"
-    task: ClassVar[str] = "tagging"
-    labels: tuple[str, ...] = ("0", "1")
-    dropout: float | None = None
-
-    def build(self, encoder: Any) -> Head:
-        dropout = encoder.dropout if self.dropout is None else self.dropout
-        return CrfHead(encoder.width, len(self.labels), dropout)
+from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,48 +75,3 @@ class Chain:
         for from_BL in reversed(pointers):
             path.append(from_BL.gather(1, path[-1]))
         return torch.cat(path[::-1], 1)
-
-
-@final
-class CrfHead(Head):
-    """−log p(y | x) over the words of each text; padding and the further tokens of a word are passed over."""
-
-    axes = ("row", "target", "label")
-    does = "labels words (headway predict)"
-
-    def __init__(self, width: int, labels: int, dropout: float) -> None:
-        super().__init__()
-        self.dropout, self.labels = Dropout(dropout), nn.Linear(width, labels)
-        self.before_L, self.behind_L = nn.Parameter(torch.zeros(labels)), nn.Parameter(torch.zeros(labels))
-        self.between_LL = nn.Parameter(torch.zeros(labels, labels))
-
-    def forward(self, encoded: Encoded) -> Tensor:
-        """e of every token."""
-        logits_BTL: Tensor = self.labels(self.dropout(encoded.x_BTD))
-        return logits_BTL
-
-    def chain(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Chain, Tensor]:
-        """The chain of the words that begin at `starts_BT`, and the token of each."""
-        e_BTL = self(encoded)
-        wide = torch.promote_types(e_BTL.dtype, torch.float32)
-        token_BT = (~starts_BT).long().argsort(dim=1, stable=True)  # first tokens of words to the left, in their order
-        e_BTL = e_BTL.gather(1, token_BT[..., None].expand_as(e_BTL)).to(wide)
-        a_L, A_LL, b_L = (weight.to(wide) for weight in (self.before_L, self.between_LL, self.behind_L))
-        return Chain(a_L, e_BTL, A_LL, b_L, starts_BT.gather(1, token_BT)), token_BT
-
-    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        if smoothing:
-            raise InputError("a conditional random field has no label smoothing: set objective.smoothing=0")
-        starts_BT = batch.labels_BT != IGNORED
-        chain, token_BT = self.chain(encoded, starts_BT)
-        labels_BT = batch.labels_BT.gather(1, token_BT).clamp(min=0)
-        nll_B = chain.log_partition() - chain.score(labels_BT)
-        nll = torch.where(starts_BT.any(1), nll_B, 0.0).sum()
-        return {"loss": (nll, 1.0), "nll": (nll.detach(), 0.0)}
-
-    def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """The labels of the best sequence, and the probability of each over all sequences."""
-        chain, token_BT = self.chain(encoded, starts_BT)
-        best_BT = chain.best()
-        share_BT = chain.marginals().gather(2, best_BT[..., None])[..., 0]
-        return torch.zeros_like(best_BT).scatter(1, token_BT, best_BT), share_BT.scatter(1, token_BT, share_BT)

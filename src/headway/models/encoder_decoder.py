@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
-from headway.models.protocols import Embedded, Encoded
-from headway.models.steps import StepModel
+from headway.models.protocols import Embedded, Encoded, Steps, Tracks
 from headway.nn.block import Stack
 from headway.nn.cache import Cache, fresh_caches
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
-from headway.nn.mask import Causal, Padding, Scene
+from headway.nn.mask import Causal, Padding, Scene, View
 from headway.nn.slots import Clock, Memory, SourceValues
 from headway.nn.state import State
 
@@ -26,17 +25,18 @@ def decoder_state(
     caches: Sequence[Cache], clock: Clock, memories: Sequence[Memory], lengths_B: Tensor | None
 ) -> State:  # fmt: skip
     """What a decoder carries: keys and values of the target, and those of the source with its lengths."""
-    lengths = [] if lengths_B is None else [SourceValues(lengths_B)]
-    return State({"caches": caches, "memories": memories, "source_lengths": lengths}, clock)
+    return State({"caches": caches} | source_slots(memories, lengths_B), clock)
 
 
-class EncoderDecoder(StepModel):
-    """Abstract. p(y_t | y_<t, x) = softmax(head(decoder(y_<t, encoder(x)))).
+def source_slots(memories: Sequence[Memory], lengths_B: Tensor | None) -> dict[str, Sequence[Any]]:
+    """Keys and values of the sources, and their lengths where they differ."""
+    return {"memories": memories, "source_lengths": [] if lengths_B is None else [SourceValues(lengths_B)]}
 
-    `into_head`: what the last layer passes through before the head: nothing, a scale, a 1 for the bias.
-    """
 
-    tracks: ClassVar[dict[str, tuple[str, str]]] = {
+class SequenceToSequence(Steps):
+    """Abstract. p(y_t | y_<t, x), from an encoder that reads x and a decoder."""
+
+    tracks: ClassVar[Tracks] = {
         "": ("target", "target"),
         "embed_source": ("source", "source"),
         "encoder": ("source", "source"),
@@ -44,22 +44,49 @@ class EncoderDecoder(StepModel):
     }
     embed_source: TokenEmbedding
     embed_target: TokenEmbedding
-    encoder: Stack
-    decoder: Stack
-    into_head: nn.Module
     head: Head | JoinedHead
+
+    def __init__(self, config: Any, *vocabularies: int) -> None:
+        super().__init__(config, *vocabularies)
+        self.context = config.max_length
 
     @property
     def output_weight(self) -> Tensor:
         return self.head.weight
 
+    def embed(
+        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        start = 0 if state.clock is None else state.clock.start
+        return Embedded(self.embed_target(ids_RT, start), lengths_R, segments_RT)
+
+    def source_view(self, state: State) -> View:
+        """All of a source but its padding."""
+        keys_BHSK = state["memories"][0].k_BHSK
+        lengths_B = next((lengths.tensors[0] for lengths in state["source_lengths"]), None)
+        return Padding().view(Scene(1, keys_BHSK.shape[2], keys_BHSK.device, key_lengths_B=lengths_B))
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Logits of every target position at once, each from the true target before it."""
+        source = TextInputs(source_BS, lengths_B)
+        return self.logits(target_BT, self.start(source, len(source_BS), source_BS.device))[0]
+
+
+class EncoderDecoder(SequenceToSequence):
+    """Abstract. p(y_t | y_<t, x) = softmax(head(decoder(y_<t, encoder(x)))), both stacks of attention.
+
+    `into_head`: what the last layer passes through before the head: nothing, a scale, a 1 for the bias.
+    """
+
+    encoder: Stack
+    decoder: Stack
+    into_head: nn.Module
+
     def encode(self, inputs: Any) -> Encoded:
         """The encoder's last layer."""
-        source_BS, lengths_B = inputs.ids_BT, inputs.lengths_B
-        scene = Scene(source_BS.shape[1], source_BS.shape[1], source_BS.device, key_lengths_B=lengths_B)
-        view = Padding().view(scene).placed(self.embed_source.position)
-        x_BSD = self.encoder.walk(self.embed_source(source_BS), [(view,)] * len(self.encoder.layers))
-        return Encoded(x_BSD, lengths_B)
+        x_BSD = self.embed_source(inputs.ids_BT)
+        x_BSD = self.encoder.encode(x_BSD, inputs.lengths_B, self.embed_source.position)
+        return Encoded(x_BSD, inputs.lengths_B)
 
     def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> State:
         """The source's memory for each decoder layer, and empty caches."""
@@ -67,32 +94,16 @@ class EncoderDecoder(StepModel):
 
     def remember(self, encoded: Encoded, room: int | None = None) -> State:
         """The state before the first token, from what the encoder gave."""
-        memories = [block.remember(encoded.x_BTD) for block in self.decoder.layers]  # type: ignore[operator]
+        memories = [block.cross.remember(encoded.x_BTD) for block in self.decoder.layers]
         caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
         return decoder_state(caches, clock, memories, encoded.lengths_B)
 
-    def embed(
-        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
-    ) -> Embedded:
-        return Embedded(self.embed_target(ids_RT, state.time.start), lengths_R, segments_RT)
-
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
-        x_RTD, clock, memories = embedded.x_RTD, state.time, state["memories"]
-        steps, device = x_RTD.shape[1], x_RTD.device
-        view = Causal().view(Scene(steps, clock.longest + steps, device, clock.start))
-        lengths_B = next((lengths.tensors[0] for lengths in state["source_lengths"]), None)
-        sources = Scene(1, memories[0].k_BHSK.shape[2], device, key_lengths_B=lengths_B)
-        source_view = Padding().view(sources)
+        x_RTD, clock, steps = embedded.x_RTD, state.time, embedded.x_RTD.shape[1]
+        view = Causal().view(Scene(steps, clock.longest + steps, x_RTD.device, clock.start))
+        view, source_view = view.placed(self.embed_target.position), self.source_view(state)
         ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
-        pairs = zip(memories, state["caches"], strict=True)
-        view = view.placed(self.embed_target.position)
-        x_RTD = self.decoder.walk(x_RTD, [(view, memory, source_view, cache) for memory, cache in pairs])
-        clock.advance(steps)
-        if ends_R is not None:
-            state.trim(ends_R)
+        pairs = zip(state["caches"], state["memories"], strict=True)
+        x_RTD = self.decoder.walk(x_RTD, [(view, *pair, source_view) for pair in pairs])
+        state.advance(steps, ends_R)
         return self.into_head(x_RTD), state
-
-    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Logits of every target position at once, each from the true target before it."""
-        source = TextInputs(source_BS, lengths_B)
-        return self.logits(target_BT, self.start(source, len(source_BS), source_BS.device))[0]

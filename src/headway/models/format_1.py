@@ -5,6 +5,7 @@ Format 1 had one text or a source and a target instead of processors, and an enc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -51,10 +52,8 @@ def _parted(config: Any) -> tuple[Any, Any]:
 
 def weight_name(name: str) -> str:
     """A weight of an encoder with a head, by its name in format 1."""
-    for old, new in (("task.words.", "head."), ("task.", "head.")):
-        if name.startswith(old):
-            return new + name.removeprefix(old)
-    return f"encoder.{name}"
+    in_head, found = re.subn(r"^task\.(words\.)?", "head.", name)
+    return in_head if found else f"encoder.{name}"
 
 
 def renamed(tensors: dict[str, Any], wanted: Collection[str]) -> dict[str, Any]:

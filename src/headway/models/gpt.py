@@ -6,17 +6,14 @@ B batch, T length, D width, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, final
 
-import torch
-from torch import nn
-
 from headway.models import parts
-from headway.models.decoder_only import DecoderOnly, caches
+from headway.models.language import DecoderOnly
 from headway.nn.attention import SelfAttention
-from headway.nn.block import INTO_SUM, Block, Stack
+from headway.nn.block import Stack, draw_normal
 from headway.nn.embedding import Head, StepEmbedding, padded, token_table
-from headway.nn.state import State
 
 STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
 
@@ -57,35 +54,19 @@ class GPT(DecoderOnly):
     """p(x_t | x_<t) = softmax(head(decoder(x_<t)))."""
 
     def __init__(self, config: GPTConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.vocabulary, self.context = config, vocabulary, config.max_length
-        if config.width % config.heads:
-            raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
+        super().__init__(config, vocabulary)
+        width, heads, bias = config.width, config.heads, config.bias
         rows = padded(vocabulary)
-        table = token_table(rows, config.width, STD)
-        position = config.position.build(parts.Room(config.width, config.heads, config.max_length))
+        table = token_table(rows, width, STD)
+        position = config.position.build(parts.Room(width, heads, config.max_length))
         self.embed = StepEmbedding(table, position, config.dropout, 1.0, config.word_dropout)
-        residual = config.norm.residual(config.width, config.dropout, config.bias)
-        inner = config.inner or 4 * config.width
-
-        def block() -> Block:
-            attention = SelfAttention(
-                config.width, config.heads, config.attention_dropout, config.shared_heads or None, config.bias
-            )
-            return Block(attention, config.feed_forward.build(config.width, inner, config.bias), residual)
-
-        self.decoder = Stack(config.layers, block, config.norm.final(config.width, config.bias))
-        self.into_head = nn.Identity()
-        self.output = Head(config.width, rows, table if config.tied else None)
-        self._draw()
-
-    def _draw(self) -> None:
-        """Normal weights; those that write into the residual sum smaller, by its depth (Radford et al. 2019, 2.3)."""
-        depth = (2 * self.config.layers) ** -0.5
-        for name, weight in self.named_parameters():
-            if weight.dim() >= 2:
-                into_sum = name.endswith(INTO_SUM)
-                nn.init.normal_(weight, std=STD * (depth if into_sum else 1.0))
-
-    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
-        return caches(self.config.layers, rows, device, room)
+        self.decoder = Stack(
+            config.layers,
+            config.norm.final(width, bias),
+            partial(SelfAttention, width, heads, config.attention_dropout, config.shared_heads or None, bias),
+            partial(config.feed_forward.build, width, config.inner or 4 * width, bias),
+            config.norm.residual(width, config.dropout, bias),
+        )
+        self.output = Head(width, rows, table if config.tied else None)
+        # Those that write into the residual sum smaller, by its depth (Radford et al. 2019, 2.3).
+        draw_normal(self, STD, into_sum=(2 * config.layers) ** -0.5)

@@ -1,7 +1,7 @@
 """Heads: the last part of a model, on top of an encoder. Any encoder takes any head (`Headed`).
 
-A head's config is a frozen dataclass with a `name`; `build` makes the module for an encoder. The module gives logits,
-the loss terms of a batch, and the answers that its task reads.
+A head's config is a frozen dataclass with a `name`, a `task` and its `module`. The module gives logits, the loss terms
+of a batch, and the answers that its task reads.
 
 B batch, T length, D width, V vocabulary, L labels.
 """
@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.batch import IGNORED
-from headway.models.crf import Crf
-from headway.models.head import Head
-from headway.models.protocols import Encoded, Terms
+from headway.errors import InputError
+from headway.models.crf import Chain
+from headway.models.protocols import Encoded, Encodes, Terms, Tracks
 from headway.nn import embedding, tap
 from headway.nn.dropout import Dropout
-from headway.nn.gelu import gelu
+from headway.nn.feed_forward import gelu
 from headway.nn.pooling import FirstToken, Pooling
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -33,45 +33,71 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@dataclass(frozen=True)
-class Vectors:
-    """The last layer. `first`: beside it, a map of the first token's vector. `pooling`: how a text's vector is made of
-    its tokens' (None: not known), `unit`: of length 1, `longest`: of at most so many tokens (0: as the model)."""
+class Head(nn.Module):
+    """Abstract. A method that a head does not have raises an error that says what the model does instead.
 
-    name: ClassVar[str] = "vectors"
-    task: ClassVar[str] = "embedding"
-    first: bool = False
-    pooling: Pooling | None = None
-    unit: bool = False
-    longest: int = 0
+    axes: of the logits, as a trace names them; none where there are no logits. capturable: whether `losses` runs the
+    same kernels for every batch of a shape.
+    """
 
-    def build(self, encoder: Any) -> Head:
-        return VectorsHead(encoder.width if self.first else None)
+    axes: ClassVar[tuple[str, ...]] = ()
+    capturable: ClassVar[bool] = True
+    does: ClassVar[str] = ""
+
+    def forward(self, encoded: Encoded) -> Any:
+        raise NotImplementedError
+
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        raise InputError(f"a model that {self.does} is not trained from this data")
+
+    def words(self, hidden_BTD: Tensor) -> Tensor:
+        """Logits of the word at each position."""
+        raise InputError(f"this model fills no gaps: it {self.does}")
+
+    def classes(self, encoded: Encoded) -> Tensor:
+        """The probability of each label of the text, or a number for each."""
+        raise InputError(f"this model has no labels for a text: it {self.does}")
+
+    def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """The label of each token and its probability. Only those of `starts_BT` are read: the first token of each
+        word."""
+        raise InputError(f"this model has no labels for words: it {self.does}")
+
+
+class HeadChoice:
+    """Abstract. A head's config."""
+
+    name: ClassVar[str]
+    task: ClassVar[str]
+    module: ClassVar[Any]  # a `Head`, made of an encoder and this config
+
+    def build(self, encoder: Encodes) -> Head:
+        return self.module(encoder, self)
 
 
 class VectorsHead(Head):
     does = "gives vectors (headway embed)"
 
-    def __init__(self, width: int | None) -> None:
+    def __init__(self, encoder: Encodes, config: Vectors) -> None:
         super().__init__()
-        self.first = None if width is None else FirstToken(width)
+        self.first = FirstToken(encoder.width) if config.first else None
 
     def forward(self, encoded: Encoded) -> Any:
         return encoded.x_BTD if self.first is None else (encoded.x_BTD, self.first(encoded.x_BTD))
 
 
 @dataclass(frozen=True)
-class Words:
-    """A word for every position (Devlin et al. 2019, 3.1). `tied`: by the embedding's own table."""
+class Vectors(HeadChoice):
+    """The last layer. `first`: beside it, a map of the first token's vector. `pooling`: how a text's vector is made of
+    its tokens' (None: not known), `unit`: of length 1, `longest`: of at most so many tokens (0: as the model)."""
 
-    name: ClassVar[str] = "words"
-    task: ClassVar[str] = "masked-words"
-    tied: bool = True
-    activation: Literal["gelu", "gelu-tanh", "relu"] = "gelu"
-    epsilon: float = 1e-12
-
-    def build(self, encoder: Any) -> Head:
-        return WordsHead(encoder, self)
+    name = "vectors"
+    task = "embedding"
+    module = VectorsHead
+    first: bool = False
+    pooling: Pooling | None = None
+    unit: bool = False
+    longest: int = 0
 
 
 class WordsHead(Head):
@@ -80,9 +106,9 @@ class WordsHead(Head):
     axes = ("row", "target", "vocabulary")
     does = "fills gaps (headway fill)"
 
-    def __init__(self, encoder: Any, config: Words) -> None:
+    def __init__(self, encoder: Encodes, config: Words) -> None:
         super().__init__()
-        table: nn.Embedding = encoder.table
+        table = encoder.table
         narrow, self.activation = table.embedding_dim, ACTIVATIONS[config.activation]
         self.map, self.norm = nn.Linear(encoder.width, narrow), nn.LayerNorm(narrow, config.epsilon)
         self.output = embedding.Head(narrow, table.num_embeddings, table if config.tied else None)
@@ -92,30 +118,39 @@ class WordsHead(Head):
         return self.words(encoded.x_BTD)
 
     def words(self, hidden_BTD: Tensor) -> Tensor:
-        logits_BTV: Tensor = self.output(self.norm(self.activation(self.map(hidden_BTD))))
-        return logits_BTV + self.bias_V
+        return self.output(self.norm(self.activation(self.map(hidden_BTD)))) + self.bias_V
 
 
 @dataclass(frozen=True)
-class WordsAndPair(Words):
-    """Pre-training's two tasks: words, and whether the texts of a pair are in their order."""
+class Words(HeadChoice):
+    """A word for every position (Devlin et al. 2019, 3.1). `tied`: by the embedding's own table."""
 
-    name: ClassVar[str] = "words-and-pair"
-
-    def build(self, encoder: Any) -> Head:
-        return WordsAndPairHead(encoder, self)
+    name = "words"
+    task = "masked-words"
+    module: ClassVar[Any] = WordsHead
+    tied: bool = True
+    activation: Literal["gelu", "gelu-tanh", "relu"] = "gelu"
+    epsilon: float = 1e-12
 
 
 class WordsAndPairHead(WordsHead):
     """The words, and two logits for the order of the texts of a pair (Devlin et al. 2019, 3.1; Lan et al. 2020, 3.1).
     The axes are those of the words."""
 
-    def __init__(self, encoder: Any, config: WordsAndPair) -> None:
+    def __init__(self, encoder: Encodes, config: WordsAndPair) -> None:
         super().__init__(encoder, config)
         self.first, self.pair = FirstToken(encoder.width), nn.Linear(encoder.width, 2)
 
     def forward(self, encoded: Encoded) -> Any:
         return self.words(encoded.x_BTD), self.pair(self.first(encoded.x_BTD))
+
+
+@dataclass(frozen=True)
+class WordsAndPair(Words):
+    """Pre-training's two tasks: words, and whether the texts of a pair are in their order."""
+
+    name = "words-and-pair"
+    module = WordsAndPairHead
 
 
 def _cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:
@@ -126,21 +161,8 @@ def _cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Ter
     return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
 
 
-@dataclass(frozen=True)
-class Classes:
-    """A label of the text. `answer`: one of them, any number of them, or a number for each. `dropout`: None for that of
-    the encoder; `twice`: before the first map too."""
-
-    name: ClassVar[str] = "classes"
-    task: ClassVar[str] = "classification"
-    labels: tuple[str, ...] = ("0", "1")
-    answer: Literal["one", "several", "number"] = "one"
-    dropout: float | None = None
-    twice: bool = False
-
-    def build(self, encoder: Any) -> Head:
-        dropout = encoder.dropout if self.dropout is None else self.dropout
-        return ClassesHead(encoder.width, len(self.labels), dropout, self.twice, self.answer)
+def _dropout(encoder: Encodes, config: Classes | Tags | Crf) -> Dropout:
+    return Dropout(encoder.dropout if config.dropout is None else config.dropout)
 
 
 class ClassesHead(Head):
@@ -149,14 +171,14 @@ class ClassesHead(Head):
     axes = ("row", "label")
     does = "labels texts (headway predict)"
 
-    def __init__(self, width: int, labels: int, dropout: float, twice: bool, answer: str) -> None:
+    def __init__(self, encoder: Encodes, config: Classes) -> None:
         super().__init__()
-        self.first, self.labels, self.answer = FirstToken(width), nn.Linear(width, labels), answer
-        self.before, self.dropout = Dropout(dropout if twice else 0.0), Dropout(dropout)
+        self.first, self.labels = FirstToken(encoder.width), nn.Linear(encoder.width, len(config.labels))
+        self.dropout, self.answer = _dropout(encoder, config), config.answer
+        self.before = self.dropout if config.twice else nn.Identity()
 
     def forward(self, encoded: Encoded) -> Tensor:
-        logits_BL: Tensor = self.labels(self.dropout(self.first(self.before(encoded.x_BTD[:, :1]))))
-        return logits_BL
+        return self.labels(self.dropout(self.first(self.before(encoded.x_BTD[:, :1]))))
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         return _cross_entropy(self(encoded), batch.labels_B, smoothing)
@@ -164,22 +186,21 @@ class ClassesHead(Head):
     def classes(self, encoded: Encoded) -> Tensor:
         logits_BL = self(encoded).float()
         shares = {"one": lambda: logits_BL.softmax(-1), "several": logits_BL.sigmoid, "number": lambda: logits_BL}
-        found_BL: Tensor = shares[self.answer]()
-        return found_BL
+        return shares[self.answer]()
 
 
 @dataclass(frozen=True)
-class Tags:
-    """A label of every token."""
+class Classes(HeadChoice):
+    """A label of the text. `answer`: one of them, any number of them, or a number for each. `dropout`: None for that of
+    the encoder; `twice`: before the first map too."""
 
-    name: ClassVar[str] = "tags"
-    task: ClassVar[str] = "tagging"
+    name = "classes"
+    task = "classification"
+    module = ClassesHead
     labels: tuple[str, ...] = ("0", "1")
+    answer: Literal["one", "several", "number"] = "one"
     dropout: float | None = None
-
-    def build(self, encoder: Any) -> Head:
-        dropout = encoder.dropout if self.dropout is None else self.dropout
-        return TagsHead(encoder.width, len(self.labels), dropout)
+    twice: bool = False
 
 
 class TagsHead(Head):
@@ -188,13 +209,12 @@ class TagsHead(Head):
     axes = ("row", "target", "label")
     does = "labels words (headway predict)"
 
-    def __init__(self, width: int, labels: int, dropout: float) -> None:
+    def __init__(self, encoder: Encodes, config: Tags | Crf) -> None:
         super().__init__()
-        self.dropout, self.labels = Dropout(dropout), nn.Linear(width, labels)
+        self.dropout, self.labels = _dropout(encoder, config), nn.Linear(encoder.width, len(config.labels))
 
     def forward(self, encoded: Encoded) -> Tensor:
-        logits_BTL: Tensor = self.labels(self.dropout(encoded.x_BTD))
-        return logits_BTL
+        return self.labels(self.dropout(encoded.x_BTD))
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         return _cross_entropy(self(encoded).flatten(0, 1), batch.labels_BT.flatten(), smoothing)
@@ -202,6 +222,64 @@ class TagsHead(Head):
     def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
         share_BT, label_BT = self(encoded).float().softmax(-1).max(-1)
         return label_BT, share_BT
+
+
+@dataclass(frozen=True)
+class Tags(HeadChoice):
+    """A label of every token. `dropout`: None for that of the encoder."""
+
+    name = "tags"
+    task = "tagging"
+    module = TagsHead
+    labels: tuple[str, ...] = ("0", "1")
+    dropout: float | None = None
+
+
+class CrfHead(TagsHead):
+    """−log p(y | x) over the words of each text; padding and the further tokens of a word are passed over."""
+
+    def __init__(self, encoder: Encodes, config: Crf) -> None:
+        super().__init__(encoder, config)
+        labels = len(config.labels)
+        self.before_L, self.behind_L = nn.Parameter(torch.zeros(labels)), nn.Parameter(torch.zeros(labels))
+        self.between_LL = nn.Parameter(torch.zeros(labels, labels))
+
+    def chain(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Chain, Tensor]:
+        """The chain of the words that begin at `starts_BT`, and the token of each."""
+        e_BTL = self(encoded)
+        wide = torch.promote_types(e_BTL.dtype, torch.float32)
+        token_BT = (~starts_BT).long().argsort(dim=1, stable=True)  # first tokens of words to the left, in their order
+        e_BTL = e_BTL.gather(1, token_BT[..., None].expand_as(e_BTL)).to(wide)
+        a_L, A_LL, b_L = (weight.to(wide) for weight in (self.before_L, self.between_LL, self.behind_L))
+        return Chain(a_L, e_BTL, A_LL, b_L, starts_BT.gather(1, token_BT)), token_BT
+
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        if smoothing:
+            raise InputError("a conditional random field has no label smoothing: set objective.smoothing=0")
+        starts_BT = batch.labels_BT != IGNORED
+        chain, token_BT = self.chain(encoded, starts_BT)
+        labels_BT = batch.labels_BT.gather(1, token_BT).clamp(min=0)
+        nll_B = chain.log_partition() - chain.score(labels_BT)
+        nll = torch.where(starts_BT.any(1), nll_B, 0.0).sum()
+        return {"loss": (nll, 1.0), "nll": (nll.detach(), 0.0)}
+
+    def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """The labels of the best sequence, and the probability of each over all sequences."""
+        chain, token_BT = self.chain(encoded, starts_BT)
+        best_BT = chain.best()
+        share_BT = chain.marginals().gather(2, best_BT[..., None])[..., 0]
+        return torch.zeros_like(best_BT).scatter(1, token_BT, best_BT), share_BT.scatter(1, token_BT, share_BT)
+
+
+@dataclass(frozen=True)
+class Crf(HeadChoice):
+    """A label of every word, chosen together with those of its neighbours. `dropout`: None for that of the encoder."""
+
+    name = "crf"
+    task = "tagging"
+    module = CrfHead
+    labels: tuple[str, ...] = ("0", "1")
+    dropout: float | None = None
 
 
 HEADS: dict[str, Any] = {head.name: head for head in (Vectors, Words, WordsAndPair, Classes, Tags, Crf)}
@@ -213,7 +291,7 @@ class Headed(nn.Module):
 
     wraps: ClassVar[str] = "encoder"
 
-    def __init__(self, encoder: Any, config: Any) -> None:
+    def __init__(self, encoder: Encodes, config: Any) -> None:
         super().__init__()
         self.encoder, self.head_config = encoder, config
         self.head: Head = config.build(encoder)
@@ -224,18 +302,15 @@ class Headed(nn.Module):
         return self.encoder.config
 
     @property
-    def tracks(self) -> dict[str, tuple[str, str]]:
-        tracks: dict[str, tuple[str, str]] = self.encoder.tracks
-        return tracks
+    def tracks(self) -> Tracks:
+        return self.encoder.tracks
 
     @property
     def context(self) -> int | None:
-        context: int | None = self.encoder.context
-        return context
+        return self.encoder.context
 
     def encode(self, inputs: Any) -> Encoded:
-        encoded: Encoded = self.encoder.encode(inputs)
-        return encoded
+        return self.encoder.encode(inputs)
 
     def forward(self, inputs: Any) -> Any:
         answer = self.head(self.encode(inputs))

@@ -1,6 +1,6 @@
-"""What every language model has, whatever it remembers of the past.
+"""What every language model has, whatever it remembers of the past, and how those of causal blocks are stepped.
 
-B batch, T length, D width, V vocabulary.
+B batch, R rows, T length, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from headway.models.steps import StepModel
-from headway.nn.embedding import Head, JoinedHead
+from headway.models.protocols import Embedded, Steps, Tracks
+from headway.nn.block import Stack
+from headway.nn.cache import fresh_caches
+from headway.nn.embedding import Head, JoinedHead, StepEmbedding
+from headway.nn.mask import Causal, Scene, Segments, View
+from headway.nn.state import State
 
 LOGITS_AT_ONCE = 2**24  # that scoring holds
 
 
-class NextTokenModel(StepModel):
+class NextTokenModel(Steps):
     """Abstract. p(x_t | x_<t) = softmax(head(hidden(embed(x_<t))))."""
 
-    tracks: ClassVar[dict[str, tuple[str, str]]] = {"": ("tokens", "tokens")}
+    tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
     output: Head | JoinedHead
 
     @property
@@ -52,3 +56,36 @@ class NextTokenModel(StepModel):
     def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
         """`scored` of a text that is given whole."""
         return self.scored(ids_BT, None, segments_BT)[0]
+
+
+class DecoderOnly(NextTokenModel):
+    """Abstract. p(x_t | x_<t) = softmax(head(decoder(embed(x_<t)))).
+
+    `into_head`: what the last layer passes through before the head: nothing, or a 1 for the bias.
+    """
+
+    embed: StepEmbedding
+    decoder: Stack
+    into_head: nn.Module
+
+    def __init__(self, config: Any, vocabulary: int) -> None:
+        super().__init__(config, vocabulary)
+        self.context, self.into_head = config.max_length, nn.Identity()
+
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
+        """Keys and values of each layer."""
+        caches, clock = fresh_caches(self.config.layers, rows, device, room)
+        return State({"caches": caches}, clock)
+
+    def views(self, scene: Scene) -> list[View]:
+        """What each layer's tokens may look at."""
+        return [(Causal() & Segments()).view(scene).placed(self.embed.position)] * len(self.decoder.layers)
+
+    def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
+        x_RTD, segments_RT, clock = embedded.x_RTD, embedded.segments_RT, state.time
+        steps = x_RTD.shape[1]
+        ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
+        scene = Scene(steps, clock.longest + steps, x_RTD.device, clock.start, ends_R, segments_RT, segments_RT)
+        x_RTD = self.decoder.walk(x_RTD, list(zip(self.views(scene), state["caches"], strict=True)))
+        state.advance(steps, ends_R)
+        return self.into_head(x_RTD), state

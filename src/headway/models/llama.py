@@ -10,20 +10,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, final
 
-import torch
 from torch import nn
 
 from headway.models import parts
-from headway.models.decoder_only import DecoderOnly, caches
+from headway.models.language import DecoderOnly
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Block, Stack
+from headway.nn.block import Stack, draw_normal
 from headway.nn.embedding import Head, StepEmbedding, token_table
 from headway.nn.mask import Causal, Scene, Segments, View, Window
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Rotary
 from headway.nn.residual import pre_norm
-from headway.nn.state import State
 
 STD = 0.02
 
@@ -31,19 +29,17 @@ STD = 0.02
 @dataclass(frozen=True)
 class RmsNorm:
     name: ClassVar[str] = "rms"
+    module: ClassVar[type[nn.RMSNorm]] = nn.RMSNorm
     epsilon: float = 1e-6
 
     def build(self, width: int) -> nn.Module:
-        return nn.RMSNorm(width, self.epsilon)
+        return self.module(width, self.epsilon)
 
 
 @dataclass(frozen=True)
-class OneRmsNorm:
+class OneRmsNorm(RmsNorm):
     name: ClassVar[str] = "one-rms"
-    epsilon: float = 1e-6
-
-    def build(self, width: int) -> nn.Module:
-        return OneRMSNorm(width, self.epsilon)
+    module = OneRMSNorm
 
 
 @dataclass(frozen=True)
@@ -78,33 +74,22 @@ class Llama(DecoderOnly):
     """p(x_t | x_<t) = softmax(head(decoder(x_<t)))."""
 
     def __init__(self, config: LlamaConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.vocabulary, self.context = config, vocabulary, config.max_length
-        if config.width % config.heads and not config.head_width:
-            raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
-        head_width = config.head_width or config.width // config.heads
-        table = token_table(vocabulary, config.width, STD)
+        super().__init__(config, vocabulary)
+        width, heads = config.width, config.heads
+        head_width = config.head_width or width // heads
+        table = token_table(vocabulary, width, STD)
         turns = partial(angles, config.scaling, head_width, config.base)
         position = Rotary(head_width, config.base, config.max_length, turns, config.scaling.gain)
-        self.embed = StepEmbedding(table, position, dropout=0.0, scale=config.width**0.5 if config.scaled else 1.0)
-        norm = partial(config.norm.build, config.width)
-
-        def block() -> Block:
-            attention = SelfAttention(
-                config.width, config.heads, config.attention_dropout, config.shared_heads or None,
-                bias=config.bias != "none", head_width=head_width, output_bias=config.bias == "all",
-            )  # fmt: skip
-            return Block(attention, config.feed_forward.build(config.width, config.inner), pre_norm(norm, 0.0))
-
-        self.decoder = Stack(config.layers, block, norm())
-        self.into_head = nn.Identity()
-        self.output = Head(config.width, vocabulary, table if config.tied else None)
-        for weight in self.parameters():
-            if weight.dim() >= 2:
-                nn.init.normal_(weight, std=STD)
-
-    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
-        return caches(self.config.layers, rows, device, room)
+        self.embed = StepEmbedding(table, position, dropout=0.0, scale=width**0.5 if config.scaled else 1.0)
+        norm = partial(config.norm.build, width)
+        attention = partial(
+            SelfAttention, width, heads, config.attention_dropout, config.shared_heads or None,
+            bias=config.bias != "none", head_width=config.head_width or None, output_bias=config.bias == "all",
+        )  # fmt: skip
+        feed_forward = partial(config.feed_forward.build, width, config.inner)
+        self.decoder = Stack(config.layers, norm(), attention, feed_forward, pre_norm(norm, 0.0))
+        self.output = Head(width, vocabulary, table if config.tied else None)
+        draw_normal(self, STD)
 
     def views(self, scene: Scene) -> list[View]:
         rule, window, far = Causal() & Segments(), self.config.window, self.config.windowed_from

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headway.errors import InputError
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
 from headway.nn import tap
 from headway.nn.dropout import Dropout
-from headway.nn.embedding import Head, JoinedHead, token_table
+from headway.nn.embedding import biased_head, token_table
 from headway.nn.feed_forward import TanhLayer
-from headway.nn.recent import BLANK, Recent
+from headway.nn.slots import BLANK, Recent
 from headway.nn.state import State
 
 
@@ -53,8 +53,7 @@ class NeuralNGram(NextTokenModel):
     """p(x_i | x_{i−1} … x_{i−n+1}) = softmax(y), y = b + Wx + U tanh(d + Hx), x = [φ(x_{i−1}); … ; φ(x_{i−n+1})]."""
 
     def __init__(self, config: NeuralNGramConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.vocabulary, self.context = config, vocabulary, None
+        super().__init__(config, vocabulary)
         self.reach = config.order - 2  # positions that it looks back
         seen = (config.order - 1) * config.width
         self.table = token_table(vocabulary, config.width)
@@ -62,18 +61,8 @@ class NeuralNGram(NextTokenModel):
         self.dropout = Dropout(config.dropout)
         # [U W b] is one matrix, and what it is multiplied with [tanh(d + Hx); x; 1].
         columns = (seen if config.direct else 0) + 1
-        if config.tied:
-            self.output = JoinedHead(self.table, columns)
-            self._draw(self.output.rest_VC)
-        else:
-            self.output = Head(config.hidden + columns, vocabulary)
-            self._draw(self.output.weight)
-
-    @staticmethod
-    def _draw(weight_VD: Tensor) -> None:
-        """Normal, the bias 0."""
-        nn.init.normal_(weight_VD, std=weight_VD.shape[1] ** -0.5)
-        nn.init.zeros_(weight_VD[:, -1])
+        tied = self.table if config.tied else None
+        self.output = biased_head(config.hidden, vocabulary, tied, columns, drawn=True)
 
     def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
         return State({"last": [Recent.start(rows, self.config.order - 1, device)]})

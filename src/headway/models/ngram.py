@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -76,25 +76,14 @@ class Table(nn.Module):
         return self.backoff[histories.clamp(min=0)].double().where(histories != NONE, 0.0)
 
 
-class Walk(NamedTuple):
-    """A text on its way through the tables, order by order: rows of the n-grams that end at each token, of the
-    histories before it (1 … n − 1 words), and of those behind it."""
-
-    found: list[Tensor]
-    before: list[Tensor]
-    behind: list[Tensor]
-
-
 class NGram(NextTokenModel):
     """p(x_t | x_<t) = p(x_t | x_{t−n+1} … x_{t−1})."""
 
-    context = None
     capturable = False  # how many entries stand behind a history is asked of the device
 
     def __init__(self, config: NGramConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.vocabulary, n = config, vocabulary, config.order
-        self.reach = n - 2  # positions that it looks back
+        super().__init__(config, vocabulary)
+        n, self.reach = config.order, config.order - 2  # positions that it looks back
         sizes = [vocabulary, *(config.sizes or (0,) * (n - 1))]
         if len(sizes) != n:
             raise ValueError(f"{len(config.sizes)} sizes of tables for order {n}, expected {n - 1}")
@@ -138,28 +127,26 @@ class NGram(NextTokenModel):
         """Of each row the histories behind its last token, of 1 … n − 1 words, as rows of the tables."""
         return State({"histories": [Values(torch.full((rows, self.config.order - 1), NONE, device=device))]})
 
-    def _walk(self, ids_BT: Tensor, state: State, segments_BT: Tensor | None) -> Walk:
+    def _walk(self, ids_BT: Tensor, state: State, segments_BT: Tensor | None) -> tuple[list[Tensor], Tensor]:
         """Each order for all tokens at once: an n-gram that ends here is a history that ended one token before, and
-        the token."""
+        the token. Of each order the rows of the n-grams that end at each token; and (B, T + 1, N): the histories of
+        1 … n − 1 words before the first token and behind each."""
         cut_BT = ids_BT == self.config.boundary
         if segments_BT is not None:
             cut_BT = cut_BT | (segments_BT != F.pad(segments_BT, (1, 0))[:, :-1])
-        walk = Walk([ids_BT], [], [])
-        for length, table in enumerate(self.tables[1:], 1):
-            behind_BT = walk.found[-1] if length == 1 else walk.found[-1].masked_fill(cut_BT, NONE)
-            before_BT = torch.cat([state.parts()[0][:, length - 1 : length], behind_BT[:, :-1]], 1)
-            walk.found.append(table.find(before_BT, ids_BT))
-            walk.before.append(before_BT)
-            walk.behind.append(behind_BT)
-        return walk
+        (first_BN,) = state.parts()
+        found, histories = [ids_BT], list[Tensor]()
+        for first_B, table in zip(first_BN.unbind(1), self.tables[1:], strict=True):
+            behind_BT = found[-1].masked_fill(cut_BT, NONE) if histories else found[-1]
+            histories.append(torch.cat([first_B[:, None], behind_BT], 1))
+            found.append(table.find(histories[-1][:, :-1], ids_BT))
+        empty_BSN = first_BN[:, None].expand(-1, ids_BT.shape[1] + 1, -1)
+        return found, torch.stack(histories, -1) if histories else empty_BSN
 
-    def _state(self, state: State, walk: Walk, read_B: Tensor | int) -> State:
+    def _state(self, state: State, histories_BSN: Tensor, read_B: Tensor | int) -> State:
         """Behind so many tokens of the walk; behind none it is as it was."""
-        (histories_RN,) = state.parts()
-        if walk.behind:
-            read_RSN = torch.cat([histories_RN[:, None], torch.stack(walk.behind, -1)], 1)
-            histories_RN = read_RSN[torch.arange(len(read_RSN), device=read_RSN.device), read_B]
-        return state.renew([histories_RN])
+        rows_B = torch.arange(len(histories_BSN), device=histories_BSN.device)
+        return state.renew([histories_BSN[rows_B, read_B]])
 
     def embed(
         self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
@@ -170,9 +157,9 @@ class NGram(NextTokenModel):
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         """The histories behind each token: all that the next one depends on."""
         ids_RT, lengths_R = embedded.x_RTD.squeeze(-1), embedded.lengths_R
-        walk = self._walk(ids_RT, state, embedded.segments_RT)
-        histories_RTN = torch.stack(walk.behind, -1) if walk.behind else ids_RT.new_empty(*ids_RT.shape, 0)
-        return histories_RTN, self._state(state, walk, ids_RT.shape[1] if lengths_R is None else lengths_R)
+        _, histories_RSN = self._walk(ids_RT, state, embedded.segments_RT)
+        read_R = ids_RT.shape[1] if lengths_R is None else lengths_R
+        return histories_RSN[:, 1:], self._state(state, histories_RSN, read_R)
 
     def head(self, hidden_BTD: Tensor, state: State | None = None) -> Tensor:
         """log p of every word behind these histories: the lower order's, weighed, and what is known written over it."""
@@ -191,11 +178,11 @@ class NGram(NextTokenModel):
     ) -> tuple[Tensor, State]:  # fmt: skip
         """Only the given tokens are looked up."""
         state = state or self.start(None, len(ids_BT), ids_BT.device)
-        walk = self._walk(ids_BT, state, segments_BT)
+        found, histories_BSN = self._walk(ids_BT, state, segments_BT)
         below, *longer = self.tables
         logp_BT = below.logp[ids_BT].double()
-        for table, before_BT, found_BT in zip(longer, walk.before, walk.found[1:], strict=True):
+        for table, before_BT, found_BT in zip(longer, histories_BSN[:, :-1].unbind(-1), found[1:], strict=True):
             known_BT = table.logp[found_BT.clamp(min=0)].double()
             logp_BT = known_BT.where(found_BT != NONE, logp_BT + below.weight_of(before_BT))
             below = table
-        return F.pad(logp_BT[:, 1:], (1, 0)), self._state(state, walk, ids_BT.shape[1] - 1)
+        return F.pad(logp_BT[:, 1:], (1, 0)), self._state(state, histories_BSN, ids_BT.shape[1] - 1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.nn import feed_forward, norm, position, residual
-from headway.nn.gelu import gelu
+from headway.nn.feed_forward import gelu
 
 
 @dataclass(frozen=True)
@@ -90,24 +90,33 @@ class NoPosition:
 
 
 @dataclass(frozen=True)
-class Relu:
-    name: ClassVar[str] = "relu"
-    dropout: float = 0.0
+class Plain:
+    """Abstract. One activation between two maps."""
 
-    @property
-    def function(self) -> feed_forward.Activation:
-        return F.relu
+    function: ClassVar[Any]  # an `Activation`
+    dropout: float = 0.0
 
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
         return feed_forward.MLP(width, inner, self.function, self.dropout, bias)
 
 
 @dataclass(frozen=True)
-class Gelu:
+class Relu(Plain):
+    name: ClassVar[str] = "relu"
+    function = staticmethod(F.relu)
+
+
+@dataclass(frozen=True)
+class Silu(Plain):
+    name: ClassVar[str] = "silu"
+    function = staticmethod(F.silu)
+
+
+@dataclass(frozen=True)
+class Gelu(Plain):
     """`approximate=tanh` is the formula that GPT-2 was trained with."""
 
     name: ClassVar[str] = "gelu"
-    dropout: float = 0.0
     approximate: Literal["none", "tanh"] = "none"
 
     @property
@@ -116,18 +125,6 @@ class Gelu:
             return partial(F.gelu, approximate=self.approximate)
         # With a dropout behind it: a compiler makes one pass of the two, which it cannot of a kernel of ours.
         return F.gelu if self.dropout else gelu
-
-    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.MLP(width, inner, self.function, self.dropout, bias)
-
-
-@dataclass(frozen=True)
-class Silu:
-    name: ClassVar[str] = "silu"
-    dropout: float = 0.0
-
-    def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.MLP(width, inner, F.silu, self.dropout, bias)
 
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {

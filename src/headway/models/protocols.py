@@ -1,6 +1,6 @@
-"""How a model is called. Generation, training and evaluation know these protocols, and no model's insides.
+"""How a model is called. Generation, training and evaluation know these classes, and no model's insides.
 
-B sources, R rows, T length, D width, V vocabulary.
+B sources, R rows, T length, D width, V vocabulary (V' with rows that only fill the head up).
 """
 
 from __future__ import annotations
@@ -9,13 +9,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from headway.nn import tap
 from headway.nn.embedding import Embedded
 
 __all__ = ["Embedded", "Encoded", "Encodes", "Scores", "Steps", "Terms"]
 
 Terms = dict[str, tuple[Tensor, float]]  # the sum of each loss term and its weight; the batch has its count
+# Of each stack, or stack and part ("decoder.cross"; "": of all others), the tracks that it looks from and to.
+Tracks = dict[str, tuple[str, str]]
+
+
+class Scores(Protocol):
+    """The least that a language model has."""
+
+    def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
+        """log p(x_t | x_<t) of every token, 0 for the first of a row, which is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,42 +38,88 @@ class Encoded:
     layers: tuple[Tensor, ...] = ()
 
 
-class Encodes(Protocol):
-    """Reads its inputs whole. `inputs` is read by attribute: `ids_BT` and `lengths_B` where they are text."""
+class Encodes(nn.Module):
+    """Abstract. Reads its inputs whole; a head (`headway.models.heads`) stands on the last layer.
 
+    width: of the last layer. dropout: what a head takes unless it has its own. context: the most positions that it
+    reads; None: any number.
+    """
+
+    config: Any
     width: int
+    dropout: float
     context: int | None
-
-    def encode(self, inputs: Any) -> Encoded: ...
-
-
-class Scores(Protocol):
-    """The least that a language model has."""
-
-    def score(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
-        """log p(x_t | x_<t) of every token, 0 for the first of a row, which is given."""
-
-
-class Steps(Protocol):
-    """A language model, or a sequence-to-sequence model: rows are read any number of tokens at a time, and after each
-    token the model gives the logits of the next. `headway.models.steps` says what each call promises."""
-
-    vocabulary: int
-    context: int | None
-    tracks: ClassVar[dict[str, tuple[str, str]]]
-    capturable: ClassVar[bool]
+    tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
 
     @property
-    def output_weight(self) -> Tensor: ...
-    def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> Any: ...
-    def embed(
-        self, ids_RT: Tensor, state: Any, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
-    ) -> Embedded: ...
-    def hidden(self, embedded: Embedded, state: Any) -> tuple[Tensor, Any]: ...
-    def head(self, hidden_RTD: Tensor, state: Any = None) -> Tensor: ...
+    def table(self) -> nn.Embedding:
+        """The vectors of its vocabulary, for a head that shares them."""
+        raise TypeError(f"{type(self).__name__} has no vocabulary whose vectors a head could share")
+
+    def draw(self, part: nn.Module) -> None:
+        """The first weights of a part, where the encoder has a rule for them; by default they stay as drawn."""
+
+    def encode(self, inputs: Any) -> Encoded:
+        """`inputs` is read by attribute: `ids_BT` and `lengths_B` where they are text."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Any) -> Encoded:
+        return self.encode(inputs)
+
+
+class Steps(nn.Module):
+    """Abstract. p(y_t | y_<t, x) = softmax(head(hidden(embed(y_<t)))), x the source where there is one: a language
+    model, or a sequence-to-sequence model. Rows are read any number of tokens at a time.
+
+    A call consumes the state that it is given, and returns the one behind what was read. `embed` and `head` are methods
+    or parts that are called alike:
+
+    embed(ids_RT, state, segments_RT=None, lengths_R=None) -> Embedded: the next T tokens of each row as what enters the
+        first layer. `segments_RT` tells packed documents apart (of a text that is given whole): none looks into
+        another. `lengths_R`: rows are padded on the right; the state is then the one behind each row's own last token.
+    head(hidden_RTD, state=None): the logits of the next token, (R, T, V). Copy attention would read the state.
+    """
+
+    embed: Any
+    head: Any
+    context: int | None = None  # the most tokens that a row may have; None: any number
+    tracks: ClassVar[Tracks]
+    carries: ClassVar[bool] = False  # whether a state of fixed size passes from one batch of a stream to the next
+    capturable: ClassVar[bool] = True  # whether a step may be captured as a CUDA graph
+
+    def __init__(self, config: Any, *vocabularies: int) -> None:
+        """`vocabularies`: the sizes of what it reads and of what it writes, or the one of both."""
+        super().__init__()
+        self.config, self.vocabularies, self.vocabulary = config, vocabularies, vocabularies[-1]
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The head's (V', D); of its rows the first `vocabulary` are tokens."""
+        raise NotImplementedError
+
+    def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> Any:
+        """A state that has read no token. `inputs`: the sources, None for a language model; `rows`: how many rows, of a
+        sequence-to-sequence model as many as sources. `room`: the caches are fixed at this size; None: they grow; 0:
+        nothing is kept, for a text that is given whole."""
+        raise NotImplementedError
+
+    def hidden(self, embedded: Embedded, state: Any) -> tuple[Tensor, Any]:
+        """The last layer, as the head takes it, and the state behind these tokens."""
+        raise NotImplementedError
+
     def read(
         self, ids_RT: Tensor, state: Any = None, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
-    ) -> tuple[Tensor, Any]: ...
+    ) -> tuple[Tensor, Any]:
+        """hidden(embed(ids)). Without a state, of a text that is given whole."""
+        state = state or self.start(None, len(ids_RT), ids_RT.device, room=0)
+        return self.hidden(self.embed(ids_RT, state, segments_RT, lengths_R), state)
+
     def logits(
         self, ids_RT: Tensor, state: Any = None, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
-    ) -> tuple[Tensor, Any]: ...
+    ) -> tuple[Tensor, Any]:
+        """head(hidden(embed(ids)))."""
+        hidden_RTD, state = self.read(ids_RT, state, segments_RT, lengths_R)
+        logits_RTV = self.head(hidden_RTD, state)
+        if tap.recording():
+            tap.save(self, "logits", logits_RTV, ("row", "target", "vocabulary"))
+        return logits_RTV, state

@@ -145,8 +145,7 @@ class Recurrent(NextTokenModel):
     carries: ClassVar[bool] = True
 
     def __init__(self, config: RecurrentConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.vocabulary, self.context = config, vocabulary, None
+        super().__init__(config, vocabulary)
         rows = padded(vocabulary)
         narrow = config.embedding or config.width
         widths = [narrow, *[config.width] * (config.layers - 1), narrow if config.tied else config.width]

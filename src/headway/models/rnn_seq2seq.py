@@ -19,20 +19,18 @@ from typing import Any, ClassVar, Literal, final
 import torch
 from torch import Tensor, nn
 
-from headway.batch import TextInputs
 from headway.errors import InputError
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.encoder_decoder import SequenceToSequence, source_slots
 from headway.models.protocols import Embedded, Encoded
 from headway.models.recurrent import Gru, Lstm, Rnn
-from headway.models.steps import StepModel
 from headway.nn import tap
-from headway.nn.attention import CrossAttention
+from headway.nn.attention import CrossAttention, SumScore
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, TokenEmbedding, token_table
-from headway.nn.mask import Padding, Scene, View
+from headway.nn.mask import View
 from headway.nn.position import Position
 from headway.nn.recurrent import Cell, RecurrentLayer, RecurrentStack
-from headway.nn.slots import Memory, SourceValues, Values
+from headway.nn.slots import Memory, Values
 from headway.nn.state import State
 
 
@@ -55,18 +53,6 @@ class RnnSeq2SeqConfig:
 
 
 SIZES = {"tiny": RnnSeq2SeqConfig(width=256), "base": RnnSeq2SeqConfig(Lstm(), 2, 2, 1024)}
-
-
-class SumScore(nn.Module):
-    """vᵀ tanh(q + k): `Additive` of queries and keys that are mapped already, the keys once for each source."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.v = nn.Linear(width, 1, bias=False)
-
-    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
-        scores_BHTS: Tensor = self.v(torch.tanh(q_BHTK[..., :, None, :] + k_BHSK[..., None, :, :])).squeeze(-1)
-        return scores_BHTS
 
 
 class AdditiveAttention(CrossAttention):
@@ -104,20 +90,15 @@ class BidirectionalLayer(nn.Module):
     def forward(self, x_BSD: Tensor, order_BS: Tensor) -> Tensor:
         """`order_BS`: the places of each row's tokens from the last to the first, then of its padding. Padding is read
         after all tokens in both directions, so no token depends on it and no row needs packing."""
-        ahead_BSK = self._read(self.forwards, x_BSD)
+        ahead_BSK = self.forwards(x_BSD)[0]
         if not tap.recording():
-            back_BSK = self._read(self.backwards, _in_order(x_BSD, order_BS))
+            back_BSK = self.backwards(_in_order(x_BSD, order_BS))[0]
         else:
             with tap.record(self.backwards) as read:
-                back_BSK = self._read(self.backwards, _in_order(x_BSD, order_BS))
+                back_BSK = self.backwards(_in_order(x_BSD, order_BS))[0]
             for name, tensor in read.tensors.items():  # were saved in the order of reading
                 tap.save(self.backwards, name, _in_order(tensor, order_BS), read.axes[name])
         return torch.cat([ahead_BSK, _in_order(back_BSK, order_BS)], -1)
-
-    def _read(self, layer: RecurrentLayer, x_BSD: Tensor) -> Tensor:
-        cell = layer.cell
-        y_BSK: Tensor = layer(x_BSD, tuple(x_BSD.new_zeros(len(x_BSD), cell.width) for _ in cell.parts))[0]
-        return y_BSK
 
 
 def _reversed(x_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:
@@ -147,16 +128,12 @@ class BidirectionalStack(nn.Module):
 
 
 @final
-class RnnSeq2Seq(StepModel):
+class RnnSeq2Seq(SequenceToSequence):
     """p(y_t | y_<t, x), from a decoder that looks back at every word of the source."""
 
-    tracks = EncoderDecoder.tracks
-
     def __init__(self, config: RnnSeq2SeqConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.config, width = config, config.width
-        self.vocabularies = (source_vocabulary, target_vocabulary)
-        self.vocabulary, self.context = target_vocabulary, config.max_length
+        super().__init__(config, source_vocabulary, target_vocabulary)
+        width = config.width
         if config.embeddings == "shared" and source_vocabulary != target_vocabulary:
             raise ValueError("shared embeddings need one joint vocabulary")
         source = token_table(source_vocabulary, width)
@@ -179,10 +156,6 @@ class RnnSeq2Seq(StepModel):
         self.first = nn.Linear(width // 2, sum(self.parts) * width)  # W_0
         self.head = Head(width, target_vocabulary, None if config.embeddings == "separate" else target)
 
-    @property
-    def output_weight(self) -> Tensor:
-        return self.head.weight
-
     def encode(self, inputs: Any) -> Encoded:
         """[h→; h←] of every token."""
         return Encoded(self.encoder(self.embed_source(inputs.ids_BT), inputs.lengths_B), inputs.lengths_B)
@@ -192,24 +165,11 @@ class RnnSeq2Seq(StepModel):
         back_BK = encoded.x_BTD[:, 0, self.config.width // 2 :]  # has read the whole source
         parts = iter(torch.tanh(self.first(back_BK)).chunk(sum(self.parts), -1))
         layers = [Values(*(next(parts) for _ in range(count))) for count in self.parts]
-        lengths = [] if encoded.lengths_B is None else [SourceValues(encoded.lengths_B)]
         memory = self.decoder.layers[-1].cross.remember(encoded.x_BTD)
-        return State({"layers": layers, "memories": [memory], "source_lengths": lengths})
-
-    def embed(
-        self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
-    ) -> Embedded:
-        return Embedded(self.embed_target(ids_RT), lengths_R, segments_RT)
+        return State({"layers": layers} | source_slots([memory], encoded.lengths_B))
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         d_RTD, behind = self.decoder(embedded.x_RTD, state, embedded.lengths_R)
         (memory,) = state["memories"]
-        lengths_B = next((lengths.tensors[0] for lengths in state["source_lengths"]), None)
-        view = Padding().view(Scene(1, memory.k_BHSK.shape[2], d_RTD.device, key_lengths_B=lengths_B))
-        d_RTD = self.decoder.layers[-1].attended(self.dropout(d_RTD), memory, view)
+        d_RTD = self.decoder.layers[-1].attended(self.dropout(d_RTD), memory, self.source_view(state))
         return self.dropout(d_RTD), state.renew(behind.parts())
-
-    def forward(self, source_BS: Tensor, target_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Logits of every target position at once, each from the true target before it."""
-        state = self.start(TextInputs(source_BS, lengths_B), len(source_BS), source_BS.device)
-        return self.logits(target_BT, state)[0]

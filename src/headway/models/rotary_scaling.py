@@ -14,57 +14,48 @@ import torch
 from torch import Tensor
 
 
-def plain_frequencies(head_width: int, base: float) -> Tensor:
-    """θ_i = base^(−2i/K) (Su et al. 2021)."""
-    return 1.0 / base ** (torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)
-
-
 @dataclass(frozen=True)
 class Unscaled:
+    """θ_i = base^(−2i/K) (Su et al. 2021)."""
+
     name: ClassVar[str] = "default"
     gain: ClassVar[float] = 1.0
 
     def frequencies(self, head_width: int, base: float) -> Tensor:
-        return plain_frequencies(head_width, base)
+        return 1.0 / base ** (torch.arange(0, head_width, 2, dtype=torch.float32) / head_width)
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Unscaled):
     """θ_i / s: positions move s times closer together (Chen et al. 2023)."""
 
     name: ClassVar[str] = "linear"
-    gain: ClassVar[float] = 1.0
     factor: float = 1.0
 
     def frequencies(self, head_width: int, base: float) -> Tensor:
-        return plain_frequencies(head_width, base) / self.factor
+        return super().frequencies(head_width, base) / self.factor
 
 
 @dataclass(frozen=True)
-class Dynamic:
+class Dynamic(Unscaled):
     """θ_i as they are up to the model's context; beyond it, where headway does not go, the base would grow with s."""
 
     name: ClassVar[str] = "dynamic"
-    gain: ClassVar[float] = 1.0
     factor: float = 1.0
-
-    def frequencies(self, head_width: int, base: float) -> Tensor:
-        return plain_frequencies(head_width, base)
 
 
 @dataclass(frozen=True)
-class Llama3:
+class Llama3(Unscaled):
     """θ_i where λ_i < L/high, θ_i / s where λ_i > L/low, a straight line in L/λ_i between them (Llama Team 2024)."""
 
     name: ClassVar[str] = "llama3"
-    gain: ClassVar[float] = 1.0
     factor: float = 8.0
     low: float = 1.0
     high: float = 4.0
     length: int = 8192
 
     def frequencies(self, head_width: int, base: float) -> Tensor:
-        theta_I = plain_frequencies(head_width, base)
+        theta_I = super().frequencies(head_width, base)
         wave_I = 2 * math.pi / theta_I
         share_I = (self.length / wave_I - self.low) / (self.high - self.low)
         between_I = (1 - share_I) * theta_I / self.factor + share_I * theta_I

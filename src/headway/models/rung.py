@@ -8,8 +8,9 @@ B batch, T length, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, final
 
 import torch
@@ -17,12 +18,12 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models import parts
-from headway.models.decoder_only import DecoderOnly, caches
+from headway.models.language import DecoderOnly
 from headway.nn import bag, feed_forward, residual
 from headway.nn.attention import SelfAttention
-from headway.nn.block import INTO_SUM, Block, Stack
-from headway.nn.cache import fresh_caches
-from headway.nn.embedding import AppendOne, Head, JoinedHead, StepEmbedding, token_table
+from headway.nn.block import INTO_SUM, Stack
+from headway.nn.embedding import AppendOne, StepEmbedding, biased_head, token_table
+from headway.nn.slots import Slot
 from headway.nn.state import State
 
 SOFT = 0.2  # of their usual size: the weights that write into a residual sum, at the start
@@ -38,13 +39,8 @@ class Uniform:
     def build(self, width: int) -> bag.RunningMean:
         return bag.RunningMean()
 
-    def start(self, layers: int, rows: int, like: Tensor, room: int | None) -> State:
-        _, clock = fresh_caches(0, rows, like.device, room)
-        sums = (
-            like.new_zeros(rows, like.shape[1], dtype=torch.promote_types(like.dtype, torch.float32))
-            for _ in range(layers)
-        )
-        return State({"caches": [bag.Total(sum_RD) for sum_RD in sums]}, clock)
+    def slots(self, caches: Sequence[Slot], zero_RD: Tensor) -> list[Slot]:
+        return [bag.Total(zero_RD) for _ in caches]
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,8 @@ class Attention:
     def build(self, width: int) -> SelfAttention:
         return SelfAttention(width, self.heads)
 
-    def start(self, layers: int, rows: int, like: Tensor, room: int | None) -> State:
-        return caches(layers, rows, like.device, room)
+    def slots(self, caches: Sequence[Slot], zero_RD: Tensor) -> Sequence[Slot]:
+        return caches
 
 
 @dataclass(frozen=True)
@@ -125,27 +121,17 @@ class Rung(DecoderOnly):
     """p(x_{i+1} | x_1 … x_i) = softmax(W″h_i + b″), h_i = block(… block(φ(x_1) + φ_p(1), … φ(x_i) + φ_p(i)))."""
 
     def __init__(self, config: RungConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.vocabulary, self.context = config, vocabulary, config.max_length
-        width, inner = config.width, config.inner or 4 * config.width
+        super().__init__(config, vocabulary)
+        width, norm = config.width, config.norm
         table = token_table(vocabulary, width)
         position = config.position.build(parts.Room(width, config.mixing.heads, config.max_length))
         self.embed = StepEmbedding(table, position, config.dropout)
-        around = config.norm.residual(width, config.dropout)
-
-        def block() -> Block:
-            return Block(config.mixing.build(width), config.feed_forward.build(width, inner), around)
-
-        self.decoder = Stack(config.layers, block, config.norm.final(width))
+        feed_forward = partial(config.feed_forward.build, width, config.inner or 4 * width)
+        attention, residual = partial(config.mixing.build, width), norm.residual(width, config.dropout)
+        self.decoder = Stack(config.layers, norm.final(width), attention, feed_forward, residual)
         self._soften()
-        # b″ is the last column; what it is multiplied with is 1.
         self.into_head = AppendOne()
-        if config.tied:
-            self.output = JoinedHead(table, 1)
-            nn.init.zeros_(self.output.rest_VC)
-        else:
-            self.output = Head(width + 1, vocabulary)
-            nn.init.zeros_(self.output.weight[:, -1])
+        self.output = biased_head(width, vocabulary, table if config.tied else None)
 
     def _soften(self) -> None:
         """What is added to a residual sum starts small: a fresh block then hands on what it was given."""
@@ -156,5 +142,8 @@ class Rung(DecoderOnly):
                         weight.data.mul_(SOFT)
 
     def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
-        like_VD = self.embed.table.weight.detach().new_empty(0, self.config.width, device=device)
-        return self.config.mixing.start(self.config.layers, rows, like_VD, room)
+        state = super().start(inputs, rows, device, room)
+        wide = torch.promote_types(self.embed.table.weight.dtype, torch.float32)
+        zero_RD = torch.zeros(rows, self.config.width, dtype=wide, device=device)
+        state.slots = {"caches": self.config.mixing.slots(state["caches"], zero_RD)}
+        return state

@@ -32,12 +32,9 @@ class SkipGramConfig:
     threshold: float = 1e-4
 
     def __post_init__(self) -> None:
-        for field in ("width", "window", "negatives"):
-            if getattr(self, field) < 1:
-                raise InputError(f"model.{field} must be at least 1, not {getattr(self, field)}")
-        for field in ("power", "threshold"):
-            if getattr(self, field) < 0:
-                raise InputError(f"model.{field} must be at least 0, not {getattr(self, field)}")
+        for field, least in {"width": 1, "window": 1, "negatives": 1, "power": 0, "threshold": 0}.items():
+            if getattr(self, field) < least:
+                raise InputError(f"model.{field} must be at least {least}, not {getattr(self, field)}")
 
 
 class SkipGram(nn.Module):

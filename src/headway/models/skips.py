@@ -8,14 +8,13 @@ c when e stood anywhere before it. Most pairs know nothing: the mask M[c, ·] of
 As matrices: the masks of all words stacked are the keys, the one-hot of c is the query that pulls its mask out, the
 one-hots of e_s are the values, and what comes out is the context that the pairs of c are asked with.
 
-T length of the text, S words before the most recent, P pairs (c, e), N entries (pair, w), V vocabulary.
+T length of the text, S words before the most recent, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -39,15 +38,10 @@ def _skips(ids_T: Tensor, boundary: int, reach: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class SkipPairs:
-    """p(w | e … c) of every pair that stands in a text.
+    """shares_VVV[c, e, w] = p(w | e … c) of every pair that stands in a text, 0 of all others; for the small
+    vocabularies of worked examples."""
 
-    keys_P: sorted c · V + e. entries_N: sorted row of the pair · V + w, with their share of the pair's words.
-    """
-
-    keys_P: Tensor
-    entries_N: Tensor
-    shares_N: Tensor
-    vocabulary: int
+    shares_VVV: Tensor
     boundary: int
     reach: int
 
@@ -56,30 +50,23 @@ class SkipPairs:
         """`reach`: how many words before the most recent one are looked at."""
         ids_T = torch.as_tensor(ids, dtype=torch.long)
         places, before_TS = _skips(ids_T, boundary, reach)
-        there_TS = before_TS >= 0
-        if not there_TS.any():
+        there = (before_TS >= 0).nonzero(as_tuple=True)
+        if not len(there[0]):
             raise InputError("no text has three words in a row: there is no pair to count")
-        pairs = (ids_T[places][:, None] * vocabulary + before_TS)[there_TS]
-        words = ids_T[places + 1][:, None].expand_as(before_TS)[there_TS]
-        keys_P, rows = pairs.unique(return_inverse=True)
-        entries_N, counts_N = (rows * vocabulary + words).unique(return_counts=True)
-        shares_N = counts_N.double() / rows.bincount()[entries_N // vocabulary]
-        return cls(keys_P, entries_N, shares_N, vocabulary, boundary, reach)
+        at = places[there[0]]
+        counts_VVV = torch.zeros(vocabulary, vocabulary, vocabulary, dtype=torch.float64)
+        one = torch.ones((), dtype=torch.float64)
+        counts_VVV.index_put_((ids_T[at], before_TS[there], ids_T[at + 1]), one, accumulate=True)
+        return cls(counts_VVV / counts_VVV.sum(2, keepdim=True).clamp(min=1), boundary, reach)
 
-    def rows(self, current: Tensor, earlier: Tensor) -> Tensor:
-        """Of these pairs; −1 for those that were never seen."""
-        keys = current * self.vocabulary + earlier
-        rows = torch.searchsorted(self.keys_P, keys).clamp(max=len(self.keys_P) - 1)
-        return rows.where((self.keys_P[rows] == keys) & (earlier >= 0), -1)
+    @property
+    def seen_VV(self) -> Tensor:
+        """Which pairs (c, e) stand in the text."""
+        return self.shares_VVV.any(2)
 
     def transitions(self, current: int) -> Tensor:
         """The votes of every pair with this most recent word: a row for each earlier one, a column for each next."""
-        table_VV = torch.zeros(self.vocabulary, self.vocabulary, dtype=torch.float64)
-        pairs_N = self.keys_P[self.entries_N // self.vocabulary]
-        mine_N = pairs_N // self.vocabulary == current
-        earlier_N, next_N = pairs_N[mine_N] % self.vocabulary, self.entries_N[mine_N] % self.vocabulary
-        table_VV[earlier_N, next_N] = self.shares_N[mine_N]
-        return table_VV
+        return self.shares_VVV[current]
 
     def votes(self, ids: Sequence[int], mask_VV: Tensor | None = None) -> Tensor:
         """What the words of a beginning vote for, each pair with the most recent one; a word that stands there twice
@@ -102,42 +89,30 @@ def learn_scores(pairs: SkipPairs, ids: Ints | Sequence[int], steps: int = 200, 
     """
     ids_T = torch.as_tensor(ids, dtype=torch.long)
     places, before_TS = _skips(ids_T, pairs.boundary, pairs.reach)
-    rows_TS = pairs.rows(ids_T[places][:, None], before_TS)
-    entries_TS = rows_TS * pairs.vocabulary + ids_T[places + 1][:, None]
-    found_TS = torch.searchsorted(pairs.entries_N, entries_TS).clamp(max=len(pairs.entries_N) - 1)
-    right_TS = pairs.shares_N[found_TS].where((pairs.entries_N[found_TS] == entries_TS) & (rows_TS >= 0), 0.0)
-    hidden_TS = rows_TS < 0
-    scores_P = torch.zeros(len(pairs.keys_P), dtype=torch.float64, requires_grad=True)
-    adam = torch.optim.Adam([scores_P], lr=rate)
+    pair_TS = ids_T[places][:, None].expand_as(before_TS), before_TS.clamp(min=0)
+    hidden_TS = (before_TS < 0) | ~pairs.seen_VV[pair_TS]
+    right_TS = pairs.shares_VVV[*pair_TS, ids_T[places + 1][:, None]].masked_fill(hidden_TS, 0.0)
+    scores_VV = torch.zeros_like(pairs.shares_VVV[0], requires_grad=True)
+    adam = torch.optim.Adam([scores_VV], lr=rate)
     for _ in range(steps):
-        weights_TS = scores_P[rows_TS.clamp(min=0)].masked_fill(hidden_TS, HIDDEN).softmax(-1)
+        weights_TS = scores_VV[pair_TS].masked_fill(hidden_TS, HIDDEN).softmax(-1)
         loss = -(weights_TS * right_TS).sum(-1).log().mean()
         adam.zero_grad()
         loss.backward()
         adam.step()
-    return scores_P.detach()
+    return scores_VV.detach()
 
 
-def mask_of(pairs: SkipPairs, scores_P: Tensor, share: float = 0.5) -> Tensor:
+def mask_of(pairs: SkipPairs, scores_VV: Tensor, share: float = 0.5) -> Tensor:
     """The masks of all words stacked: row c has 1 for each e whose weight is at least `share` of the greatest."""
-    current_P, earlier_P = pairs.keys_P // pairs.vocabulary, pairs.keys_P % pairs.vocabulary
-    scores_VV = torch.full((pairs.vocabulary, pairs.vocabulary), HIDDEN, dtype=torch.float64)
-    scores_VV[current_P, earlier_P] = scores_P
-    weights_VV = (scores_VV - scores_VV.amax(1, keepdim=True)).exp()
-    weights_VV[current_P.bincount(minlength=pairs.vocabulary) == 0] = 0.0
+    scores_VV = scores_VV.masked_fill(~pairs.seen_VV, HIDDEN)
+    weights_VV = (scores_VV - scores_VV.amax(1, keepdim=True)).exp() * pairs.seen_VV
     return (weights_VV >= share).double()
 
 
-class AsAttention(NamedTuple):
-    """What `headway.nn.attention.attend` takes, with `dot` as its score: one batch, one head, one query."""
-
-    query_11TV: Tensor
-    keys_11SV: Tensor
-    values_11SV: Tensor
-
-
-def as_attention(ids: Sequence[int], mask_VV: Tensor) -> AsAttention:
-    """A beginning and the masks as query, keys and values.
+def as_attention(ids: Sequence[int], mask_VV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A beginning and the masks as query, keys and values, as `headway.nn.attention.attend` takes them, `dot` as the
+    score: one batch, one head, one query.
 
     query: the one-hot of the most recent word; times the keys it pulls out that word's mask. keys: of each earlier word
     its column of the stacked masks, as scores: 0 where it counts, far below where it is crossed out. values: the
@@ -147,4 +122,4 @@ def as_attention(ids: Sequence[int], mask_VV: Tensor) -> AsAttention:
     one_hot_SV = F.one_hot(torch.tensor(earlier, dtype=torch.long), len(mask_VV)).double()
     scores_VV = torch.where(mask_VV > 0, 0.0, HIDDEN).double()
     query_TV = F.one_hot(torch.tensor([current]), len(mask_VV)).double()
-    return AsAttention(*(part[None, None] for part in (query_TV, one_hot_SV @ scores_VV.mT, one_hot_SV)))
+    return query_TV[None, None], (one_hot_SV @ scores_VV.mT)[None, None], one_hot_SV[None, None]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from functools import partial
+from typing import Any, ClassVar, final
 
 from torch import nn
 
 from headway.models import parts
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.attention import CrossAttention, SelfAttention, dot
-from headway.nn.block import Block, DecoderBlock, Stack
+from headway.nn.block import Stack
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, Scale, TokenEmbedding, token_table
 from headway.nn.residual import pre_norm
@@ -44,42 +45,23 @@ class T5(EncoderDecoder):
     stack shared by its layers (Raffel et al. 2020, 2.1)."""
 
     def __init__(self, config: T5Config, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.config = config
-        self.vocabularies = (source_vocabulary, target_vocabulary)
-        self.vocabulary, self.context = target_vocabulary, config.max_length
+        super().__init__(config, source_vocabulary, target_vocabulary)
         if source_vocabulary != target_vocabulary:
             raise ValueError("T5 has one vocabulary for both sides")
         width, heads, dropout = config.width, config.heads, config.dropout
-
-        def norm() -> nn.Module:
-            return nn.RMSNorm(width, config.epsilon)
-
-        def attention() -> SelfAttention:
-            return SelfAttention(width, heads, dropout, bias=False, head_width=config.head_width, score=dot)
-
-        def cross() -> CrossAttention:
-            return CrossAttention(width, heads, dropout, bias=False, head_width=config.head_width, score=dot)
-
-        def feed_forward() -> nn.Module:
-            return config.feed_forward.build(width, config.inner, bias=False)
+        norm = partial(nn.RMSNorm, width, config.epsilon)
+        how: dict[str, Any] = {"bias": False, "head_width": config.head_width, "score": dot}
+        attention = partial(SelfAttention, width, heads, dropout, **how)
+        cross = partial(CrossAttention, width, heads, dropout, **how)
+        slots = attention, partial(config.feed_forward.build, width, config.inner, bias=False), pre_norm(norm, dropout)
 
         def embedding(both_ways: bool) -> TokenEmbedding:
             room = parts.Room(width, heads, config.max_length, both_ways)
             return TokenEmbedding(table, config.position.build(room), dropout, scale=1.0)
 
-        residual = pre_norm(norm, dropout)
         table = token_table(source_vocabulary, width, std=1.0)
         self.embed_source, self.embed_target = embedding(True), embedding(False)
-        self.encoder = Stack(
-            config.encoder_layers,
-            lambda: Block(attention(), feed_forward(), residual),
-            nn.Sequential(norm(), Dropout(dropout)),
-        )
-        self.decoder = Stack(
-            config.decoder_layers,
-            lambda: DecoderBlock(attention(), cross(), feed_forward(), residual),
-            nn.Sequential(norm(), Dropout(dropout)),
-        )
+        self.encoder = Stack(config.encoder_layers, nn.Sequential(norm(), Dropout(dropout)), *slots)
+        self.decoder = Stack(config.decoder_layers, nn.Sequential(norm(), Dropout(dropout)), *slots, cross)
         self.into_head = Scale(width**-0.5) if config.scaled_output else nn.Identity()
         self.head = Head(width, target_vocabulary, table if config.tied else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Literal, final
 
 from torch import nn
@@ -10,8 +11,8 @@ from torch import nn
 from headway.models import parts
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.attention import CrossAttention, SelfAttention
-from headway.nn.block import Block, DecoderBlock, Stack
-from headway.nn.embedding import AppendOne, Head, JoinedHead, TokenEmbedding, token_table
+from headway.nn.block import Stack
+from headway.nn.embedding import AppendOne, Head, TokenEmbedding, biased_head, token_table
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,8 @@ class TransformerConfig:
 
 
 TINY = TransformerConfig(encoder_layers=4, decoder_layers=4, width=128, inner=256, heads=4, dropout=0.3)
-BASE = TransformerConfig()
 BIG = TransformerConfig(width=1024, inner=4096, heads=16, dropout=0.3)
-SIZES = {"tiny": TINY, "base": BASE, "big": BIG}
+SIZES = {"tiny": TINY, "base": TransformerConfig(), "big": BIG}
 
 
 @final
@@ -46,55 +46,24 @@ class Transformer(EncoderDecoder):
     """p(y_t | y_<t, x) = softmax(head(decoder(y_<t, encoder(x))))."""
 
     def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.config = config
-        self.vocabularies = (source_vocabulary, target_vocabulary)
-        self.vocabulary, self.context = target_vocabulary, config.max_length
-        if config.width % config.heads:
-            raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
-        if config.embeddings == "shared" and source_vocabulary != target_vocabulary:
+        super().__init__(config, source_vocabulary, target_vocabulary)
+        width, heads, norm = config.width, config.heads, config.norm
+        shared = config.embeddings == "shared"
+        if shared and source_vocabulary != target_vocabulary:
             raise ValueError("shared embeddings need one joint vocabulary")
-        residual = config.norm.residual(config.width, config.dropout)
-
-        def attention() -> SelfAttention:
-            return SelfAttention(config.width, config.heads, config.attention_dropout)
-
-        def cross() -> CrossAttention:
-            return CrossAttention(config.width, config.heads, config.attention_dropout)
-
-        def feed_forward() -> nn.Module:
-            return config.feed_forward.build(config.width, config.inner)
+        attention = partial(SelfAttention, width, heads, config.attention_dropout)
+        cross = partial(CrossAttention, width, heads, config.attention_dropout)
 
         def embedding(table: nn.Embedding, both_ways: bool) -> TokenEmbedding:
-            room = parts.Room(config.width, config.heads, config.max_length, both_ways)
+            room = parts.Room(width, heads, config.max_length, both_ways)
             return TokenEmbedding(table, config.position.build(room), config.dropout, None if config.scaled else 1.0)
 
-        source_table = token_table(source_vocabulary, config.width)
-        shared = config.embeddings == "shared"
-        target_table = source_table if shared else token_table(target_vocabulary, config.width)
+        source_table = token_table(source_vocabulary, width)
+        target_table = source_table if shared else token_table(target_vocabulary, width)
         self.embed_source, self.embed_target = embedding(source_table, True), embedding(target_table, False)
-        self.encoder = Stack(
-            config.encoder_layers,
-            lambda: Block(attention(), feed_forward(), residual),
-            config.norm.final(config.width),
-        )
-        self.decoder = Stack(
-            config.decoder_layers,
-            lambda: DecoderBlock(attention(), cross(), feed_forward(), residual),
-            config.norm.final(config.width),
-        )
+        slots = attention, partial(config.feed_forward.build, width, config.inner), norm.residual(width, config.dropout)
+        self.encoder = Stack(config.encoder_layers, norm.final(width), *slots)
+        self.decoder = Stack(config.decoder_layers, norm.final(width), *slots, cross)
         self.into_head = AppendOne() if config.output_bias else nn.Identity()
-        self.head = _head(config, target_vocabulary, None if config.embeddings == "separate" else target_table)
-
-
-def _head(config: TransformerConfig, vocabulary: int, tied: nn.Embedding | None) -> Head | JoinedHead:
-    """A bias is the last column of the weight; what it is multiplied with is 1."""
-    if not config.output_bias:
-        return Head(config.width, vocabulary, tied)
-    if tied is None:
-        head = Head(config.width + 1, vocabulary)
-        nn.init.zeros_(head.weight[:, -1])
-        return head
-    joined = JoinedHead(tied, 1)
-    nn.init.zeros_(joined.rest_VC)
-    return joined
+        tied = None if config.embeddings == "separate" else target_table
+        self.head = (biased_head if config.output_bias else Head)(width, target_vocabulary, tied)

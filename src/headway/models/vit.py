@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headway.errors import InputError
 from headway.models import parts
-from headway.models.encoder import Encoder
-from headway.models.protocols import Encoded
+from headway.models.protocols import Encoded, Encodes
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Block, Stack
-from headway.nn.mask import Padding, Scene
+from headway.nn.block import Stack, draw_normal
 from headway.nn.patches import PatchEmbedding
 from headway.nn.position import Learned
 
@@ -69,7 +68,7 @@ def blank(config: ViTConfig, sizes: Sequence[int], batch: int, *lengths: int) ->
 
 
 @final
-class ViT(Encoder):
+class ViT(Encodes):
     """The last of a stack of pre-norm blocks; the first vector is that of the class token."""
 
     tracks = {"": ("patches", "patches")}
@@ -78,25 +77,19 @@ class ViT(Encoder):
         super().__init__()
         self.config, self.context = config, config.side**2 + 1
         self.width, self.dropout = config.width, config.dropout
-        if config.width % config.heads:
-            raise ValueError(f"width {config.width} is not a multiple of {config.heads} heads")
         position = Learned(config.width, self.context)
         self.embed = PatchEmbedding(channels, config.patch, config.width, position, config.dropout)
-        residual = config.norm.residual(config.width, config.dropout)
-
-        def block() -> Block:
-            attention = SelfAttention(config.width, config.heads, config.attention_dropout)
-            return Block(attention, config.feed_forward.build(config.width, config.inner), residual)
-
-        self.encoder = Stack(config.layers, block, config.norm.final(config.width))
+        self.encoder = Stack(
+            config.layers,
+            config.norm.final(config.width),
+            partial(SelfAttention, config.width, config.heads, config.attention_dropout),
+            partial(config.feed_forward.build, config.width, config.inner),
+            config.norm.residual(config.width, config.dropout),
+        )
         self.draw(self)
 
     def draw(self, part: nn.Module) -> None:
-        for weight in part.parameters():
-            if weight.dim() >= 2:
-                nn.init.normal_(weight, std=STD)
+        draw_normal(part, STD)
 
     def encode(self, inputs: Any) -> Encoded:
-        x_BTD: Tensor = self.embed(inputs.pixels_BCHW)
-        view = Padding().view(Scene(x_BTD.shape[1], x_BTD.shape[1], x_BTD.device))
-        return Encoded(self.encoder.walk(x_BTD, [(view,)] * self.config.layers))
+        return Encoded(self.encoder.encode(self.embed(inputs.pixels_BCHW)))

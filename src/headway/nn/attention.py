@@ -55,20 +55,26 @@ class Multiplicative(nn.Module):
         return dot(self.weight(q_BHTK), k_BHSK)
 
 
-class Additive(nn.Module):
+class SumScore(nn.Module):
+    """vᵀ tanh(q + k): `Additive` of queries and keys that are mapped already."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.v = nn.Linear(width, 1, bias=False)
+
+    def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
+        return self.v(torch.tanh(q_BHTK[..., :, None, :] + k_BHSK[..., None, :, :])).squeeze(-1)
+
+
+class Additive(SumScore):
     """vᵀ tanh(W₁q + W₂k) (Bahdanau et al. 2015)."""
 
     def __init__(self, query_width: int, key_width: int, hidden: int) -> None:
-        super().__init__()
-        self.query, self.key = (
-            nn.Linear(query_width, hidden, bias=False),
-            nn.Linear(key_width, hidden, bias=False),
-        )
-        self.v = nn.Linear(hidden, 1, bias=False)
+        super().__init__(hidden)
+        self.query, self.key = nn.Linear(query_width, hidden, bias=False), nn.Linear(key_width, hidden, bias=False)
 
     def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
-        pairs_BHTSK = self.query(q_BHTK)[..., :, None, :] + self.key(k_BHSK)[..., None, :, :]
-        return self.v(torch.tanh(pairs_BHTSK)).squeeze(-1)
+        return super().forward(self.query(q_BHTK), self.key(k_BHSK))
 
 
 def fold(x_BHTK: Tensor, groups: int) -> Tensor:
@@ -85,14 +91,9 @@ def biased(score: Score, q_BHTK: Tensor, k_BGSK: Tensor, bias_BHTS: Tensor | Non
 
 
 def attend(
-    q_BHTK: Tensor,
-    k_BGSK: Tensor,
-    v_BGSK: Tensor,
-    visible_BHTS: Tensor | None = None,
-    bias_BHTS: Tensor | None = None,
-    score: Score = scaled_dot,
-    dropout: float = 0.0,
-) -> tuple[Tensor, Tensor]:
+    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, visible_BHTS: Tensor | None = None,
+    bias_BHTS: Tensor | None = None, score: Score = scaled_dot, dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """softmax(score(Q, K) + bias)V, and the weights (Vaswani et al. 2017, eq. 1).
 
     What is not visible gets −∞ before the softmax, so weight 0; a query that sees nothing gives 0. Of H heads, H/G
@@ -109,14 +110,9 @@ def attend(
 
 
 def fused_attend(
-    q_BHTK: Tensor,
-    k_BGSK: Tensor,
-    v_BGSK: Tensor,
-    view: View,
-    bias_BHTS: Tensor | None = None,
-    score: Score = scaled_dot,
-    dropout: float = 0.0,
-) -> Tensor:
+    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, view: View, bias_BHTS: Tensor | None = None,
+    score: Score = scaled_dot, dropout: float = 0.0,
+) -> Tensor:  # fmt: skip
     """`attend` with the dot, scaled or not, in one kernel; the weights are never built."""
     heads, queries = q_BHTK.shape[1:3]
     groups, keys, scale = k_BGSK.shape[1], k_BGSK.shape[2], SCALES[score]
@@ -136,7 +132,9 @@ def fused_attend(
     if bias_BHTS is not None:
         seen = bias_BHTS if seen is None else bias_BHTS.masked_fill(~seen, -math.inf)
     short = q_BHTK.is_cuda and keys <= SHORT and torch.is_grad_enabled()
-    grouped = heads != groups and seen is None and not short and _takes_groups(q_BHTK)
+    # Only flash attention, which takes no matrix, reads shared keys in place.
+    flash = q_BHTK.is_cuda and q_BHTK.dtype in (torch.bfloat16, torch.float16) and seen is None and not short
+    grouped = heads != groups and flash
     if heads != groups and not grouped:
         k_BGSK, v_BGSK = (part.repeat_interleave(heads // groups, dim=1) for part in (k_BGSK, v_BGSK))
     with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION) if short else nullcontext():
@@ -169,11 +167,6 @@ def _takes_blocks(q_BHTK: Tensor, keys: int) -> bool:
     return compiling and q_BHTK.is_cuda and keys >= LONG and q_BHTK.shape[-1] >= 16
 
 
-def _takes_groups(q_BHTK: Tensor) -> bool:
-    """Whether torch has a kernel that reads shared keys in place: flash attention, which takes no matrix."""
-    return q_BHTK.is_cuda and q_BHTK.dtype in (torch.bfloat16, torch.float16)
-
-
 def _projection(width: int, to: list[int], bias: bool = True) -> nn.Linear:
     """Several maps in one layer, each initialised by Glorot's rule on its own (at 1/√2 of the bound if several)."""
     layer = nn.Linear(width, sum(to), bias=bias)
@@ -192,24 +185,70 @@ def _merge(x_BHTK: Tensor) -> Tensor:
     return x_BHTK.transpose(1, 2).flatten(2)
 
 
-class SelfAttention(nn.Module):
+class MultiHead(nn.Module):
+    """Abstract. Heads that mix values, and the map of their concatenated outputs."""
+
+    reach: ClassVar = math.inf  # positions that one call carries information over
+    output: nn.Linear
+
+    def __init__(self, width: int, heads: int, dropout: float, head_width: int | None, score: Score) -> None:
+        """`head_width`: K, D/H by default. `score`: of each query and key."""
+        super().__init__()
+        if head_width is None and width % heads:
+            raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        self.heads, self.dropout, self.score = heads, dropout, score
+        self.head_width = head_width or width // heads
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
+        """The fused path where the score has a kernel and no trace keeps the weights; else the readable one."""
+        dropout = self.dropout if self.training else 0.0
+        bias = view.bias(q)
+        if self.score in SCALES and not (tap.recording() and tap.wants(self, "weights")):
+            mixed = fused_attend(q, k, v, view, bias, self.score, dropout)
+        else:
+            seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
+            mixed, weights = attend(q, k, v, seen, bias, self.score, dropout)
+            tap.save(self, "weights", weights, PAIRS)
+        if tap.recording():
+            self._save(q, k, v, view, mixed)
+        return mixed
+
+    def _save(self, q: Tensor, k: Tensor, v: Tensor, view: View, mixed: Tensor) -> None:
+        """Save everything but the weights; keys and values are repeated for every head, where several share them."""
+        if tap.wants(self, "scores"):
+            tap.save(self, "scores", biased(self.score, q, k, view.bias(q)), PAIRS)
+        if tap.wants(self, "mask"):
+            seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
+            every = torch.ones((), dtype=torch.bool, device=q.device) if seen is None else seen
+            shape = len(q), 1, q.shape[-2], k.shape[-2]
+            tap.save(self, "mask", every.expand(shape)[:, 0], ("row", "target", "source"))
+        for name, part, along in (("queries", q, "target"), ("keys", k, "source"), ("values", v, "source")):
+            spread = part.repeat_interleave(self.heads // part.shape[1], dim=1)
+            tap.save(self, name, spread, ("row", "head", along, "key_unit"))
+        tap.save(self, "mixed", mixed, ("row", "head", "target", "key_unit"))
+
+    def out(self, mixed_BTD: Tensor) -> Tensor:
+        output_BTD = self.output(mixed_BTD)
+        if tap.recording():
+            tap.save(self, "output", output_BTD, ("row", "target", "unit"))
+        return output_BTD
+
+
+class SelfAttention(MultiHead):
     """Concat(head₁ … head_H)Wᴼ, head_h = attend(xW_h^Q, xW_h^K, xW_h^V) (Vaswani et al. 2017, 3.2.2).
 
     The three maps of all heads are one product. With a causal view it is masked self-attention. With
     fewer keys and values than queries, several heads share one (Ainslie et al. 2023).
     """
 
-    reach: ClassVar = math.inf  # positions that one call carries information over
-
     def __init__(
         self, width: int, heads: int, dropout: float = 0.0, shared_heads: int | None = None, bias: bool = True,
         head_width: int | None = None, score: Score = scaled_dot, output_bias: bool | None = None,
     ) -> None:  # fmt: skip
-        """`shared_heads`: the number of keys and values, a divisor of `heads`. `head_width`: K, D/H by default.
-        `score`: of each query and key. `output_bias`: whether Wᴼ has a bias, `bias` by default."""
-        super().__init__()
-        self.heads, self.dropout, self.shared, self.score = heads, dropout, shared_heads or heads, score
-        self.head_width = head_width or width // heads
+        """`shared_heads`: the number of keys and values, a divisor of `heads`. `output_bias`: whether Wᴼ has a bias,
+        `bias` by default."""
+        super().__init__(width, heads, dropout, head_width, score)
+        self.shared = shared_heads or heads
         if heads % self.shared:
             raise ValueError(f"{heads} heads cannot share {self.shared} keys and values evenly")
         self.sizes = [self.head_width * count for count in (heads, self.shared, self.shared)]
@@ -217,7 +256,7 @@ class SelfAttention(nn.Module):
         self.output = _projection(self.sizes[0], [width], bias if output_bias is None else output_bias)
 
     def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
-        return _out(self, self.mixed(self.qkv(x_BTD), view, cache))
+        return self.out(self.mixed(self.qkv(x_BTD), view, cache))
 
     def mixed(self, qkv_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
         """The heads' concatenated outputs, from concatenated queries, keys and values: all between the two products."""
@@ -226,29 +265,24 @@ class SelfAttention(nn.Module):
         q_BHTK, k_BGSK = view.rotate(q_BHTK, k_BGSK)
         if cache is not None:
             k_BGSK, v_BGSK = cache.append(k_BGSK, v_BGSK)
-        return _merge(_mix(self, q_BHTK, k_BGSK, v_BGSK, view))
+        return _merge(self.mix(q_BHTK, k_BGSK, v_BGSK, view))
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(MultiHead):
     """Queries from the target, keys and values from the source, which are computed once for each source."""
-
-    reach: ClassVar = math.inf
 
     def __init__(
         self, width: int, heads: int, dropout: float = 0.0, bias: bool = True, head_width: int | None = None,
         score: Score = scaled_dot,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.heads, self.dropout, self.score = heads, dropout, score
-        self.head_width = head_width or width // heads
+        super().__init__(width, heads, dropout, head_width, score)
         inner = self.head_width * heads
         self.query = _projection(width, [inner], bias)
         self.key_value = _projection(width, [inner, inner], bias)
         self.output = _projection(inner, [width], bias)
 
     def remember(self, source_BSD: Tensor) -> Memory:
-        k_BHSK, v_BHSK = (_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1))
-        return Memory(k_BHSK, v_BHSK)
+        return Memory(*(_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1)))
 
     def forward(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
         """R rows may be several hypotheses of each of B sources: their queries then become further queries of that
@@ -259,45 +293,7 @@ class CrossAttention(nn.Module):
         q_BHTK = q_RHTK
         if rows != sources:
             q_BHTK = q_RHTK.unflatten(0, (sources, -1)).transpose(1, 2).reshape(sources, heads, -1, head_width)
-        mixed_BHTK = _mix(self, q_BHTK, memory.k_BHSK, memory.v_BHSK, view)
+        mixed_BHTK = self.mix(q_BHTK, memory.k_BHSK, memory.v_BHSK, view)
         if rows != sources:
             mixed_BHTK = mixed_BHTK.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
-        return _out(self, _merge(mixed_BHTK))
-
-
-def _mix(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
-    """The fused path where the score has a kernel and no trace keeps the weights; else the readable one."""
-    dropout = part.dropout if part.training else 0.0
-    bias = view.bias(q)
-    if part.score in SCALES and not (tap.recording() and tap.wants(part, "weights")):
-        mixed = fused_attend(q, k, v, view, bias, part.score, dropout)
-    else:
-        seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
-        mixed, weights = attend(q, k, v, seen, bias, part.score, dropout)
-        tap.save(part, "weights", weights, PAIRS)
-    if tap.recording():
-        _save(part, q, k, v, view, mixed)
-    return mixed
-
-
-def _save(part: SelfAttention | CrossAttention, q: Tensor, k: Tensor, v: Tensor, view: View, mixed: Tensor) -> None:
-    """Save everything but the weights; keys and values are repeated for every head, where several share them."""
-    if tap.wants(part, "scores"):
-        tap.save(part, "scores", biased(part.score, q, k, view.bias(q)), PAIRS)
-    if tap.wants(part, "mask"):
-        seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
-        every = torch.ones((), dtype=torch.bool, device=q.device) if seen is None else seen
-        shape = len(q), 1, q.shape[-2], k.shape[-2]
-        tap.save(part, "mask", every.expand(shape)[:, 0], ("row", "target", "source"))
-    tap.save(part, "queries", q, ("row", "head", "target", "key_unit"))
-    for name, shared in (("keys", k), ("values", v)):
-        spread = shared.repeat_interleave(q.shape[1] // shared.shape[1], dim=1)
-        tap.save(part, name, spread, ("row", "head", "source", "key_unit"))
-    tap.save(part, "mixed", mixed, ("row", "head", "target", "key_unit"))
-
-
-def _out(part: SelfAttention | CrossAttention, mixed_BTD: Tensor) -> Tensor:
-    output_BTD: Tensor = part.output(mixed_BTD)
-    if tap.recording():
-        tap.save(part, "output", output_BTD, ("row", "target", "unit"))
-    return output_BTD
+        return self.out(_merge(mixed_BHTK))

@@ -14,7 +14,8 @@ from headway.nn import one_token, tap
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
 from headway.nn.cache import Cache, FixedCache
-from headway.nn.mask import View
+from headway.nn.mask import Padding, Scene, View
+from headway.nn.position import Position
 from headway.nn.residual import Bare, Residual
 from headway.nn.slots import Memory
 
@@ -22,77 +23,80 @@ from headway.nn.slots import Memory
 INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight")
 
 
+def draw_normal(part: nn.Module, std: float, into_sum: float = 1.0, but: Tensor | None = None) -> None:
+    """Normal matrices, those that write into the residual sum with `into_sum` times the deviation; vectors stay."""
+    for name, weight in part.named_parameters():
+        if weight.dim() >= 2 and weight is not but:
+            nn.init.normal_(weight, std=std * (into_sum if name.endswith(INTO_SUM) else 1.0))
+
+
 class Block(nn.Module):
-    """Self-attention, then the feed-forward network: a layer of an encoder, or of a decoder without a source.
+    """Self-attention, attention on the source where there is one (`cross`), then the feed-forward network: a layer of
+    an encoder, or of a decoder with or without a source.
 
     A running mean can take the slot of attention, `Bare` that of the residual connection.
     """
 
     def __init__(
-        self, attention: SelfAttention | RunningMean, feed_forward: nn.Module, residual: Callable[[], Residual | Bare]
-    ) -> None:
+        self, attention: SelfAttention | RunningMean, feed_forward: nn.Module, residual: Callable[[], Residual | Bare],
+        cross: CrossAttention | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.attention, self.feed_forward = attention, feed_forward
-        self.around_attention, self.around_feed_forward = residual(), residual()
+        self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
+        self.around_attention, self.around_cross = residual(), None if cross is None else residual()
+        self.around_feed_forward = residual()
 
-    def forward(self, x_BTD: Tensor, view: View, cache: Cache | Total | None = None) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, view: View, cache: Cache | Total | None = None, memory: Memory | None = None,
+        source_view: View | None = None,
+    ) -> Tensor:  # fmt: skip
         if isinstance(cache, FixedCache) and one_token.takes(self, x_BTD):
             return one_token.step(self, x_BTD, view, cache)
         lengths_B = view.lengths_B if self.training else None
         x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache), lengths_B)
-        return self.around_feed_forward(x_BTD, self.feed_forward, lengths_B)
-
-
-class DecoderBlock(nn.Module):
-    """Masked self-attention, attention on the source, then the feed-forward network."""
-
-    def __init__(
-        self,
-        attention: SelfAttention,
-        cross: CrossAttention,
-        feed_forward: nn.Module,
-        residual: Callable[[], Residual],
-    ) -> None:
-        super().__init__()
-        self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
-        self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
-
-    def remember(self, source_BSD: Tensor) -> Memory:
-        """Keys and values of the source for this block's cross-attention."""
-        return self.cross.remember(source_BSD)
-
-    def forward(self, x_BTD: Tensor, view: View, memory: Memory, source_view: View, cache: Cache | None) -> Tensor:
-        lengths_B = view.lengths_B if self.training else None
-        x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache), lengths_B)
-        x_BTD = self.around_cross(x_BTD, lambda x: self.cross(x, memory, source_view), lengths_B)
+        cross = self.cross
+        if cross is not None and self.around_cross is not None:
+            x_BTD = self.around_cross(x_BTD, lambda x: cross(x, memory, source_view), lengths_B)
         return self.around_feed_forward(x_BTD, self.feed_forward, lengths_B)
 
 
 class Stack(nn.Module):
     """Blocks of one kind in sequence, and a final norm where pre-norm needs one."""
 
-    def __init__(self, layers: int, block: Callable[[], nn.Module], final: nn.Module) -> None:
+    def __init__(
+        self, layers: int, final: nn.Module, attention: Callable[[], SelfAttention | RunningMean],
+        feed_forward: Callable[[], nn.Module], residual: Callable[[], Residual | Bare],
+        cross: Callable[[], CrossAttention] | None = None,
+    ) -> None:  # fmt: skip
+        """Each block has new parts: what these functions return."""
         super().__init__()
-        self.layers = nn.ModuleList(block() for _ in range(layers))
+        self.layers: Any = nn.ModuleList(
+            Block(attention=attention(), cross=cross and cross(), feed_forward=feed_forward(), residual=residual)
+            for _ in range(layers)
+        )
         self.final = final
+
+    def encode(
+        self, x_BTD: Tensor, lengths_B: Tensor | None = None, position: Position | None = None,
+        order: Sequence[int] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """`walk` where every token sees the whole row, but for its padding."""
+        scene = Scene(x_BTD.shape[1], x_BTD.shape[1], x_BTD.device, key_lengths_B=lengths_B)
+        view = Padding().view(scene).placed(position)
+        return self.walk(x_BTD, [(view,)] * len(self.layers if order is None else order), order)
 
     def walk(self, x_BTD: Tensor, given: Sequence[tuple[Any, ...]], order: Sequence[int] | None = None) -> Tensor:
         """Through every block and the final norm; `given` holds the further arguments of each block. `order`: the block
         of each layer, where layers share blocks."""
         blocks = self.layers if order is None else [self.layers[at] for at in order]
-        if tap.recording():
-            return self._traced(x_BTD, list(zip(blocks, given, strict=True)))
-        for block, arguments in zip(blocks, given, strict=True):
-            x_BTD = block(x_BTD, *arguments)
-        return self.final(x_BTD)
-
-    def _traced(self, x_BTD: Tensor, calls: Sequence[tuple[nn.Module, tuple[Any, ...]]]) -> Tensor:
-        """The same, while a trace records."""
-        for number, (block, arguments) in enumerate(calls):
+        traced = tap.recording()
+        for number, (block, arguments) in enumerate(zip(blocks, given, strict=True)):
             tap.at_layer(number)
             x_BTD = block(x_BTD, *arguments)
-            tap.save(block, "hidden", x_BTD, ("row", "target", "unit"))
+            if traced:
+                tap.save(block, "hidden", x_BTD, ("row", "target", "unit"))
         tap.at_layer(None)
         x_BTD = self.final(x_BTD)
-        tap.save(self, "hidden", x_BTD, ("row", "target", "unit"))
+        if traced:
+            tap.save(self, "hidden", x_BTD, ("row", "target", "unit"))
         return x_BTD

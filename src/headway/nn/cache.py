@@ -37,24 +37,21 @@ class NoCache(Cache):
 class GrowingCache(Cache):
     """Joins new keys and values to the old. Simple, differentiable, one copy of everything a step."""
 
-    def __init__(self) -> None:
-        self.k_RHSK: Tensor | None = None
-        self.v_RHSK: Tensor | None = None
+    def __init__(self, *kv_RHSK: Tensor) -> None:
+        """`kv_RHSK`: the keys and values so far, none in a new one."""
+        self.kv_RHSK = kv_RHSK
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
-        if self.k_RHSK is not None and self.v_RHSK is not None:
-            k_RHTK, v_RHTK = torch.cat([self.k_RHSK, k_RHTK], 2), torch.cat([self.v_RHSK, v_RHTK], 2)
-        self.k_RHSK, self.v_RHSK = k_RHTK, v_RHTK
+        if self.kv_RHSK:
+            k_RHTK, v_RHTK = (torch.cat(both, 2) for both in zip(self.kv_RHSK, (k_RHTK, v_RHTK), strict=True))
+        self.kv_RHSK = k_RHTK, v_RHTK
         return k_RHTK, v_RHTK
 
     def pick(self, rows_R: Tensor) -> None:
-        if self.k_RHSK is not None and self.v_RHSK is not None:
-            self.k_RHSK, self.v_RHSK = self.k_RHSK.index_select(0, rows_R), self.v_RHSK.index_select(0, rows_R)
+        self.kv_RHSK = tuple(part.index_select(0, rows_R) for part in self.kv_RHSK)
 
     def fork(self, clock: Any) -> GrowingCache:
-        twin = GrowingCache()
-        twin.k_RHSK, twin.v_RHSK = self.k_RHSK, self.v_RHSK
-        return twin
+        return GrowingCache(*self.kv_RHSK)
 
 
 class FixedCache(Cache):
@@ -104,7 +101,7 @@ class FixedCache(Cache):
                     part_CRHK[self.clock.longest : used] = 0
                 steps_TR = self.clock.lengths_R + torch.arange(steps, device=new_TRHK.device)[:, None]
                 part_CRHK[steps_TR, torch.arange(rows, device=new_TRHK.device)] = new_TRHK
-        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4)
+        k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4).unbind()
         return k_RHSK, v_RHSK
 
     def used_after(self, steps: int) -> int:
@@ -129,7 +126,9 @@ class FixedCache(Cache):
         target_2CRHK, used = self._spare(len(rows_R)), self.clock.longest
         for new_CRHK, part_CRHK in zip(target_2CRHK, self.kv_2CRHK, strict=True):
             torch.index_select(part_CRHK[:used], 1, rows_R, out=new_CRHK[:used])
-        self._swap(target_2CRHK)
+        self.kv_2CRHK, self.spare, self.rows = target_2CRHK, self.kv_2CRHK, len(rows_R)
+        if self.room is not None:
+            self.room.kv_2CRHK, self.room.spare = self.room.spare, self.room.kv_2CRHK
 
     def _spare(self, rows: int) -> Tensor:
         """The second buffer that `pick` writes into."""
@@ -139,14 +138,8 @@ class FixedCache(Cache):
             self.room.spare = torch.zeros_like(self.room.kv_2CRHK)
             self._look()
         if self.spare is None or self.spare.shape[2] != rows:
-            shape = (2, self.capacity, rows, *self.kv_2CRHK.shape[3:])
-            self.spare = self.kv_2CRHK.new_zeros(shape)
+            self.spare = self.kv_2CRHK.new_zeros(2, self.capacity, rows, *self.kv_2CRHK.shape[3:])
         return self.spare
-
-    def _swap(self, new_2CRHK: Tensor) -> None:
-        self.kv_2CRHK, self.spare, self.rows = new_2CRHK, self.kv_2CRHK, new_2CRHK.shape[2]
-        if self.room is not None:
-            self.room.kv_2CRHK, self.room.spare = self.room.spare, self.room.kv_2CRHK
 
     def fork(self, clock: Any) -> FixedCache:
         twin = FixedCache(clock, self.capacity, self.rows)

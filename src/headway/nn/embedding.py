@@ -59,7 +59,11 @@ class TokenEmbedding(nn.Module):
         if isinstance(start, Tensor) and self._is_step(ids_BT):
             table_VD, positions_PD = self.table.weight, _rows(self.position)
             return step_kernels.embed(ids_BT[:, 0], start, table_VD, positions_PD, self.scale)[:, None]
-        return self.readable(ids_BT, start)
+        tokens_BTD = self.words(self.table(ids_BT) * self.scale, ids_BT)
+        x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
+        if tap.recording():
+            _tapped(self, tokens_BTD, self.position, start, x_BTD)
+        return x_BTD
 
     def _is_step(self, ids_BT: Tensor) -> bool:
         """Whether the kernel computes this: one token, no trace and no gradient, learned positions or none."""
@@ -67,13 +71,6 @@ class TokenEmbedding(nn.Module):
         if not (supported and step_kernels.takes(self.table.weight, _rows(self.position))):
             return False
         return ids_BT.shape[1] == 1 and not (torch.is_grad_enabled() or self.training or tap.recording())
-
-    def readable(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
-        tokens_BTD = self.words(self.table(ids_BT) * self.scale, ids_BT)
-        x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
-        if tap.recording():
-            _tapped(self, tokens_BTD, self.position, start, x_BTD)
-        return x_BTD
 
 
 class StepEmbedding(TokenEmbedding):
@@ -176,3 +173,16 @@ class Head(nn.Linear):
         if hidden_BTD.dim() == 3 and hidden_BTD.shape[1] == 1 and not torch.is_grad_enabled():
             return product(hidden_BTD[:, 0], self)[:, None]  # a step
         return super().forward(hidden_BTD)
+
+
+def biased_head(
+    width: int, vocabulary: int, tied: nn.Embedding | None = None, columns: int = 1, drawn: bool = False
+) -> Head | JoinedHead:
+    """A head for vectors that have `columns` more than `width`, whose last is 1 (`AppendOne`): its weight is the bias,
+    0 at first. Tied, the first columns are the table. `drawn`: the head's own columns are normal at first."""
+    head = Head(width + columns, vocabulary) if tied is None else JoinedHead(tied, columns)
+    own_VC = head.rest_VC if isinstance(head, JoinedHead) else head.weight
+    if drawn:
+        nn.init.normal_(own_VC, std=own_VC.shape[1] ** -0.5)
+    nn.init.zeros_(own_VC[:, -1])
+    return head

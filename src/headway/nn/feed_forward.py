@@ -6,9 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.fast.gelu import fused_gelu, takes
 from headway.nn.dropout import Dropout
 
 Activation = Callable[[Tensor], Tensor]
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x·Φ(x), Φ the distribution function of the normal distribution (Hendrycks and Gimpel 2016): by a kernel where
+    the tensor is so large that reading and writing it counts."""
+    return fused_gelu(x) if takes(x) else F.gelu(x)
 
 
 def _linear(width: int, to: int, bias: bool = True) -> nn.Linear:
@@ -23,17 +30,11 @@ class MLP(nn.Module):
     """f(xW₁ + b₁)W₂ + b₂, with f = max(0, ·) (Vaswani et al. 2017, eq. 2) or GELU."""
 
     def __init__(
-        self,
-        width: int,
-        inner: int,
-        activation: Callable[[Tensor], Tensor] = F.relu,
-        dropout: float = 0.0,
-        bias: bool = True,
+        self, width: int, inner: int, activation: Activation = F.relu, dropout: float = 0.0, bias: bool = True
     ) -> None:
         super().__init__()
         self.expand, self.contract = _linear(width, inner, bias), _linear(inner, width, bias)
-        self.activation = activation
-        self.dropout = Dropout(dropout)
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return self.contract(self.dropout(self.activation(self.expand(x_BTD))))
@@ -53,14 +54,11 @@ class TanhLayer(nn.Module):
 class GatedMLP(nn.Module):
     """(f(xW) ⊙ xV)W₂, no biases; f = SiLU gives SwiGLU (Shazeer 2020, eq. 6)."""
 
-    def __init__(
-        self, width: int, inner: int, activation: Callable[[Tensor], Tensor] = F.silu, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, width: int, inner: int, activation: Activation = F.silu, dropout: float = 0.0) -> None:
         super().__init__()
         # Gate and value share one product.
         self.expand, self.contract = _linear(width, 2 * inner, False), _linear(inner, width, False)
-        self.activation = activation
-        self.dropout = Dropout(dropout)
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         gate_BTF, value_BTF = self.expand(x_BTD).chunk(2, dim=-1)

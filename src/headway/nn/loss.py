@@ -1,10 +1,14 @@
 """Label-smoothed cross-entropy that never holds all the logits.
 
+    Σ −(1−ε) log p(y) − ε/V Σ_v log p(v) (Szegedy et al. 2016)
+
 N tokens, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,15 +18,7 @@ from torch import Tensor
 from headway.compiling import Uncompiled
 from headway.fast import cross_entropy as kernels
 
-
-def smoothed_cross_entropy(logits_NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int) -> tuple[Tensor, Tensor]:
-    """Σ −(1−ε) log p(y) − ε/V Σ_v log p(v) (Szegedy et al. 2016), and Σ −log p(y); the readable twin."""
-    logp_NV = logits_NV.log_softmax(-1)
-    # What is ignored may be no id at all.
-    nll_N = -logp_NV.gather(1, labels_N[:, None].clamp(min=0))[:, 0]
-    loss_N = (1 - smoothing) * nll_N - smoothing * logp_NV.mean(-1)
-    kept = labels_N != ignore
-    return loss_N[kept].sum(), nll_N[kept].sum()
+Gradients = tuple[Tensor, Tensor]  # by the hidden vectors of a chunk, and by the weight, which all chunks add to
 
 
 # Not compiled: its chunks depend on the number of rows, and its passes are already few.
@@ -30,7 +26,7 @@ def smoothed_cross_entropy(logits_NV: Tensor, labels_N: Tensor, smoothing: float
 def linear_cross_entropy(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int
 ) -> tuple[Tensor, Tensor]:
-    """`smoothed_cross_entropy(hidden @ weightᵀ, …)`, some rows at a time, gradients made on the way.
+    """The smoothed loss of the logits hidden · weightᵀ, and Σ −log p(y), some rows at a time, gradients on the way.
 
     The logits of a chunk live only until its loss and its share of both gradients are known.
     """
@@ -40,7 +36,22 @@ def linear_cross_entropy(
         if len(kept) < len(labels_N):
             hidden_ND, labels_N = hidden_ND.index_select(0, kept), labels_N.index_select(0, kept)
     rows = _rows(len(labels_N), len(weight_VD), hidden_ND.device)
-    return _Chunks.apply(hidden_ND, weight_VD, labels_N, smoothing, ignore, rows)
+    learning = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
+    if kernels.available(hidden_ND) and learning:
+        by_rows = partial(kernels.cross_entropy_rows, smoothing=smoothing, ignore=ignore)
+        return _Chunks.apply(hidden_ND, weight_VD, labels_N, partial(_by_rows, by_rows), rows)
+    return _Chunks.apply(hidden_ND, weight_VD, labels_N, partial(_in_few_passes, smoothing, ignore), rows)
+
+
+@Uncompiled
+def paired_cross_entropy(
+    hidden_2ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
+) -> tuple[Tensor, Tensor]:
+    """The mean of two passes' losses (pass one above pass two) plus weight · ½(KL(p‖q) + KL(q‖p)), in the same way."""
+    rows = _rows(len(labels_N), 2 * len(weight_VD), hidden_2ND.device)
+    by_rows = kernels.paired_rows if kernels.available(hidden_2ND) else _paired_rows
+    by_rows = partial(by_rows, smoothing=smoothing, ignore=ignore, weight=weight)
+    return _Chunks.apply(hidden_2ND.unflatten(0, (2, -1)), weight_VD, labels_N, partial(_by_rows, by_rows), rows)
 
 
 def _rows(count: int, vocabulary: int, device: torch.device) -> int:
@@ -51,42 +62,59 @@ def _rows(count: int, vocabulary: int, device: torch.device) -> int:
     return max(1, -(-count // chunks))
 
 
-Gradients = tuple[Tensor, Tensor]
-
-
 class _Chunks(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int, rows: int
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, hidden: Tensor, weight_VD: Tensor, labels_N: Tensor, chunk: Callable[..., tuple[Tensor, Tensor]],
+        rows: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """`hidden`: (N, D), or (2, N, D) of two passes. `chunk` gives the loss and nll of some rows, and writes their
+        gradients."""
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        loss, nll = (torch.zeros((), dtype=wide, device=hidden.device) for _ in range(2))
         learning = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
-        wide = torch.promote_types(hidden_ND.dtype, torch.float32)
-        loss, nll = (torch.zeros((), dtype=wide, device=hidden_ND.device) for _ in range(2))
-        grads = (torch.empty_like(hidden_ND), _total(weight_VD, wide, len(hidden_ND))) if learning else None
-        chunk = _chunk_by_kernel if kernels.available(hidden_ND) and learning else _chunk
-        for at in range(0, len(hidden_ND), rows):
+        if learning:
+            grad_hidden = torch.empty_like(hidden)
+            # The first chunk writes the weight's gradient; zeros are for when there is none.
+            grad_weight = (torch.empty_like if len(labels_N) else torch.zeros_like)(weight_VD, dtype=wide)
+        for at in range(0, len(labels_N), rows):
             cut = slice(at, at + rows)
-            part_loss, part_nll = chunk(hidden_ND, weight_VD, labels_N[cut], cut, smoothing, ignore, grads)
+            grads = (grad_hidden[..., cut, :], grad_weight) if learning else None
+            part_loss, part_nll = chunk(hidden[..., cut, :], weight_VD, labels_N[cut], grads, first=at == 0)
             loss, nll = loss + part_loss, nll + part_nll
-        if grads is not None:
-            ctx.save_for_backward(grads[0], grads[1].to(weight_VD.dtype))
+        if learning:
+            ctx.save_for_backward(grad_hidden, grad_weight.to(weight_VD.dtype))
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return *_scaled(ctx.saved_tensors, outer[0]), None, None, None, None
+        # One launch for both; a product with a number that is on the GPU itself would go an element at a time.
+        grads = torch._foreach_mul(ctx.saved_tensors, outer[0].to(ctx.saved_tensors[0].dtype))
+        return *grads, None, None, None
 
 
-def _chunk(
-    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, cut: slice, smoothing: float, ignore: int,
-    grads: Gradients | None,
+def _by_rows(
+    by_rows: Callable[..., tuple[Tensor, Tensor, Tensor]], hidden: Tensor, weight_VD: Tensor, labels_N: Tensor,
+    grads: Gradients | None, first: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Loss and nll of some rows; their gradients go into `grads`. As few passes over the logits as there are."""
-    wide = torch.promote_types(hidden_ND.dtype, torch.float32)
+    """By what gives for some logits their gradient, and the loss and nll of each row: on a GPU one kernel."""
+    grad, loss_N, nll_N = by_rows(hidden @ weight_VD.T, labels_N)
+    if grads is not None:
+        grads[0].copy_(grad @ weight_VD)
+        _add_product(grads[1], grad.flatten(0, -2), hidden.flatten(0, -2), first)
+    return loss_N.sum(), nll_N.sum()
+
+
+def _in_few_passes(
+    smoothing: float, ignore: int, h_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, grads: Gradients | None,
+    first: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """As few passes over the logits as there are."""
+    wide = torch.promote_types(h_ND.dtype, torch.float32)
     # Without smoothing the passes over the weights that only it needs are left out.
     mean_D = weight_VD.mean(0, dtype=wide) if smoothing else None
-    h_ND, kept_N1 = hidden_ND[cut], labels_N[:, None] != ignore
+    kept_N1 = labels_N[:, None] != ignore
     y_N1 = labels_N[:, None].clamp(min=0)  # what is ignored may be no id at all
     logits_NV = h_ND @ weight_VD.T
     logp_NV = F.log_softmax(logits_NV, -1, dtype=wide)
@@ -97,33 +125,16 @@ def _chunk(
         loss_N1 = (1 - smoothing) * nll_N1 + smoothing * uniform_N1
     if grads is not None:
         # ∂loss/∂logits = p − (1−ε)·onehot(y) − ε/V; the last term is added to both gradients by hand.
-        p_NV = logp_NV.exp_().to(hidden_ND.dtype)
+        p_NV = logp_NV.exp_().to(h_ND.dtype)
         p_NV.scatter_add_(1, y_N1, torch.full_like(y_N1, smoothing - 1, dtype=p_NV.dtype))
         h_kept_ND = h_ND * kept_N1
         grad_ND = p_NV @ weight_VD
-        _add_product(grads[1], p_NV, h_kept_ND, first=cut.start == 0)
+        _add_product(grads[1], p_NV, h_kept_ND, first)
         if mean_D is not None:
             grad_ND = grad_ND - smoothing * mean_D.to(h_ND.dtype)
             grads[1].sub_((smoothing / len(weight_VD)) * h_kept_ND.sum(0, dtype=wide))
-        grads[0][cut] = grad_ND * kept_N1
+        grads[0].copy_(grad_ND * kept_N1)
     return (loss_N1 * kept_N1).sum(), (nll_N1 * kept_N1).sum()
-
-
-def _chunk_by_kernel(
-    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, cut: slice, smoothing: float, ignore: int,
-    grads: Gradients | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The same on a GPU: one kernel from logits to their gradient."""
-    assert grads is not None
-    grad_NV, loss_N, nll_N = kernels.cross_entropy_rows(hidden_ND[cut] @ weight_VD.T, labels_N, smoothing, ignore)
-    grads[0][cut] = grad_NV @ weight_VD
-    _add_product(grads[1], grad_NV, hidden_ND[cut], first=cut.start == 0)
-    return loss_N.sum(), nll_N.sum()
-
-
-def _total(weight_VD: Tensor, wide: torch.dtype, rows: int) -> Tensor:
-    """Where the weights' gradient is added up. The first chunk writes it; zeros are for when there is none."""
-    return (torch.empty_like if rows else torch.zeros_like)(weight_VD, dtype=wide)
 
 
 def _add_product(total_VD: Tensor, grad_NV: Tensor, h_ND: Tensor, first: bool) -> None:
@@ -136,66 +147,6 @@ def _add_product(total_VD: Tensor, grad_NV: Tensor, h_ND: Tensor, first: bool) -
     else:
         # Widened as it is added, not before.
         (total_VD.copy_ if first else total_VD.add_)(grad_NV.T @ h_ND)
-
-
-def _scaled(grads: Gradients, scale: Tensor) -> Gradients:
-    # One launch for both; a product with a number that is on the GPU itself would go an element at a time.
-    grad_hidden, grad_weight = torch._foreach_mul(grads, scale.to(grads[0].dtype))
-    return grad_hidden, grad_weight
-
-
-def readable_paired_cross_entropy(
-    logits_2NV: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
-) -> tuple[Tensor, Tensor]:
-    """Mean of two passes' smoothed cross-entropies plus weight · ½(KL(p‖q) + KL(q‖p)); the readable twin."""
-    first, second = logits_2NV.chunk(2)
-    (loss_a, nll_a), (loss_b, nll_b) = (smoothed_cross_entropy(x, labels_N, smoothing, ignore) for x in (first, second))
-    logp_NV, logq_NV = first.log_softmax(-1), second.log_softmax(-1)
-    distance_N = ((logp_NV.exp() - logq_NV.exp()) * (logp_NV - logq_NV)).sum(-1) / 2
-    distance = distance_N[labels_N != ignore].sum()
-    return (loss_a + loss_b) / 2 + weight * distance, (nll_a + nll_b) / 2
-
-
-@Uncompiled
-def paired_cross_entropy(
-    hidden_2ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, ignore: int, weight: float
-) -> tuple[Tensor, Tensor]:
-    """The same from hidden vectors (pass one above pass two), some rows at a time, gradients made on the way."""
-    rows = _rows(len(labels_N), 2 * len(weight_VD), hidden_2ND.device)
-    return _PairedChunks.apply(hidden_2ND, weight_VD, labels_N, smoothing, ignore, weight, rows)
-
-
-class _PairedChunks(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_2ND: Tensor,
-        weight_VD: Tensor,
-        labels_N: Tensor,
-        smoothing: float,
-        ignore: int,
-        weight: float,
-        rows: int,
-    ) -> tuple[Tensor, Tensor]:
-        wide = torch.promote_types(hidden_2ND.dtype, torch.float32)
-        loss, nll = (torch.zeros((), dtype=wide, device=hidden_2ND.device) for _ in range(2))
-        grad_hidden = torch.empty_like(hidden_2ND)
-        grad_weight = _total(weight_VD, wide, len(labels_N))
-        both_2ND, grads_2ND = hidden_2ND.unflatten(0, (2, -1)), grad_hidden.view(2, -1, hidden_2ND.shape[1])
-        by_rows = kernels.paired_rows if kernels.available(hidden_2ND) else _paired_rows
-        for at in range(0, len(labels_N), rows):
-            h_2ND = both_2ND[:, at : at + rows]
-            grad_2NV, loss_N, nll_N = by_rows(h_2ND @ weight_VD.T, labels_N[at : at + rows], smoothing, ignore, weight)
-            grads_2ND[:, at : at + rows] = grad_2NV @ weight_VD
-            _add_product(grad_weight, grad_2NV.flatten(0, 1), h_2ND.flatten(0, 1), first=at == 0)
-            loss, nll = loss + loss_N.sum(), nll + nll_N.sum()
-        ctx.save_for_backward(grad_hidden, grad_weight.to(weight_VD.dtype))
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        return *_scaled(ctx.saved_tensors, outer[0]), *(None for _ in range(5))
 
 
 def _paired_rows(

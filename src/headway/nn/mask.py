@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from headway.nn.position import Position
-from headway.nn.scene import Scene
+from headway.nn.position import Position, Scene
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -77,12 +76,12 @@ class View:
             raise ValueError("a block mask needs sizes: make the view with Mask.view(scene)")
         if not self._blocks:
             rule, scene = self.rule or Everything(), self.scene
-            rows = scene.rows if rule.by_row() or isinstance(scene.start, Tensor) else None
+            rows = scene.rows if rule.by_row or isinstance(scene.start, Tensor) else None
             sizes = rows, None, scene.queries, scene.keys
             self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
         return self._blocks[0]
 
-    def placed(self, position: Position) -> View:
+    def placed(self, position: Position | None) -> View:
         """The same view, with a position part that every layer applies."""
         return replace(self, position=position)
 
@@ -106,7 +105,12 @@ def triangle(queries: int, keys: int, device: torch.device) -> Tensor:
 
 
 class Mask:
-    """Abstract. A rule on (row, query position, key position); positions count from the sequence's start."""
+    """Abstract. A rule on (row, query position, key position); positions count from the sequence's start.
+
+    by_row: whether rows of a batch can differ, other than by where their queries start.
+    """
+
+    by_row: ClassVar[bool] = False
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         raise NotImplementedError
@@ -114,10 +118,6 @@ class Mask:
     def simplify(self, scene: Scene) -> Mask:
         """The same rule without the parts that hide nothing in this scene."""
         return self
-
-    def by_row(self) -> bool:
-        """Whether rows of a batch can differ, other than by where their queries start."""
-        return False
 
     def prefix(self, scene: Scene) -> Tensor | None:
         """The number of first keys that all queries of a row see, where that is the whole rule; else None."""
@@ -131,7 +131,7 @@ class Mask:
 
     def matrix(self, scene: Scene) -> Tensor:
         """(B or 1, 1, T, S), True where the query may look."""
-        rows = scene.rows if isinstance(scene.start, Tensor) or self.by_row() else 1
+        rows = scene.rows if isinstance(scene.start, Tensor) or self.by_row else 1
         row_B11 = torch.arange(rows, device=scene.device)[:, None, None]
         query_BT1 = torch.arange(scene.queries, device=scene.device)[None, :, None] + scene.start_of(row_B11)
         key_11S = torch.arange(scene.keys, device=scene.device)[None, None, :]
@@ -196,6 +196,8 @@ class Window(Mask):
 class Padding(Mask):
     """Keys before the row's length; without lengths in the scene nothing is padding."""
 
+    by_row = True
+
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         if scene.key_lengths_B is None:
             return Everything().allows(row, query, key, scene)
@@ -203,9 +205,6 @@ class Padding(Mask):
 
     def simplify(self, scene: Scene) -> Mask:
         return Everything() if scene.key_lengths_B is None else self
-
-    def by_row(self) -> bool:
-        return True
 
     def prefix(self, scene: Scene) -> Tensor | None:
         return scene.key_lengths_B
@@ -215,6 +214,8 @@ class Padding(Mask):
 class Segments(Mask):
     """Keys of the query's own segment (packed documents); without segments in the scene all is one segment."""
 
+    by_row = True
+
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         if scene.query_segments_BT is None or scene.key_segments_BS is None:
             return Everything().allows(row, query, key, scene)
@@ -223,14 +224,12 @@ class Segments(Mask):
     def simplify(self, scene: Scene) -> Mask:
         return Everything() if scene.key_segments_BS is None else self
 
-    def by_row(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True)
 class Related(Mask):
     """Keys to which the query's relation `name` is a number from `least` to `most`: neighbours in a graph."""
 
+    by_row = True
     name: str
     most: int
     least: int = 0
@@ -238,19 +237,6 @@ class Related(Mask):
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         relation = scene.relation(self.name)[row, query - scene.start_of(row), key]
         return (relation >= self.least) & (relation <= self.most)
-
-    def by_row(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class Block(Mask):
-    """Keys of the query's own block of `size` positions."""
-
-    size: int
-
-    def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        return query // self.size == key // self.size
 
 
 @dataclass(frozen=True)
@@ -287,8 +273,9 @@ class Pair(Mask):
     left: Mask
     right: Mask
 
-    def by_row(self) -> bool:
-        return self.left.by_row() or self.right.by_row()
+    @property
+    def by_row(self) -> bool:  # type: ignore[override]
+        return self.left.by_row or self.right.by_row
 
 
 @dataclass(frozen=True)

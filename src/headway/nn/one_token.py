@@ -29,13 +29,12 @@ from headway.nn.residual import Residual
 def takes(block: Any, x_RTD: Tensor) -> bool:
     """Whether `step` computes this `Block` here: one token, no trace and no gradient, parts that it has a path for."""
     watched = torch.is_grad_enabled() or block.training or tap.recording()
-    return x_RTD.shape[1] == 1 and not watched and _known(block)
-
-
-def _known(block: Any) -> bool:
     attention, feed_forward = block.attention, block.feed_forward
     return (
-        type(attention) is SelfAttention
+        x_RTD.shape[1] == 1
+        and not watched
+        and block.cross is None
+        and type(attention) is SelfAttention
         and type(feed_forward) is MLP
         and type(attention.qkv) is type(attention.output) is nn.Linear
         and type(feed_forward.expand) is type(feed_forward.contract) is nn.Linear
@@ -54,9 +53,8 @@ def _pre_norm(residual: nn.Module) -> bool:
 
 def step(block: Any, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
     """x + mix(norm(x))Wᴼ, then x + f(norm(x)W₁)W₂, for what `takes` accepts."""
-    attention: Any = block.attention
-    feed_forward: Any = block.feed_forward
-    norms: Any = block.around_attention.before, block.around_feed_forward.before
+    attention, feed_forward = block.attention, block.feed_forward
+    norms = block.around_attention.before, block.around_feed_forward.before
     x_RD = x_RTD.squeeze(1)
     qkv_RD = product(x_RD, attention.qkv, norms[0])
     x_RD = product(_mixed(attention, qkv_RD, view, cache), attention.output, residual_RN=x_RD)

@@ -6,6 +6,7 @@ B batch, C channels, H height, W width, P patch size, T patches, D width of the 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn import tap
@@ -15,9 +16,7 @@ from headway.nn.position import Position
 
 def patches(pixels_BCHW: Tensor, size: int) -> Tensor:
     """(B, T, C·P·P): squares of `size` pixels, row by row; each holds its channels one after the other."""
-    batch, channels, height, width = pixels_BCHW.shape
-    cut = pixels_BCHW.reshape(batch, channels, height // size, size, width // size, size)
-    return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+    return F.pixel_unshuffle(pixels_BCHW, size).flatten(2).mT.contiguous()
 
 
 class PatchEmbedding(nn.Module):

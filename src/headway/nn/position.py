@@ -3,19 +3,52 @@
 `add` changes the embedding, `rotate` turns queries and keys, `bias` adds to the scores. Each does nothing by
 default; a part overrides those it needs.
 
-B batch, T target length, S source length, H heads, D width, K head width.
+B batch, T target length (queries), S source length (keys), H heads, D width, K head width, F features.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from headway.nn.scene import Scene
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """The sizes and positions of queries and keys, and what the batch supplies about them.
+
+    start: the position of the first query, for each row where rows differ.
+    relations: facts about pairs of a query and a key, by name: integers (B, T, S), such as distances in a graph or
+    kinds of edges, or floats (B, T, S, F), such as features of edges.
+    """
+
+    queries: int
+    keys: int
+    device: torch.device
+    start: int | Tensor = 0
+    key_lengths_B: Tensor | None = None
+    query_segments_BT: Tensor | None = None
+    key_segments_BS: Tensor | None = None
+    relations: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """B, or 1 where nothing depends on the row."""
+        facts = (self.start, self.key_lengths_B, self.key_segments_BS, *self.relations.values())
+        return next((fact.shape[0] for fact in facts if isinstance(fact, Tensor)), 1)
+
+    def start_of(self, row: Tensor) -> int | Tensor:
+        """The position of the first query of each of these rows."""
+        return self.start[row] if isinstance(self.start, Tensor) else self.start
+
+    def relation(self, name: str) -> Tensor:
+        if name not in self.relations:
+            raise KeyError(f"the batch supplies no relation '{name}'; it has: {', '.join(self.relations) or 'none'}")
+        return self.relations[name]
 
 
 class Position(nn.Module):

@@ -5,7 +5,6 @@ R rows, D width, N outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,18 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.fast import product as kernels
-from headway.nn.gelu import gelu
-
-Activation = Callable[[Tensor], Tensor]
+from headway.nn.feed_forward import Activation, gelu
 
 
 def product(
-    x_RD: Tensor,
-    layer: nn.Linear,
-    norm: nn.LayerNorm | None = None,
-    activation: Activation | None = None,
+    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None = None, activation: Activation | None = None,
     residual_RN: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """f(norm(x)Wᵀ + b) + residual; norm, f and residual are optional."""
     name = activation_name(activation)
     if name is not None and kernels.takes(x_RD, layer.weight):
@@ -42,12 +36,9 @@ def activation_name(activation: Activation | None) -> str | None:
 
 
 def readable_product(
-    x_RD: Tensor,
-    layer: nn.Linear,
-    norm: nn.LayerNorm | None = None,
-    activation: Activation | None = None,
+    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None = None, activation: Activation | None = None,
     residual_RN: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     if norm is not None:
         x_RD = torch.layer_norm(x_RD, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
     y_RN = linear(x_RD, layer.weight, layer.bias)

@@ -56,8 +56,7 @@ class Cell(nn.Module):
 
     def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
         """All steps in one call: of rows `x_BTD`, or of packed rows with their batch `sizes`."""
-        first = [part_BH[None] for part_BH in state]
-        y, *last = _call(self.kernel, x, sizes, first if len(first) > 1 else first[0], self.weights(u_GH))
+        y, *last = _call(self.kernel, x, sizes, [part_BH[None] for part_BH in state], self.weights(u_GH))
         return y, tuple(part_1BH[0] for part_1BH in last)
 
     def weights(self, u_GH: Tensor) -> list[Tensor]:
@@ -127,17 +126,18 @@ class GRUCell(Cell):
 # Not compiled: a compiler would unroll the steps, and these kernels are already fused.
 @Uncompiled
 def _call(
-    kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, sizes: Tensor | None, first: Tensor | list[Tensor],
+    kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, sizes: Tensor | None, first: list[Tensor],
     weights: list[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """One layer, one direction, without the kernel's own dropout."""
     learning = torch.is_grad_enabled()  # cuDNN keeps what a gradient needs only on request
     width = weights[1].shape[1]
     x, first, weights = _padded(x, first, weights, alignment(x))
+    state = first if len(first) > 1 else first[0]
     if sizes is not None:
-        found = kernel(x, sizes, first, weights, True, 1, 0.0, learning, False)
+        found = kernel(x, sizes, state, weights, True, 1, 0.0, learning, False)
     else:
-        found = kernel(x, first, weights, True, 1, 0.0, learning, False, True)
+        found = kernel(x, state, weights, True, 1, 0.0, learning, False, True)
     return tuple(part[..., :width] for part in found)
 
 
@@ -147,8 +147,8 @@ def alignment(x: Tensor) -> int:
 
 
 def _padded(
-    x: Tensor, first: Tensor | list[Tensor], weights: list[Tensor], multiple: int
-) -> tuple[Tensor, Tensor | list[Tensor], list[Tensor]]:  # fmt: skip
+    x: Tensor, first: list[Tensor], weights: list[Tensor], multiple: int
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The same layer with the numbers of inputs and units rounded up to a multiple. The added units stay 0 in each of
     the cells: they have no weights and start at 0."""
     w_GD, u_GH, *biases = weights
@@ -156,11 +156,7 @@ def _padded(
     inputs, units = -x.shape[-1] % multiple, -width % multiple
     if not inputs and not units:
         return x, first, weights
-    states: Tensor | list[Tensor]
-    if isinstance(first, Tensor):
-        states = F.pad(first, (0, units))
-    else:
-        states = [F.pad(part_1BH, (0, units)) for part_1BH in first]
+    states = [F.pad(part_1BH, (0, units)) for part_1BH in first]
     matrices = [
         F.pad(matrix.unflatten(0, (-1, width)), (0, columns, 0, units)).flatten(0, 1)
         for matrix, columns in ((w_GD, inputs), (u_GH, units))
@@ -180,10 +176,12 @@ class RecurrentLayer(nn.Module):
         self.cell, self.weight_dropout = cell, weight_dropout
 
     def forward(
-        self, x_BTD: Tensor, state: LayerState, lengths_B: Tensor | None = None, anew: Anew | None = None
+        self, x_BTD: Tensor, state: LayerState | None = None, lengths_B: Tensor | None = None, anew: Anew | None = None
     ) -> tuple[Tensor, LayerState]:
-        """The outputs and the state after each row's last step. `lengths_B`: rows are padded on the right; outputs are
-        0 there. `anew`: where a row restarts, and from which state."""
+        """The outputs and the state after each row's last step. `state`: 0 without one. `lengths_B`: rows are padded on
+        the right; outputs are 0 there. `anew`: where a row restarts, and from which state."""
+        if state is None:
+            state = tuple(x_BTD.new_zeros(len(x_BTD), self.cell.width) for _ in self.cell.parts)
         u_GH = self.cell.from_state.weight
         if self.training and self.weight_dropout:  # not a module: counters of operations fail at one without parts
             u_GH = dropout(u_GH, self.weight_dropout)
@@ -194,9 +192,7 @@ class RecurrentLayer(nn.Module):
             return self.cell.fused(x_BTD, None, state, u_GH)
         return self._packed(x_BTD, state, u_GH, lengths_B)
 
-    def _packed(
-        self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor
-    ) -> tuple[Tensor, LayerState]:  # fmt: skip
+    def _packed(self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor) -> tuple[Tensor, LayerState]:
         # A packed row has at least one step; an empty row keeps its state.
         given = lengths_B.clamp(min=1).cpu()
         packed = pack_padded_sequence(x_BTD, given, batch_first=True, enforce_sorted=False)
@@ -244,13 +240,9 @@ class RecurrentStack(nn.Module):
     """
 
     def __init__(
-        self,
-        layers: Sequence[RecurrentLayer],
-        inputs: nn.Module,
-        between: nn.Module,
-        outputs: nn.Module,
+        self, layers: Sequence[RecurrentLayer], inputs: nn.Module, between: nn.Module, outputs: nn.Module,
         learned: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.layers: Any = nn.ModuleList(layers)
         self.inputs, self.between, self.outputs = inputs, between, outputs

@@ -18,16 +18,11 @@ class Residual(nn.Module):
     """
 
     def __init__(
-        self,
-        before: nn.Module | None = None,
-        after: nn.Module | None = None,
-        outside: nn.Module | None = None,
+        self, before: nn.Module | None = None, after: nn.Module | None = None, outside: nn.Module | None = None,
         dropout: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.before = before or nn.Identity()
-        self.after = after or nn.Identity()
-        self.outside = outside or nn.Identity()
+        self.before, self.after, self.outside = (part or nn.Identity() for part in (before, after, outside))
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor], lengths_B: Tensor | None = None) -> Tensor:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor
 
 from headway.fast import step as step_kernels
+
+BLANK = 0  # stands where there is no token yet: the id of padding, which no text holds
 
 
 @dataclass
@@ -93,6 +96,27 @@ class Values(Slot):
             mine.index_copy_(0, rows_R, theirs)
 
 
+class Recent(Values):
+    """The last N ids of each row, the latest last; BLANK before the first."""
+
+    @classmethod
+    def start(cls, rows: int, tokens: int, device: torch.device) -> Recent:
+        return cls(torch.full((rows, tokens), BLANK, device=device))
+
+    def read(self, ids_RT: Tensor, lengths_R: Tensor | None = None) -> Tensor:
+        """(R, T, N): after each new token, that token and the N − 1 before it. Rows that are padded on the right
+        continue from their own last token."""
+        (ids_RN,) = self.tensors
+        tokens = ids_RN.shape[1]
+        all_RS = torch.cat([ids_RN, ids_RT], 1)
+        if lengths_R is None:
+            self.tensors = (all_RS[:, all_RS.shape[1] - tokens :],)
+        else:
+            last_RN = lengths_R[:, None] + torch.arange(tokens, device=all_RS.device)
+            self.tensors = (all_RS.gather(1, last_RN),)
+        return all_RS.unfold(1, tokens, 1)[:, 1:]
+
+
 class SourceValues(Values):
     """Tensors (B, …) of the sources, which no step changes: a fork shares them."""
 
@@ -104,9 +128,6 @@ class SourceValues(Values):
 
 class Memory(SourceValues):
     """Keys and values of the source in one layer."""
-
-    def __init__(self, k_BHSK: Tensor, v_BHSK: Tensor) -> None:
-        super().__init__(k_BHSK, v_BHSK)
 
     @property
     def k_BHSK(self) -> Tensor:

@@ -12,7 +12,7 @@ B sources, R rows, H heads, S source length, C capacity, K head width, D width, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +59,8 @@ class State:
     def widen(self, group: int) -> None:
         """From one row of each source to `group` equal ones, side by side; the sources stay as they are."""
         if group > 1:
-            rows_R = torch.arange(self.rows, device=self._device()).repeat_interleave(group)
-            self._pick(rows_R, None)
+            device = self.clock.lengths_R.device if self.clock is not None else self.parts()[0].device
+            self._pick(torch.arange(self.rows, device=device).repeat_interleave(group), None)
             self.group *= group
 
     def _pick(self, rows_R: Tensor, sources_B: Tensor | None) -> None:
@@ -77,16 +77,21 @@ class State:
             return sources_B
         return (sources_B[:, None] * self.group + torch.arange(self.group, device=sources_B.device)).flatten()
 
-    def trim(self, lengths_R: Tensor) -> None:
-        """Rows were padded on the right: each is only so long, and what stands behind is written over."""
-        self.time.lengths_R, self.time.even = lengths_R, False
+    def advance(self, steps: int, ends_R: Tensor | None = None) -> None:
+        """So many tokens were read. `ends_R`: rows were padded on the right, each is only so long, and what stands
+        behind is written over."""
+        self.time.advance(steps)
+        if ends_R is not None:
+            self.time.lengths_R, self.time.even = ends_R, False
 
     def fork(self) -> State:
         """A copy whose steps leave this state alone."""
         clock = self.clock and self.clock.fork()
-        return State(
-            {name: [slot.fork(clock) for slot in slots] for name, slots in self.slots.items()}, clock, self.group
-        )
+        return self._made(lambda slot: slot.fork(clock), clock, self.group)
+
+    def _made(self, make: Callable[[Slot], Slot], clock: Clock | None, group: int) -> State:
+        """A state of what is made of each slot."""
+        return State({name: [make(slot) for slot in slots] for name, slots in self.slots.items()}, clock, group)
 
     def steady(self, sources: int, group: int, capacity: int, source_length: int = 0) -> State:
         """An empty room for as many sources of `group` rows each, whose tensors stay where they are. `capacity`:
@@ -101,7 +106,7 @@ class State:
                 return slot.steady(sources, source_length, clock)
             return slot.steady(sources * group, capacity, clock)
 
-        return State({name: [room(slot) for slot in slots] for name, slots in self.slots.items()}, clock, group)
+        return self._made(room, clock, group)
 
     def first(self, sources: int, lengths: Sequence[int] | int, source_length: int | None = None) -> State:
         """The first sources of a room, as a state whose steps write into it. `lengths`: of their rows, known on the
@@ -120,7 +125,7 @@ class State:
                 return slot.first(sources, source_length, clock)
             return slot.first(sources * self.group, None, clock)
 
-        return State({name: [view(slot) for slot in slots] for name, slots in self.slots.items()}, clock, self.group)
+        return self._made(view, clock, self.group)
 
     def insert(self, other: State, sources_B: Tensor) -> None:
         """Write another state's sources, with their rows, to these places of this room; where it has more rows of each
@@ -163,8 +168,7 @@ class State:
                 return slot
             return type(slot)(*(next(given) for _ in slot.tensors))
 
-        slots = {name: [renewed(slot) for slot in slots] for name, slots in self.slots.items()}
-        return State(slots, self.clock, self.group)
+        return self._made(renewed, self.clock, self.group)
 
     def renew(self, parts: Sequence[Tensor]) -> State:
         """This very state, with other `parts`: what a step leaves."""
@@ -177,6 +181,3 @@ class State:
             if home is not new:
                 home.copy_(new)
         self.renew(parts)
-
-    def _device(self) -> torch.device:
-        return self.clock.lengths_R.device if self.clock is not None else self.parts()[0].device

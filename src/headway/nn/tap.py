@@ -71,30 +71,27 @@ class Recorder:
     axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     layer: int | None = None  # the layer that a stack is computing
 
-    def place(self, module: nn.Module, what: str) -> tuple[str, int | None] | None:
-        """The name of a tensor and its layer; None where the part is not one of this model."""
+    def place(self, module: nn.Module, what: str) -> str | None:
+        """The name of a tensor; None where the part is not one of this model, or the tensor is not chosen."""
         if id(module) not in self.paths:
             return None
         stack, layer, inside = self.paths[id(module)]
         if layer is not None and self.layer is not None:
             layer = self.layer  # one block may be several layers
         names = (stack, None if layer is None else str(layer), inside, what)
-        return ".".join(name for name in names if name), layer
-
-    def wants(self, module: nn.Module, what: str) -> bool:
-        place = self.place(module, what)
-        return place is not None and self.choice.takes(*place)
+        name = ".".join(name for name in names if name)
+        return name if self.choice.takes(name, layer) else None
 
     def save(self, module: nn.Module, what: str, tensor: Tensor, axes: tuple[str, ...]) -> None:
-        place = self.place(module, what)
-        if place is None or not self.choice.takes(*place):
+        name = self.place(module, what)
+        if name is None:
             return
         tensor = tensor.detach()
         if self.choice.heads is not None and "head" in axes:
             at = axes.index("head")
             kept = [head for head in self.choice.heads if head < tensor.shape[at]]
             tensor = tensor.index_select(at, torch.tensor(kept, dtype=torch.long, device=tensor.device))
-        self.tensors[place[0]], self.axes[place[0]] = tensor, axes
+        self.tensors[name], self.axes[name] = tensor, axes
 
 
 _recorders: list[Recorder] = []
@@ -112,7 +109,7 @@ def closed() -> None:
 
 def wants(module: nn.Module, *names: str) -> bool:
     """Whether a recorder keeps one of these tensors of this part."""
-    return any(recorder.wants(module, name) for recorder in _recorders for name in names)
+    return any(recorder.place(module, name) is not None for recorder in _recorders for name in names)
 
 
 def save(module: nn.Module, what: str, tensor: Tensor, axes: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.models.bert import BertConfig
-from headway.models.crf import Crf
+from headway.models.heads import Crf
 from headway.recipes.recipe import Recipe
 from headway.tasks.tagging import TaggedText, WordLabels
 from headway.text.tokenizer import TextOptions

@@ -13,7 +13,7 @@ from headway.card import Loaded
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.models import build
-from headway.models.tables import token_tables
+from headway.models.configs import token_tables
 from headway.nn.weights import kept_tensors
 from headway.random_states import process_seed
 from headway.tasks.task import RunContext
