@@ -30,7 +30,7 @@ import torch
 from headway.recipes.vectors import novels
 from headway.tasks.language import TextCorpus, open_text
 from headway.tasks.objective import NegativeSamplingObjective, RowStep
-from headway.tasks.task import RunContext
+from headway.tasks.start import RunContext
 from headway.tasks.word_vectors import WordVectors
 from headway.text.tokenizer import END, SPECIALS
 from headway.train.log import Log

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import torch
-
-from headway.card import Loaded
 from headway.errors import InputError
 from headway.generate.encoder import Encoder
 from headway.tasks.task import Prediction, Task, refuse
@@ -15,13 +12,9 @@ from headway.tasks.task import Prediction, Task, refuse
 
 def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]]) -> list[list[Any]]:
     """The answer to each value; a blank text has none."""
-    there = [at for at, value in enumerate(values) if any(part.strip() for part in _parts(value))]
+    there = [at for at, value in enumerate(values) if "".join(value).strip()]
     found = dict(zip(there, ask([values[at] for at in there]), strict=True))
     return [found.get(at, []) for at in range(len(values))]
-
-
-def _parts(value: str | tuple[str, str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
 
 
 def pair_of(line: str, number: int) -> Any:
@@ -37,10 +30,7 @@ class Encoding(Task):
 
     roles = ("encodes",)
     verbs = ("embed", "fill", "predict")  # a head refuses what it has no answer for
-
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
-        return Encoder(loaded, device, dtype)
+    opens = Encoder
 
 
 class Embedding(Encoding):

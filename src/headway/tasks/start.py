@@ -1,8 +1,9 @@
-"""The weights that a run starts from: random ones, an earlier model's, or word vectors from a file."""
+"""What a run starts with: where it works, and its first weights: random ones, an earlier model's, or word vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,24 @@ from headway.models import build
 from headway.models.tables import token_tables
 from headway.nn.weights import kept_tensors
 from headway.random_states import process_seed
-from headway.tasks.task import RunContext
 from headway.text.tokenizer import SPECIALS, Tokenizer
 from headway.text.vectors import WordVectors, read_vectors
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Where a run works. `resumed`: vocabularies and held-out text are in the folder already. `ranks`: this process
+    among several (`headway.train.parallel.ranks`). `log`: a `headway.train.log.Log`."""
+
+    out: Path
+    log: Any
+    device: torch.device
+    dtype: torch.dtype
+    ranks: Any
+    download: bool = False
+    resumed: bool = False
 
 
 def starts_from_vectors(run: Any) -> bool:

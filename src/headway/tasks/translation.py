@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +22,13 @@ from headway.errors import InputError
 from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
 from headway.plain import to_plain
-from headway.tasks.files import fetched, is_own, listed, vocabularies
+from headway.tasks.files import PARTS, DataFiles, found, listed, vocabularies
 from headway.tasks.objective import CrossEntropy, RDrop
-from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import Figure, Prediction, Report, RunContext, Task, entropy, refuse
+from headway.tasks.start import RunContext, earlier_model
+from headway.tasks.task import Figure, Prediction, Report, Task, entropy, random_ids, refuse, with_perplexity
 from headway.text.codec import Codec
 from headway.text.tokenizer import TextOptions
 
-LENGTH = 24  # of the sentences that an estimate is made with
 PAIR = ("source", "target")
 RESAMPLES = 1000  # for the confidence interval of an evaluation
 AT_ONCE = 512  # sentences that are translated before the first is shown
@@ -38,7 +36,7 @@ SEARCH = {"beam_size": "beam", "length_penalty": "length_penalty", "batch_size":
 
 
 @dataclass(frozen=True)
-class ParallelText:
+class ParallelText(DataFiles):
     """Sentence pairs: files of one's own, or names of a data set that headway knows.
 
     Without `valid`, about `hold_out` training pairs are held out for it and as many for `test`, chosen by a hash
@@ -46,9 +44,7 @@ class ParallelText:
     """
 
     name: ClassVar[str] = "parallel-text"
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
+    wanted: ClassVar[str] = "SOURCE TARGET (two aligned files), a .tsv or a .jsonl"
     source: str = "source"
     target: str = "target"
     hold_out: int = 1000
@@ -69,6 +65,8 @@ class Translation(Task):
     takes = PAIR
     headline = ("BLEU", True)
     verb = "translate"
+    opens = Translator
+    shown_losses = with_perplexity
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
@@ -77,12 +75,10 @@ class Translation(Task):
             self.files = self._files()
             self.tokenizers = self._tokenizers(earlier)
             self.stores = {part: self._encoded(part) for part in ("train", "valid")}
-        sizes = earlier.card.sizes if earlier else tuple(map(len, self.tokenizers))
-        self.model = first_model(run, context, sizes, self.tokenizers, earlier=earlier)
-        self.describe(
-            sizes, self.tokenizers, earlier, languages=(run.data.source, run.data.target),
-            symbols=earlier.card.symbols if earlier else None, search=to_plain(run.search),
-        )  # fmt: skip
+        self.data_names = {part: store.folder.name for part, store in self.stores.items()}
+        symbols, search = earlier.card.symbols if earlier else None, to_plain(run.search)
+        languages = (run.data.source, run.data.target)
+        self.begin(self.tokenizers, earlier, languages=languages, symbols=symbols, search=search)
         loaded = Loaded(self.model, self.card, self.processors)
         self.translator = Translator(loaded, context.device, context.dtype)
         frame = framed(self.card, self.tokenizers[0])
@@ -97,21 +93,16 @@ class Translation(Task):
     def _files(self) -> dict[str, list[Path]]:
         """The files of each part; where there is no validation text, some training pairs are held out for it."""
         data, context = self.run.data, self.context
-        if not data.train:
-            raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
-        files = {
-            part: [Path(name) if is_own(name) else fetched(name, context.download, self.log) for name in names]
-            for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test))
-        }
-        for part in ("valid", "test"):  # a fault there is reported now, not after everything has been encoded
-            if files[part]:
+        files = {part: found(names, context) for part, names in data.parts().items()}
+        for part in PARTS[1:]:  # a fault there is reported now, not after everything has been encoded
+            if part in files:
                 deque(read_pairs(files[part], data.source, data.target), maxlen=0)
-        if files["valid"]:
+        if "valid" in files:
             return files
         if context.ranks.first:
             split_corpus(files["train"], context.out / "data", data.hold_out, data.source, data.target)
         held = {part: list(paths) for part, paths in held_out(context.out / "data").items()}
-        return held | ({"test": files["test"]} if files["test"] else {})
+        return held | ({"test": files["test"]} if "test" in files else {})
 
     def _tokenizers(self, earlier: Loaded | None) -> tuple[Any, Any]:
         if earlier is not None:
@@ -157,9 +148,6 @@ class Translation(Task):
         kept = list(compress(pairs, fits))
         return [source for source, _ in kept], [target for _, target in kept]
 
-    def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
-        return {"loss": losses["loss"], "perplexity": perplexity(losses["nll"])}
-
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         return "BLEU", Figure(self._bleu(*self.valid_texts), True, 2)
 
@@ -175,9 +163,6 @@ class Translation(Task):
     def shown(self, example: int) -> str:
         return str(self.tokenizers[0].decode(self.stores["train"].source(example).tolist()))
 
-    def data_names(self) -> dict[str, str]:
-        return {part: store.folder.name for part, store in self.stores.items()}
-
     def guess(self) -> float:
         return entropy(self.stores["train"].target_counts(self.card.symbols.end))
 
@@ -189,12 +174,8 @@ class Translation(Task):
 
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> TokenBatch:
-        ids = torch.randint(4, size, (max(1, run.engine.batch // LENGTH), LENGTH), device=device)
+        ids = random_ids(run, size, device)
         return TokenBatch(ids, ids, inputs=TextInputs(ids))
-
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Translator:
-        return Translator(loaded, device, dtype)
 
     @classmethod
     def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
@@ -227,7 +208,3 @@ def _search(options: dict[str, Any]) -> dict[str, Any]:
 def framed(card: Card, source: Codec) -> Frame:
     """The ids around the two sides of a pair for this model."""
     return Frame(source.opening, source.closing, card.symbols.start, card.symbols.end)
-
-
-def perplexity(nll: float) -> float:
-    return math.exp(min(nll, 700))

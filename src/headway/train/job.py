@@ -22,7 +22,8 @@ from headway.folder import weights_of
 from headway.models.format_1 import renamed
 from headway.nn.weights import buffers_of, kept_tensors
 from headway.plain import to_plain
-from headway.tasks.task import Figure, RunContext, Task
+from headway.tasks.start import RunContext
+from headway.tasks.task import Figure, Task
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge
 from headway.train.log import Log
@@ -185,7 +186,7 @@ class Job:
         gauge = Gauge(self.judged, self.device, context.dtype, self.ranks.count) if counted else None
         self.training = Training(
             run, self.objective, self.masters, own or self._step(self.shared), self.validate, checkpoints,
-            self.snapshots, self.log, ranks=self.ranks, identity={"run": to_plain(run), "data": task.data_names()},
+            self.snapshots, self.log, ranks=self.ranks, identity={"run": to_plain(run), "data": task.data_names},
             guess=task.guess(), shown=task.shown, gauge=gauge,
         )  # fmt: skip
 
