@@ -23,7 +23,7 @@ from headway.models.format_1 import renamed
 from headway.nn.weights import buffers_of, kept_tensors
 from headway.plain import to_plain
 from headway.tasks.start import RunContext
-from headway.tasks.task import Figure, Task
+from headway.tasks.task import Task
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge
 from headway.train.log import Log
@@ -57,7 +57,9 @@ def train(run: Run, out: Path, log: Log, *, download: bool = False, resume: bool
         if not ranks.first:
             log = Log(quiet=True)
             warnings.simplefilter("ignore")  # the first process shows them
-        make_deterministic(run.engine.deterministic)
+        if run.engine.deterministic:  # cuBLAS chooses its algorithms by a variable
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(run.engine.deterministic, warn_only=True)
         context = RunContext(out, log, device, dtype, ranks, download, ranks.broadcast(resume))
         scores = _at_once(run, context) if run.objective.one_pass else _in_steps(run, context)
         return Outcome(out / "model", scores, time.perf_counter() - started)
@@ -78,15 +80,15 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     log, ranks = context.log, context.ranks
     try:
         progress = job.fit()
-        job.writer.close()
+        job.checkpoints.writer.close()
     except Interrupted as error:
         log.say(str(error))
-        job.writer.close()
+        job.checkpoints.writer.close()
         job.training.stop.leave()
         raise
     except Exception:  # not a second Ctrl-C, which waits for nothing
-        job.training.checkpoints.hurry()
-        job.writer.close()
+        job.checkpoints.hurry()
+        job.checkpoints.writer.close()
         raise
     if progress.stopped:
         log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
@@ -97,10 +99,9 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
 def _prepare(run: Run, context: RunContext) -> Job:
     """Data, model and, where there is one, the newest checkpoint: ready to train from there."""
     out, log, ranks = context.out, context.log, context.ranks
-    writer = Writer()
     checkpoints = Checkpoints(
         out / "checkpoints", run.engine.keep, run.engine.keep_every,
-        writer=writer, say=log.say, rank=ranks.rank, processes=ranks.count,
+        writer=Writer(), say=log.say, rank=ranks.rank, processes=ranks.count,
     )  # fmt: skip
     found = None
     if context.resumed:
@@ -118,7 +119,7 @@ def _prepare(run: Run, context: RunContext) -> Job:
                 shutil.rmtree(out / left, ignore_errors=True)
     known = found is not None or not ranks.first
     task = run.task(run, replace(context, resumed=known))
-    job = Job(run, context, task, writer, checkpoints)
+    job = Job(run, context, task, checkpoints)
     how = f", {ranks.count} processes ({run.engine.parallel})" if ranks.count > 1 else ""
     parameters = sum(p.numel() for p in job.plain_model.parameters())
     kind = str(context.dtype).removeprefix("torch.")
@@ -146,20 +147,11 @@ def _write(context: RunContext, task: Task, weights: Weights, scores: dict[str, 
     task.write(context.out / "model", weights, scores)
 
 
-def make_deterministic(wanted: bool) -> None:
-    """Only algorithms that give the same bits each time; those of cuBLAS are chosen by a variable."""
-    if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(wanted, warn_only=True)
-
-
 class Job:
     """A run in progress: a task's data and model, and all that trains them."""
 
-    def __init__(
-        self, run: Run, context: RunContext, task: Task, writer: Writer, checkpoints: Checkpoints
-    ) -> None:  # fmt: skip
-        self.run, self.context, self.task, self.writer = run, context, task, writer
+    def __init__(self, run: Run, context: RunContext, task: Task, checkpoints: Checkpoints) -> None:
+        self.run, self.context, self.task, self.checkpoints = run, context, task, checkpoints
         self.device, self.log, self.ranks = context.device, context.log, context.ranks
         model = self.plain_model = task.model  # what is validated and written: the model, or a copy of a sharded one
         freeze(model, run.engine.frozen)
@@ -180,7 +172,8 @@ class Job:
         )
         own = self.objective.step(self.masters)
         self.speed = "plain" if own else run.engine.speed if run.engine.speed != "auto" else self._speed()
-        self.snapshots = Snapshots(context.out / "snapshots", run.engine.average, writer=writer, say=self.log.say)
+        folder, writer = context.out / "snapshots", checkpoints.writer
+        self.snapshots = Snapshots(folder, run.engine.average, writer=writer, say=self.log.say)
         self.snapshots.needed = checkpoints.needed_snapshots
         counted = self.ranks.first and not own
         gauge = Gauge(self.judged, self.device, context.dtype, self.ranks.count) if counted else None
@@ -237,39 +230,33 @@ class Job:
             weights = self.masters.named()
             if self.ranks.first:
                 self._use(weights)
-        return self.ranks.broadcast(self._validate(with_score) if self.ranks.first else None)
+        score, values = None, dict[str, float]()
+        if self.ranks.first:
+            self.judged.eval()
+            losses = self.task.valid_losses(self.judged)
+            values = self.task.shown_losses(losses)
+            if with_score:
+                name, figure = self.task.judge(losses)
+                score, values = figure.score, values | {name.lower(): figure.value}
+        return self.ranks.broadcast((score, values))
 
-    def _validate(self, with_score: bool) -> tuple[float | None, dict[str, float]]:
-        self.judged.eval()
-        losses = self.task.valid_losses(self.judged)
-        values = self.task.shown_losses(losses)
-        if not with_score:
-            return None, values
-        name, figure = self.task.judge(losses)
-        return figure.score, values | {name.lower(): figure.value}
-
+    @torch.no_grad()
     def finish(self, progress: Progress) -> dict[str, Any]:
-        """Choose the weights, score them, write the model."""
-        weights, chosen, (name, figure) = self.choose_weights(progress)
+        """Choose the average or the best snapshot, whichever scores better on the validation data, and write it."""
+        scored = []
+        for chosen, weights in self._candidates(progress):
+            self._use(weights)
+            name, figure = self.task.judge(self.task.valid_losses(self.judged))
+            scored.append((figure, name, chosen, weights))
+            self.log.say(f"validation {name} {figure}: {chosen}")
+            self.log.event("candidate", None, **{name.lower(): figure.value, "weights": chosen})
+        figure, name, chosen, weights = max(scored, key=lambda found: found[0].score)
+        self._use(weights)
         scores = {f"validation {name}": round(figure.value, figure.digits), "weights": chosen}
         scores |= self.task.final_figures()
         scores |= {"steps": progress.step, "training seconds": round(progress.seconds, 1)}
         _write(self.context, self.task, weights, scores, progress.step)
         return scores
-
-    @torch.no_grad()
-    def choose_weights(self, progress: Progress) -> tuple[Weights, str, tuple[str, Figure]]:
-        """The average or the best snapshot, whichever scores better on the validation data."""
-        scored = []
-        for chosen, weights in self._candidates(progress):
-            self._use(weights)
-            name, figure = self.task.judge(self.task.valid_losses(self.judged))
-            scored.append((weights, chosen, (name, figure)))
-            self.log.say(f"validation {name} {figure}: {chosen}")
-            self.log.event("candidate", None, **{name.lower(): figure.value, "weights": chosen})
-        best = max(scored, key=lambda found: found[2][1].score)
-        self._use(best[0])
-        return best
 
     def _candidates(self, progress: Progress) -> list[tuple[str, Weights]]:
         found: list[tuple[str, Weights]] = []

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,7 +27,7 @@ class Log:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self.started = time.perf_counter()
         self._folder, self._tensorboard = folder, tensorboard
-        self._file: BinaryIO | None = None
+        self._file: Any = None
         self._writer: Any = None
         self._waiting = b""  # not on the disk yet
         self._known = False  # whether events are in the file already
@@ -50,19 +50,15 @@ class Log:
         if self._folder is not None:
             path = self._folder / "log.jsonl"
             path.touch()
-            self._file = path.open("r+b", buffering=0)
+            self._open("r+b", step)
             self._file.truncate(min(position, path.stat().st_size))  # truncating beyond the end would add zeros
             self._file.seek(0, os.SEEK_END)
-            self._open_tensorboard(step)
 
-    def _open(self) -> None:
+    def _open(self, mode: str = "wb", step: int = 0) -> None:
         if self._file is None and self._folder is not None:
-            self._file = (self._folder / "log.jsonl").open("wb", buffering=0)
-            self._open_tensorboard(0)
-
-    def _open_tensorboard(self, step: int) -> None:
-        if self._tensorboard and self._folder is not None:
-            self._writer = _tensorboard(self._folder, step)
+            self._file = (self._folder / "log.jsonl").open(mode, buffering=0)
+            if self._tensorboard:
+                self._writer = _tensorboard(self._folder, step)
 
     @property
     def seconds(self) -> float:

@@ -20,7 +20,7 @@ from headway.random_states import process_seed, put_states, take_states
 from headway.tasks.objective import Objective
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words
-from headway.train.health import Diverged, Health
+from headway.train.health import Diverged, Health, Record
 from headway.train.log import Log
 from headway.train.meter import Meter
 from headway.train.optimiser import Masters
@@ -58,12 +58,9 @@ def prefetch(
     waiting: deque[Future[Made]] = deque()
     pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="batches")
 
-    def give(make: Callable[[], Made]) -> None:
-        waiting.append(pool.submit(lambda: ready(make())))
-
     try:
         for make in batches:
-            give(make)
+            waiting.append(pool.submit(lambda make=make: ready(make())))
             if len(waiting) > 8 * max(workers, 1):
                 yield waiting.popleft().result()
         while waiting:
@@ -76,37 +73,35 @@ class Interrupted(Exception):
     """A signal stopped the run, after a checkpoint."""
 
 
+@dataclass
 class Training:
-    """A training in progress, from its first step or resumed."""
+    """A training in progress, from its first step or resumed.
 
-    def __init__(
-        self,
-        run: Run,
-        objective: Objective,
-        masters: Masters,
-        step_once: Callable[[Batch, int], Sums],
-        validate: Validate,
-        checkpoints: Checkpoints,
-        snapshots: Snapshots,
-        log: Log,
-        *,
-        ranks: Ranks = ALONE,
-        identity: dict[str, Any] | None = None,
-        guess: float = float("inf"),
-        shown: Callable[[int], str] = lambda example: "",
-        gauge: Gauge | None = None,
-    ) -> None:
-        """`identity` must be the same when a checkpoint is resumed (the data, the run).
-        `guess` is the nll of predicting each token by its frequency; `shown` gives an example's text.
-        """
-        self.run, self.objective, self.masters, self.step_once = run, objective, masters, step_once
-        self.validate, self.checkpoints, self.snapshots, self.log = validate, checkpoints, snapshots, log
-        self.ranks, self.identity, self.stop = ranks, identity or {}, Stop(log.say)
-        self.progress, self.meter = Progress(), Meter(ranks)
-        self.pace = Pace(run.engine.steps, run.engine.seconds, ranks)
-        self.health, self.shown = Health(run.engine.skips, run.engine.astray, run.schedule.warmup, guess), shown
-        checkpoints.before = snapshots.flush  # a checkpoint refers to snapshots, which must be on the disk first
-        self.gauge, self.status, self.judgement, self.started = gauge, "", "", False
+    identity: must be the same when a checkpoint is resumed (the data, the run). guess: the nll of predicting each token
+    by its frequency. shown: gives an example's text.
+    """
+
+    run: Run
+    objective: Objective
+    masters: Masters
+    step_once: Callable[[Batch, int], Sums]
+    validate: Validate
+    checkpoints: Checkpoints
+    snapshots: Snapshots
+    log: Log
+    ranks: Ranks = ALONE
+    identity: dict[str, Any] = field(default_factory=dict)
+    guess: float = float("inf")
+    shown: Callable[[int], str] = lambda example: ""
+    gauge: Gauge | None = None
+
+    def __post_init__(self) -> None:
+        engine = self.run.engine
+        self.progress, self.meter, self.stop = Progress(), Meter(self.ranks), Stop(self.log.say)
+        self.pace = Pace(engine.steps, engine.seconds, self.ranks)
+        self.health = Health(engine.skips, engine.astray, self.run.schedule.warmup, self.guess)
+        self.checkpoints.before = self.snapshots.flush  # it refers to snapshots, which must be on the disk first
+        self.status = self.judgement = ""
         self._asked: Callable[[], bool] = lambda: False
         self._since = time.perf_counter()
         self.saved = 0  # the newest step that was handed to the writer
@@ -125,7 +120,7 @@ class Training:
         over = self.pace.resume(facts.get("pace"), self.progress.step, self.progress.seconds)
         if not (self._out_of_patience() or over):  # the run may have been given more time
             self.progress.stopped = None
-        self.health.resume(facts["health"])
+        self.health.record = Record(**facts["health"])
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
         self.meter.resume(facts["meter"], sums, device)
         self.meter.tokens = facts["meter_tokens"]
@@ -154,7 +149,7 @@ class Training:
             return
         facts = {
             "progress": asdict(progress),
-            "health": self.health.facts(),
+            "health": asdict(self.health.record),
             "meter": self.meter.names,
             "meter_tokens": self.meter.tokens,
             "pace": self.pace.first,
@@ -177,13 +172,17 @@ class Training:
     def fit(self, batches: Iterator[Batch]) -> Progress:
         """Train to the run's last step, or until patience or time ends; `batches` start at the step after the last."""
         self.objective.train()
-        engine, progress = self.run.engine, self.progress
+        engine, progress, first = self.run.engine, self.progress, True
         self.meter.started = self._since = time.perf_counter()
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
             while progress.step < engine.steps and not progress.stopped:
                 before = time.perf_counter()
                 self.advance(next(batches))
-                self._warmed_up(time.perf_counter() - before)
+                if first and (spent := time.perf_counter() - before) > WARM_UP:  # it may compile
+                    self.log.say(
+                        f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more"
+                    )
+                first = False
                 show(progress.step, self.status, self.pace.steps)
                 if self._stop_now():
                     self._interrupt()
@@ -191,12 +190,6 @@ class Training:
             if self.stop.asked and self.ranks.count == 1:
                 self._interrupt()
         return self._clocked()
-
-    def _warmed_up(self, spent: float) -> None:
-        """Report a long first step, which may compile."""
-        if not self.started and spent > WARM_UP:
-            self.log.say(f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more")
-        self.started = True
 
     def _clocked(self) -> Progress:
         now = time.perf_counter()
@@ -281,31 +274,31 @@ class Training:
 
     def _judge(self, last: bool) -> None:
         """Validate, and keep the best score and how long ago it was."""
+        step, progress = self.progress.step, self.progress
         with self.masters.judged():
-            self._score(last)
-        if self.progress.scores and self.masters.follow_scores(self.progress.scores):
-            self.progress.since_best = 0
+            self._read_health()
+            score, values = self.validate(last or step % self.run.validation.score_every == 0)
+            self.objective.train()
+            self.judgement = f"valid {values['loss']:.3f}"
+            self.log.event("validation", step, **values)
+            self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
+            if score is not None:
+                self._compare(score)
+        if progress.scores and self.masters.follow_scores(progress.scores):
+            progress.since_best = 0
             self.log.say("no better for some time: from now on the mean of the weights is judged and kept")
 
-    def _score(self, last: bool) -> None:
-        step, progress, judged = self.progress.step, self.progress, self.run.validation
-        self._read_health()
-        score, values = self.validate(last or step % judged.score_every == 0)
-        self.objective.train()
-        self.judgement = f"valid {values['loss']:.3f}"
-        self.log.event("validation", step, **values)
-        self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
-        if score is None:
-            return
+    def _compare(self, score: float) -> None:
+        progress = self.progress
         self.judgement += f", score {score:.2f}"
         progress.scores.append(score)
         if score > progress.best:
-            progress.best, progress.best_step, progress.since_best = score, step, 0
+            progress.best, progress.best_step, progress.since_best = score, progress.step, 0
             self._snapshot(self.snapshots.keep_best)
-        else:
-            progress.since_best += 1
-            if self._out_of_patience():
-                progress.stopped = f"no better score since step {progress.best_step:,}"
+            return
+        progress.since_best += 1
+        if self._out_of_patience():
+            progress.stopped = f"no better score since step {progress.best_step:,}"
 
     def _out_of_patience(self) -> bool:
         patience = self.run.validation.patience
@@ -339,18 +332,15 @@ class Training:
         return answer if self.ranks.count > 1 else self.stop.asked
 
     def _interrupt(self) -> None:
-        self._save_last()
-        step, there = self.progress.step, self.checkpoints.steps()
-        saved = "with a checkpoint" if there and there[-1] == step else "its checkpoint could not be written"
-        raise Interrupted(f"stopped after step {step:,} of {self.run.engine.steps:,}, {saved}")
-
-    def _save_last(self) -> None:
-        if self.saved < self.progress.step:
+        step = self.progress.step
+        if self.saved < step:
             self._read_health()
             self.checkpoints.writer.wait()
             self.save()
         self.checkpoints.writer.wait()
         self.ranks.barrier()  # the launcher ends all when the first has left: not before the checkpoint is sealed
+        saved = "with a checkpoint" if step in self.checkpoints.steps()[-1:] else "its checkpoint could not be written"
+        raise Interrupted(f"stopped after step {step:,} of {self.run.engine.steps:,}, {saved}")
 
 
 OBJECTIVE = "carried"  # what the objective takes over from step to step

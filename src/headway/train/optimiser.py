@@ -20,21 +20,22 @@ from headway.train.averaged import AveragedSGD
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
 
+def _decayed(groups: list[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
+    return [group | {"weight_decay": decay if group["decays"] else 0.0} for group in groups]
+
+
 @dataclass(frozen=True)
 class Adam:
     """Kingma and Ba 2015, with the settings of Vaswani et al. 2017, 5.3."""
 
     name: ClassVar[str] = "adam"
+    kind: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
 
     def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
-        return torch.optim.Adam(groups, betas=(self.beta1, self.beta2), eps=self.epsilon, **how)
-
-
-def _decayed(groups: list[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
-    return [group | {"weight_decay": decay if group["decays"] else 0.0} for group in groups]
+        return self.kind(groups, betas=(self.beta1, self.beta2), eps=self.epsilon, **how)
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class AdamW(Adam):
     """Adam with weight decay apart from the gradient (Loshchilov and Hutter 2019); none on norms and biases."""
 
     name: ClassVar[str] = "adamw"
+    kind: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
     decay: float = 0.01
 
     def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
-        betas = (self.beta1, self.beta2)
-        return torch.optim.AdamW(_decayed(groups, self.decay), betas=betas, eps=self.epsilon, **how)
+        return super().build(_decayed(groups, self.decay), **how)
 
 
 @dataclass(frozen=True)
@@ -247,9 +248,8 @@ def factors(names: Sequence[str], rates: Mapping[str, float]) -> dict[str, float
     for given, factor in rates.items():
         _must_select(names, given, "engine.rates")
         if factor <= 0:
-            raise InputError(
-                f"engine.rates: the factor of '{given}' must be above 0, not {factor} (engine.frozen holds)"
-            )
+            above = f"must be above 0, not {factor} (engine.frozen holds)"
+            raise InputError(f"engine.rates: the factor of '{given}' {above}")
     by_length = sorted(rates, key=len, reverse=True)
     return {name: next((rates[given] for given in by_length if selects(name, given)), 1.0) for name in names}
 
@@ -271,9 +271,8 @@ def _must_select(names: Sequence[str], given: str, key: str) -> None:
 
 
 def _master(weight: nn.Parameter) -> Tensor:
-    if is_sharded(weight):
-        rows = local(weight.detach())
-        return (rows if rows.dtype in (torch.float32, torch.float64) else rows.float().clone()).requires_grad_()
-    if weight.dtype in (torch.float32, torch.float64):
+    exact = weight.dtype in (torch.float32, torch.float64)
+    if exact and not is_sharded(weight):
         return weight
-    return weight.detach().float().clone().requires_grad_()
+    rows = local(weight.detach())
+    return (rows if exact else rows.float().clone()).requires_grad_()

@@ -23,12 +23,12 @@ from headway.plain import change, finite, to_plain
 from headway.tasks.objective import Config, Objective
 from headway.tasks.start import RunContext
 from headway.tasks.task import Figure, Task
-from headway.train.checkpoint import sealed_steps
 from headway.train.job import Outcome, train
 from headway.train.log import Log
 from headway.train.optimiser import AdamW, Optimiser
 from headway.train.run import Engine, Validation
 from headway.train.schedule import Cosine, Schedule
+from headway.train.sealed import sealed_steps
 
 Loss = Callable[[Any, Any], Terms]  # the model and a batch → named sums with their weights
 Score = Callable[[Any], float]
