@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -48,9 +48,6 @@ class Classification(TextLabelling):
         self.written = labels_in(parts["train"])
         self.labels = self.called(self.written)
         return parts
-
-    def sides(self, texts: Sequence[Labelled]) -> Iterator[str]:
-        return (side for text in texts for side in ((text.text,) if isinstance(text.text, str) else text.text))
 
     def store(self, part: str, texts: Sequence[Labelled], framed: Sequence[Framed]) -> LabelStore:
         number_of = {label: number for number, label in enumerate(self.written)}

@@ -120,10 +120,7 @@ class TextLabelling(Labelling):
         earlier = earlier_model(run)
         with context.ranks.in_turn():
             self.parts = self.open_parts()
-            texts, options = self.parts["train"], run.data.text
-            self.tokenizer: Any = (
-                earlier.source_tokenizer if earlier else vocabulary(context, lambda: self.sides(texts), options)
-            )
+            self.tokenizer = earlier.source_tokenizer if earlier else vocabulary(context, self._sides, run.data.text)
             self.stores = {part: self._encoded(part, texts) for part, texts in self.parts.items()}
         self.begin([self.tokenizer], earlier, head=replace(run.head, labels=self.labels))
         train, batch = self.stores["train"], run.engine.batch
@@ -136,9 +133,10 @@ class TextLabelling(Labelling):
         """The texts of each part; sets `labels`."""
         raise NotImplementedError
 
-    def sides(self, texts: Sequence[Any]) -> Iterator[str]:
-        """What a vocabulary is learned from."""
-        return (text.text for text in texts)
+    def _sides(self) -> Iterator[str]:
+        """What a vocabulary is learned from: the texts, of pairs both."""
+        texts = (example.text for example in self.parts["train"])
+        return (side for text in texts for side in ((text,) if isinstance(text, str) else text))
 
     def store(self, part: str, texts: Sequence[Any], framed: Sequence[Framed]) -> Any:
         raise NotImplementedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -118,11 +118,7 @@ class Tagging(TextLabelling):
         refuse(options, ("truncate",), "a model that labels words")
         found = answered(values, lambda texts: model.tag(texts, truncate="truncate" in options))
         for text, words in zip(values, found, strict=True):
-            labels = [
-                {"text": word.text, "start": word.start, "end": word.end, "label": word.label,
-                 "probability": round(word.probability, 6)}
-                for word in words
-            ]  # fmt: skip
+            labels = [asdict(word) | {"probability": round(word.probability, 6)} for word in words]
             yield Prediction(" ".join(f"{word.text}/{word.label}" for word in words), {"text": text, "labels": labels})
 
     @classmethod

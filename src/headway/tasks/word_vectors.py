@@ -54,13 +54,10 @@ class WordVectors(Task):
         counts_V = torch.from_numpy(count_words(corpus.train, size))
         if not counts_V.sum():
             raise InputError("no word of the vocabulary is in the text")
-        kept_V, noise_V = kept_share(counts_V, config.threshold), noise(counts_V, config.power)
-        self.batches = WordWindows(
-            corpus.train, run.engine.batch, config.window, kept_V, noise_V, run.engine.seed
-        )  # fmt: skip
-        held = WordWindows(
-            [corpus.valid], JUDGED_AT_ONCE, config.window, kept_V, noise_V, seed=0, noise=JUDGED_NOISE
-        )  # fmt: skip
+        kept_V = kept_share(counts_V, config.threshold)
+        how = (config.window, kept_V, noise(counts_V, config.power))
+        self.batches = WordWindows(corpus.train, run.engine.batch, *how, run.engine.seed)
+        held = WordWindows([corpus.valid], JUDGED_AT_ONCE, *how, seed=0, noise=JUDGED_NOISE)
         self.valid = [held.batch(step) for step in range(-(-min(corpus.valid.tokens, JUDGED) // held.tokens))]
         tokens = sum(store.tokens for store in corpus.train)
         self.model.pairs_V.copy_(self.batches.tokens * counts_V / tokens * kept_V * (config.window + 1))

@@ -83,8 +83,6 @@ class Checkpoints(SealedSteps):
         self.before: Callable[[], None] = lambda: None  # called before a checkpoint is written
         self._writing = 0
         self._until = float("inf")  # the time until which other processes are waited for
-        self.seconds = 0.0  # spent on writing, in the background
-        self.bytes = 0
 
     @property
     def busy(self) -> bool:
@@ -131,26 +129,23 @@ class Checkpoints(SealedSteps):
         self.writer.submit(lambda: self._write(step, staged, shards, facts))
 
     def _write(self, step: int, staged: Staged, shards: Shards, facts: dict[str, Any]) -> None:
-        started, goal = time.perf_counter(), self.place(step)
+        goal = self.place(step)
         place = sealed.beside(goal)
         try:
             tensors = staged()
-            notes = {f"state-{self.rank}": facts, f"shards-{self.rank}": shards}
             if self.rank == 0:
                 self.before()
-            seals = write_parts(place, tensors, notes)
+            seals = write_parts(place, tensors, {f"state-{self.rank}": facts, f"shards-{self.rank}": shards})
             if self.rank == 0:
                 sealed.seal(place, goal, seals | self._of_others(place))
                 newest = self.steps()[-self.last :]
                 self.remove_all_but(lambda step: step in newest or (self.every > 0 and step % self.every == 0))
             else:
                 self._hand_in(place, seals)
-            self.bytes = sum(t.numel() * t.element_size() for named in tensors.values() for t in named.values())
         except OSError as error:
             self._failed(step, place, error)
         finally:
             self._writing -= 1
-            self.seconds += time.perf_counter() - started
 
     def _hand_in(self, place: Path, seals: dict[str, Any] | None) -> None:
         """Give the seals of this process's files to the first process, by a rename; None: writing has failed."""

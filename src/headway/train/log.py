@@ -17,6 +17,16 @@ from headway.errors import InputError, is_full
 from headway.plain import json_line
 
 
+@contextmanager
+def unless_full() -> Iterator[None]:
+    """Nothing is raised where the disk has no room left."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+
+
 class Log:
     """Lines and progress bars go to stderr; every event is one JSON object in `log.jsonl`.
 
@@ -33,11 +43,8 @@ class Log:
         self._known = False  # whether events are in the file already
 
     def say(self, line: str) -> None:
-        try:
+        with unless_full():  # stderr may be a file on the full disk
             self.console.print(line, markup=False)
-        except OSError as error:  # stderr may be a file on the full disk
-            if not is_full(error):
-                raise
 
     def resume(self) -> None:
         """Ignore events until `cut_back`: the file has them from an earlier start."""
@@ -100,14 +107,9 @@ class Log:
 
     def _write(self) -> None:
         """Write as much of the waiting events as the disk takes."""
-        assert self._file is not None
-        while self._waiting:
-            try:
+        with unless_full():
+            while self._waiting:
                 self._waiting = self._waiting[self._file.write(self._waiting) or 0 :]
-            except OSError as error:
-                if not is_full(error):
-                    raise
-                return
 
     @contextmanager
     def bar(self, what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:

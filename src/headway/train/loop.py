@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from headway.batch import Batch
-from headway.errors import is_full
 from headway.models.format_1 import renamed
 from headway.random_states import process_seed, put_states, take_states
 from headway.tasks.objective import Objective
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words
 from headway.train.health import Diverged, Health, Record
-from headway.train.log import Log
+from headway.train.log import Log, unless_full
 from headway.train.meter import Meter
 from headway.train.optimiser import Masters
 from headway.train.pace import Pace
@@ -138,12 +137,9 @@ class Training:
         """Take a checkpoint, written in the background; all processes do it at the same step."""
         progress = self._clocked()
         random_facts, states = take_states(self.masters.device)
-        try:
+        position = -1
+        with unless_full():
             position = self.log.position() if self.ranks.first else 0
-        except OSError as error:
-            if not is_full(error):
-                raise
-            position = -1
         if self.ranks.any(position < 0):
             self.log.say(f"no checkpoint at step {progress.step:,}: no room left on the disk; training continues")
             return
@@ -233,11 +229,8 @@ class Training:
         figures = self.gauge.read(values["tokens_per_second"]) if self.gauge else {}
         known = {name: value if math.isfinite(value) else None for name, value in values.items()}
         self.log.event("train", step, rate=rate, tokens=self.progress.tokens, **known, **figures)
-        speed = f"{values['tokens_per_second']:,.0f} tokens/s"
-        self.status = "  ".join(
-            [f"loss {values['loss']:.3f}", *([self.judgement] if self.judgement else []), speed,
-             *([words(figures)] if figures else [])]
-        )  # fmt: skip
+        speed, use = f"{values['tokens_per_second']:,.0f} tokens/s", words(figures) if figures else ""
+        self.status = "  ".join(filter(None, (f"loss {values['loss']:.3f}", self.judgement, speed, use)))
         try:
             self.health.judge(step, values["loss"], values.get("nll", values["loss"]))
         except Diverged as error:
@@ -301,8 +294,7 @@ class Training:
             progress.stopped = f"no better score since step {progress.best_step:,}"
 
     def _out_of_patience(self) -> bool:
-        patience = self.run.validation.patience
-        return bool(patience) and self.progress.since_best >= patience
+        return 0 < self.run.validation.patience <= self.progress.since_best
 
     def _out_of_time(self) -> bool:
         if self.run.engine.seconds and self.masters.device.type == "cuda":

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from headway.errors import is_full
@@ -105,5 +104,4 @@ class Snapshots(SealedSteps):
                 if tensor.is_floating_point():
                     tensor = total[name] + tensor.double() if name in total else tensor.double()
                 total[name] = tensor  # of what is counted, the newest
-        mean = {name: tensor / len(steps) if tensor.is_floating_point() else tensor for name, tensor in total.items()}
-        return {name: t.to(torch.float32) if t.is_floating_point() else t for name, t in mean.items()}, steps
+        return {name: (t / len(steps)).float() if t.is_floating_point() else t for name, t in total.items()}, steps

@@ -52,7 +52,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
         backend = "cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=PATIENCE, **_meeting_place())
         words = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Ranks(dist.get_rank(), dist.get_world_size(), local, words)
+        yield Ranks(dist.get_rank(), dist.get_world_size(), words)
     except RuntimeError as error:
         if _is_of_another(error):
             raise Lost("another process of this run has ended; its own error, or the launcher, says why") from error
