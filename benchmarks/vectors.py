@@ -20,7 +20,6 @@ import subprocess
 import tempfile
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +68,7 @@ def headway(task: WordVectors) -> tuple[float, float]:
     masters = Masters(task.model.named_parameters(), run.optimiser)
     step = RowStep(NegativeSamplingObjective(task.model), masters)
     clock, processor = time.perf_counter(), time.process_time()
-    makers = (partial(task.batch, number) for number in range(run.engine.steps))
-    for number, tiles in enumerate(prefetch(makers, lambda tiles: tiles), 1):
+    for number, tiles in enumerate(prefetch(task.batch, range(run.engine.steps)), 1):
         masters.set_rate(run.schedule.rate(number, run.engine.steps))
         step(tiles)
     return time.perf_counter() - clock, time.process_time() - processor

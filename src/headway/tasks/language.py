@@ -30,6 +30,8 @@ from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Prediction, Report, Task, entropy, random_ids, refuse, with_perplexity
 from headway.text.tokenizer import END, TextOptions
 
+OPTIONS = {"max_new_tokens": "max_new", "seed": "seed"}  # of an answer, and the generator's names for them
+
 
 @dataclass(frozen=True)
 class TextFiles(DividedFiles):
@@ -261,9 +263,8 @@ class Language(Task):
     @classmethod
     def answer(cls, model: Generator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
         """A continuation of each text."""
-        refuse(options, ("max_new_tokens", "seed"), "a language model")
-        names = {"max_new_tokens": "max_new", "seed": "seed"}
-        settings = {names[name]: value for name, value in options.items()}
+        refuse(options, OPTIONS, "a language model")
+        settings = {OPTIONS[name]: value for name, value in options.items()}
         for prompt, text in zip(values, model.generate(values, **settings), strict=True):
             yield Prediction(" ".join((prompt + text).split()), {"text": prompt, "continuation": text})
 

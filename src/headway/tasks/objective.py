@@ -64,13 +64,10 @@ class TokenObjective(Objective):
         weight: Tensor = self.model.output_weight
         return weight if self.training else weight[: self.model.vocabulary]
 
-    def cross_entropy(self, hidden_ND: Tensor, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        labels_N = batch.labels_BT.flatten()
-        return linear_cross_entropy(hidden_ND, self.weight(), labels_N, self.config.smoothing, IGNORED)
-
     def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """The sums of `loss` and `nll` over the batch."""
-        return self.cross_entropy(self.hidden(batch), batch)
+        labels_N = batch.labels_BT.flatten()
+        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.config.smoothing, IGNORED)
 
     def forward(self, batch: TokenBatch) -> Terms:
         loss, nll = self.losses(batch)
@@ -111,7 +108,8 @@ class CarriedObjective(TokenObjective):
         hidden_BTD, state = self.model.read(batch.ids_BT, self._begin(batch))
         if self.training:
             self._keep(batch, state)
-        loss, nll = self.cross_entropy(hidden_BTD.flatten(0, 1), batch)
+        hidden_ND, labels_N = hidden_BTD.flatten(0, 1), batch.labels_BT.flatten()
+        loss, nll = linear_cross_entropy(hidden_ND, self.weight(), labels_N, self.config.smoothing, IGNORED)
         found: Terms = {"loss": (loss, 1.0), "nll": (nll, 0.0)}
         h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
         terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}

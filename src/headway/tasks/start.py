@@ -18,7 +18,7 @@ from headway.models.tables import token_tables
 from headway.nn.weights import kept_tensors
 from headway.random_states import process_seed
 from headway.text.tokenizer import SPECIALS, Tokenizer
-from headway.text.vectors import WordVectors, read_vectors
+from headway.text.vectors import read_vectors
 
 Say = Callable[[str], None]
 
@@ -85,6 +85,7 @@ def take_over(model: nn.Module, earlier: Loaded, where: str, head: Any = None) -
     return [name for name in wanted if name not in found]
 
 
+@torch.no_grad()
 def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: Path, say: Say) -> None:
     """Fill the rows of a model's embedding whose words the file has; the others stay random.
 
@@ -97,21 +98,16 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
         raise InputError(f"{path}: the model has no table of vectors to fill")
     width = next(iter(tables.values())).embedding_dim
     vectors = read_vectors(path, width=width)
-    found = [_fill(table, tok, vectors) for table, tok in zip(tables.values(), tokenizers, strict=False)]
-    words = sum(len(tok) - len(SPECIALS) for _, tok in zip(found, tokenizers, strict=False))
-    if not sum(found):
-        raise InputError(f"{path} has none of the {words:,} words of the vocabulary: is it of another language?")
-    say(f"{sum(found):,} of {words:,} words start from {path}")
-
-
-def _fill(table: nn.Embedding, tokenizer: Tokenizer, vectors: WordVectors) -> int:
-    """How many rows were filled."""
-    rows: dict[int, int] = {}
-    for entry in range(len(SPECIALS), len(tokenizer)):
-        word = str(tokenizer.inner.id_to_token(entry))
-        row = vectors.row_of.get(word, vectors.row_of.get(word.lower()))
-        if row is not None:
-            rows[entry] = row
-    with torch.no_grad():
+    filled = words = 0
+    for table, tokenizer in zip(tables.values(), tokenizers, strict=False):
+        rows: dict[int, int] = {}
+        for entry in range(len(SPECIALS), len(tokenizer)):
+            word = str(tokenizer.inner.id_to_token(entry))
+            row = vectors.row_of.get(word, vectors.row_of.get(word.lower()))
+            if row is not None:
+                rows[entry] = row
         table.weight[list(rows)] = torch.from_numpy(vectors.table_ND[list(rows.values())]).to(table.weight)
-    return len(rows)
+        filled, words = filled + len(rows), words + len(tokenizer) - len(SPECIALS)
+    if not filled:
+        raise InputError(f"{path} has none of the {words:,} words of the vocabulary: is it of another language?")
+    say(f"{filled:,} of {words:,} words start from {path}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -226,7 +226,7 @@ def random_ids(run: Any, size: int, device: torch.device, length: int = LENGTH) 
     return torch.randint(4, size, (max(1, run.engine.batch // length), length), device=device)
 
 
-def refuse(options: dict[str, Any], known: Sequence[str], what: str) -> None:
+def refuse(options: dict[str, Any], known: Collection[str], what: str) -> None:
     """Refuse an option that has no meaning here. `what`: a phrase for what is evaluated."""
     for name in options:
         if name not in known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -108,10 +109,7 @@ class Translation(Task):
         if earlier is not None:
             return earlier.source_tokenizer, earlier.target_tokenizer
         data = self.run.data
-
-        def learn() -> tuple[Any, Any]:
-            return train_tokenizers(self.files["train"], data.text, source=data.source, target=data.target)
-
+        learn = partial(train_tokenizers, self.files["train"], data.text, source=data.source, target=data.target)
         found = vocabularies(self.context, ["joint"] if data.text.joint else PAIR, learn)
         return found[0], found[-1]
 
@@ -127,12 +125,11 @@ class Translation(Task):
         before = " (encoded before)" if store.reused else ""
         log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} tokens{before}")
         log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
-        if store.skipped["too_long"]:
-            which = listed(store.too_long, store.skipped["too_long"])
-            count = store.skipped["too_long"]
+        if count := store.skipped["too_long"]:
+            which = listed(store.too_long, count)
             log.say(f"{part}: {count:,} pairs longer than {longest} tokens left out (pairs {which})")
-        if store.skipped["empty"]:
-            log.say(f"{part}: {store.skipped['empty']:,} pairs with an empty side left out")
+        if count := store.skipped["empty"]:
+            log.say(f"{part}: {count:,} pairs with an empty side left out")
         return store
 
     def _texts(self, part: str) -> tuple[list[str], list[str]]:
@@ -195,8 +192,7 @@ class Translation(Task):
         if "keep" in options:
             options["keep"](texts)
         given = {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
-        how: dict[str, Any] = {"bootstrap": RESAMPLES} | given
-        found = score(texts, [target for _, target in pairs], **how)
+        found = score(texts, [target for _, target in pairs], **{"bootstrap": RESAMPLES} | given)
         return Report(found.to_dict(), found.lines())
 
 

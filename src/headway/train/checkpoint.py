@@ -81,13 +81,8 @@ class Checkpoints(SealedSteps):
         super().__init__(folder, last, writer, say)
         self.every, self.rank, self.processes = every, rank, processes
         self.before: Callable[[], None] = lambda: None  # called before a checkpoint is written
-        self._writing = 0
+        self.unwritten = 0  # checkpoints that were taken and are still being written
         self._until = float("inf")  # the time until which other processes are waited for
-
-    @property
-    def busy(self) -> bool:
-        """Whether the last is still being written."""
-        return self._writing > 0
 
     def needed_snapshots(self) -> set[int]:
         """Those that the checkpoints on the disk refer to."""
@@ -125,7 +120,7 @@ class Checkpoints(SealedSteps):
     def save(self, step: int, files: dict[str, Named], shards: Shards, facts: dict[str, Any]) -> None:
         """Copy the tensors now, and write them in the background."""
         staged = self.stage.take({f"{kind}-{self.rank}": named for kind, named in files.items()})
-        self._writing += 1
+        self.unwritten += 1
         self.writer.submit(lambda: self._write(step, staged, shards, facts))
 
     def _write(self, step: int, staged: Staged, shards: Shards, facts: dict[str, Any]) -> None:
@@ -145,7 +140,7 @@ class Checkpoints(SealedSteps):
         except OSError as error:
             self._failed(step, place, error)
         finally:
-            self._writing -= 1
+            self.unwritten -= 1
 
     def _hand_in(self, place: Path, seals: dict[str, Any] | None) -> None:
         """Give the seals of this process's files to the first process, by a rename; None: writing has failed."""

@@ -9,13 +9,13 @@ import shutil
 import time
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from headway.batch import Batch
 from headway.device import choose
 from headway.errors import InputError
 from headway.folder import weights_of
@@ -179,7 +179,7 @@ class Job:
         gauge = Gauge(self.judged, self.device, context.dtype, self.ranks.count) if counted else None
         self.training = Training(
             run, self.objective, self.masters, own or self._step(self.shared), self.validate, checkpoints,
-            self.snapshots, self.log, ranks=self.ranks, identity={"run": to_plain(run), "data": task.data_names},
+            self.snapshots, self.log, identity={"run": to_plain(run), "data": task.data_names},
             guess=task.guess(), shown=task.shown, gauge=gauge,
         )  # fmt: skip
 
@@ -217,10 +217,12 @@ class Job:
         self.training.resume(checkpoint)
 
     def fit(self) -> Progress:
-        makers = (partial(self.task.batch, step) for step in itertools.count(self.training.progress.step))
-        pinned = self.device.type == "cuda"
-        ready = (lambda batch: batch.map(Tensor.pin_memory)) if pinned else (lambda batch: batch)
-        return self.training.fit(prefetch(makers, ready, self.run.engine.workers))
+        steps = itertools.count(self.training.progress.step)
+        return self.training.fit(prefetch(self._batch, steps, self.run.engine.workers))
+
+    def _batch(self, step: int) -> Batch:
+        batch = self.task.batch(step)
+        return batch.map(Tensor.pin_memory) if self.device.type == "cuda" else batch
 
     @torch.no_grad()
     def validate(self, with_score: bool) -> tuple[float | None, dict[str, float]]:

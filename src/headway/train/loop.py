@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
@@ -24,7 +24,6 @@ from headway.train.log import Log, unless_full
 from headway.train.meter import Meter
 from headway.train.optimiser import Masters
 from headway.train.pace import Pace
-from headway.train.parallel.ranks import ALONE, Ranks
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots
 from headway.train.step import Sums
@@ -32,7 +31,7 @@ from headway.train.stop import Stop
 
 # Whether to score as well → the score (better is higher) if so, and figures for the log.
 Validate = Callable[[bool], tuple[float | None, dict[str, float]]]
-Made = TypeVar("Made")
+Key, Made = TypeVar("Key"), TypeVar("Made")
 WARM_UP = 5.0  # seconds of a first step that are worth a line
 
 
@@ -50,16 +49,13 @@ class Progress:
     scores: list[float] = field(default_factory=list)
 
 
-def prefetch(
-    batches: Iterator[Callable[[], Made]], ready: Callable[[Made], Made], workers: int = 1
-) -> Iterator[Made]:  # fmt: skip
+def prefetch(make: Callable[[Key], Made], keys: Iterable[Key], workers: int = 1) -> Iterator[Made]:
     """Batches made by threads, a few ahead of the one in use, in order; an error is raised here, in its turn."""
     waiting: deque[Future[Made]] = deque()
     pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="batches")
-
     try:
-        for make in batches:
-            waiting.append(pool.submit(lambda make=make: ready(make())))
+        for key in keys:
+            waiting.append(pool.submit(make, key))
             if len(waiting) > 8 * max(workers, 1):
                 yield waiting.popleft().result()
         while waiting:
@@ -88,14 +84,13 @@ class Training:
     checkpoints: Checkpoints
     snapshots: Snapshots
     log: Log
-    ranks: Ranks = ALONE
     identity: dict[str, Any] = field(default_factory=dict)
     guess: float = float("inf")
     shown: Callable[[int], str] = lambda example: ""
     gauge: Gauge | None = None
 
     def __post_init__(self) -> None:
-        engine = self.run.engine
+        engine, self.ranks = self.run.engine, self.masters.ranks
         self.progress, self.meter, self.stop = Progress(), Meter(self.ranks), Stop(self.log.say)
         self.pace = Pace(engine.steps, engine.seconds, self.ranks)
         self.health = Health(engine.skips, engine.astray, self.run.schedule.warmup, self.guess)
@@ -307,7 +302,7 @@ class Training:
         if not self.health.sound and not must:
             self.log.say(f"no checkpoint at step {self.progress.step:,}: the loss has diverged; the earlier ones stay")
             return
-        busy = self.ranks.any(self.checkpoints.busy)
+        busy = self.ranks.any(self.checkpoints.unwritten > 0)
         if busy and not must:
             self.log.say(
                 f"the checkpoint of step {self.progress.step:,} is left out: the last is still being written "
