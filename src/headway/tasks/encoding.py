@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from headway.errors import InputError
 from headway.generate.encoder import Encoder
@@ -29,8 +29,8 @@ class Encoding(Task):
     """Abstract. The task of an encoder with a head; without `data`, headway does not train it."""
 
     roles = ("encodes",)
-    verbs = ("embed", "fill", "predict")  # a head refuses what it has no answer for
-    opens = Encoder
+    verbs: ClassVar[tuple[str, ...]] = ("embed", "fill", "predict")  # a head refuses what it has no answer for
+    opens: ClassVar[Callable[..., Any]] = Encoder
 
 
 class Embedding(Encoding):

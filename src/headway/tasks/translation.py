@@ -191,8 +191,9 @@ class Translation(Task):
         texts = model.translate([source for source, _ in pairs], **_search(options))
         if "keep" in options:
             options["keep"](texts)
-        given = {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
-        found = score(texts, [target for _, target in pairs], **{"bootstrap": RESAMPLES} | given)
+        how: dict[str, Any] = {"bootstrap": RESAMPLES}
+        how |= {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
+        found = score(texts, [target for _, target in pairs], **how)
         return Report(found.to_dict(), found.lines())
 
 

@@ -31,7 +31,8 @@ from headway.train.stop import Stop
 
 # Whether to score as well → the score (better is higher) if so, and figures for the log.
 Validate = Callable[[bool], tuple[float | None, dict[str, float]]]
-Key, Made = TypeVar("Key"), TypeVar("Made")
+Key = TypeVar("Key")
+Made = TypeVar("Made")
 WARM_UP = 5.0  # seconds of a first step that are worth a line
 
 
