@@ -29,7 +29,7 @@ from headway.train.gauge import Gauge
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.optimiser import Masters, freeze
-from headway.train.parallel.processes import Shared, joined, recompute_blocks, shard_rows
+from headway.train.parallel.processes import joined, recompute_blocks, shared
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
 from headway.train.snapshots import Snapshots, Weights
@@ -160,13 +160,10 @@ class Job:
             model = copy.deepcopy(model)
         self.objective = run.objective.build(model)
         self.judged = run.objective.build(self.plain_model) if sharded else self.objective
-        self.shared: Any = self.objective
         if run.engine.recompute:
             recompute_blocks(self.objective)
-        if self.ranks.count > 1:
-            if sharded:
-                shard_rows(self.objective)
-            self.shared = Shared(self.objective, run.engine.parallel, self.ranks, self.device)
+        alone = self.ranks.count == 1
+        wrapped = self.objective if alone else shared(self.objective, run.engine.parallel, self.device)
         self.masters = Masters(
             model.named_parameters(), run.optimiser, run.engine.clip, self.ranks, run.engine.rates, buffers_of(model)
         )
@@ -178,7 +175,7 @@ class Job:
         counted = self.ranks.first and not own
         gauge = Gauge(self.judged, self.device, context.dtype, self.ranks.count) if counted else None
         self.training = Training(
-            run, self.objective, self.masters, own or self._step(self.shared), self.validate, checkpoints,
+            run, self.objective, self.masters, own or self._step(wrapped), self.validate, checkpoints,
             self.snapshots, self.log, identity={"run": to_plain(run), "data": task.data_names},
             guess=task.guess(), shown=task.shown, gauge=gauge,
         )  # fmt: skip
@@ -196,10 +193,7 @@ class Job:
     def _step(self, objective: Any) -> Any:
         """The step function: plain, captured, compiled, or both."""
         if self.speed == "compile":
-            if isinstance(objective, Shared):
-                objective.module = compiled(objective.module)
-            else:
-                objective = compiled(objective)
+            objective = compiled(objective)
         graphs = self.device.type == "cuda" and self.speed != "plain" and self.ranks.count == 1
         return (GraphStep if graphs else TrainStep)(objective, self.masters)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from headway.errors import InputError, is_full
 from headway.plain import json_line
@@ -116,15 +116,9 @@ class Log:
         """A progress bar on a terminal; otherwise a plain line now and then. Call it with what is done, a text and,
         where it has changed, the total."""
         if self.console.is_terminal and not self.console.quiet:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[text]}"),
-                TimeRemainingColumn(),
-                TextColumn("left"),
-            )
-            with Progress(*columns, console=self.console, transient=True) as progress:
+            begin = "{task.description}", BarColumn(bar_width=20), MofNCompleteColumn()
+            end = "{task.fields[text]}", TimeRemainingColumn(), "left"
+            with Progress(*begin, *end, console=self.console, transient=True) as progress:
                 task = progress.add_task(what, total=total, text="")
 
                 def update(done: int, text: str = "", of: int | None = None) -> None:

@@ -89,16 +89,9 @@ def _read(folder: Path, touched: float) -> Status:
     figure, higher, verb = _shown(history)
     best, final = history.best(figure.lower(), higher), _figure(score, f"validation {figure}")
     return Status(
-        folder, state, touched,
-        recipe=_at(run, str, "recipe"),
-        step=step,
-        steps=_at(run, int, "engine", "steps"),
-        checkpoint=checkpoint,
-        figure=figure,
-        validation=final if final is not None or best is None else best[1],
-        test=_figure(score, f"test {figure}"),
-        verb=verb,
-        own_data=_has_own_data(folder, run),
+        folder, state, touched, recipe=_at(run, str, "recipe"), step=step, steps=_at(run, int, "engine", "steps"),
+        checkpoint=checkpoint, figure=figure, validation=final if final is not None or best is None else best[1],
+        test=_figure(score, f"test {figure}"), verb=verb, own_data=_has_own_data(folder, run),
     )  # fmt: skip
 
 
@@ -108,25 +101,18 @@ def _shown(history: History) -> tuple[str, bool, str]:
     start = history.start
     if isinstance(figure := start.get("figure"), str):
         return figure, bool(start.get("higher_is_better")), str(start.get("verb", "predict"))
-    for name, higher, verb in EARLIER:
-        if history.curve("validation", name.lower()):
-            return name, higher, verb
-    return EARLIER[-1]
+    return next((known for known in EARLIER if history.curve("validation", known[0].lower())), EARLIER[-1])
 
 
 def is_locked(folder: Path) -> bool:
     """Whether a process trains here: it holds a lock on `.lock`."""
     try:
         import fcntl
-    except ImportError:  # a system without such locks
-        return False
-    try:
+
         with (folder / ".lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # given back when the file is closed
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except (ImportError, OSError) as error:  # a system without such locks, a folder without this one
+        return isinstance(error, BlockingIOError)
     return False
 
 
