@@ -13,7 +13,7 @@ from headway.data.labelled import in_archive
 from headway.data.readers import must_be_there
 from headway.errors import InputError
 from headway.tasks.start import RunContext
-from headway.text.tokenizer import TextOptions, Tokenizer
+from headway.text.tokenizer import Tokenizer
 
 NAMED = 20  # numbers that a line lists
 PARTS = ("train", "valid", "test")
@@ -101,7 +101,7 @@ def listed(numbers: Sequence[object], count: int) -> str:
 
 
 def vocabularies(
-    context: RunContext, names: Sequence[str], learn: Callable[[], Sequence[Tokenizer]]
+    context: RunContext, learn: Callable[[], Sequence[Tokenizer]], names: Sequence[str] = ("joint",)
 ) -> list[Tokenizer]:
     """Tokenizers kept in the run's folder under these names: as a resumed run left them, or learned now."""
     paths = [context.out / "data" / f"{name}.tokenizer.json" for name in names]
@@ -113,8 +113,3 @@ def vocabularies(
     for path, tokenizer in zip(paths, tokenizers, strict=False):
         tokenizer.save(path)
     return tokenizers
-
-
-def vocabulary(context: RunContext, texts: Callable[[], Iterable[str]], options: TextOptions) -> Tokenizer:
-    """One tokenizer for all texts."""
-    return vocabularies(context, ["joint"], lambda: [Tokenizer.train(texts(), options)])[0]

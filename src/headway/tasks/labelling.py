@@ -13,11 +13,12 @@ import torch
 from headway.errors import InputError, nearest
 from headway.evaluate.labels import LabelScores
 from headway.tasks.encoding import Encoding
-from headway.tasks.files import found, vocabulary
+from headway.tasks.files import found, vocabularies
 from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Figure, Prediction, Report, refuse
 from headway.text.framing import Framed, frame
+from headway.text.tokenizer import Tokenizer
 
 SHOWN = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
 
@@ -42,7 +43,7 @@ class Labelling(Encoding):
     ) -> dict[str, Any]:
         """The examples of each part; where there are none for validation, some of the training examples."""
         data = self.run.data
-        parts = {part: read(list(found(names, self.context, folders))) for part, names in data.parts().items()}
+        parts = {part: read(found(names, self.context, folders)) for part, names in data.parts().items()}
         if "valid" not in parts:
             parts["train"], parts["valid"] = hold_out(parts["train"], data.hold_out)
         return parts
@@ -69,15 +70,14 @@ class Labelling(Encoding):
     def scores(self, part: str) -> Any:
         """The figures of the present weights on a part that is not trained on."""
         self.model.eval()
+        device, dtype = self.context.device, self.context.dtype
         true: list[int] = []
         given: list[int] = []
         for batch in self.held[part].epoch():
+            inputs = batch.inputs.map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
             true += batch.labels_B.tolist()
-            given += self.model(batch.inputs.map(self.moved)).argmax(-1).tolist()
+            given += self.model(inputs).argmax(-1).tolist()
         return LabelScores.of(true, given, len(self.labels))
-
-    def moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self.context.device, self.context.dtype if tensor.is_floating_point() else None)
 
     @classmethod
     def guesses(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> list[Any]:
@@ -120,7 +120,7 @@ class TextLabelling(Labelling):
         earlier = earlier_model(run)
         with context.ranks.in_turn():
             self.parts = self.open_parts()
-            self.tokenizer = earlier.source_tokenizer if earlier else vocabulary(context, self._sides, run.data.text)
+            self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self._learned)[0]
             self.stores = {part: self._encoded(part, texts) for part, texts in self.parts.items()}
         self.begin([self.tokenizer], earlier, head=replace(run.head, labels=self.labels))
         train, batch = self.stores["train"], run.engine.batch
@@ -133,10 +133,11 @@ class TextLabelling(Labelling):
         """The texts of each part; sets `labels`."""
         raise NotImplementedError
 
-    def _sides(self) -> Iterator[str]:
-        """What a vocabulary is learned from: the texts, of pairs both."""
+    def _learned(self) -> list[Tokenizer]:
+        """A tokenizer of the training texts, of pairs both."""
         texts = (example.text for example in self.parts["train"])
-        return (side for text in texts for side in ((text,) if isinstance(text, str) else text))
+        sides = (side for text in texts for side in ((text,) if isinstance(text, str) else text))
+        return [Tokenizer.train(sides, self.run.data.text)]
 
     def store(self, part: str, texts: Sequence[Any], framed: Sequence[Framed]) -> Any:
         raise NotImplementedError

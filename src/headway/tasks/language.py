@@ -106,7 +106,7 @@ def open_text(data: TextFiles, context: RunContext, earlier: Loaded | None = Non
             if len(train_parts) > 1:
                 files = tuple(file for part in train_parts for file in part.files)  # type: ignore[attr-defined]
                 everything = Documents(files, lines=data.text.lines)
-            [tokenizer] = vocabularies(context, ["joint"], lambda: [train_document_tokenizer(everything, data.text)])
+            [tokenizer] = vocabularies(context, lambda: [train_document_tokenizer(everything, data.text)])
         stores = [_encode(part, tokenizer, "train", context) for part in train_parts]
         encoded = {name: _encode(part, tokenizer, name, context) for name, part in held.items()}
     return TextCorpus(tokenizer, stores, encoded["valid"], encoded.get("test"))

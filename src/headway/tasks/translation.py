@@ -110,7 +110,7 @@ class Translation(Task):
             return earlier.source_tokenizer, earlier.target_tokenizer
         data = self.run.data
         learn = partial(train_tokenizers, self.files["train"], data.text, source=data.source, target=data.target)
-        found = vocabularies(self.context, ["joint"] if data.text.joint else PAIR, learn)
+        found = vocabularies(self.context, learn, ["joint"] if data.text.joint else PAIR)
         return found[0], found[-1]
 
     def _encoded(self, part: str) -> PairStore:

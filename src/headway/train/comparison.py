@@ -50,8 +50,7 @@ def within(run: Run, tokens: int) -> Run:
         return run
     steps = max(1, round(tokens / run.task.tokens_a_step(run)))
     often = max(1, steps // JUDGED)
-    schedule: Any = run.schedule
-    schedule = schedule.stretched(steps / run.engine.steps)
+    schedule: Any = run.schedule.stretched(steps / run.engine.steps)
     schedule = replace(schedule, warmup=min(schedule.warmup, often))
     averaged = max(1, round(run.engine.snapshot * steps / run.engine.steps))
     engine = replace(

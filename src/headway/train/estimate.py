@@ -32,8 +32,7 @@ def describe(run: Run) -> str:
         sizes = read_card(find_model(run.init)).sizes
     model: Any = build(run.model.name, run.model, sizes, run.head).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
-    wide = torch.empty((), dtype=dtype).element_size()
-    held = training_bytes(count, wide)
+    held = training_bytes(count, dtype.itemsize)
     seconds = _seconds_per_step(run, model, device, min(sizes))
     ends = f", or until {run.engine.seconds:g} s are over" if run.engine.seconds else ""
     return "\n".join(

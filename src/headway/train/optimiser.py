@@ -187,7 +187,10 @@ class Masters:
         """One update from the weights' gradients; returns the gradient's norm and whether the step was skipped
         (1.0 or 0.0), both still on the device."""
         self._hand_over_gradients()
-        norm = self._norm()
+        grads = [master.grad for master in self.masters if master.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads, foreach=True)
+        if self.sharded:
+            norm = self.ranks.reduce(norm.square()).sqrt()
         good = norm.isfinite() if loss is None else norm.isfinite() & loss.isfinite()
         bad = self.ranks.reduce((~good).to(torch.float32), "MAX")
         if self.clip > 0:
@@ -212,11 +215,6 @@ class Masters:
                 copies.append((master.grad, grad))
         if copies:
             torch._foreach_copy_([to for to, _ in copies], [grad for _, grad in copies])
-
-    def _norm(self) -> Tensor:
-        grads = [m.grad for m in self.masters if m.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads, foreach=True)
-        return self.ranks.reduce(norm.square()).sqrt() if self.sharded else norm
 
     @torch.no_grad()
     def write_back(self) -> None:

@@ -54,9 +54,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Seal:
     at = 0
     tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))
     for name, tensor in tensors.items():
-        size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
-        at += size
+        end = at + tensor.nbytes
+        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
+        at = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return _write(path, chain([struct.pack("<Q", len(text)) + text], _chunks(tensors.values())))

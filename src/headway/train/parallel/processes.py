@@ -140,8 +140,8 @@ def shared(objective: nn.Module, how: str, device: torch.device) -> nn.Module:
 
 
 def last_part(objective: Any, is_last: bool) -> AbstractContextManager[None]:
-    """Of a `shared` objective the gradients of all but the last part of a batch stay here; with the last they are summed.
-    Any other has nothing to sum."""
+    """Of a `shared` objective the gradients of all but the last part of a batch stay here; with the last part they are
+    summed. Any other has nothing to sum."""
     if hasattr(objective, "set_requires_gradient_sync"):  # FSDP
         objective.set_requires_gradient_sync(is_last)
     elif not is_last and hasattr(objective, "no_sync"):  # DDP
