@@ -38,10 +38,10 @@ class Checkpoint:
         self.folder = folder
         self.step = int(folder.name.removeprefix("step-"))
 
-    def facts(self, rank: int = 0) -> dict[str, Any] | None:
-        """The state of this process; None where fewer processes wrote the checkpoint."""
+    def facts(self, rank: int = 0) -> dict[str, Any]:
+        """The state of this process; empty where fewer processes wrote the checkpoint."""
         path = self.folder / f"state-{rank}.json"
-        return read_json(path) if path.exists() else None
+        return read_json(path) if path.exists() else {}
 
     def own(self, kind: str, rank: int = 0) -> Named:
         """The tensors of a kind that one process wrote."""

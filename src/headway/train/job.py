@@ -198,7 +198,7 @@ class Job:
         return (GraphStep if graphs else TrainStep)(objective, self.masters)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        facts = checkpoint.facts() or {}
+        facts = checkpoint.facts()
         if facts["data"] != self.training.identity["data"]:
             raise InputError(
                 f"the text or its vocabulary has changed since step {checkpoint.step:,}: restore it, "

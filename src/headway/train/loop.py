@@ -106,7 +106,6 @@ class Training:
         rank, device = self.ranks.rank, self.masters.device
         own = checkpoint.facts(rank)
         facts = own or checkpoint.facts()
-        assert facts is not None
         kinds = {kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN}
         if kinds["weights"].keys() != renamed(kinds["weights"], self.masters.names).keys():
             kinds = {kind: renamed(tensors, self.masters.names) for kind, tensors in kinds.items()}
@@ -121,7 +120,7 @@ class Training:
         self.meter.tokens = facts["meter_tokens"]
         if OBJECTIVE in checkpoint.kinds():
             self.objective.resume(checkpoint.own(OBJECTIVE, rank))
-        if own is not None:
+        if own:
             put_states(device, own["random"], checkpoint.own("random", rank))
         else:  # an additional process: a seed that no other has had
             torch.manual_seed(process_seed(self.run.engine.seed, rank, checkpoint.step))
