@@ -20,7 +20,6 @@ import subprocess
 import tempfile
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ import torch
 from headway.recipes.vectors import novels
 from headway.tasks.language import TextCorpus, open_text
 from headway.tasks.objective import NegativeSamplingObjective, RowStep
-from headway.tasks.task import RunContext
+from headway.tasks.start import RunContext
 from headway.tasks.word_vectors import WordVectors
 from headway.text.tokenizer import END, SPECIALS
 from headway.train.log import Log
@@ -69,8 +68,7 @@ def headway(task: WordVectors) -> tuple[float, float]:
     masters = Masters(task.model.named_parameters(), run.optimiser)
     step = RowStep(NegativeSamplingObjective(task.model), masters)
     clock, processor = time.perf_counter(), time.process_time()
-    makers = (partial(task.batch, number) for number in range(run.engine.steps))
-    for number, tiles in enumerate(prefetch(makers, lambda tiles: tiles), 1):
+    for number, tiles in enumerate(prefetch(task.batch, range(run.engine.steps)), 1):
         masters.set_rate(run.schedule.rate(number, run.engine.steps))
         step(tiles)
     return time.perf_counter() - clock, time.process_time() - processor

@@ -29,7 +29,7 @@ def test_figures_are_those_of_their_definitions(labels: int) -> None:
     t_NK, g_NK = ones[true] - ones[true].mean(0), ones[given] - ones[given].mean(0)
     expected = (t_NK * g_NK).sum() / np.sqrt((t_NK**2).sum() * (g_NK**2).sum())
     assert found.matthews == pytest.approx(expected)
-    assert found.by("f1") == found.f1
+    assert found.figures() == {"accuracy": found.accuracy, "f1": found.f1, "matthews": found.matthews}
 
 
 def test_one_label_for_all_is_no_correlation() -> None:

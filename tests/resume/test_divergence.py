@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from running import World, before_each_step, call
 from torch import nn
 
 from headway.tasks.objective import TokenObjective
-from headway.train.health import Diverged, Health
+from headway.train.health import Diverged, Health, Record
 from headway.train.meter import Meter
 from headway.train.optimiser import Adam, AdamW, Masters
 from headway.train.sealed import verify
@@ -259,9 +260,9 @@ def verdict(losses: list[float], warmup: int = 0, break_at: int | None = None, e
         except Diverged:
             return number
         if number == break_at:
-            facts = json.loads(json.dumps(health.facts()))
+            facts = json.loads(json.dumps(asdict(health.record)))
             health = Health(20, 10, warmup * every, GUESS)
-            health.resume(facts)
+            health.record = Record(**facts)
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 import json
 import threading
@@ -80,29 +79,22 @@ def test_pieces_give_the_gradient_of_the_whole_batch(parts: int) -> None:
 def test_prefetched_batches_come_in_order_made_by_other_threads(workers: int) -> None:
     makers = set()
 
-    def ready(batch: TokenBatch) -> TokenBatch:
+    def make(batch: TokenBatch) -> TokenBatch:
         makers.add(threading.current_thread())
         return batch
 
     batches = [uneven(rows) for rows in range(1, 30)]
-    made = (functools.partial(lambda batch: batch, batch) for batch in batches)
-    assert [id(batch) for batch in prefetch(made, ready, workers)] == [id(batch) for batch in batches]
+    assert [id(batch) for batch in prefetch(make, batches, workers)] == [id(batch) for batch in batches]
     assert threading.current_thread() not in makers
 
 
-@pytest.mark.parametrize("where", ["made", "readied"])
-def test_prefetch_hands_on_errors_after_the_batches_before_them(where: str) -> None:
-    def made(rows: int) -> TokenBatch:
-        if where == "made" and rows == 3:
+def test_prefetch_hands_on_errors_after_the_batches_before_them() -> None:
+    def make(rows: int) -> TokenBatch:
+        if rows == 3:
             raise OSError("the disk is gone")
         return uneven(rows)
 
-    def ready(batch: TokenBatch) -> TokenBatch:
-        if len(batch) == 3:
-            raise OSError("the disk is gone")
-        return batch
-
-    found = prefetch((functools.partial(made, rows) for rows in (1, 2, 3)), ready)
+    found = prefetch(make, (1, 2, 3))
     assert [len(next(found)) for _ in range(2)] == [1, 2]
     with pytest.raises(OSError, match="the disk is gone"):
         next(found)
@@ -110,7 +102,7 @@ def test_prefetch_hands_on_errors_after_the_batches_before_them(where: str) -> N
 
 def test_prefetch_stops_its_thread_when_nobody_reads_on() -> None:
     before = threading.active_count()
-    found = prefetch(itertools.repeat(lambda: uneven(1)), lambda batch: batch)
+    found = prefetch(uneven, itertools.repeat(1))
     next(found)
     found.close()  # type: ignore[attr-defined]
     limit = time.monotonic() + 60

@@ -127,7 +127,7 @@ def _withdraw(place: Path, earlier: Path | None, mine: bool) -> str | None:
 
 
 def _newest(place: Path) -> int | None:
-    from headway.train.checkpoint import sealed_steps
+    from headway.train.sealed import sealed_steps
 
     return max(sealed_steps(place / "checkpoints"), default=None)
 

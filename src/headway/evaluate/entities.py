@@ -64,9 +64,6 @@ class EntityScores:
         """The share of words with their own label."""
         return self.agree / max(self.words, 1)
 
-    def by(self, judge: TagJudge) -> float:
-        return {"f1": self.f1, "accuracy": self.accuracy}[judge]
-
     def figures(self) -> dict[str, float]:
         return {"f1": self.f1, "precision": self.precision, "recall": self.recall, "accuracy": self.accuracy}
 

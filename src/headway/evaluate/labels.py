@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from headway.data.labelled import Labelled
-from headway.errors import InputError, nearest
-from headway.generate.encoder import Encoder
 
 Judge = Literal["accuracy", "f1", "matthews"]
 
@@ -48,23 +44,5 @@ class LabelScores:
         spread = np.sqrt((s * s - g_K @ g_K) * (s * s - t_K @ t_K))
         return float((c * s - t_K @ g_K) / spread) if spread else 0.0
 
-    def by(self, judge: Judge) -> float:
-        return float({"accuracy": self.accuracy, "f1": self.f1, "matthews": self.matthews}[judge])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"texts": int(self.counts_TG.sum()), "accuracy": self.accuracy, "f1": self.f1, "matthews": self.matthews}
-
-
-def score_labels(encoder: Encoder, texts: Sequence[Labelled]) -> LabelScores:
-    """An encoder on labelled texts, cut where they are longer than it takes, as they were when it learned.
-
-    A label is written as the model calls it, or as its number from 0 on.
-    """
-    found = encoder.classify([text.text for text in texts], truncate=True)
-    number_of = {str(number): number for number in range(len(encoder.labels))}
-    number_of |= {name: i for i, name in enumerate(encoder.labels)}
-    for number, text in enumerate(texts, 1):
-        if text.label not in number_of:
-            raise InputError(f"text {number} has the label '{text.label}'{nearest(text.label, encoder.labels)}")
-    given = [number_of[guesses[0].text] for guesses in found]
-    return LabelScores.of([number_of[text.label] for text in texts], given, len(encoder.labels))
+    def figures(self) -> dict[str, float]:
+        return {"accuracy": self.accuracy, "f1": self.f1, "matthews": self.matthews}

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-import torch
-
-from headway.card import Loaded
 from headway.errors import InputError
 from headway.generate.encoder import Encoder
 from headway.tasks.task import Prediction, Task, refuse
@@ -15,13 +12,9 @@ from headway.tasks.task import Prediction, Task, refuse
 
 def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]]) -> list[list[Any]]:
     """The answer to each value; a blank text has none."""
-    there = [at for at, value in enumerate(values) if any(part.strip() for part in _parts(value))]
+    there = [at for at, value in enumerate(values) if "".join(value).strip()]
     found = dict(zip(there, ask([values[at] for at in there]), strict=True))
     return [found.get(at, []) for at in range(len(values))]
-
-
-def _parts(value: str | tuple[str, str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
 
 
 def pair_of(line: str, number: int) -> Any:
@@ -36,11 +29,8 @@ class Encoding(Task):
     """Abstract. The task of an encoder with a head; without `data`, headway does not train it."""
 
     roles = ("encodes",)
-    verbs = ("embed", "fill", "predict")  # a head refuses what it has no answer for
-
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
-        return Encoder(loaded, device, dtype)
+    verbs: ClassVar[tuple[str, ...]] = ("embed", "fill", "predict")  # a head refuses what it has no answer for
+    opens: ClassVar[Callable[..., Any]] = Encoder
 
 
 class Embedding(Encoding):

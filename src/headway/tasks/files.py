@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from headway.data.catalog import find, find_all
 from headway.data.labelled import in_archive
 from headway.data.readers import must_be_there
 from headway.errors import InputError
-from headway.tasks.task import Reports, RunContext
-from headway.text.tokenizer import TextOptions, Tokenizer
+from headway.tasks.start import RunContext
+from headway.text.tokenizer import Tokenizer
 
 NAMED = 20  # numbers that a line lists
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """Abstract. What the data of every run has: the user's files, or names of a data set that headway knows.
+
+    wanted: what `--data` takes.
+    """
+
+    name: ClassVar[str]
+    wanted: ClassVar[str]
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """The names of each part that has any."""
+        if not self.train:
+            raise InputError(f"no training data: pass --data {self.wanted}")
+        return {part: names for part in PARTS if (names := getattr(self, part))}
+
+
+@dataclass(frozen=True)
+class DividedFiles(DataFiles):
+    """Abstract. Without `valid`, the share `hold_out` of the training data is."""
+
+    hold_out: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.hold_out < 1:
+            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
 
 
 def is_own(name: str) -> bool:
@@ -45,22 +79,29 @@ def look_for_known(run: Any) -> None:
             find_all(file)
 
 
-def fetched(name: str, download: bool, log: Reports) -> Path:
-    """A file of a known data set; with `download` from the network."""
-    if not download:
-        return find(name)
-    with log.bar(f"fetching {name}", None, " bytes") as show:
-        return find(name, download=True, progress=lambda done, total: show(done))
+def found(names: Iterable[str], context: RunContext, folders: bool = False) -> list[Path]:
+    """The user's files as they are, those of a known data set where they are on this machine, with `download` from the
+    network; a member of an archive stays behind it. folders: a name may stand for all files of a known folder."""
+    paths: list[Path] = []
+    for name in names:
+        file, member = in_archive(name)
+        places = [Path(file)]
+        if not is_own(file):
+            with context.log.bar(f"fetching {file}", None, " bytes") if context.download else nullcontext() as show:
+                how: dict[str, Any] = {"download": True, "progress": lambda done, total: show(done)} if show else {}
+                places = find_all(file, **how) if folders else [find(file, **how)]
+        paths += [place / member for place in places]
+    return paths
 
 
-def listed(numbers: Sequence[int], count: int) -> str:
+def listed(numbers: Sequence[object], count: int) -> str:
     """The first of `count` numbers, for a message."""
     shown = numbers[:NAMED]
     return ", ".join(map(str, shown)) + (" …" if count > len(shown) else "")
 
 
 def vocabularies(
-    context: RunContext, names: Sequence[str], learn: Callable[[], Sequence[Tokenizer]]
+    context: RunContext, learn: Callable[[], Sequence[Tokenizer]], names: Sequence[str] = ("joint",)
 ) -> list[Tokenizer]:
     """Tokenizers kept in the run's folder under these names: as a resumed run left them, or learned now."""
     paths = [context.out / "data" / f"{name}.tokenizer.json" for name in names]
@@ -72,8 +113,3 @@ def vocabularies(
     for path, tokenizer in zip(paths, tokenizers, strict=False):
         tokenizer.save(path)
     return tokenizers
-
-
-def vocabulary(context: RunContext, texts: Callable[[], Iterable[str]], options: TextOptions) -> Tokenizer:
-    """One tokenizer for all texts."""
-    return vocabularies(context, ["joint"], lambda: [Tokenizer.train(texts(), options)])[0]

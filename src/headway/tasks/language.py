@@ -15,7 +15,7 @@ from torch import nn
 
 from headway.batch import TokenBatch
 from headway.card import Loaded
-from headway.data.catalog import cache_folder, find_all
+from headway.data.catalog import cache_folder
 from headway.data.documents import Corpus, Documents, left_out
 from headway.data.split import hold_out
 from headway.data.streams import StreamBatch, StreamBatches
@@ -24,15 +24,17 @@ from headway.data.windows import WindowBatches, evaluation_windows
 from headway.errors import InputError
 from headway.evaluate.perplexity import Perplexity, score_store
 from headway.generate.generator import Generator
-from headway.tasks.files import NAMED, is_own, vocabularies
+from headway.tasks.files import DividedFiles, found, listed, vocabularies
 from headway.tasks.objective import Carried, Counting, CrossEntropy, NextToken
-from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import Prediction, Report, RunContext, Task, entropy, refuse
+from headway.tasks.start import RunContext, earlier_model
+from headway.tasks.task import Prediction, Report, Task, entropy, random_ids, refuse, with_perplexity
 from headway.text.tokenizer import END, TextOptions
+
+OPTIONS = {"max_new_tokens": "max_new", "seed": "seed"}  # of an answer, and the generator's names for them
 
 
 @dataclass(frozen=True)
-class TextFiles:
+class TextFiles(DividedFiles):
     """Files, folders, .jsonl, or names of a data set that headway knows.
 
     Without `valid`, the share `hold_out` is: of one text its end, of many documents some, chosen by a hash; and so is
@@ -40,16 +42,12 @@ class TextFiles:
     """
 
     name: ClassVar[str] = "files"
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-    hold_out: float = 0.1
+    wanted: ClassVar[str] = "FILE (text, a folder of it, or .jsonl)"
     hold_out_test: float = 0.0
     text: TextOptions = field(default_factory=lambda: TextOptions(exact=True), kw_only=True)
 
     def __post_init__(self) -> None:
-        if not 0 < self.hold_out < 1:
-            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
+        super().__post_init__()
         if not 0 <= self.hold_out_test < 1 - self.hold_out:
             raise InputError(
                 f"data.hold_out_test must be at least 0 and leave something to learn from, not {self.hold_out_test}"
@@ -108,7 +106,7 @@ def open_text(data: TextFiles, context: RunContext, earlier: Loaded | None = Non
             if len(train_parts) > 1:
                 files = tuple(file for part in train_parts for file in part.files)  # type: ignore[attr-defined]
                 everything = Documents(files, lines=data.text.lines)
-            [tokenizer] = vocabularies(context, ["joint"], lambda: [train_document_tokenizer(everything, data.text)])
+            [tokenizer] = vocabularies(context, lambda: [train_document_tokenizer(everything, data.text)])
         stores = [_encode(part, tokenizer, "train", context) for part in train_parts]
         encoded = {name: _encode(part, tokenizer, name, context) for name, part in held.items()}
     return TextCorpus(tokenizer, stores, encoded["valid"], encoded.get("test"))
@@ -116,14 +114,9 @@ def open_text(data: TextFiles, context: RunContext, earlier: Loaded | None = Non
 
 def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str, Corpus]]:
     """The corpora to learn from, one for each name, and the texts that are held out of all of them."""
-    if not data.train:
-        raise InputError("no training data: pass --data FILE (text, a folder of it, or .jsonl)")
-    corpora = [Documents.at(_found(name, context), lines=data.text.lines) for name in data.train]
-    held: dict[str, Corpus] = {
-        part: Documents.at([path for name in names for path in _found(name, context)], lines=data.text.lines)
-        for part, names in (("valid", data.valid), ("test", data.test))
-        if names
-    }
+    lines, names = data.text.lines, data.parts()
+    corpora = [Documents.at(_found([name], context), lines=lines) for name in names.pop("train")]
+    held: dict[str, Corpus] = {part: Documents.at(_found(some, context), lines=lines) for part, some in names.items()}
     if "valid" in held:
         return list(corpora), held
     if len(corpora) > 1:
@@ -132,13 +125,12 @@ def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str
     return [parts.pop("train")], parts | held
 
 
-def _found(name: str, context: RunContext) -> list[Path]:
-    if is_own(name):
+def _found(names: Sequence[str], context: RunContext) -> list[Path]:
+    for name in names:
         if others := left_out([name]):
-            shown = ", ".join(file.name for file in others[:NAMED]) + (" …" if len(others) > NAMED else "")
+            shown = listed([file.name for file in others], len(others))
             context.log.say(f"{name}: {len(others):,} files that are no .txt or .jsonl are left out ({shown})")
-        return [Path(name)]
-    return list(find_all(name, download=context.download))
+    return found(names, context, folders=True)
 
 
 def _encode(part: Corpus, tokenizer: Any, name: str, context: RunContext) -> TokenStore:
@@ -162,6 +154,8 @@ class Language(Task):
     headline = ("perplexity", False)
     verb = "generate"
     verbs = ("score",)
+    opens = Generator.of
+    shown_losses = with_perplexity
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
@@ -174,12 +168,9 @@ class Language(Task):
             )
         earlier = earlier_model(run)
         self.corpus = corpus = open_text(run.data, context, earlier)
-        sizes = earlier.card.sizes[:1] if earlier else (len(corpus.tokenizer),)
-        self.model = None
+        self.data_names = corpus.names()
+        self.begin([corpus.tokenizer], earlier)
         if not run.objective.one_pass:
-            self.model = first_model(run, context, sizes, [corpus.tokenizer], earlier=earlier)
-        self.describe(sizes, [corpus.tokenizer], earlier)
-        if self.model is not None:
             self._check_order()
             self.length = run.max_length
             self.rows = max(1, run.engine.batch // self.length)
@@ -210,15 +201,9 @@ class Language(Task):
         found = score_store(self.model, self.corpus.valid, None, streams=self.rows)
         return {"loss": found.per_token, "nll": found.per_token}
 
-    def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
-        return {"loss": losses["loss"], "perplexity": math.exp(min(losses["nll"], 700))}
-
     def final_figures(self) -> dict[str, Any]:
         """Perplexity by token and by word, bits per character, on the validation data and on the test data."""
         window = None if self.model.context is None else self.length
-        return self._perplexities(window)
-
-    def _perplexities(self, window: int | None) -> dict[str, Any]:
         scores = in_words("validation", score_store(self.model, self.corpus.valid, window))
         if self.corpus.test is not None:
             scores |= in_words("test", score_store(self.model, self.corpus.test, window))
@@ -240,7 +225,7 @@ class Language(Task):
         for name, size in sizes.items():
             self.log.say(f"{size:,} {name}")
         self.log.event("counted", tokens=len(ids_T) - 1, **sizes)
-        scores = self._perplexities(None)
+        scores = self.final_figures()
         if note := config.smoothing.note:
             scores["note"] = note
         return scores | {"tokens counted": len(ids_T) - 1, "counting seconds": round(seconds, 2)}
@@ -249,9 +234,6 @@ class Language(Task):
         corpus, place = self.batches.where(example)
         ids = self.batches.corpora[corpus].windows([place], min(32, self.length))[0]
         return str(self.corpus.tokenizer.decode(ids.tolist()))
-
-    def data_names(self) -> dict[str, str]:
-        return self.corpus.names()
 
     def guess(self) -> float:
         return entropy(sum((store.counts() for store in self.corpus.train[1:]), self.corpus.train[0].counts()))
@@ -265,8 +247,7 @@ class Language(Task):
 
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> TokenBatch:
-        rows = max(1, run.engine.batch // run.max_length)
-        ids = torch.randint(4, size, (rows, run.max_length), device=device)
+        ids = random_ids(run, size, device, run.max_length)
         return StreamBatch(ids, ids, fresh=torch.tensor(True, device=device))
 
     @classmethod
@@ -280,15 +261,10 @@ class Language(Task):
         return data if data.test or data.hold_out_test else replace(data, hold_out_test=data.hold_out)
 
     @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
-        return Generator.of(loaded, device, dtype)
-
-    @classmethod
     def answer(cls, model: Generator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
         """A continuation of each text."""
-        refuse(options, ("max_new_tokens", "seed"), "a language model")
-        names = {"max_new_tokens": "max_new", "seed": "seed"}
-        settings = {names[name]: value for name, value in options.items()}
+        refuse(options, OPTIONS, "a language model")
+        settings = {OPTIONS[name]: value for name, value in options.items()}
         for prompt, text in zip(values, model.generate(values, **settings), strict=True):
             yield Prediction(" ".join((prompt + text).split()), {"text": prompt, "continuation": text})
 

@@ -22,116 +22,6 @@ from headway.models.protocols import Terms
 from headway.nn.loss import linear_cross_entropy, paired_cross_entropy
 
 
-class Config:
-    """What every objective's config has.
-
-    learns: how the weights are found, as a family declares it. one_pass: in one pass over the data, without steps.
-    carries: over contiguous streams, the state passed from step to step.
-    """
-
-    name: ClassVar[str]
-    learns: ClassVar[str] = "gradients"
-    one_pass: ClassVar[bool] = False
-    carries: ClassVar[bool] = False
-
-    def build(self, model: nn.Module) -> Objective:
-        raise NotImplementedError
-
-    def cost_in_words(self, run: Any) -> str | None:
-        """A description of the cost, where a few steps of random values cannot measure it."""
-        return None
-
-
-@dataclass(frozen=True)
-class CrossEntropy(Config):
-    """Label-smoothed cross-entropy per target token."""
-
-    name: ClassVar[str] = "cross-entropy"
-    smoothing: float = 0.1
-
-    def build(self, model: nn.Module) -> TokenObjective:
-        return TokenObjective(model, self.smoothing)
-
-
-@dataclass(frozen=True)
-class NextToken(CrossEntropy):
-    """Cross-entropy per token of a text, each predicted from the ones before it."""
-
-    name: ClassVar[str] = "next-token"
-    smoothing: float = 0.0
-
-
-@dataclass(frozen=True)
-class RDrop(Config):
-    """Cross-entropy of two passes with different dropout, and α times the distance between their answers:
-    ½(KL(p‖q) + KL(q‖p)) (Liang et al. 2021). For small data: it takes twice the work a step."""
-
-    name: ClassVar[str] = "r-drop"
-    smoothing: float = 0.1
-    weight: float = 1.0
-
-    def build(self, model: nn.Module) -> TokenObjective:
-        return RDropObjective(model, self.smoothing, self.weight)
-
-
-@dataclass(frozen=True)
-class Carried(Config):
-    """`NextToken` over contiguous streams: the state after a step is the next step's first, and no gradient goes back
-    through it (truncated back-propagation through time: Mikolov et al. 2010).
-
-    activation, change: weights of mean h² and mean (h_t − h_{t−1})² of the last layer's output after its dropout (AR
-    and TAR: Merity et al. 2018, who take the second before it; a locked mask multiplies that by 1/(1 − p) on average).
-    """
-
-    name: ClassVar[str] = "carried"
-    carries: ClassVar[bool] = True
-    smoothing: float = 0.0
-    activation: float = 0.0
-    change: float = 0.0
-
-    def build(self, model: nn.Module) -> CarriedObjective:
-        return CarriedObjective(model, self)
-
-
-@dataclass(frozen=True)
-class Labels(Config):
-    """The loss of an encoder's head. `judge`: the figure by which the best weights are chosen."""
-
-    name: ClassVar[str] = "labels"
-    smoothing: float = 0.0
-    judge: Judge = "accuracy"
-
-    def build(self, model: nn.Module) -> HeadObjective:
-        return HeadObjective(model, self.smoothing)
-
-
-@dataclass(frozen=True)
-class Counting(Config):
-    """The frequencies of n-grams, counted in one pass."""
-
-    name: ClassVar[str] = "counting"
-    learns: ClassVar[str] = "counting"
-    one_pass: ClassVar[bool] = True
-
-    def cost_in_words(self, run: Any) -> str:
-        return "learned in one pass over the text: seconds for a million words"
-
-
-@dataclass(frozen=True)
-class NegativeSampling(Config):
-    """Neighbours against words of noise (Mikolov et al. 2013)."""
-
-    name: ClassVar[str] = "negative-sampling"
-    learns: ClassVar[str] = "rows"
-
-    def build(self, model: nn.Module) -> NegativeSamplingObjective:
-        return NegativeSamplingObjective(model)
-
-    def cost_in_words(self, run: Any) -> str:
-        tokens = run.engine.steps * run.engine.batch
-        return f"{tokens:,} tokens in {run.engine.steps:,} steps: about a minute for 20 million on two CPU cores"
-
-
 class Objective(nn.Module):
     """Abstract. `loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of.
 
@@ -140,9 +30,10 @@ class Objective(nn.Module):
 
     small_kernels: ClassVar[bool] = False
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, config: Any = None) -> None:
         super().__init__()
         self.model: Any = model
+        self.config = config
 
     def forward(self, batch: Any) -> Terms:
         raise NotImplementedError
@@ -162,10 +53,6 @@ class Objective(nn.Module):
 class TokenObjective(Objective):
     """Each token from those before it and, where the batch has inputs, from those."""
 
-    def __init__(self, model: nn.Module, smoothing: float) -> None:
-        super().__init__(model)
-        self.smoothing = smoothing
-
     def hidden(self, batch: TokenBatch) -> Tensor:
         """The last layer's vectors under teacher forcing, a row a token."""
         ids_BT = batch.ids_BT
@@ -177,13 +64,10 @@ class TokenObjective(Objective):
         weight: Tensor = self.model.output_weight
         return weight if self.training else weight[: self.model.vocabulary]
 
-    def cross_entropy(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        labels_N = batch.labels_BT.flatten()
-        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.smoothing, IGNORED)
-
     def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """The sums of `loss` and `nll` over the batch."""
-        return self.cross_entropy(batch)
+        labels_N = batch.labels_BT.flatten()
+        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.config.smoothing, IGNORED)
 
     def forward(self, batch: TokenBatch) -> Terms:
         loss, nll = self.losses(batch)
@@ -194,16 +78,12 @@ class TokenObjective(Objective):
 class RDropObjective(TokenObjective):
     """Two passes as one batch of twice the rows; in validation, without dropout, one pass."""
 
-    def __init__(self, model: nn.Module, smoothing: float, weight: float) -> None:
-        super().__init__(model, smoothing)
-        self.distance = weight
-
     def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         if not self.training:
-            return self.cross_entropy(batch)
-        twice_2ND = self.hidden(TokenBatch.join([batch, batch]))
-        labels_N = batch.labels_BT.flatten()
-        return paired_cross_entropy(twice_2ND, self.weight(), labels_N, self.smoothing, IGNORED, self.distance)
+            return super().losses(batch)
+        twice_2ND, labels_N = self.hidden(TokenBatch.join([batch, batch])), batch.labels_BT.flatten()
+        smoothing, distance = self.config.smoothing, self.config.weight
+        return paired_cross_entropy(twice_2ND, self.weight(), labels_N, smoothing, IGNORED, distance)
 
 
 @final
@@ -213,9 +93,8 @@ class CarriedObjective(TokenObjective):
 
     small_kernels = True
 
-    def __init__(self, model: nn.Module, config: Carried) -> None:
-        super().__init__(model, config.smoothing)
-        self.weights = {"activation": config.activation, "change": config.change}
+    def __init__(self, model: nn.Module, config: Any) -> None:
+        super().__init__(model, config)
         self.places: list[Tensor] = []  # the state of all rows after the last step
 
     def carried(self) -> dict[str, Tensor]:
@@ -229,14 +108,14 @@ class CarriedObjective(TokenObjective):
         hidden_BTD, state = self.model.read(batch.ids_BT, self._begin(batch))
         if self.training:
             self._keep(batch, state)
-        labels_N = batch.labels_BT.flatten()
-        loss, nll = linear_cross_entropy(hidden_BTD.flatten(0, 1), self.weight(), labels_N, self.smoothing, IGNORED)
+        hidden_ND, labels_N = hidden_BTD.flatten(0, 1), batch.labels_BT.flatten()
+        loss, nll = linear_cross_entropy(hidden_ND, self.weight(), labels_N, self.config.smoothing, IGNORED)
         found: Terms = {"loss": (loss, 1.0), "nll": (nll, 0.0)}
         h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
         terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}
-        for name, weight in self.weights.items():
-            if weight:
-                found[name] = (terms[name].square().mean(-1).sum(), weight)
+        for name, term in terms.items():
+            if weight := getattr(self.config, name):
+                found[name] = (term.square().mean(-1).sum(), weight)
         return found
 
     def _begin(self, batch: StreamBatch) -> Any:
@@ -266,12 +145,8 @@ class CarriedObjective(TokenObjective):
 class HeadObjective(Objective):
     """The loss terms of an encoder's head."""
 
-    def __init__(self, model: nn.Module, smoothing: float) -> None:
-        super().__init__(model)
-        self.smoothing = smoothing
-
     def forward(self, batch: Any) -> Terms:
-        terms: Terms = self.model.head.losses(self.model.encode(batch.inputs), batch, self.smoothing)
+        terms: Terms = self.model.head.losses(self.model.encode(batch.inputs), batch, self.config.smoothing)
         return terms
 
 
@@ -353,3 +228,104 @@ class RowStep:
         steps_ND = toward.flatten(0, 1).mul_(self.most_V[ids_N1].clamp_(max=rate).neg_())
         # Over rows that are expanded this is twice as fast as index_add_.
         table_VD.scatter_add_(0, ids_N1.expand_as(steps_ND), steps_ND)
+
+
+class Config:
+    """What every objective's config has.
+
+    learns: how the weights are found, as a family declares it. one_pass: in one pass over the data, without steps.
+    carries: over contiguous streams, the state passed from step to step. objective: the module that it configures.
+    """
+
+    name: ClassVar[str]
+    objective: ClassVar[type[Objective]]
+    learns: ClassVar[str] = "gradients"
+    one_pass: ClassVar[bool] = False
+    carries: ClassVar[bool] = False
+
+    def build(self, model: nn.Module) -> Objective:
+        return self.objective(model, self)
+
+    def cost_in_words(self, run: Any) -> str | None:
+        """A description of the cost, where a few steps of random values cannot measure it."""
+        return None
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Config):
+    """Label-smoothed cross-entropy per target token."""
+
+    name: ClassVar[str] = "cross-entropy"
+    objective: ClassVar[type[Objective]] = TokenObjective
+    smoothing: float = 0.1
+
+
+@dataclass(frozen=True)
+class NextToken(CrossEntropy):
+    """Cross-entropy per token of a text, each predicted from the ones before it."""
+
+    name: ClassVar[str] = "next-token"
+    smoothing: float = 0.0
+
+
+@dataclass(frozen=True)
+class RDrop(Config):
+    """Cross-entropy of two passes with different dropout, and α times the distance between their answers:
+    ½(KL(p‖q) + KL(q‖p)) (Liang et al. 2021). For small data: it takes twice the work a step."""
+
+    name: ClassVar[str] = "r-drop"
+    objective: ClassVar[type[Objective]] = RDropObjective
+    smoothing: float = 0.1
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Carried(Config):
+    """`NextToken` over contiguous streams: the state after a step is the next step's first, and no gradient goes back
+    through it (truncated back-propagation through time: Mikolov et al. 2010).
+
+    activation, change: weights of mean h² and mean (h_t − h_{t−1})² of the last layer's output after its dropout (AR
+    and TAR: Merity et al. 2018, who take the second before it; a locked mask multiplies that by 1/(1 − p) on average).
+    """
+
+    name: ClassVar[str] = "carried"
+    objective: ClassVar[type[Objective]] = CarriedObjective
+    carries: ClassVar[bool] = True
+    smoothing: float = 0.0
+    activation: float = 0.0
+    change: float = 0.0
+
+
+@dataclass(frozen=True)
+class Labels(Config):
+    """The loss of an encoder's head. `judge`: the figure by which the best weights are chosen."""
+
+    name: ClassVar[str] = "labels"
+    objective: ClassVar[type[Objective]] = HeadObjective
+    smoothing: float = 0.0
+    judge: Judge = "accuracy"
+
+
+@dataclass(frozen=True)
+class Counting(Config):
+    """The frequencies of n-grams, counted in one pass."""
+
+    name: ClassVar[str] = "counting"
+    learns: ClassVar[str] = "counting"
+    one_pass: ClassVar[bool] = True
+
+    def cost_in_words(self, run: Any) -> str:
+        return "learned in one pass over the text: seconds for a million words"
+
+
+@dataclass(frozen=True)
+class NegativeSampling(Config):
+    """Neighbours against words of noise (Mikolov et al. 2013)."""
+
+    name: ClassVar[str] = "negative-sampling"
+    objective: ClassVar[type[Objective]] = NegativeSamplingObjective
+    learns: ClassVar[str] = "rows"
+
+    def cost_in_words(self, run: Any) -> str:
+        tokens = run.engine.steps * run.engine.batch
+        return f"{tokens:,} tokens in {run.engine.steps:,} steps: about a minute for 20 million on two CPU cores"

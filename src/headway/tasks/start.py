@@ -1,8 +1,9 @@
-"""The weights that a run starts from: random ones, an earlier model's, or word vectors from a file."""
+"""What a run starts with: where it works, and its first weights: random ones, an earlier model's, or word vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,24 @@ from headway.models import build
 from headway.models.configs import token_tables
 from headway.nn.weights import kept_tensors
 from headway.random_states import process_seed
-from headway.tasks.task import RunContext
 from headway.text.tokenizer import SPECIALS, Tokenizer
-from headway.text.vectors import WordVectors, read_vectors
+from headway.text.vectors import read_vectors
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Where a run works. `resumed`: vocabularies and held-out text are in the folder already. `ranks`: this process
+    among several (`headway.train.parallel.ranks`). `log`: a `headway.train.log.Log`."""
+
+    out: Path
+    log: Any
+    device: torch.device
+    dtype: torch.dtype
+    ranks: Any
+    download: bool = False
+    resumed: bool = False
 
 
 def starts_from_vectors(run: Any) -> bool:
@@ -71,6 +85,7 @@ def take_over(model: nn.Module, earlier: Loaded, where: str, head: Any = None) -
     return [name for name in wanted if name not in found]
 
 
+@torch.no_grad()
 def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: Path, say: Say) -> None:
     """Fill the rows of a model's embedding whose words the file has; the others stay random.
 
@@ -83,21 +98,16 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
         raise InputError(f"{path}: the model has no table of vectors to fill")
     width = next(iter(tables.values())).embedding_dim
     vectors = read_vectors(path, width=width)
-    found = [_fill(table, tok, vectors) for table, tok in zip(tables.values(), tokenizers, strict=False)]
-    words = sum(len(tok) - len(SPECIALS) for _, tok in zip(found, tokenizers, strict=False))
-    if not sum(found):
-        raise InputError(f"{path} has none of the {words:,} words of the vocabulary: is it of another language?")
-    say(f"{sum(found):,} of {words:,} words start from {path}")
-
-
-def _fill(table: nn.Embedding, tokenizer: Tokenizer, vectors: WordVectors) -> int:
-    """How many rows were filled."""
-    rows: dict[int, int] = {}
-    for entry in range(len(SPECIALS), len(tokenizer)):
-        word = str(tokenizer.inner.id_to_token(entry))
-        row = vectors.row_of.get(word, vectors.row_of.get(word.lower()))
-        if row is not None:
-            rows[entry] = row
-    with torch.no_grad():
+    filled = words = 0
+    for table, tokenizer in zip(tables.values(), tokenizers, strict=False):
+        rows: dict[int, int] = {}
+        for entry in range(len(SPECIALS), len(tokenizer)):
+            word = str(tokenizer.inner.id_to_token(entry))
+            row = vectors.row_of.get(word, vectors.row_of.get(word.lower()))
+            if row is not None:
+                rows[entry] = row
         table.weight[list(rows)] = torch.from_numpy(vectors.table_ND[list(rows.values())]).to(table.weight)
-    return len(rows)
+        filled, words = filled + len(rows), words + len(tokenizer) - len(SPECIALS)
+    if not filled:
+        raise InputError(f"{path} has none of the {words:,} words of the vocabulary: is it of another language?")
+    say(f"{filled:,} of {words:,} words start from {path}")

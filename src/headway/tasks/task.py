@@ -5,12 +5,12 @@ A task is chosen by the run's data. Training (`headway.train`) calls the methods
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,10 @@ from headway.card import Card, Loaded
 from headway.errors import InputError
 from headway.folder import text_card, with_tokenizers, write_model
 from headway.plain import to_plain
+from headway.tasks.start import RunContext, first_model
 
 CHARACTERS = 128  # different characters that a text is assumed to have
+LENGTH = 24  # of the texts that an estimate is made with
 
 
 @dataclass(frozen=True)
@@ -41,28 +43,6 @@ class Figure:
 
     def __str__(self) -> str:
         return f"{self.value:.{self.digits}f}"
-
-
-class Reports(Protocol):
-    """A log; `headway.train.log.Log` is one."""
-
-    def say(self, line: str) -> None: ...
-    def event(self, kind: str, step: int | None = None, **values: Any) -> None: ...
-    def bar(self, title: str, total: int | None, unit: str) -> AbstractContextManager[Callable[..., None]]: ...
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """Where a run works. `resumed`: vocabularies and held-out text are in the folder already. `ranks`: this process
-    among several (`headway.train.parallel.ranks`)."""
-
-    out: Path
-    log: Any
-    device: torch.device
-    dtype: torch.dtype
-    ranks: Any
-    download: bool = False
-    resumed: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +68,8 @@ class Task:
     data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
     must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
     the figure that tables show, and whether higher is better. verb: the command that asks a finished model; verbs:
-    others that it answers too.
+    others that it answers too. opens: makes a trained model ready to answer. data_names: what a run learns from, by
+    content: it must not change between a checkpoint and its resumption.
     """
 
     name: ClassVar[str]
@@ -100,6 +81,7 @@ class Task:
     headline: ClassVar[tuple[str, bool]] = ("loss", False)
     verb: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]] = ()
+    opens: ClassVar[Callable[..., Any]]
 
     model: Any
     batches: Any  # of the training data: `batch(step)`
@@ -110,10 +92,15 @@ class Task:
     def __init__(self, run: Any, context: RunContext) -> None:
         """Find the data, learn vocabularies where there are none, build the model."""
         self.run, self.context, self.log = run, context, context.log
+        self.data_names: dict[str, str] = {}
 
-    def describe(self, sizes: Sequence[int], tokenizers: Sequence[Any], earlier: Loaded | None, **more: Any) -> None:
-        """Make the card and the processors of a model of text; `more`: further fields of `text_card`."""
+    def begin(self, tokenizers: Sequence[Any], earlier: Loaded | None, **more: Any) -> None:
+        """The first model of texts with these tokenizers, its card and its processors. `earlier`: the model that it
+        starts from; `more`: further fields of `text_card`."""
         run, before = self.run, earlier.card if earlier else None
+        sizes = before.sizes[: len(self.takes)] if before else tuple(map(len, tokenizers))
+        if not run.objective.one_pass:
+            self.model = first_model(run, self.context, sizes, tokenizers, more.get("head"), earlier)
         self.card = text_card(
             run.model.name, run.model, sizes, before.text if before else run.data.text,
             foreign=bool(before and before.foreign_text), run=to_plain(run), **more,
@@ -167,10 +154,6 @@ class Task:
         """An example as a line that names it."""
         return ""
 
-    def data_names(self) -> dict[str, str]:
-        """What the run learns from, by content: it must not change between a checkpoint and its resumption."""
-        raise NotImplementedError
-
     def guess(self) -> float:
         """The nll of a model that has only learned how frequent each label is."""
         return float("inf")
@@ -207,7 +190,7 @@ class Task:
     @classmethod
     def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Any:
         """A trained model, ready to answer."""
-        raise NotImplementedError
+        return cls.opens(loaded, device, dtype)
 
     @classmethod
     def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:
@@ -233,7 +216,17 @@ def entropy(counts: npt.NDArray[np.int64]) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def refuse(options: dict[str, Any], known: Sequence[str], what: str) -> None:
+def with_perplexity(task: Task, losses: dict[str, float]) -> dict[str, float]:
+    """`shown_losses` of a task that predicts tokens."""
+    return {"loss": losses["loss"], "perplexity": math.exp(min(losses["nll"], 700))}
+
+
+def random_ids(run: Any, size: int, device: torch.device, length: int = LENGTH) -> Tensor:
+    """(B, T): as many tokens as a batch of the run has."""
+    return torch.randint(4, size, (max(1, run.engine.batch // length), length), device=device)
+
+
+def refuse(options: dict[str, Any], known: Collection[str], what: str) -> None:
     """Refuse an option that has no meaning here. `what`: a phrase for what is evaluated."""
     for name in options:
         if name not in known:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,14 +23,13 @@ from headway.errors import InputError
 from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
 from headway.plain import to_plain
-from headway.tasks.files import fetched, is_own, listed, vocabularies
+from headway.tasks.files import PARTS, DataFiles, found, listed, vocabularies
 from headway.tasks.objective import CrossEntropy, RDrop
-from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import Figure, Prediction, Report, RunContext, Task, entropy, refuse
+from headway.tasks.start import RunContext, earlier_model
+from headway.tasks.task import Figure, Prediction, Report, Task, entropy, random_ids, refuse, with_perplexity
 from headway.text.codec import Codec
 from headway.text.tokenizer import TextOptions
 
-LENGTH = 24  # of the sentences that an estimate is made with
 PAIR = ("source", "target")
 RESAMPLES = 1000  # for the confidence interval of an evaluation
 AT_ONCE = 512  # sentences that are translated before the first is shown
@@ -38,7 +37,7 @@ SEARCH = {"beam_size": "beam", "length_penalty": "length_penalty", "batch_size":
 
 
 @dataclass(frozen=True)
-class ParallelText:
+class ParallelText(DataFiles):
     """Sentence pairs: files of one's own, or names of a data set that headway knows.
 
     Without `valid`, about `hold_out` training pairs are held out for it and as many for `test`, chosen by a hash
@@ -46,9 +45,7 @@ class ParallelText:
     """
 
     name: ClassVar[str] = "parallel-text"
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
+    wanted: ClassVar[str] = "SOURCE TARGET (two aligned files), a .tsv or a .jsonl"
     source: str = "source"
     target: str = "target"
     hold_out: int = 1000
@@ -69,6 +66,8 @@ class Translation(Task):
     takes = PAIR
     headline = ("BLEU", True)
     verb = "translate"
+    opens = Translator
+    shown_losses = with_perplexity
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
@@ -77,12 +76,10 @@ class Translation(Task):
             self.files = self._files()
             self.tokenizers = self._tokenizers(earlier)
             self.stores = {part: self._encoded(part) for part in ("train", "valid")}
-        sizes = earlier.card.sizes if earlier else tuple(map(len, self.tokenizers))
-        self.model = first_model(run, context, sizes, self.tokenizers, earlier=earlier)
-        self.describe(
-            sizes, self.tokenizers, earlier, languages=(run.data.source, run.data.target),
-            symbols=earlier.card.symbols if earlier else None, search=to_plain(run.search),
-        )  # fmt: skip
+        self.data_names = {part: store.folder.name for part, store in self.stores.items()}
+        symbols, search = earlier.card.symbols if earlier else None, to_plain(run.search)
+        languages = (run.data.source, run.data.target)
+        self.begin(self.tokenizers, earlier, languages=languages, symbols=symbols, search=search)
         loaded = Loaded(self.model, self.card, self.processors)
         self.translator = Translator(loaded, context.device, context.dtype)
         frame = framed(self.card, self.tokenizers[0])
@@ -97,31 +94,23 @@ class Translation(Task):
     def _files(self) -> dict[str, list[Path]]:
         """The files of each part; where there is no validation text, some training pairs are held out for it."""
         data, context = self.run.data, self.context
-        if not data.train:
-            raise InputError("no training data: pass --data SOURCE TARGET (two aligned files), a .tsv or a .jsonl")
-        files = {
-            part: [Path(name) if is_own(name) else fetched(name, context.download, self.log) for name in names]
-            for part, names in (("train", data.train), ("valid", data.valid), ("test", data.test))
-        }
-        for part in ("valid", "test"):  # a fault there is reported now, not after everything has been encoded
-            if files[part]:
+        files = {part: found(names, context) for part, names in data.parts().items()}
+        for part in PARTS[1:]:  # a fault there is reported now, not after everything has been encoded
+            if part in files:
                 deque(read_pairs(files[part], data.source, data.target), maxlen=0)
-        if files["valid"]:
+        if "valid" in files:
             return files
         if context.ranks.first:
             split_corpus(files["train"], context.out / "data", data.hold_out, data.source, data.target)
         held = {part: list(paths) for part, paths in held_out(context.out / "data").items()}
-        return held | ({"test": files["test"]} if files["test"] else {})
+        return held | ({"test": files["test"]} if "test" in files else {})
 
     def _tokenizers(self, earlier: Loaded | None) -> tuple[Any, Any]:
         if earlier is not None:
             return earlier.source_tokenizer, earlier.target_tokenizer
         data = self.run.data
-
-        def learn() -> tuple[Any, Any]:
-            return train_tokenizers(self.files["train"], data.text, source=data.source, target=data.target)
-
-        found = vocabularies(self.context, ["joint"] if data.text.joint else PAIR, learn)
+        learn = partial(train_tokenizers, self.files["train"], data.text, source=data.source, target=data.target)
+        found = vocabularies(self.context, learn, ["joint"] if data.text.joint else PAIR)
         return found[0], found[-1]
 
     def _encoded(self, part: str) -> PairStore:
@@ -136,12 +125,11 @@ class Translation(Task):
         before = " (encoded before)" if store.reused else ""
         log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} tokens{before}")
         log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
-        if store.skipped["too_long"]:
-            which = listed(store.too_long, store.skipped["too_long"])
-            count = store.skipped["too_long"]
+        if count := store.skipped["too_long"]:
+            which = listed(store.too_long, count)
             log.say(f"{part}: {count:,} pairs longer than {longest} tokens left out (pairs {which})")
-        if store.skipped["empty"]:
-            log.say(f"{part}: {store.skipped['empty']:,} pairs with an empty side left out")
+        if count := store.skipped["empty"]:
+            log.say(f"{part}: {count:,} pairs with an empty side left out")
         return store
 
     def _texts(self, part: str) -> tuple[list[str], list[str]]:
@@ -156,9 +144,6 @@ class Translation(Task):
             self.log.event("scored", part=part, pairs=sum(fits), too_long=too_long)
         kept = list(compress(pairs, fits))
         return [source for source, _ in kept], [target for _, target in kept]
-
-    def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
-        return {"loss": losses["loss"], "perplexity": perplexity(losses["nll"])}
 
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         return "BLEU", Figure(self._bleu(*self.valid_texts), True, 2)
@@ -175,9 +160,6 @@ class Translation(Task):
     def shown(self, example: int) -> str:
         return str(self.tokenizers[0].decode(self.stores["train"].source(example).tolist()))
 
-    def data_names(self) -> dict[str, str]:
-        return {part: store.folder.name for part, store in self.stores.items()}
-
     def guess(self) -> float:
         return entropy(self.stores["train"].target_counts(self.card.symbols.end))
 
@@ -189,12 +171,8 @@ class Translation(Task):
 
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> TokenBatch:
-        ids = torch.randint(4, size, (max(1, run.engine.batch // LENGTH), LENGTH), device=device)
+        ids = random_ids(run, size, device)
         return TokenBatch(ids, ids, inputs=TextInputs(ids))
-
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Translator:
-        return Translator(loaded, device, dtype)
 
     @classmethod
     def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
@@ -213,8 +191,8 @@ class Translation(Task):
         texts = model.translate([source for source, _ in pairs], **_search(options))
         if "keep" in options:
             options["keep"](texts)
-        given = {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
-        how: dict[str, Any] = {"bootstrap": RESAMPLES} | given
+        how: dict[str, Any] = {"bootstrap": RESAMPLES}
+        how |= {name: options[name] for name in ("tokenize", "lowercase", "bootstrap") if name in options}
         found = score(texts, [target for _, target in pairs], **how)
         return Report(found.to_dict(), found.lines())
 
@@ -227,7 +205,3 @@ def _search(options: dict[str, Any]) -> dict[str, Any]:
 def framed(card: Card, source: Codec) -> Frame:
     """The ids around the two sides of a pair for this model."""
     return Frame(source.opening, source.closing, card.symbols.start, card.symbols.end)
-
-
-def perplexity(nll: float) -> float:
-    return math.exp(min(nll, 700))

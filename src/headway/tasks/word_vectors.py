@@ -16,8 +16,8 @@ from headway.generate.words import WordTable, table_of
 from headway.models.skip_gram import kept_share, noise
 from headway.tasks.language import TextFiles, open_text
 from headway.tasks.objective import NegativeSampling
-from headway.tasks.start import earlier_model, first_model
-from headway.tasks.task import Prediction, RunContext, Task, refuse
+from headway.tasks.start import RunContext, earlier_model
+from headway.tasks.task import Prediction, Task, refuse
 from headway.text.tokenizer import TextOptions
 
 JUDGED, JUDGED_AT_ONCE = 1 << 16, 1 << 13  # tokens of held-out text that a validation takes
@@ -48,27 +48,23 @@ class WordVectors(Task):
             raise InputError("skip-gram learns in one process: start it without torchrun")
         earlier = earlier_model(run)
         self.corpus = corpus = open_text(run.data, context, earlier)
-        sizes = earlier.card.sizes if earlier else (len(corpus.tokenizer),)
-        self.model = first_model(run, context, sizes, [corpus.tokenizer], earlier=earlier)
-        self.describe(sizes, [corpus.tokenizer], earlier)
-        config = run.model
-        counts_V = torch.from_numpy(count_words(corpus.train, sizes[0]))
+        self.data_names = corpus.names()
+        self.begin([corpus.tokenizer], earlier)
+        config, size = run.model, self.card.reads.size
+        counts_V = torch.from_numpy(count_words(corpus.train, size))
         if not counts_V.sum():
             raise InputError("no word of the vocabulary is in the text")
-        kept_V, noise_V = kept_share(counts_V, config.threshold), noise(counts_V, config.power)
-        self.batches = WordWindows(
-            corpus.train, run.engine.batch, config.window, kept_V, noise_V, run.engine.seed
-        )  # fmt: skip
-        held = WordWindows(
-            [corpus.valid], JUDGED_AT_ONCE, config.window, kept_V, noise_V, seed=0, noise=JUDGED_NOISE
-        )  # fmt: skip
+        kept_V = kept_share(counts_V, config.threshold)
+        how = (config.window, kept_V, noise(counts_V, config.power))
+        self.batches = WordWindows(corpus.train, run.engine.batch, *how, run.engine.seed)
+        held = WordWindows([corpus.valid], JUDGED_AT_ONCE, *how, seed=0, noise=JUDGED_NOISE)
         self.valid = [held.batch(step) for step in range(-(-min(corpus.valid.tokens, JUDGED) // held.tokens))]
         tokens = sum(store.tokens for store in corpus.train)
         self.model.pairs_V.copy_(self.batches.tokens * counts_V / tokens * kept_V * (config.window + 1))
         passes = run.engine.steps * self.batches.tokens / tokens
         usual = math.ceil(PASSES * tokens / self.batches.tokens)
         self.log.say(
-            f"{sizes[0]:,} words of width {config.width}; {passes:.1f} passes over the text "
+            f"{size:,} words of width {config.width}; {passes:.1f} passes over the text "
             f"({PASSES}, as word2vec does it: engine.steps={usual})"
         )
 
@@ -77,9 +73,6 @@ class WordVectors(Task):
 
     def final_figures(self) -> dict[str, Any]:
         return {"words": self.card.reads.size}
-
-    def data_names(self) -> dict[str, str]:
-        return self.corpus.names()
 
     @classmethod
     def check(cls, run: Any) -> None:

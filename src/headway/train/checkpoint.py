@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,24 +21,13 @@ from typing import Any
 import torch
 
 from headway.errors import is_full
-from headway.train.sealed import (
-    Broken,
-    beside,
-    clean,
-    read_json,
-    read_tensors,
-    remove,
-    seal,
-    verify,
-    write_json,
-    write_parts,
-)
-from headway.train.writer import Named, Stage, Staged, Writer
+from headway.train import sealed
+from headway.train.sealed import Broken, Say, SealedSteps, read_json, read_tensors, write_parts
+from headway.train.writer import Named, Staged, Writer
 
 PATIENCE = 600  # seconds for the other processes to write their parts
 LAST_PATIENCE = 3  # seconds for them when the run has failed
 
-Say = Callable[[str], None]
 Shards = dict[str, dict[str, Any]]  # of each sharded tensor: {"start": first row, "shape": of the whole}
 
 
@@ -47,12 +36,12 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.step = step_of(folder)
+        self.step = int(folder.name.removeprefix("step-"))
 
-    def facts(self, rank: int = 0) -> dict[str, Any] | None:
-        """The state of this process; None where fewer processes wrote the checkpoint."""
+    def facts(self, rank: int = 0) -> dict[str, Any]:
+        """The state of this process; empty where fewer processes wrote the checkpoint."""
         path = self.folder / f"state-{rank}.json"
-        return read_json(path) if path.exists() else None
+        return read_json(path) if path.exists() else {}
 
     def own(self, kind: str, rank: int = 0) -> Named:
         """The tensors of a kind that one process wrote."""
@@ -83,63 +72,34 @@ def _handed_in(place: Path, rank: int) -> Path:
     return place / f"seals-{rank}.json"
 
 
-def step_of(folder: Path) -> int:
-    return int(folder.name.removeprefix("step-"))
-
-
-def sealed_steps(parent: Path) -> list[int]:
-    """The steps that have a folder, oldest first; only their names are looked at."""
-    names = (path.name.removeprefix("step-") for path in parent.glob("step-*"))
-    return sorted(int(name) for name in names if name.isdigit())
-
-
-class Checkpoints:
+class Checkpoints(SealedSteps):
     """Keeps the newest `last`, and every one whose step is a multiple of `every` (0: none)."""
 
     def __init__(
         self, folder: Path, last: int, every: int = 0, *, writer: Writer, say: Say, rank: int = 0, processes: int = 1
     ) -> None:
-        self.folder, self.last, self.every = folder, max(last, 1), every
-        self.writer, self.say, self.rank, self.processes = writer, say, rank, processes
-        self.stage = Stage()
+        super().__init__(folder, last, writer, say)
+        self.every, self.rank, self.processes = every, rank, processes
         self.before: Callable[[], None] = lambda: None  # called before a checkpoint is written
-        self._writing = 0
+        self.unwritten = 0  # checkpoints that were taken and are still being written
         self._until = float("inf")  # the time until which other processes are waited for
-        self.seconds = 0.0  # spent on writing, in the background
-        self.bytes = 0
-
-    def place(self, step: int) -> Path:
-        return self.folder / f"step-{step}"
-
-    def steps(self) -> list[int]:
-        return sealed_steps(self.folder)
-
-    @property
-    def busy(self) -> bool:
-        """Whether the last is still being written."""
-        return self._writing > 0
 
     def needed_snapshots(self) -> set[int]:
         """Those that the checkpoints on the disk refer to."""
-        return {step for facts in self._facts() for step in (*facts["snapshots"], facts["best_snapshot"]) if step}
-
-    def _facts(self) -> Iterator[dict[str, Any]]:
+        needed: set[int] = set()
         for step in self.steps():
-            try:
-                facts = Checkpoint(self.place(step)).facts()
-            except (OSError, ValueError):  # reported when it is opened
-                continue
-            if facts is not None:
-                yield facts
+            with suppress(OSError, ValueError):  # reported when it is opened
+                if facts := Checkpoint(self.place(step)).facts():
+                    needed |= {step for step in (*facts["snapshots"], facts["best_snapshot"]) if step}
+        return needed
 
     def newest(self) -> Checkpoint | None:
         """The newest complete checkpoint; a broken one is reported and set aside."""
-        if self.rank == 0:
-            clean(self.folder)
+        sealed.clean(self.folder)
         for step in reversed(self.steps()):
             place = self.place(step)
             try:
-                verify(place)
+                sealed.verify(place)
                 return Checkpoint(place)
             except Broken as error:
                 self._set_aside(step, "broken", f"is broken ({error})")
@@ -160,29 +120,27 @@ class Checkpoints:
     def save(self, step: int, files: dict[str, Named], shards: Shards, facts: dict[str, Any]) -> None:
         """Copy the tensors now, and write them in the background."""
         staged = self.stage.take({f"{kind}-{self.rank}": named for kind, named in files.items()})
-        self._writing += 1
+        self.unwritten += 1
         self.writer.submit(lambda: self._write(step, staged, shards, facts))
 
     def _write(self, step: int, staged: Staged, shards: Shards, facts: dict[str, Any]) -> None:
-        started, goal = time.perf_counter(), self.place(step)
-        place = beside(goal)
+        goal = self.place(step)
+        place = sealed.beside(goal)
         try:
             tensors = staged()
-            notes = {f"state-{self.rank}": facts, f"shards-{self.rank}": shards}
             if self.rank == 0:
                 self.before()
-            seals = write_parts(place, tensors, notes)
+            seals = write_parts(place, tensors, {f"state-{self.rank}": facts, f"shards-{self.rank}": shards})
             if self.rank == 0:
-                seal(place, goal, seals | self._of_others(place))
-                self._prune()
+                sealed.seal(place, goal, seals | self._of_others(place))
+                newest = self.steps()[-self.last :]
+                self.remove_all_but(lambda step: step in newest or (self.every > 0 and step % self.every == 0))
             else:
                 self._hand_in(place, seals)
-            self.bytes = sum(t.numel() * t.element_size() for named in tensors.values() for t in named.values())
         except OSError as error:
             self._failed(step, place, error)
         finally:
-            self._writing -= 1
-            self.seconds += time.perf_counter() - started
+            self.unwritten -= 1
 
     def _hand_in(self, place: Path, seals: dict[str, Any] | None) -> None:
         """Give the seals of this process's files to the first process, by a rename; None: writing has failed."""
@@ -193,7 +151,7 @@ class Checkpoints:
                 path.touch()  # an empty file finds room even on a full disk
             return
         new = path.with_suffix(".new")
-        write_json(new, seals)
+        sealed.write_json(new, seals)
         os.replace(new, path)
 
     def _wait_for_others(self, place: Path) -> None:
@@ -233,9 +191,3 @@ class Checkpoints:
         there = self.steps()
         stays = f"that of step {there[-1]:,} stays" if there else "there is none yet"
         self.say(f"the checkpoint of step {step:,} could not be written ({why}); {stays}, training continues")
-
-    def _prune(self) -> None:
-        steps = self.steps()
-        for step in steps[: -self.last]:
-            if not (self.every and step % self.every == 0):
-                remove(self.place(step))

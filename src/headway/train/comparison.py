@@ -50,8 +50,7 @@ def within(run: Run, tokens: int) -> Run:
         return run
     steps = max(1, round(tokens / run.task.tokens_a_step(run)))
     often = max(1, steps // JUDGED)
-    schedule: Any = run.schedule
-    schedule = schedule.stretched(steps / run.engine.steps)
+    schedule: Any = run.schedule.stretched(steps / run.engine.steps)
     schedule = replace(schedule, warmup=min(schedule.warmup, often))
     averaged = max(1, round(run.engine.snapshot * steps / run.engine.steps))
     engine = replace(
@@ -126,18 +125,20 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 def table(entries: Sequence[Entry]) -> list[list[str]]:
     """Titles, then a row for each."""
-    figure = entries[0].figure
-    titles = ["recipe", f"test {figure}", f"validation {figure}", "parameters", "operations/token", "tokens seen",
-              "tokens/s", "seconds"]  # fmt: skip
     rows = [
-        [
-            entry.name, spread(entry.test), spread(entry.validation), f"{entry.parameters:,}",
-            short(entry.operations), short(entry.tokens), short(statistics.median(entry.speed)),
-            f"{statistics.median(entry.seconds):,.0f}",
-        ]
+        {
+            "recipe": entry.name,
+            f"test {entry.figure}": spread(entry.test),
+            f"validation {entry.figure}": spread(entry.validation),
+            "parameters": f"{entry.parameters:,}",
+            "operations/token": short(entry.operations),
+            "tokens seen": short(entry.tokens),
+            "tokens/s": short(statistics.median(entry.speed)),
+            "seconds": f"{statistics.median(entry.seconds):,.0f}",
+        }
         for entry in entries
-    ]  # fmt: skip
-    return [titles, *rows]
+    ]
+    return [list(rows[0]), *(list(row.values()) for row in rows)]
 
 
 def short(value: float | None) -> str:

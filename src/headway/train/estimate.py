@@ -27,11 +27,12 @@ def describe(run: Run) -> str:
     if (words := run.objective.cost_in_words(run)) is not None:
         return f"{plain}\n\n{data}\n{words}"
     device, dtype = choose(run.engine.device, run.engine.dtype)
-    sizes = _sizes(run)
+    sizes = run.task.sizes(run, likely=True)
+    if run.init and not starts_from_vectors(run):
+        sizes = read_card(find_model(run.init)).sizes
     model: Any = build(run.model.name, run.model, sizes, run.head).to(device, dtype)
     count = sum(p.numel() for p in model.parameters())
-    wide = torch.empty((), dtype=dtype).element_size()
-    held = training_bytes(count, wide)
+    held = training_bytes(count, dtype.itemsize)
     seconds = _seconds_per_step(run, model, device, min(sizes))
     ends = f", or until {run.engine.seconds:g} s are over" if run.engine.seconds else ""
     return "\n".join(
@@ -55,13 +56,6 @@ def _data_in_words(run: Run) -> str:
     except InputError as error:
         return f"data: {error}"
     return f"data: available ({', '.join(files)})" if (files := files_of(run)) else "data: none yet, pass --data"
-
-
-def _sizes(run: Run) -> tuple[int, ...]:
-    """The sizes of the model that it starts from, or the largest that they may become."""
-    if run.init and not starts_from_vectors(run):
-        return read_card(find_model(run.init)).sizes
-    return run.task.sizes(run, likely=True)
 
 
 def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int, repeats: int = 3) -> float:

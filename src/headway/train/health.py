@@ -7,8 +7,7 @@ some steps later, which steps those were.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -143,12 +142,6 @@ class Health:
         if best is None or first - best < 0.4 * first:  # so small a gain may be noise, or a low start
             return 2 * first
         return best + 0.5 * (first - best)
-
-    def facts(self) -> dict[str, Any]:
-        return asdict(self.record)
-
-    def resume(self, facts: dict[str, Any]) -> None:
-        self.record = Record(**facts)
 
 
 def _falls(values: list[float]) -> bool:

@@ -38,11 +38,8 @@ class History:
 
     def best(self, name: str, higher_is_better: bool = True) -> tuple[int, float] | None:
         """The step and value of the best validation score; the first one where several are equal."""
-        pick = max if higher_is_better else min
-        return pick(self._finite(name), key=lambda point: point[1], default=None)
-
-    def _finite(self, name: str) -> Curve:
-        return [point for point in self.curve("validation", name) if math.isfinite(point[1])]
+        points = [point for point in self.curve("validation", name) if math.isfinite(point[1])]
+        return (max if higher_is_better else min)(points, key=lambda point: point[1], default=None)
 
     def _add(self, event: dict[str, Any]) -> None:
         kind, step = event.get("event"), event.get("step")
@@ -51,7 +48,7 @@ class History:
         if kind not in KINDS or not isinstance(step, int):
             return
         for name, value in event.items():
-            if name != "step" and _is_number(value):
+            if name != "step" and isinstance(value, int | float) and not isinstance(value, bool):
                 point, curve = (step, float(value)), self.curves.setdefault((kind, name), [])
                 # A run that was resumed does some steps again: what it wrote last counts.
                 while curve and curve[-1][0] >= step:
@@ -67,19 +64,8 @@ def read_history(path: Path) -> History:
         if not line.strip():
             continue
         try:
-            history._add(_event(line))
-        except (ValueError, OverflowError, RecursionError):
+            history._add(json.loads(line))
+        except (ValueError, AttributeError, OverflowError, RecursionError):  # not JSON, or not an object
             if number <= len(whole):
                 history.unreadable.append(number)
     return history
-
-
-def _event(line: bytes) -> dict[str, Any]:
-    event = json.loads(line)
-    if not isinstance(event, dict):
-        raise ValueError("not an object")
-    return event
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

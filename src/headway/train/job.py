@@ -9,26 +9,27 @@ import shutil
 import time
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from headway.batch import Batch
 from headway.device import choose
 from headway.errors import InputError
 from headway.folder import weights_of
 from headway.models.format_1 import renamed
 from headway.nn.weights import buffers_of, kept_tensors
 from headway.plain import to_plain
-from headway.tasks.task import Figure, RunContext, Task
+from headway.tasks.start import RunContext
+from headway.tasks.task import Task
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.optimiser import Masters, freeze
-from headway.train.parallel.processes import Shared, joined, recompute_blocks, shard_rows
+from headway.train.parallel.processes import joined, recompute_blocks, shared
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
 from headway.train.snapshots import Snapshots, Weights
@@ -56,7 +57,9 @@ def train(run: Run, out: Path, log: Log, *, download: bool = False, resume: bool
         if not ranks.first:
             log = Log(quiet=True)
             warnings.simplefilter("ignore")  # the first process shows them
-        make_deterministic(run.engine.deterministic)
+        if run.engine.deterministic:  # cuBLAS chooses its algorithms by a variable
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(run.engine.deterministic, warn_only=True)
         context = RunContext(out, log, device, dtype, ranks, download, ranks.broadcast(resume))
         scores = _at_once(run, context) if run.objective.one_pass else _in_steps(run, context)
         return Outcome(out / "model", scores, time.perf_counter() - started)
@@ -77,15 +80,15 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     log, ranks = context.log, context.ranks
     try:
         progress = job.fit()
-        job.writer.close()
+        job.checkpoints.writer.close()
     except Interrupted as error:
         log.say(str(error))
-        job.writer.close()
+        job.checkpoints.writer.close()
         job.training.stop.leave()
         raise
     except Exception:  # not a second Ctrl-C, which waits for nothing
-        job.training.checkpoints.hurry()
-        job.writer.close()
+        job.checkpoints.hurry()
+        job.checkpoints.writer.close()
         raise
     if progress.stopped:
         log.say(f"stopped at step {progress.step:,}: {progress.stopped}")
@@ -96,10 +99,9 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
 def _prepare(run: Run, context: RunContext) -> Job:
     """Data, model and, where there is one, the newest checkpoint: ready to train from there."""
     out, log, ranks = context.out, context.log, context.ranks
-    writer = Writer()
     checkpoints = Checkpoints(
         out / "checkpoints", run.engine.keep, run.engine.keep_every,
-        writer=writer, say=log.say, rank=ranks.rank, processes=ranks.count,
+        writer=Writer(), say=log.say, rank=ranks.rank, processes=ranks.count,
     )  # fmt: skip
     found = None
     if context.resumed:
@@ -117,7 +119,7 @@ def _prepare(run: Run, context: RunContext) -> Job:
                 shutil.rmtree(out / left, ignore_errors=True)
     known = found is not None or not ranks.first
     task = run.task(run, replace(context, resumed=known))
-    job = Job(run, context, task, writer, checkpoints)
+    job = Job(run, context, task, checkpoints)
     how = f", {ranks.count} processes ({run.engine.parallel})" if ranks.count > 1 else ""
     parameters = sum(p.numel() for p in job.plain_model.parameters())
     kind = str(context.dtype).removeprefix("torch.")
@@ -145,20 +147,11 @@ def _write(context: RunContext, task: Task, weights: Weights, scores: dict[str, 
     task.write(context.out / "model", weights, scores)
 
 
-def make_deterministic(wanted: bool) -> None:
-    """Only algorithms that give the same bits each time; those of cuBLAS are chosen by a variable."""
-    if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(wanted, warn_only=True)
-
-
 class Job:
     """A run in progress: a task's data and model, and all that trains them."""
 
-    def __init__(
-        self, run: Run, context: RunContext, task: Task, writer: Writer, checkpoints: Checkpoints
-    ) -> None:  # fmt: skip
-        self.run, self.context, self.task, self.writer = run, context, task, writer
+    def __init__(self, run: Run, context: RunContext, task: Task, checkpoints: Checkpoints) -> None:
+        self.run, self.context, self.task, self.checkpoints = run, context, task, checkpoints
         self.device, self.log, self.ranks = context.device, context.log, context.ranks
         model = self.plain_model = task.model  # what is validated and written: the model, or a copy of a sharded one
         freeze(model, run.engine.frozen)
@@ -167,25 +160,23 @@ class Job:
             model = copy.deepcopy(model)
         self.objective = run.objective.build(model)
         self.judged = run.objective.build(self.plain_model) if sharded else self.objective
-        self.shared: Any = self.objective
         if run.engine.recompute:
             recompute_blocks(self.objective)
-        if self.ranks.count > 1:
-            if sharded:
-                shard_rows(self.objective)
-            self.shared = Shared(self.objective, run.engine.parallel, self.ranks, self.device)
+        alone = self.ranks.count == 1
+        wrapped = self.objective if alone else shared(self.objective, run.engine.parallel, self.device)
         self.masters = Masters(
             model.named_parameters(), run.optimiser, run.engine.clip, self.ranks, run.engine.rates, buffers_of(model)
         )
         own = self.objective.step(self.masters)
         self.speed = "plain" if own else run.engine.speed if run.engine.speed != "auto" else self._speed()
-        self.snapshots = Snapshots(context.out / "snapshots", run.engine.average, writer=writer, say=self.log.say)
+        folder, writer = context.out / "snapshots", checkpoints.writer
+        self.snapshots = Snapshots(folder, run.engine.average, writer=writer, say=self.log.say)
         self.snapshots.needed = checkpoints.needed_snapshots
         counted = self.ranks.first and not own
         gauge = Gauge(self.judged, self.device, context.dtype, self.ranks.count) if counted else None
         self.training = Training(
-            run, self.objective, self.masters, own or self._step(self.shared), self.validate, checkpoints,
-            self.snapshots, self.log, ranks=self.ranks, identity={"run": to_plain(run), "data": task.data_names()},
+            run, self.objective, self.masters, own or self._step(wrapped), self.validate, checkpoints,
+            self.snapshots, self.log, identity={"run": to_plain(run), "data": task.data_names},
             guess=task.guess(), shown=task.shown, gauge=gauge,
         )  # fmt: skip
 
@@ -202,15 +193,12 @@ class Job:
     def _step(self, objective: Any) -> Any:
         """The step function: plain, captured, compiled, or both."""
         if self.speed == "compile":
-            if isinstance(objective, Shared):
-                objective.module = compiled(objective.module)
-            else:
-                objective = compiled(objective)
+            objective = compiled(objective)
         graphs = self.device.type == "cuda" and self.speed != "plain" and self.ranks.count == 1
         return (GraphStep if graphs else TrainStep)(objective, self.masters)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        facts = checkpoint.facts() or {}
+        facts = checkpoint.facts()
         if facts["data"] != self.training.identity["data"]:
             raise InputError(
                 f"the text or its vocabulary has changed since step {checkpoint.step:,}: restore it, "
@@ -223,10 +211,12 @@ class Job:
         self.training.resume(checkpoint)
 
     def fit(self) -> Progress:
-        makers = (partial(self.task.batch, step) for step in itertools.count(self.training.progress.step))
-        pinned = self.device.type == "cuda"
-        ready = (lambda batch: batch.map(Tensor.pin_memory)) if pinned else (lambda batch: batch)
-        return self.training.fit(prefetch(makers, ready, self.run.engine.workers))
+        steps = itertools.count(self.training.progress.step)
+        return self.training.fit(prefetch(self._batch, steps, self.run.engine.workers))
+
+    def _batch(self, step: int) -> Batch:
+        batch = self.task.batch(step)
+        return batch.map(Tensor.pin_memory) if self.device.type == "cuda" else batch
 
     @torch.no_grad()
     def validate(self, with_score: bool) -> tuple[float | None, dict[str, float]]:
@@ -236,39 +226,33 @@ class Job:
             weights = self.masters.named()
             if self.ranks.first:
                 self._use(weights)
-        return self.ranks.broadcast(self._validate(with_score) if self.ranks.first else None)
+        score, values = None, dict[str, float]()
+        if self.ranks.first:
+            self.judged.eval()
+            losses = self.task.valid_losses(self.judged)
+            values = self.task.shown_losses(losses)
+            if with_score:
+                name, figure = self.task.judge(losses)
+                score, values = figure.score, values | {name.lower(): figure.value}
+        return self.ranks.broadcast((score, values))
 
-    def _validate(self, with_score: bool) -> tuple[float | None, dict[str, float]]:
-        self.judged.eval()
-        losses = self.task.valid_losses(self.judged)
-        values = self.task.shown_losses(losses)
-        if not with_score:
-            return None, values
-        name, figure = self.task.judge(losses)
-        return figure.score, values | {name.lower(): figure.value}
-
+    @torch.no_grad()
     def finish(self, progress: Progress) -> dict[str, Any]:
-        """Choose the weights, score them, write the model."""
-        weights, chosen, (name, figure) = self.choose_weights(progress)
+        """Choose the average or the best snapshot, whichever scores better on the validation data, and write it."""
+        scored = []
+        for chosen, weights in self._candidates(progress):
+            self._use(weights)
+            name, figure = self.task.judge(self.task.valid_losses(self.judged))
+            scored.append((figure, name, chosen, weights))
+            self.log.say(f"validation {name} {figure}: {chosen}")
+            self.log.event("candidate", None, **{name.lower(): figure.value, "weights": chosen})
+        figure, name, chosen, weights = max(scored, key=lambda found: found[0].score)
+        self._use(weights)
         scores = {f"validation {name}": round(figure.value, figure.digits), "weights": chosen}
         scores |= self.task.final_figures()
         scores |= {"steps": progress.step, "training seconds": round(progress.seconds, 1)}
         _write(self.context, self.task, weights, scores, progress.step)
         return scores
-
-    @torch.no_grad()
-    def choose_weights(self, progress: Progress) -> tuple[Weights, str, tuple[str, Figure]]:
-        """The average or the best snapshot, whichever scores better on the validation data."""
-        scored = []
-        for chosen, weights in self._candidates(progress):
-            self._use(weights)
-            name, figure = self.task.judge(self.task.valid_losses(self.judged))
-            scored.append((weights, chosen, (name, figure)))
-            self.log.say(f"validation {name} {figure}: {chosen}")
-            self.log.event("candidate", None, **{name.lower(): figure.value, "weights": chosen})
-        best = max(scored, key=lambda found: found[2][1].score)
-        self._use(best[0])
-        return best
 
     def _candidates(self, progress: Progress) -> list[tuple[str, Weights]]:
         found: list[tuple[str, Weights]] = []

@@ -8,13 +8,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from headway.errors import InputError, is_full
 from headway.plain import json_line
+
+
+@contextmanager
+def unless_full() -> Iterator[None]:
+    """Nothing is raised where the disk has no room left."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
 
 
 class Log:
@@ -27,17 +37,14 @@ class Log:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self.started = time.perf_counter()
         self._folder, self._tensorboard = folder, tensorboard
-        self._file: BinaryIO | None = None
+        self._file: Any = None
         self._writer: Any = None
         self._waiting = b""  # not on the disk yet
         self._known = False  # whether events are in the file already
 
     def say(self, line: str) -> None:
-        try:
+        with unless_full():  # stderr may be a file on the full disk
             self.console.print(line, markup=False)
-        except OSError as error:  # stderr may be a file on the full disk
-            if not is_full(error):
-                raise
 
     def resume(self) -> None:
         """Ignore events until `cut_back`: the file has them from an earlier start."""
@@ -50,19 +57,15 @@ class Log:
         if self._folder is not None:
             path = self._folder / "log.jsonl"
             path.touch()
-            self._file = path.open("r+b", buffering=0)
+            self._open("r+b", step)
             self._file.truncate(min(position, path.stat().st_size))  # truncating beyond the end would add zeros
             self._file.seek(0, os.SEEK_END)
-            self._open_tensorboard(step)
 
-    def _open(self) -> None:
+    def _open(self, mode: str = "wb", step: int = 0) -> None:
         if self._file is None and self._folder is not None:
-            self._file = (self._folder / "log.jsonl").open("wb", buffering=0)
-            self._open_tensorboard(0)
-
-    def _open_tensorboard(self, step: int) -> None:
-        if self._tensorboard and self._folder is not None:
-            self._writer = _tensorboard(self._folder, step)
+            self._file = (self._folder / "log.jsonl").open(mode, buffering=0)
+            if self._tensorboard:
+                self._writer = _tensorboard(self._folder, step)
 
     @property
     def seconds(self) -> float:
@@ -104,29 +107,18 @@ class Log:
 
     def _write(self) -> None:
         """Write as much of the waiting events as the disk takes."""
-        assert self._file is not None
-        while self._waiting:
-            try:
+        with unless_full():
+            while self._waiting:
                 self._waiting = self._waiting[self._file.write(self._waiting) or 0 :]
-            except OSError as error:
-                if not is_full(error):
-                    raise
-                return
 
     @contextmanager
     def bar(self, what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
         """A progress bar on a terminal; otherwise a plain line now and then. Call it with what is done, a text and,
         where it has changed, the total."""
         if self.console.is_terminal and not self.console.quiet:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[text]}"),
-                TimeRemainingColumn(),
-                TextColumn("left"),
-            )
-            with Progress(*columns, console=self.console, transient=True) as progress:
+            begin = "{task.description}", BarColumn(bar_width=20), MofNCompleteColumn()
+            end = "{task.fields[text]}", TimeRemainingColumn(), "left"
+            with Progress(*begin, *end, console=self.console, transient=True) as progress:
                 task = progress.add_task(what, total=total, text="")
 
                 def update(done: int, text: str = "", of: int | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
@@ -14,18 +14,16 @@ import torch
 from torch import Tensor
 
 from headway.batch import Batch
-from headway.errors import is_full
 from headway.models.format_1 import renamed
 from headway.random_states import process_seed, put_states, take_states
 from headway.tasks.objective import Objective
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge, words
-from headway.train.health import Diverged, Health
-from headway.train.log import Log
+from headway.train.health import Diverged, Health, Record
+from headway.train.log import Log, unless_full
 from headway.train.meter import Meter
 from headway.train.optimiser import Masters
 from headway.train.pace import Pace
-from headway.train.parallel.ranks import ALONE, Ranks
 from headway.train.run import Run
 from headway.train.snapshots import Snapshots
 from headway.train.step import Sums
@@ -33,6 +31,7 @@ from headway.train.stop import Stop
 
 # Whether to score as well → the score (better is higher) if so, and figures for the log.
 Validate = Callable[[bool], tuple[float | None, dict[str, float]]]
+Key = TypeVar("Key")
 Made = TypeVar("Made")
 WARM_UP = 5.0  # seconds of a first step that are worth a line
 
@@ -51,19 +50,13 @@ class Progress:
     scores: list[float] = field(default_factory=list)
 
 
-def prefetch(
-    batches: Iterator[Callable[[], Made]], ready: Callable[[Made], Made], workers: int = 1
-) -> Iterator[Made]:  # fmt: skip
+def prefetch(make: Callable[[Key], Made], keys: Iterable[Key], workers: int = 1) -> Iterator[Made]:
     """Batches made by threads, a few ahead of the one in use, in order; an error is raised here, in its turn."""
     waiting: deque[Future[Made]] = deque()
     pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="batches")
-
-    def give(make: Callable[[], Made]) -> None:
-        waiting.append(pool.submit(lambda: ready(make())))
-
     try:
-        for make in batches:
-            give(make)
+        for key in keys:
+            waiting.append(pool.submit(make, key))
             if len(waiting) > 8 * max(workers, 1):
                 yield waiting.popleft().result()
         while waiting:
@@ -76,37 +69,34 @@ class Interrupted(Exception):
     """A signal stopped the run, after a checkpoint."""
 
 
+@dataclass
 class Training:
-    """A training in progress, from its first step or resumed."""
+    """A training in progress, from its first step or resumed.
 
-    def __init__(
-        self,
-        run: Run,
-        objective: Objective,
-        masters: Masters,
-        step_once: Callable[[Batch, int], Sums],
-        validate: Validate,
-        checkpoints: Checkpoints,
-        snapshots: Snapshots,
-        log: Log,
-        *,
-        ranks: Ranks = ALONE,
-        identity: dict[str, Any] | None = None,
-        guess: float = float("inf"),
-        shown: Callable[[int], str] = lambda example: "",
-        gauge: Gauge | None = None,
-    ) -> None:
-        """`identity` must be the same when a checkpoint is resumed (the data, the run).
-        `guess` is the nll of predicting each token by its frequency; `shown` gives an example's text.
-        """
-        self.run, self.objective, self.masters, self.step_once = run, objective, masters, step_once
-        self.validate, self.checkpoints, self.snapshots, self.log = validate, checkpoints, snapshots, log
-        self.ranks, self.identity, self.stop = ranks, identity or {}, Stop(log.say)
-        self.progress, self.meter = Progress(), Meter(ranks)
-        self.pace = Pace(run.engine.steps, run.engine.seconds, ranks)
-        self.health, self.shown = Health(run.engine.skips, run.engine.astray, run.schedule.warmup, guess), shown
-        checkpoints.before = snapshots.flush  # a checkpoint refers to snapshots, which must be on the disk first
-        self.gauge, self.status, self.judgement, self.started = gauge, "", "", False
+    identity: must be the same when a checkpoint is resumed (the data, the run). guess: the nll of predicting each token
+    by its frequency. shown: gives an example's text.
+    """
+
+    run: Run
+    objective: Objective
+    masters: Masters
+    step_once: Callable[[Batch, int], Sums]
+    validate: Validate
+    checkpoints: Checkpoints
+    snapshots: Snapshots
+    log: Log
+    identity: dict[str, Any] = field(default_factory=dict)
+    guess: float = float("inf")
+    shown: Callable[[int], str] = lambda example: ""
+    gauge: Gauge | None = None
+
+    def __post_init__(self) -> None:
+        engine, self.ranks = self.run.engine, self.masters.ranks
+        self.progress, self.meter, self.stop = Progress(), Meter(self.ranks), Stop(self.log.say)
+        self.pace = Pace(engine.steps, engine.seconds, self.ranks)
+        self.health = Health(engine.skips, engine.astray, self.run.schedule.warmup, self.guess)
+        self.checkpoints.before = self.snapshots.flush  # it refers to snapshots, which must be on the disk first
+        self.status = self.judgement = ""
         self._asked: Callable[[], bool] = lambda: False
         self._since = time.perf_counter()
         self.saved = 0  # the newest step that was handed to the writer
@@ -116,7 +106,6 @@ class Training:
         rank, device = self.ranks.rank, self.masters.device
         own = checkpoint.facts(rank)
         facts = own or checkpoint.facts()
-        assert facts is not None
         kinds = {kind: checkpoint.whole(kind) for kind in checkpoint.kinds() if kind not in OWN}
         if kinds["weights"].keys() != renamed(kinds["weights"], self.masters.names).keys():
             kinds = {kind: renamed(tensors, self.masters.names) for kind, tensors in kinds.items()}
@@ -125,13 +114,13 @@ class Training:
         over = self.pace.resume(facts.get("pace"), self.progress.step, self.progress.seconds)
         if not (self._out_of_patience() or over):  # the run may have been given more time
             self.progress.stopped = None
-        self.health.resume(facts["health"])
+        self.health.record = Record(**facts["health"])
         sums = [checkpoint.own("meter", other) for other in range(facts["processes"])]
         self.meter.resume(facts["meter"], sums, device)
         self.meter.tokens = facts["meter_tokens"]
         if OBJECTIVE in checkpoint.kinds():
             self.objective.resume(checkpoint.own(OBJECTIVE, rank))
-        if own is not None:
+        if own:
             put_states(device, own["random"], checkpoint.own("random", rank))
         else:  # an additional process: a seed that no other has had
             torch.manual_seed(process_seed(self.run.engine.seed, rank, checkpoint.step))
@@ -143,18 +132,15 @@ class Training:
         """Take a checkpoint, written in the background; all processes do it at the same step."""
         progress = self._clocked()
         random_facts, states = take_states(self.masters.device)
-        try:
+        position = -1
+        with unless_full():
             position = self.log.position() if self.ranks.first else 0
-        except OSError as error:
-            if not is_full(error):
-                raise
-            position = -1
         if self.ranks.any(position < 0):
             self.log.say(f"no checkpoint at step {progress.step:,}: no room left on the disk; training continues")
             return
         facts = {
             "progress": asdict(progress),
-            "health": self.health.facts(),
+            "health": asdict(self.health.record),
             "meter": self.meter.names,
             "meter_tokens": self.meter.tokens,
             "pace": self.pace.first,
@@ -177,13 +163,17 @@ class Training:
     def fit(self, batches: Iterator[Batch]) -> Progress:
         """Train to the run's last step, or until patience or time ends; `batches` start at the step after the last."""
         self.objective.train()
-        engine, progress = self.run.engine, self.progress
+        engine, progress, first = self.run.engine, self.progress, True
         self.meter.started = self._since = time.perf_counter()
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
             while progress.step < engine.steps and not progress.stopped:
                 before = time.perf_counter()
                 self.advance(next(batches))
-                self._warmed_up(time.perf_counter() - before)
+                if first and (spent := time.perf_counter() - before) > WARM_UP:  # it may compile
+                    self.log.say(
+                        f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more"
+                    )
+                first = False
                 show(progress.step, self.status, self.pace.steps)
                 if self._stop_now():
                     self._interrupt()
@@ -191,12 +181,6 @@ class Training:
             if self.stop.asked and self.ranks.count == 1:
                 self._interrupt()
         return self._clocked()
-
-    def _warmed_up(self, spent: float) -> None:
-        """Report a long first step, which may compile."""
-        if not self.started and spent > WARM_UP:
-            self.log.say(f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more")
-        self.started = True
 
     def _clocked(self) -> Progress:
         now = time.perf_counter()
@@ -240,11 +224,8 @@ class Training:
         figures = self.gauge.read(values["tokens_per_second"]) if self.gauge else {}
         known = {name: value if math.isfinite(value) else None for name, value in values.items()}
         self.log.event("train", step, rate=rate, tokens=self.progress.tokens, **known, **figures)
-        speed = f"{values['tokens_per_second']:,.0f} tokens/s"
-        self.status = "  ".join(
-            [f"loss {values['loss']:.3f}", *([self.judgement] if self.judgement else []), speed,
-             *([words(figures)] if figures else [])]
-        )  # fmt: skip
+        speed, use = f"{values['tokens_per_second']:,.0f} tokens/s", words(figures) if figures else ""
+        self.status = "  ".join(filter(None, (f"loss {values['loss']:.3f}", self.judgement, speed, use)))
         try:
             self.health.judge(step, values["loss"], values.get("nll", values["loss"]))
         except Diverged as error:
@@ -281,35 +262,34 @@ class Training:
 
     def _judge(self, last: bool) -> None:
         """Validate, and keep the best score and how long ago it was."""
+        step, progress = self.progress.step, self.progress
         with self.masters.judged():
-            self._score(last)
-        if self.progress.scores and self.masters.follow_scores(self.progress.scores):
-            self.progress.since_best = 0
+            self._read_health()
+            score, values = self.validate(last or step % self.run.validation.score_every == 0)
+            self.objective.train()
+            self.judgement = f"valid {values['loss']:.3f}"
+            self.log.event("validation", step, **values)
+            self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
+            if score is not None:
+                self._compare(score)
+        if progress.scores and self.masters.follow_scores(progress.scores):
+            progress.since_best = 0
             self.log.say("no better for some time: from now on the mean of the weights is judged and kept")
 
-    def _score(self, last: bool) -> None:
-        step, progress, judged = self.progress.step, self.progress, self.run.validation
-        self._read_health()
-        score, values = self.validate(last or step % judged.score_every == 0)
-        self.objective.train()
-        self.judgement = f"valid {values['loss']:.3f}"
-        self.log.event("validation", step, **values)
-        self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
-        if score is None:
-            return
+    def _compare(self, score: float) -> None:
+        progress = self.progress
         self.judgement += f", score {score:.2f}"
         progress.scores.append(score)
         if score > progress.best:
-            progress.best, progress.best_step, progress.since_best = score, step, 0
+            progress.best, progress.best_step, progress.since_best = score, progress.step, 0
             self._snapshot(self.snapshots.keep_best)
-        else:
-            progress.since_best += 1
-            if self._out_of_patience():
-                progress.stopped = f"no better score since step {progress.best_step:,}"
+            return
+        progress.since_best += 1
+        if self._out_of_patience():
+            progress.stopped = f"no better score since step {progress.best_step:,}"
 
     def _out_of_patience(self) -> bool:
-        patience = self.run.validation.patience
-        return bool(patience) and self.progress.since_best >= patience
+        return 0 < self.run.validation.patience <= self.progress.since_best
 
     def _out_of_time(self) -> bool:
         if self.run.engine.seconds and self.masters.device.type == "cuda":
@@ -322,7 +302,7 @@ class Training:
         if not self.health.sound and not must:
             self.log.say(f"no checkpoint at step {self.progress.step:,}: the loss has diverged; the earlier ones stay")
             return
-        busy = self.ranks.any(self.checkpoints.busy)
+        busy = self.ranks.any(self.checkpoints.unwritten > 0)
         if busy and not must:
             self.log.say(
                 f"the checkpoint of step {self.progress.step:,} is left out: the last is still being written "
@@ -339,18 +319,15 @@ class Training:
         return answer if self.ranks.count > 1 else self.stop.asked
 
     def _interrupt(self) -> None:
-        self._save_last()
-        step, there = self.progress.step, self.checkpoints.steps()
-        saved = "with a checkpoint" if there and there[-1] == step else "its checkpoint could not be written"
-        raise Interrupted(f"stopped after step {step:,} of {self.run.engine.steps:,}, {saved}")
-
-    def _save_last(self) -> None:
-        if self.saved < self.progress.step:
+        step = self.progress.step
+        if self.saved < step:
             self._read_health()
             self.checkpoints.writer.wait()
             self.save()
         self.checkpoints.writer.wait()
         self.ranks.barrier()  # the launcher ends all when the first has left: not before the checkpoint is sealed
+        saved = "with a checkpoint" if step in self.checkpoints.steps()[-1:] else "its checkpoint could not be written"
+        raise Interrupted(f"stopped after step {step:,} of {self.run.engine.steps:,}, {saved}")
 
 
 OBJECTIVE = "carried"  # what the objective takes over from step to step

@@ -53,7 +53,7 @@ class Meter:
     def read(self) -> dict[str, float]:
         """Means over what was added since the last reading: each term by its own count, the gradient's norm by step."""
         mine = dict(zip(self.names, self.sums["terms"].tolist(), strict=True))
-        every = dict(zip(self.names, self.ranks.total(self.sums["terms"]).tolist(), strict=True))
+        every = dict(zip(self.names, self.ranks.reduce(self.sums["terms"]).tolist(), strict=True))
         rate = self.tokens / (time.perf_counter() - self.started)
         self.reset()
         steps, norm = mine["steps"] or float("nan"), mine["norm"]

@@ -16,21 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, nearest
-from headway.train.averaged import AveragedSGD
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
-
-
-@dataclass(frozen=True)
-class Adam:
-    """Kingma and Ba 2015, with the settings of Vaswani et al. 2017, 5.3."""
-
-    name: ClassVar[str] = "adam"
-    beta1: float = 0.9
-    beta2: float = 0.98
-    epsilon: float = 1e-9
-
-    def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
-        return torch.optim.Adam(groups, betas=(self.beta1, self.beta2), eps=self.epsilon, **how)
 
 
 def _decayed(groups: list[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
@@ -38,15 +24,29 @@ def _decayed(groups: list[dict[str, Any]], decay: float) -> list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
+class Adam:
+    """Kingma and Ba 2015, with the settings of Vaswani et al. 2017, 5.3."""
+
+    name: ClassVar[str] = "adam"
+    kind: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-9
+
+    def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
+        return self.kind(groups, betas=(self.beta1, self.beta2), eps=self.epsilon, **how)
+
+
+@dataclass(frozen=True)
 class AdamW(Adam):
     """Adam with weight decay apart from the gradient (Loshchilov and Hutter 2019); none on norms and biases."""
 
     name: ClassVar[str] = "adamw"
+    kind: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
     decay: float = 0.01
 
     def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
-        betas = (self.beta1, self.beta2)
-        return torch.optim.AdamW(_decayed(groups, self.decay), betas=betas, eps=self.epsilon, **how)
+        return super().build(_decayed(groups, self.decay), **how)
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,64 @@ class Sgd:
     def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
         how.pop("capturable")  # it always is: it counts no steps on the host
         return self.kind(_decayed(groups, self.decay), **how)
+
+
+class AveragedSGD(torch.optim.SGD):
+    """Averaged gradient descent: the mean of the weights over steps is better than the weights of any step.
+
+        w ← w − rate · g,    mean ← mean + (w − mean)/n    (Polyak and Juditsky 1992)
+
+    n counts the steps since `begin`; until then the mean is the weights themselves. `mean` and `count` of each weight
+    are in the optimiser's state, saved and restored like any other. The count lives on the device, so that a captured
+    step continues to count.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step()
+        weights, means, counts = self._parts()
+        bad: Any = getattr(self, "found_inf", None)
+        taken = 1.0 if bad is None else 1.0 - bad
+        count = counts[0] + (counts[0] > 0) * taken
+        shift = torch._foreach_sub(weights, means)
+        torch._foreach_mul_(shift, taken / count.clamp(min=1))
+        torch._foreach_add_(means, shift)
+        for place in counts:
+            place.copy_(count)
+
+    def _parts(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Weights, their means, and how many steps each is the mean of (0: it has not begun)."""
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        for weight in weights:
+            if "mean" not in self.state[weight]:
+                self.state[weight]["mean"] = weight.detach().clone()
+                self.state[weight]["count"] = torch.zeros((), device=weight.device)
+        states = [self.state[weight] for weight in weights]
+        return weights, [state["mean"] for state in states], [state["count"] for state in states]
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._parts()[2][0] > 0)
+
+    def begin(self) -> None:
+        """Start the mean, with the present weights as its first term."""
+        weights, means, counts = self._parts()
+        with torch.no_grad():
+            torch._foreach_copy_(means, weights)
+        for count in counts:
+            count.fill_(1.0)
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """Inside the context the weights are their means; afterwards they are restored."""
+        weights, means, _ = self._parts()
+        kept = [weight.detach().clone() for weight in weights]
+        with torch.no_grad():
+            torch._foreach_copy_(weights, means)
+            try:
+                yield
+            finally:
+                torch._foreach_copy_(weights, kept)
 
 
 @dataclass(frozen=True)
@@ -129,9 +187,12 @@ class Masters:
         """One update from the weights' gradients; returns the gradient's norm and whether the step was skipped
         (1.0 or 0.0), both still on the device."""
         self._hand_over_gradients()
-        norm = self._norm()
+        grads = [master.grad for master in self.masters if master.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads, foreach=True)
+        if self.sharded:
+            norm = self.ranks.reduce(norm.square()).sqrt()
         good = norm.isfinite() if loss is None else norm.isfinite() & loss.isfinite()
-        bad = self.ranks.largest((~good).to(torch.float32))
+        bad = self.ranks.reduce((~good).to(torch.float32), "MAX")
         if self.clip > 0:
             torch.nn.utils.clip_grads_with_norm_(self.masters, self.clip, norm, foreach=True)
         # The fused kernels read this on the device and leave weights and moments alone where it is 1.
@@ -154,11 +215,6 @@ class Masters:
                 copies.append((master.grad, grad))
         if copies:
             torch._foreach_copy_([to for to, _ in copies], [grad for _, grad in copies])
-
-    def _norm(self) -> Tensor:
-        grads = [m.grad for m in self.masters if m.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads, foreach=True)
-        return self.ranks.total(norm.square()).sqrt() if self.sharded else norm
 
     @torch.no_grad()
     def write_back(self) -> None:
@@ -247,9 +303,8 @@ def factors(names: Sequence[str], rates: Mapping[str, float]) -> dict[str, float
     for given, factor in rates.items():
         _must_select(names, given, "engine.rates")
         if factor <= 0:
-            raise InputError(
-                f"engine.rates: the factor of '{given}' must be above 0, not {factor} (engine.frozen holds)"
-            )
+            above = f"must be above 0, not {factor} (engine.frozen holds)"
+            raise InputError(f"engine.rates: the factor of '{given}' {above}")
     by_length = sorted(rates, key=len, reverse=True)
     return {name: next((rates[given] for given in by_length if selects(name, given)), 1.0) for name in names}
 
@@ -271,9 +326,8 @@ def _must_select(names: Sequence[str], given: str, key: str) -> None:
 
 
 def _master(weight: nn.Parameter) -> Tensor:
-    if is_sharded(weight):
-        rows = local(weight.detach())
-        return (rows if rows.dtype in (torch.float32, torch.float64) else rows.float().clone()).requires_grad_()
-    if weight.dtype in (torch.float32, torch.float64):
+    exact = weight.dtype in (torch.float32, torch.float64)
+    if exact and not is_sharded(weight):
         return weight
-    return weight.detach().float().clone().requires_grad_()
+    rows = local(weight.detach())
+    return (rows if exact else rows.float().clone()).requires_grad_()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from safetensors.torch import save_file
@@ -19,14 +20,15 @@ from headway.errors import InputError
 from headway.folder import FORMAT, WEIGHTS, replace_folder
 from headway.models.protocols import Terms
 from headway.plain import change, finite, to_plain
-from headway.tasks.objective import Objective
-from headway.tasks.task import Figure, RunContext, Task
-from headway.train.checkpoint import sealed_steps
+from headway.tasks.objective import Config, Objective
+from headway.tasks.start import RunContext
+from headway.tasks.task import Figure, Task
 from headway.train.job import Outcome, train
 from headway.train.log import Log
 from headway.train.optimiser import AdamW, Optimiser
 from headway.train.run import Engine, Validation
 from headway.train.schedule import Cosine, Schedule
+from headway.train.sealed import sealed_steps
 
 Loss = Callable[[Any, Any], Terms]  # the model and a batch → named sums with their weights
 Score = Callable[[Any], float]
@@ -47,21 +49,15 @@ class OwnRun:
 
 
 class OwnObjective(Objective):
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
-        super().__init__(model)
-        self.loss = loss
-
     def forward(self, batch: Batch) -> Terms:
-        return self.loss(self.model, batch)
+        terms: Terms = self.config.loss(self.model, batch)
+        return terms
 
 
 @dataclass(frozen=True)
-class _Objective:
+class OwnLoss(Config):
+    objective: ClassVar[type[Objective]] = OwnObjective
     loss: Loss
-    one_pass: ClassVar[bool] = False
-
-    def build(self, model: nn.Module) -> OwnObjective:
-        return OwnObjective(model, self.loss)
 
 
 class OwnTask(Task):
@@ -75,19 +71,11 @@ class OwnTask(Task):
         valid: Callable[[], Iterable[Batch]], score: Score | None,
     ) -> None:  # fmt: skip
         super().__init__(run, context)
-        self.model, self.make, self.held, self.score = model.to(context.device, context.dtype), batch, valid, score
-
-    def batch(self, step: int) -> Batch:
-        return self.make(step)
-
-    def valid_batches(self) -> Iterable[Batch]:
-        return self.held()
+        self.model, self.score = model.to(context.device, context.dtype), score
+        self.batches, self.valid = SimpleNamespace(batch=batch), SimpleNamespace(epoch=valid)
 
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         return super().judge(losses) if self.score is None else ("score", Figure(self.score(self.model), True))
-
-    def data_names(self) -> dict[str, str]:
-        return {}
 
     def write(self, folder: Path, weights: dict[str, Tensor], scores: dict[str, Any]) -> None:
         def fill(place: Path) -> None:
@@ -114,7 +102,7 @@ def fit(
         return OwnTask(run, context, model, batch, valid, score)
 
     run: Any = change(OwnRun(), list(settings))
-    for name, value in (("task", opened), ("objective", _Objective(loss))):
+    for name, value in (("task", opened), ("objective", OwnLoss(loss))):
         object.__setattr__(run, name, value)
     if "loss" not in next(iter(valid())).counts:
         raise InputError("a batch must count the term `loss`: give its class a method `counted`")

@@ -13,16 +13,18 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import Tensor
 
 from headway.errors import InputError
+from headway.train.writer import Stage, Writer
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -34,23 +36,12 @@ TYPES = {
     torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
 
+Say = Callable[[str], None]
 Seal = dict[str, Any]  # of one file: {"bytes": …, "sha256": …}
 
 
 class Broken(Exception):
     """A sealed folder that was changed; the message says how."""
-
-
-class _Hashed:
-    """A file that is hashed while it is written, so that it need not be read again."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.stream, self.digest, self.size = stream, hashlib.sha256(), 0
-
-    def write(self, data: Any) -> None:
-        self.stream.write(data)
-        self.digest.update(data)
-        self.size += len(data)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Seal:
@@ -63,35 +54,37 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Seal:
     at = 0
     tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))
     for name, tensor in tensors.items():
-        size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
-        at += size
+        end = at + tensor.nbytes
+        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
+        at = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as stream:
-        out = _Hashed(stream)
-        out.write(struct.pack("<Q", len(text)) + text)
-        for tensor in tensors.values():
-            data: Any = tensor.reshape(-1).view(torch.uint8).numpy()
-            _write_whole(out, memoryview(data))
-        stream.flush()
-        os.fsync(stream.fileno())
-    return {"bytes": out.size, "sha256": out.digest.hexdigest()}
+    return _write(path, chain([struct.pack("<Q", len(text)) + text], _chunks(tensors.values())))
 
 
-def _write_whole(out: _Hashed, data: memoryview, chunk: int = 1 << 24) -> None:
-    """Chunk by chunk, each hashed while it is still in the processor's cache."""
-    for at in range(0, len(data), chunk):
-        out.write(data[at : at + chunk])
+def _chunks(tensors: Iterable[Tensor], size: int = 1 << 24) -> Iterator[memoryview]:
+    """The bytes of tensors, some at a time: each is hashed while it is still in the processor's cache."""
+    for tensor in tensors:
+        data: Any = tensor.reshape(-1).view(torch.uint8).numpy()
+        for at in range(0, len(data), size):
+            yield memoryview(data[at : at + size])
 
 
 def write_json(path: Path, value: Any) -> Seal:
-    data = _text(value)
+    return _write(path, [_text(value)])
+
+
+def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> Seal:
+    """A file, flushed to the disk, and its seal. It is hashed while it is written: it need not be read again."""
+    digest, size = hashlib.sha256(), 0
     with path.open("wb") as stream:
-        stream.write(data)
+        for chunk in chunks:
+            stream.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
         stream.flush()
         os.fsync(stream.fileno())
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def beside(folder: Path) -> Path:
@@ -211,3 +204,28 @@ def _flush_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sealed_steps(parent: Path) -> list[int]:
+    """The steps that have a folder, oldest first; only their names are looked at."""
+    names = (path.name.removeprefix("step-") for path in parent.glob("step-*"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+class SealedSteps:
+    """Abstract. A sealed folder `step-N` for some steps of a run, written in the background; the newest `last` stay."""
+
+    def __init__(self, folder: Path, last: int, writer: Writer, say: Say) -> None:
+        self.folder, self.last, self.writer, self.say = folder, max(last, 1), writer, say
+        self.stage = Stage()
+
+    def place(self, step: int) -> Path:
+        return self.folder / f"step-{step}"
+
+    def steps(self) -> list[int]:
+        return sealed_steps(self.folder)
+
+    def remove_all_but(self, stays: Callable[[int], bool]) -> None:
+        for step in self.steps():
+            if not stays(step):
+                remove(self.place(step))

@@ -6,34 +6,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from headway.errors import is_full
-from headway.train.checkpoint import Say, sealed_steps
-from headway.train.sealed import Broken, clean, read_tensors, remove, verify, write_sealed
-from headway.train.writer import Stage, Staged, Writer
+from headway.train.sealed import Broken, Say, SealedSteps, clean, read_tensors, verify, write_sealed
+from headway.train.writer import Staged, Writer
 
 Weights = dict[str, Tensor]
 FILE = "weights"
 
 
-class Snapshots:
+class Snapshots(SealedSteps):
     """Keeps the newest `last` regular snapshots, the best one, and those that a checkpoint still needs.
 
     A snapshot that cannot be written stays in memory and is tried again, so the average never lacks one.
     """
 
     def __init__(self, folder: Path, last: int, *, writer: Writer, say: Say) -> None:
-        self.folder, self.last, self.writer, self.say = folder, max(last, 1), writer, say
+        super().__init__(folder, last, writer, say)
         self.regular: list[int] = []
         self.best: int | None = None
         self.needed: Callable[[], set[int]] = set  # by the checkpoints on the disk
         self.unsaved: dict[int, Weights] = {}
-        self.stage = Stage()
-
-    def place(self, step: int) -> Path:
-        return self.folder / f"step-{step}"
 
     @property
     def wanted(self) -> set[int]:
@@ -43,9 +37,7 @@ class Snapshots:
         """Restore the state of `step`; later snapshots are deleted and made again."""
         clean(self.folder)
         self.regular, self.best = list(regular), best
-        for later in sealed_steps(self.folder):
-            if later > step:
-                remove(self.place(later))
+        self.remove_all_but(lambda other: other <= step)
 
     def save(self, step: int, weights: Weights) -> None:
         self.writer.wait()  # a checkpoint that is being written needs those that were wanted when it was taken
@@ -87,9 +79,7 @@ class Snapshots:
 
     def _prune(self) -> None:
         stays = self.wanted | self.needed()
-        for step in sealed_steps(self.folder):
-            if step not in stays:
-                remove(self.place(step))
+        self.remove_all_but(stays.__contains__)
 
     def load(self, step: int) -> Weights:
         """Its weights, verified; raises `Broken`."""
@@ -114,5 +104,4 @@ class Snapshots:
                 if tensor.is_floating_point():
                     tensor = total[name] + tensor.double() if name in total else tensor.double()
                 total[name] = tensor  # of what is counted, the newest
-        mean = {name: tensor / len(steps) if tensor.is_floating_point() else tensor for name, tensor in total.items()}
-        return {name: t.to(torch.float32) if t.is_floating_point() else t for name, t in mean.items()}, steps
+        return {name: (t / len(steps)).float() if t.is_floating_point() else t for name, t in total.items()}, steps

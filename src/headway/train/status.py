@@ -6,10 +6,12 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from headway.errors import InputError
 from headway.train.history import History, read_history
 
 State = Literal["finished", "running", "stopped", "not started", "broken"]
@@ -60,28 +62,26 @@ def read_status(folder: Path) -> Status:
     touched = _touched(folder)
     try:
         return _read(folder, touched)
-    except _Broken as problem:
+    except InputError as problem:
         return Status(folder, "broken", touched, problem=str(problem))
     except OSError as error:
         return Status(folder, "broken", touched, problem=f"{error.filename or folder}: {error.strerror or error}")
-
-
-class _Broken(Exception):
-    pass
 
 
 def _read(folder: Path, touched: float) -> Status:
     run = _object(folder / "run.json")
     log = folder / "log.jsonl"
     history = read_history(log) if log.is_file() else History()
-    card = folder / "model" / "headway.json"
-    score = _score(_object(card), run) if card.is_file() else None
+    place, score = folder / "model" / "headway.json", None
+    # A run that has since been given more steps is unfinished, whatever its model has reached.
+    if place.is_file() and (card := _object(place)).get("run") in (None, run):
+        score = _at(card, dict, "score") or {}
     checkpoint, logged = _newest_checkpoint(folder), history.last_step
     state: State
     if is_locked(folder):
         state, step = "running", logged
     elif score is not None:
-        state, step = "finished", _count(score.get("steps")) or logged
+        state, step = "finished", _at(score, int, "steps") or logged
     elif checkpoint is not None:
         state, step = "stopped", checkpoint
     else:
@@ -89,16 +89,9 @@ def _read(folder: Path, touched: float) -> Status:
     figure, higher, verb = _shown(history)
     best, final = history.best(figure.lower(), higher), _figure(score, f"validation {figure}")
     return Status(
-        folder, state, touched,
-        recipe=run["recipe"] if isinstance(run.get("recipe"), str) else None,
-        step=step,
-        steps=_count(_part(run, "engine").get("steps")),
-        checkpoint=checkpoint,
-        figure=figure,
-        validation=final if final is not None or best is None else best[1],
-        test=_figure(score, f"test {figure}"),
-        verb=verb,
-        own_data=_has_own_data(folder, run),
+        folder, state, touched, recipe=_at(run, str, "recipe"), step=step, steps=_at(run, int, "engine", "steps"),
+        checkpoint=checkpoint, figure=figure, validation=final if final is not None or best is None else best[1],
+        test=_figure(score, f"test {figure}"), verb=verb, own_data=_has_own_data(folder, run),
     )  # fmt: skip
 
 
@@ -108,30 +101,18 @@ def _shown(history: History) -> tuple[str, bool, str]:
     start = history.start
     if isinstance(figure := start.get("figure"), str):
         return figure, bool(start.get("higher_is_better")), str(start.get("verb", "predict"))
-    for name, higher, verb in EARLIER:
-        if history.curve("validation", name.lower()):
-            return name, higher, verb
-    return EARLIER[-1]
-
-
-def _score(card: dict[str, Any], run: dict[str, Any]) -> dict[str, Any] | None:
-    """The model's score, unless the run has since been given more steps: then it is unfinished."""
-    return _part(card, "score") if card.get("run") in (None, run) else None
+    return next((known for known in EARLIER if history.curve("validation", known[0].lower())), EARLIER[-1])
 
 
 def is_locked(folder: Path) -> bool:
     """Whether a process trains here: it holds a lock on `.lock`."""
     try:
         import fcntl
-    except ImportError:  # a system without such locks
-        return False
-    try:
+
         with (folder / ".lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # given back when the file is closed
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except (ImportError, OSError) as error:  # a system without such locks, a folder without this one
+        return isinstance(error, BlockingIOError)
     return False
 
 
@@ -143,40 +124,36 @@ def _newest_checkpoint(folder: Path) -> int | None:
 
 def _has_own_data(folder: Path, run: dict[str, Any]) -> bool:
     """Whether it trains on files inside its own folder, as the demo does: replacing the folder deletes them."""
-    files, inside = _part(run, "data").get("train"), os.path.join(os.path.abspath(folder), "")
-    return isinstance(files, list) and any(os.path.abspath(str(name)).startswith(inside) for name in files)
+    inside = os.path.join(os.path.abspath(folder), "")
+    return any(os.path.abspath(str(name)).startswith(inside) for name in _at(run, list, "data", "train") or ())
 
 
 def _touched(folder: Path) -> float:
     """When something last happened, in seconds since 1970."""
-    times = []
+    newest = 0.0
     for name in ("run.json", "log.jsonl", "checkpoints", "model/headway.json"):
-        try:
-            times.append((folder / name).stat().st_mtime)
-        except OSError:
-            continue
-    return max(times, default=0.0)
+        with suppress(OSError):
+            newest = max(newest, (folder / name).stat().st_mtime)
+    return newest
 
 
 def _object(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise _Broken(f"{path} is not JSON: {error}") from error
+        raise InputError(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise _Broken(f"{path} is not a JSON object")
+        raise InputError(f"{path} is not a JSON object")
     return found
 
 
-def _part(whole: dict[str, Any], key: str) -> dict[str, Any]:
-    part = whole.get(key)
-    return part if isinstance(part, dict) else {}
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _at(facts: Any, kind: Any, *keys: str) -> Any:
+    """The value below these keys; None where there is none of this type."""
+    for key in keys:
+        facts = facts.get(key) if isinstance(facts, dict) else None
+    return facts if isinstance(facts, kind) and not isinstance(facts, bool) else None
 
 
 def _figure(score: dict[str, Any] | None, key: str) -> float | None:
-    value = score.get(key) if score else None
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    value = _at(score, int | float, key)
+    return float(value) if value is not None and math.isfinite(value) else None

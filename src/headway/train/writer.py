@@ -83,10 +83,6 @@ class Writer:
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
 
-    @property
-    def busy(self) -> bool:
-        return self._waiting.unfinished_tasks > 0
-
     def submit(self, work: Callable[[], None]) -> None:
         self._raise()
         if self._thread is None:

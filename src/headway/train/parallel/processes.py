@@ -52,7 +52,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
         backend = "cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=PATIENCE, **_meeting_place())
         words = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Ranks(dist.get_rank(), dist.get_world_size(), local, words)
+        yield Ranks(dist.get_rank(), dist.get_world_size(), words)
     except RuntimeError as error:
         if _is_of_another(error):
             raise Lost("another process of this run has ended; its own error, or the launcher, says why") from error
@@ -124,37 +124,29 @@ def shard_rows(objective: nn.Module) -> None:
     fully_shard(objective)
 
 
-class Shared:
-    """An objective wrapped for one of several processes."""
+def shared(objective: nn.Module, how: str, device: torch.device) -> nn.Module:
+    """The objective of one of several processes."""
+    if how == "fsdp":
+        shard_rows(objective)
+        return objective
+    from torch.nn.parallel import DistributedDataParallel
 
-    def __init__(self, objective: nn.Module, how: str, ranks: Ranks, device: torch.device) -> None:
-        self.how, self.ranks = how, ranks
-        self.module: Any = objective
-        if how == "ddp":
-            from torch.nn.parallel import DistributedDataParallel
-
-            on = [device] if device.type == "cuda" else None
-            # Buffers are the same in all processes: they need not be sent at each step.
-            known = inspect.signature(DistributedDataParallel).parameters
-            name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-            still: dict[str, Any] = {name: False}
-            self.module = DistributedDataParallel(objective, device_ids=on, **still)
-
-    def __call__(self, part: Batch) -> Any:
-        return self.module(part)
-
-    def last(self, is_last: bool) -> AbstractContextManager[None]:
-        """Gradients of all but the last part of a batch stay here; with the last they are summed."""
-        if self.how == "fsdp":
-            self.module.set_requires_gradient_sync(is_last)
-        elif not is_last:
-            return self.module.no_sync()
-        return nullcontext()
+    on = [device] if device.type == "cuda" else None
+    # Buffers are the same in all processes: they need not be sent at each step.
+    known = inspect.signature(DistributedDataParallel).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    still: dict[str, Any] = {name: False}
+    return DistributedDataParallel(objective, device_ids=on, **still)
 
 
 def last_part(objective: Any, is_last: bool) -> AbstractContextManager[None]:
-    """For an objective that several processes share; any other has nothing to sum."""
-    return objective.last(is_last) if isinstance(objective, Shared) else nullcontext()
+    """Of a `shared` objective the gradients of all but the last part of a batch stay here; with the last part they are
+    summed. Any other has nothing to sum."""
+    if hasattr(objective, "set_requires_gradient_sync"):  # FSDP
+        objective.set_requires_gradient_sync(is_last)
+    elif not is_last and hasattr(objective, "no_sync"):  # DDP
+        return objective.no_sync()
+    return nullcontext()
 
 
 def shares(batch: Batch, parts: int, ranks: Ranks) -> list[Any]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,6 @@ class Ranks:
 
     rank: int = 0
     count: int = 1
-    local: int = 0  # among those of this machine
     group: Any = None
 
     @property
@@ -34,14 +33,8 @@ class Ranks:
         """The process that reports, and writes what is not sharded."""
         return self.rank == 0
 
-    def largest(self, value: Tensor) -> Tensor:
-        """The largest over all processes, on the device."""
-        return self._reduce(value, "MAX")
-
-    def total(self, value: Tensor) -> Tensor:
-        return self._reduce(value, "SUM")
-
-    def _reduce(self, value: Tensor, how: str) -> Tensor:
+    def reduce(self, value: Tensor, how: Literal["SUM", "MAX"] = "SUM") -> Tensor:
+        """The sum, or the largest, over all processes, on the device."""
         if self.count == 1:
             return value
         value = value.clone()

@@ -1,0 +1,168 @@
+"""What the tasks with labels share: examples are read, some are held out, and the labels of those judge a head."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+
+from headway.errors import InputError, nearest
+from headway.evaluate.labels import LabelScores
+from headway.tasks.encoding import Encoding
+from headway.tasks.files import found, vocabularies
+from headway.tasks.objective import Labels
+from headway.tasks.start import RunContext, earlier_model
+from headway.tasks.task import Figure, Prediction, Report, refuse
+from headway.text.framing import Framed, frame
+from headway.text.tokenizer import Tokenizer
+
+SHOWN = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
+
+
+class Labelling(Encoding):
+    """Abstract. A label of each example, by an encoder with a head; judged by the labels of held-out examples.
+
+    what: the examples in messages. options: those that an answer may have.
+    """
+
+    objectives: ClassVar[tuple[Any, ...]] = (Labels,)
+    headline = ("accuracy", True)
+    verb = "predict"
+    what: ClassVar[str] = "texts"
+    options: ClassVar[tuple[str, ...]]
+
+    labels: tuple[str, ...]  # as the model calls them
+    held: dict[str, Any]  # the batches of the parts that are not trained on
+
+    def divided(
+        self, read: Callable[[list[Any]], Any], hold_out: Callable[[Any, float], tuple[Any, Any]], folders: bool = False
+    ) -> dict[str, Any]:
+        """The examples of each part; where there are none for validation, some of the training examples."""
+        data = self.run.data
+        parts = {part: read(found(names, self.context, folders)) for part, names in data.parts().items()}
+        if "valid" not in parts:
+            parts["train"], parts["valid"] = hold_out(parts["train"], data.hold_out)
+        return parts
+
+    def called(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """What the model calls these labels of the training data."""
+        names = self.run.data.names
+        if len(labels) < 2:
+            what = self.what.removesuffix("s")
+            raise InputError(f"every training {what} has the label '{labels[0]}': at least two labels are needed")
+        if names and len(names) != len(labels):
+            raise InputError(f"data.names has {len(names)} names for {len(labels)} labels ({', '.join(labels)})")
+        return names or labels
+
+    def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
+        name = self.run.objective.judge
+        return name, Figure(self.scores("valid").figures()[name], True, 4)
+
+    def final_figures(self) -> dict[str, Any]:
+        figures = self.scores("test").figures() if "test" in self.held else {}
+        return {f"test {name}": round(value, 4) for name, value in figures.items()}
+
+    @torch.no_grad()
+    def scores(self, part: str) -> Any:
+        """The figures of the present weights on a part that is not trained on."""
+        self.model.eval()
+        device, dtype = self.context.device, self.context.dtype
+        true: list[int] = []
+        given: list[int] = []
+        for batch in self.held[part].epoch():
+            inputs = batch.inputs.map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
+            true += batch.labels_B.tolist()
+            given += self.model(inputs).argmax(-1).tolist()
+        return LabelScores.of(true, given, len(self.labels))
+
+    @classmethod
+    def guesses(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+        """The labels of each value, the most probable first."""
+        raise NotImplementedError
+
+    @classmethod
+    def labelled(cls, model: Any, files: Sequence[str]) -> tuple[Sequence[str], Sequence[str], list[Any]]:
+        """Of each example in the files a name for messages, its label, and what the model guesses."""
+        raise NotImplementedError
+
+    @classmethod
+    def answer(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse(options, cls.options, f"a model that labels {cls.what}")
+        for value, guesses in zip(values, cls.guesses(model, values, options), strict=True):
+            shown = guesses if "all" in options else guesses[:1]
+            line = "\t".join(f"{guess.text}\t{guess.probability:.4f}" for guess in shown)
+            labels = [[guess.text, round(guess.probability, 6)] for guess in guesses]
+            yield Prediction(line, {cls.what.removesuffix("s"): value, "labels": labels})
+
+    @classmethod
+    def evaluate(cls, model: Any, files: Sequence[str], options: dict[str, Any]) -> Report:
+        """Accuracy, F1 and correlation of the labels that a model gives these examples. A label is written as the model
+        calls it, or as its number from 0 on."""
+        refuse(options, (), f"a model that labels {cls.what}")
+        names, labels, guesses = cls.labelled(model, files)
+        given = numbers(names, [best.text for best, *_ in guesses], model.labels)
+        scores = LabelScores.of(numbers(names, labels, model.labels, digits=True), given, len(model.labels))
+        rows = [f"{SHOWN[name]:<22}  {value:.4f}" for name, value in scores.figures().items()]
+        return Report({cls.what: len(names)} | scores.figures(), [*rows, f"{len(names):,} {cls.what}"])
+
+
+class TextLabelling(Labelling):
+    """Abstract. Texts in memory, framed for an encoder. spans: whether a store needs the characters of each token."""
+
+    spans: ClassVar[bool] = False
+
+    def __init__(self, run: Any, context: RunContext) -> None:
+        super().__init__(run, context)
+        earlier = earlier_model(run)
+        with context.ranks.in_turn():
+            self.parts = self.open_parts()
+            self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self._learned)[0]
+            self.stores = {part: self._encoded(part, texts) for part, texts in self.parts.items()}
+        self.begin([self.tokenizer], earlier, head=replace(run.head, labels=self.labels))
+        train, batch = self.stores["train"], run.engine.batch
+        self.batches = train.batches(batch, run.engine.seed, full=context.device.type == "cuda")
+        held = {part: store for part, store in self.stores.items() if store is not train}
+        self.held = {part: store.batches(4 * batch, 0, shuffle=False) for part, store in held.items()}
+        self.valid = self.held["valid"]
+
+    def open_parts(self) -> dict[str, Any]:
+        """The texts of each part; sets `labels`."""
+        raise NotImplementedError
+
+    def _learned(self) -> list[Tokenizer]:
+        """A tokenizer of the training texts, of pairs both."""
+        texts = (example.text for example in self.parts["train"])
+        sides = (side for text in texts for side in ((text,) if isinstance(text, str) else text))
+        return [Tokenizer.train(sides, self.run.data.text)]
+
+    def store(self, part: str, texts: Sequence[Any], framed: Sequence[Framed]) -> Any:
+        raise NotImplementedError
+
+    def amount(self, texts: Sequence[Any]) -> str:
+        return f"{len(texts):,} texts"
+
+    def _encoded(self, part: str, texts: Sequence[Any]) -> Any:
+        longest = self.run.max_length
+        framed = frame(self.tokenizer, [text.text for text in texts], longest, truncate=True, spans=self.spans)
+        store = self.store(part, texts, framed)
+        cut = int((store.lengths == longest).sum())
+        at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""
+        self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens{at_limit}")
+        self.log.event("data", part=part, texts=len(texts), labels=len(self.labels))
+        content = json.dumps([texts, self.tokenizer.fingerprint]).encode()
+        self.data_names[part] = hashlib.blake2b(content, digest_size=16).hexdigest()
+        return store
+
+
+def numbers(names: Sequence[str], labels: Sequence[str], known: Sequence[str], digits: bool = False) -> list[int]:
+    """The numbers of labels among the known ones. digits: a label may also be written as its number from 0 on."""
+    number_of = {str(number): number for number in range(len(known))} if digits else {}
+    number_of |= {label: number for number, label in enumerate(known)}
+    for name, label in zip(names, labels, strict=True):
+        if label not in number_of:
+            raise InputError(f"{name} has the label '{label}', which the model does not have{nearest(label, known)}")
+    return [number_of[label] for label in labels]
