@@ -6,32 +6,12 @@ import io
 import os
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
 import typer
 
-from headway.cli import (
-    analyse,
-    compare,
-    cost,
-    demo,
-    embed,
-    evaluate,
-    exchange,
-    explore,
-    fill,
-    generate,
-    neighbours,
-    plot,
-    predict,
-    recipes,
-    runs,
-    score,
-    train,
-    translate,
-    vectors,
-)
 from headway.errors import InputError, is_full
 
 app = typer.Typer(
@@ -43,27 +23,36 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", short_help="All of it in minutes, offline.")(demo.demo)
-app.command("train", short_help="Train a model on a recipe's data or yours.")(train.train)
-app.command("generate", short_help="Continue a prompt.")(generate.generate)
-app.command("translate", short_help="Translate text, line by line.")(translate.translate)
-app.command("fill", short_help="Words for the gaps of a text.")(fill.fill)
-app.command("predict", short_help="What the model answers: labels, tags, …")(predict.predict)
-app.command("classify", hidden=True)(predict.predict)  # its earlier name
-app.command("embed", short_help="A vector of each text.")(embed.embed)
-app.command("score", short_help="How likely a text is, or each answer.")(score.score)
-app.command("evaluate", short_help="BLEU of translations, perplexity of a text.")(evaluate.evaluate)
-app.command("analyse", short_help="What a model's heads do: table, picture.")(analyse.analyse)
-app.command("compare", short_help="Several recipes, one text, one budget.")(compare.compare)
-app.command("cost", short_help="Operations, memory, energy of a model.")(cost.cost)
-app.command("explore", short_help="Look inside, on a page in the browser.")(explore.explore)
-app.command("export", short_help="Write a model for other programs.")(exchange.export)
-app.command("import", short_help="Make a model of another program's file.")(exchange.take_in)
-app.command("neighbours", short_help="Words whose vectors are near.")(neighbours.neighbours)
-app.command("vectors", short_help="A model's embedding as a vector file.")(vectors.vectors)
-app.command("recipes", short_help="What can be trained, to which score.")(recipes.recipes)
-app.command("runs", short_help="Training runs, and the next command for each.")(runs.runs)
-app.command("plot", short_help="Draw what training runs have logged.")(plot.plot)
+
+# Every command in the order of the help. Its function has its name and is in the module of that name, or is named here.
+COMMANDS = {
+    "demo": "All of it in minutes, offline.",
+    "train": "Train a model on a recipe's data or yours.",
+    "generate": "Continue a prompt.",
+    "translate": "Translate text, line by line.",
+    "fill": "Words for the gaps of a text.",
+    "predict": "What the model answers: labels, tags, …",
+    "classify": "",  # the earlier name of predict: help does not show it
+    "embed": "A vector of each text.",
+    "score": "How likely a text is, or each answer.",
+    "evaluate": "BLEU of translations, perplexity of a text.",
+    "analyse": "What a model's heads do: table, picture.",
+    "compare": "Several recipes, one text, one budget.",
+    "cost": "Operations, memory, energy of a model.",
+    "explore": "Look inside, on a page in the browser.",
+    "export": "Write a model for other programs.",
+    "import": "Make a model of another program's file.",
+    "neighbours": "Words whose vectors are near.",
+    "vectors": "A model's embedding as a vector file.",
+    "recipes": "What can be trained, to which score.",
+    "runs": "Training runs, and the next command for each.",
+    "plot": "Draw what training runs have logged.",
+}
+ELSEWHERE = {"classify": "predict.predict", "export": "exchange.export", "import": "exchange.take_in"}
+for _name, _summary in COMMANDS.items():
+    _module, _, _function = ELSEWHERE.get(_name, f"{_name}.{_name}").partition(".")
+    _command = getattr(import_module(f"headway.cli.{_module}"), _function)
+    app.command(_name, short_help=_summary or None, hidden=not _summary)(_command)
 
 
 def _version(asked: bool) -> None:

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,20 +20,18 @@ PLAN = "comparison.json"
 
 
 def compare(
-    names: list[str] = typer.Argument(
-        metavar="RECIPE", help="Names from `headway recipes`, or `ladder`: all its rungs."
-    ),
-    data: list[str] = typer.Option([], metavar="FILE...", help="Your own text, for all recipes."),
-    valid: list[str] = typer.Option([], metavar="FILE...", help="Validation text (default: some is held out)."),
-    test: list[str] = typer.Option([], metavar="FILE...", help="Test text (default: some is held out)."),
-    tokens: str = typer.Option(None, metavar="N", help="The budget: tokens that each may see in training (2M, 500k)."),
-    seconds: float = typer.Option(None, metavar="S", help="The budget: seconds that each may train."),
-    seeds: int = typer.Option(1, metavar="N", help="Train each recipe with N different seeds."),
-    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="A setting of all the runs."),
-    out: str = typer.Option(None, metavar="FOLDER", help="Folder for runs and results (default: runs/compare-NAMES)."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Delete the folder's results and train again."),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipes' data if it is missing."),
-    as_json: bool = typer.Option(False, "--json", help="The results as JSON."),
+    names: list[str] = argument("RECIPE", "Names from `headway recipes`, or `ladder`: all its rungs."),
+    data: list[str] = option([], "FILE...", "Your own text, for all recipes."),
+    valid: list[str] = option([], "FILE...", "Validation text (default: some is held out)."),
+    test: list[str] = option([], "FILE...", "Test text (default: some is held out)."),
+    tokens: str = option(None, "N", "The budget: tokens that each may see in training (2M, 500k)."),
+    seconds: float = option(None, "S", "The budget: seconds that each may train."),
+    seeds: int = option(1, "N", "Train each recipe with N different seeds."),
+    settings: list[str] = option([], "KEY=VALUE...", "A setting of all the runs.", "--set"),
+    out: str = option(None, "FOLDER", "Folder for runs and results (default: runs/compare-NAMES)."),
+    overwrite: bool = flag("--overwrite", "Delete the folder's results and train again."),
+    download: bool = flag("--download", "Fetch the recipes' data if it is missing."),
+    as_json: bool = flag("--json", "The results as JSON."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -52,7 +48,6 @@ def compare(
     budget = _budget(tokens, seconds)
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}: each recipe is trained at least once")
-    use_threads(threads)
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
     runs = _runs(names, files, [*engine_settings(device, dtype), *settings])
     place = Path(out or f"runs/compare-{'-'.join(names[:3])}{'-…' if len(names) > 3 else ''}")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
-from headway.cli.options import check_model
+from headway.cli.options import MODEL, argument, check_model, option
 from headway.errors import InputError
 
 ARPA = (".arpa", ".arpa.gz", ".lm", ".lm.gz")
@@ -14,12 +12,10 @@ ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 
 
 def export(
-    model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
-    file: str = typer.Argument(metavar="DEST", help="The folder to write; for n-grams a file, .arpa or .arpa.gz."),
-    form: str = typer.Option(
-        None, "--format", metavar="NAME", help="hf, ctranslate2 or onnx; a file's ending says arpa."
-    ),
-    dtype: str = typer.Option("float32", metavar="NAME", help="For ctranslate2: float32, float16 or int8."),
+    model: str = MODEL,
+    file: str = argument("DEST", "The folder to write; for n-grams a file, .arpa or .arpa.gz."),
+    form: str = option(None, "NAME", "hf, ctranslate2 or onnx; a file's ending says arpa.", "--format"),
+    dtype: str = option("float32", "NAME", "For ctranslate2: float32, float16 or int8."),
 ) -> None:
     """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, n-grams as ARPA."""
     check_model(model, "headway export MODEL DEST")
@@ -70,13 +66,11 @@ def _form_of(file: str) -> str:
 
 
 def take_in(
-    file: str = typer.Argument(
-        metavar="SOURCE", help="A Hugging Face folder, hf://owner/name[@revision], or n-grams as .arpa or .arpa.gz."
+    file: str = argument(
+        "SOURCE", "A Hugging Face folder, hf://owner/name[@revision], or n-grams as .arpa or .arpa.gz."
     ),
-    folder: str = typer.Argument(metavar="FOLDER", help="The model folder to make of it."),
-    like: str = typer.Option(
-        None, metavar="MODEL", help="N-grams: a model with the same vocabulary, where that is not of words."
-    ),
+    folder: str = argument("FOLDER", "The model folder to make of it."),
+    like: str = option(None, "MODEL", "N-grams: a model with the same vocabulary, where that is not of words."),
 ) -> None:
     """Make a model folder of another program's model."""
     from headway.cli.place import is_taken

@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -174,18 +174,21 @@ def opened(output: str | None, option: str = "--output") -> Iterator[TextIO]:
         raise InputError(f"{path} is a folder: {option} takes the name of a file")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} for {option} {path.name}: make it first")
-    # A device or a pipe is written to directly: it cannot be replaced by a file.
+    # A device or a pipe is written to directly: it cannot be replaced by a file. A link stays a link.
     special = path.exists() and not path.is_file()
-    goal = path.resolve()  # a link stays a link
-    part = path if special else goal.with_name(f".{goal.name}.{uuid.uuid4().hex[:8]}.part")
+    with nullcontext(path) if special else replaced(path.resolve()) as part, _writable(part, path) as stream:
+        yield stream
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A name for a new file, which takes its place when all of it is written."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with _writable(part, path) as stream:
-            yield stream
-        if not special:
-            os.replace(part, goal)
+        yield part
+        os.replace(part, path)
     finally:
-        if not special:
-            part.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def _writable(part: Path, path: Path) -> TextIO:

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from headway.cli.options import argument, option
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,11 +14,9 @@ if TYPE_CHECKING:
 
 
 def plot(
-    names: list[str] = typer.Argument(metavar="RUN", help="The folders of the runs."),
-    out: str = typer.Option(
-        None, metavar="FILE", help="The picture: .png, .svg or .pdf (default: curves.png in the first run's folder)."
-    ),
-    value: str = typer.Option(None, metavar="NAME", help="Only this value of the log: loss, bleu, rate …"),
+    names: list[str] = argument("RUN", "The folders of the runs."),
+    out: str = option(None, "FILE", "The picture: .png, .svg or .pdf (default: curves.png in the first run's folder)."),
+    value: str = option(None, "NAME", "Only this value of the log: loss, bleu, rate …"),
 ) -> None:
     """Draw what runs have logged: loss, score, learning rate, gradient, speed. Several runs in one picture."""
     from headway.explore.curves import curves_picture

@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from headway.cli.options import AS_JSON, argument
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,10 +26,8 @@ COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "not sta
 
 
 def runs(
-    folders: list[str] = typer.Argument(
-        None, metavar="FOLDER", help=f"Runs, or folders with runs below them (default: {RUNS})."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="As JSON."),
+    folders: list[str] = argument("FOLDER", f"Runs, or folders with runs below them (default: {RUNS}).", None),
+    as_json: bool = AS_JSON,
 ) -> None:
     """List training runs: state, step, scores, and the command to run next."""
     from headway.train.status import read_status

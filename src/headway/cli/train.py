@@ -9,9 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest
 
@@ -22,36 +20,30 @@ if TYPE_CHECKING:
 
 @report_once()
 def train(
-    recipe: str = typer.Argument(
-        metavar="RECIPE", help="A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
+    recipe: str = argument(
+        "RECIPE", "A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
     ),
-    data: list[str] = typer.Option(
-        [], metavar="FILE...", help="Training pairs (two aligned files, a .tsv or a .jsonl), or text."
+    data: list[str] = option([], "FILE...", "Training pairs (two aligned files, a .tsv or a .jsonl), or text."),
+    valid: list[str] = option([], "FILE...", "Validation pairs (default: some are held out)."),
+    test: list[str] = option([], "FILE...", "Test pairs, scored once at the end."),
+    source: str = option(None, "NAME", "Source language, a name or a code."),
+    target: str = option(None, "NAME", "Target language."),
+    size: str = option(None, "NAME", "Model size: tiny, base, big; char, 124M … 1.5B."),
+    init: str = option(
+        None, "MODEL", "Start from this model's weights and vocabulary, or from a file of word vectors."
     ),
-    valid: list[str] = typer.Option([], metavar="FILE...", help="Validation pairs (default: some are held out)."),
-    test: list[str] = typer.Option([], metavar="FILE...", help="Test pairs, scored once at the end."),
-    source: str = typer.Option(None, metavar="NAME", help="Source language, a name or a code."),
-    target: str = typer.Option(None, metavar="NAME", help="Target language."),
-    size: str = typer.Option(None, metavar="NAME", help="Model size: tiny, base, big; char, 124M … 1.5B."),
-    init: str = typer.Option(
-        None, metavar="MODEL", help="Start from this model's weights and vocabulary, or from a file of word vectors."
+    lr: float = option(None, "RATE", "Peak learning rate: short for --set schedule.peak=RATE."),
+    steps: int = option(None, "N", "Updates: short for --set engine.steps=N."),
+    batch_size: int = option(None, "N", "Tokens of a batch: short for --set engine.batch=N."),
+    seed: int = option(None, "N", "Of the random generators: short for --set engine.seed=N."),
+    settings: list[str] = option(
+        [], "KEY=VALUE...", "Any value of the run: engine.steps=5000. --dry-run shows them all.", "--set"
     ),
-    lr: float = typer.Option(None, metavar="RATE", help="Peak learning rate: short for --set schedule.peak=RATE."),
-    steps: int = typer.Option(None, metavar="N", help="Updates: short for --set engine.steps=N."),
-    batch_size: int = typer.Option(None, metavar="N", help="Tokens of a batch: short for --set engine.batch=N."),
-    seed: int = typer.Option(None, metavar="N", help="Of the random generators: short for --set engine.seed=N."),
-    settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE...", help="Any value of the run: engine.steps=5000. --dry-run shows them all."
-    ),
-    out: str = typer.Option(None, metavar="FOLDER", help="Folder for the run (default: runs/RECIPE)."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the folder if it is there."),
-    resume: bool = typer.Option(
-        False, "--resume", help="Resume the run in the folder; --set may change its steps, rates and checks."
-    ),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is missing."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Show the run, its size and an estimate of the time; train nothing."
-    ),
+    out: str = option(None, "FOLDER", "Folder for the run (default: runs/RECIPE)."),
+    overwrite: bool = flag("--overwrite", "Replace the folder if it is there."),
+    resume: bool = flag("--resume", "Resume the run in the folder; --set may change its steps, rates and checks."),
+    download: bool = flag("--download", "Fetch the recipe's data if it is missing."),
+    dry_run: bool = flag("--dry-run", "Show the run, its size and an estimate of the time; train nothing."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -70,7 +62,6 @@ def train(
     else:
         run = resolve(recipe, files | named, size, init, settings)
         place = place or Path(f"runs/{run.recipe}")
-    use_threads(threads)
     first = is_first()
     if dry_run:
         from headway.train.estimate import describe
