@@ -72,6 +72,7 @@ def root(
 
 
 SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length", "--text")
+# An example of how to call the command, for an error of its use.
 USES = {
     "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
     "score": "headway score MODEL --text 'The cat sat'",
@@ -126,15 +127,14 @@ class Ended(KeyboardInterrupt):
     """A scheduler or a closed terminal ended the process; it cleans up as after Ctrl-C."""
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
-    raise Ended(number)
-
-
 def _handle_signals() -> None:
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise Ended(number)
+
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # under nohup it stays ignored
-            signal.signal(number, _end)
+            signal.signal(number, end)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -198,19 +198,17 @@ def _explain(error: Exception) -> int:
 
 
 def _line(error: Any) -> tuple[str, int]:
-    if isinstance(error, InputError):
-        return str(error), 2
-    if type(error).__name__ in ("Diverged", "Lost"):
-        return str(error), 1
+    if isinstance(error, InputError) or type(error).__name__ in ("Diverged", "Lost"):
+        return str(error), 2 if isinstance(error, InputError) else 1
     if hasattr(error, "format_message"):  # the option parser's own errors
-        return error.format_message().rstrip(".") + _use(error), getattr(error, "exit_code", 2)
+        use = USES.get(getattr(getattr(error, "ctx", None), "info_name", None))
+        line = error.format_message().rstrip(".") + (f" (as in: {use})" if use else "")
+        return line, getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):
         return "the reader of the output has closed it (broken pipe): the rest was not written", 2
     if isinstance(error, OSError) and is_full(error):
-        return (
-            f"no room left on the disk{f' for {error.filename}' if error.filename else ''}: make room and start again",
-            2,
-        )
+        file = f" for {error.filename}" if error.filename else ""
+        return f"no room left on the disk{file}: make room and start again", 2
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return (
             "out of memory: lower engine.batch, raise engine.accumulate or set engine.recompute=true (training), "
@@ -220,10 +218,3 @@ def _line(error: Any) -> tuple[str, int]:
     if isinstance(error, OSError):
         return f"{error.filename or 'the system'}: {error.strerror or error}", 2
     return f"{type(error).__name__}: {error} (run again with --debug to see where)", 1
-
-
-def _use(error: Any) -> str:
-    """An example of how to call the command."""
-    context = getattr(error, "ctx", None)
-    use = USES.get(context.info_name) if context is not None else None
-    return f" (as in: {use})" if use else ""

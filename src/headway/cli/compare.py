@@ -49,6 +49,7 @@ def compare(
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}: each recipe is trained at least once")
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
+    files = {key: value for key, value in files.items() if value}
     runs = _runs(names, files, [*engine_settings(device, dtype), *settings])
     place = Path(out or f"runs/compare-{'-'.join(names[:3])}{'-…' if len(names) > 3 else ''}")
     for run in runs.values():
@@ -105,26 +106,29 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
         if label in found:
             raise InputError(f"two of the runs are called {label}: rename the folder of one")
         try:
-            found[label] = resolve(name, dict(files), None, None, settings)
+            found[label] = resolve(name, files, None, None, settings)
         except InputError as error:
             raise InputError(f"{label}: {error}") from None
-    return on_one_text(found, own=bool(files["train"]))
+    return on_one_text(found, own="train" in files)
 
 
 def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, download: bool) -> dict[str, Run]:
     """The runs with the steps that the budget allows. A speed in seconds is measured once and stored in the plan."""
     from headway.train.comparison import probe, tokens_per_second, within
 
-    plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     path = place / PLAN
+    plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     if path.is_file():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["budget"] != budget:
-            raise InputError(
-                f"{place} holds a comparison under another budget ({_words(kept['budget'])}, not {_words(budget)}): "
-                "choose another --out, or pass --overwrite"
-            )
-        plan = kept
+        plan = json.loads(path.read_text(encoding="utf-8"))
+    if plan["budget"] != budget:
+        kept, asked = (
+            ", ".join(f"{value:,g} {name}" for name, value in one.items()) or "each recipe's own"
+            for one in (plan["budget"], budget)
+        )
+        raise InputError(
+            f"{place} holds a comparison under another budget ({kept}, not {asked}): choose another --out, or pass "
+            "--overwrite"
+        )
     place.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     planned = {}
@@ -139,10 +143,6 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
         tokens = plan["tokens"].get(name, budget.get("tokens"))
         planned[name] = run if tokens is None else within(run, int(tokens))
     return planned
-
-
-def _words(budget: dict[str, float]) -> str:
-    return ", ".join(f"{value:,g} {name}" for name, value in budget.items()) or "each recipe's own"
 
 
 def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> Entry:

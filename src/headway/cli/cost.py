@@ -52,7 +52,7 @@ def cost(
     """What a model costs: operations, memory, steps, paths; energy, CO₂ and price of a run."""
     from headway.evaluate.footprint import Footprint
 
-    stated = {"devices": devices, "watts": watts, "pue": pue, "carbon": carbon, "price": price}
+    stated: dict[str, Any] = {"devices": devices, "watts": watts, "pue": pue, "carbon": carbon, "price": price}
     given = {
         "--length": length or None, "--source-length": source_length, "--batch-size": batch if batch > 1 else None,
         "--set": settings or None, "--width": width, "--window": window, "--seconds": seconds, "--watts": watts,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, option
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, option, refuse
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ def explore(
             "--beam-size is for a search, and with --target nothing is searched for: leave one of them out"
         )
     if saved:
-        for option, given in (("--text", joined), ("--target", question.second), ("--beam-size", beam)):
-            if given:
-                raise InputError(f"a trace has its text inside, and needs no model: leave {option} out")
+        given = {"--text": joined, "--target": question.second, "--beam-size": beam}
+        refuse(given, "a trace has its text inside, and needs no model: leave {} out")
         traces = [_read(name, question) for name in named]
     elif html is not None:
         if not joined.strip():

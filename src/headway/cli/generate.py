@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import DEVICE, DTYPE, ENGINE, LANGUAGE_MODEL, THREADS, check_engine, check_model, flag, option
-from headway.cli.texts import lines_of
+from headway.cli.options import (
+    DEVICE,
+    DTYPE,
+    ENGINE,
+    LANGUAGE_MODEL,
+    THREADS,
+    check_engine,
+    check_model,
+    flag,
+    option,
+    refuse,
+)
+from headway.cli.texts import asked
 from headway.errors import InputError
 from headway.plain import json_line
 
@@ -63,26 +73,26 @@ def generate(
         from headway.hub.ctranslate2_engine import load_generator
 
         refused = {"interactive": interactive, "chat": chat, "best-of": best_of, "json": as_json, "top": top}
-        _refuse(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
-        prompts = _prompts(prompt)
+        refuse(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
+        prompts = asked(prompt, "prompt")
         fast = load_generator(model, device, dtype, settings.pop("seed"))
         _print(prompts, fast.generate(prompts, samples=samples, **settings))
         return
     if system and not chat:
         raise InputError("--system needs --chat: it is the first message of a conversation")
     if interactive:
-        refused = {"prompt": prompt, "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
-        _refuse(refused, "--interactive reads prompts from the terminal: leave --{} out")
+        refused = {"prompt": bool(prompt), "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
+        refuse(refused, "--interactive reads prompts from the terminal: leave --{} out")
         _talk(load(model, device, dtype, verb="generate"), settings, chat, system)
         return
     if best_of and samples > 1:
         raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
     if top and not as_json:
         raise InputError("--top needs --json: there is no place for alternatives in plain text")
-    generator, prompts = load(model, device, dtype, verb="generate"), _prompts(prompt)
-    asked: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
+    generator, prompts = load(model, device, dtype, verb="generate"), asked(prompt, "prompt")
+    messages: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
     if as_json or samples > 1 or best_of:
-        found = generator.generate_n(asked, samples=best_of or samples, top=top, **settings)
+        found = generator.generate_n(messages, samples=best_of or samples, top=top, **settings)
         if best_of:
             found = [[likeliest(passages)] for passages in found]
         if as_json:
@@ -90,24 +100,10 @@ def generate(
         else:
             _print([""] * len(prompts) if chat else prompts, [[passage.text for passage in some] for some in found])
         return
-    for number, one in enumerate(asked):
+    for number, one in enumerate(messages):
         if number:
             print(BETWEEN)
         _stream(generator, one, settings)
-
-
-def _refuse(options: dict[str, Any], why: str) -> None:
-    """Refuse the first option that was given; `why` names it."""
-    for name, value in options.items():
-        if value:
-            raise InputError(why.format(name))
-
-
-def _prompts(given: list[str]) -> list[str]:
-    prompts = given or list(lines_of("-"))
-    if not prompts:
-        raise InputError("no prompt: pass --prompt TEXT, or a prompt a line on standard input")
-    return prompts
 
 
 def _print(before: list[str], found: list[list[str]]) -> None:
@@ -134,6 +130,9 @@ def _stream(generator: Generator, prompt: Any, settings: dict[str, Any]) -> str:
 
 
 def _print_json(generator: Generator, prompts: list[str], found: list[list[Passage]]) -> None:
+    def named(i: int, logp: float) -> dict[str, Any]:
+        return {"token": generator.tokenizer.tokens([i])[0], "id": i, "log_probability": logp}
+
     for prompt, passages in zip(prompts, found, strict=True):
         for passage in passages:
             written = passage.written
@@ -142,16 +141,8 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
                 "log_probabilities": written.logps,
             }  # fmt: skip
             if any(written.top):
-                record["alternatives"] = [_named(generator, alternatives) for alternatives in written.top]
+                record["alternatives"] = [[named(*one) for one in alternatives] for alternatives in written.top]
             print(json_line(record))
-
-
-def _named(generator: Generator, alternatives: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
-    tokens = generator.tokenizer.tokens([i for i, _ in alternatives])
-    return [
-        {"token": token, "id": i, "log_probability": logp}
-        for token, (i, logp) in zip(tokens, alternatives, strict=True)
-    ]
 
 
 def _talk(generator: Generator, settings: dict[str, Any], chat: bool, system: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,15 @@ def check_model(model: str, use: str) -> None:
         raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
 
 
+def run_folder(name: str, also: str = "") -> Path:
+    """The folder of a run; anything else is refused. `also`: what else may be given."""
+    if not (folder := Path(name)).exists():
+        raise InputError(f"there is no folder {name}")
+    if not folder.is_dir():
+        raise InputError(f"{name} is a file: give the folder of a run{also}")
+    return folder
+
+
 def check_output(output: str | None, read: Iterable[str | None]) -> None:
     """Refuse to write to a file that is read; a device or a pipe may be both, and `-` is no file."""
     for file in read:
@@ -64,6 +73,13 @@ def check_output(output: str | None, read: Iterable[str | None]) -> None:
             continue
         if os.path.samefile(output, file):
             raise InputError(f"--output {output} is a file that is read here ({file}): choose another name")
+
+
+def refuse(options: Mapping[str, object], why: str) -> None:
+    """Refuse the first option that was given; `why` names it."""
+    for name, value in options.items():
+        if value:
+            raise InputError(why.format(name))
 
 
 def check_engine(engine: str) -> bool:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.options import argument, option
+from headway.cli.options import argument, option, run_folder
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,11 +33,7 @@ def plot(
 def _read(name: str) -> History:
     from headway.train.history import read_history
 
-    folder, log = Path(name), Path(name) / "log.jsonl"
-    if not folder.exists():
-        raise InputError(f"there is no folder {name}")
-    if not folder.is_dir():
-        raise InputError(f"{name} is a file: give the folder of a run")
+    log = run_folder(name) / "log.jsonl"
     if not log.is_file():
         raise InputError(f"{name} is no run that has begun (log.jsonl is missing): `headway runs FOLDER` lists runs")
     history = read_history(log)

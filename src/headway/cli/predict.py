@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from headway.cli.options import DEVICE, DTYPE, MODEL, TEXTS, THREADS, TRUNCATE, argument, check_model, flag, option
 from headway.cli.texts import texts_of
-from headway.plain import finite
+from headway.plain import json_line
 
 
 def predict(
@@ -38,4 +37,4 @@ def predict(
     given = {name: value for name, value in options.items() if value not in (None, False)}
     values = task.read(inputs or [], text, texts_of)
     for found in task.answer(load(model, device, dtype), values, given):
-        print(json.dumps(finite(found.values), ensure_ascii=False) if as_json else found.line)
+        print(json_line(found.values) if as_json else found.line)

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import AS_JSON, argument
+from headway.cli.options import AS_JSON, argument, run_folder
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,12 +51,7 @@ def _find(folders: list[str] | None) -> list[Path]:
 
     places: dict[Path, Path] = {}
     for name in folders or [RUNS]:
-        folder = Path(name)
-        if folders and not folder.exists():
-            raise InputError(f"there is no folder {name}")
-        if folders and not folder.is_dir():
-            raise InputError(f"{name} is a file: give the folder of a run, or one with runs below it")
-        below = list(find_runs(folder))
+        below = list(find_runs(run_folder(name, ", or one with runs below it") if folders else Path(name)))
         if folders and not below:
             raise InputError(f"there is no run in {name}: a run's folder has a run.json")
         for place in below:

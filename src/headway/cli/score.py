@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.cli.options import DEVICE, DTYPE, LANGUAGE_MODEL, THREADS, check_model, flag, option
-from headway.cli.texts import lines_of
+from headway.cli.texts import asked
 from headway.errors import InputError
 from headway.plain import json_line
 
@@ -36,9 +36,7 @@ def score(
     if not choice and (template or examples):
         raise InputError("--template and --examples are for --choice: pass the answers to choose from")
     task = _task(template, examples)
-    texts = text or list(lines_of("-"))
-    if not texts:
-        raise InputError("no text: pass --text TEXT, or a text a line on standard input")
+    texts = asked(text, "text")
     generator = load(model, device, dtype, verb="score")
     if not choice:
         for scored in score_texts(generator, texts):
@@ -51,14 +49,14 @@ def score(
         return
     named = dict(zip(task.choices(choice), choice, strict=True))
     answers: Any = choose(generator, [task.prompt(one) for one in texts], list(named), by)  # type: ignore[arg-type]
-    for asked, ranked in zip(texts, answers, strict=True):
+    for question, ranked in zip(texts, answers, strict=True):
         choices = [
             {"answer": named[one.text], "log_probability": one.logp, "tokens": one.tokens, "share": one.share}
             for one in ranked
         ]
         best = named[ranked[0].text]
-        line = f"{best}\t{ranked[0].share:.4f}\t{one_line(asked)}"
-        print(json_line({"text": asked, "answer": best, "choices": choices}) if as_json else line)
+        line = f"{best}\t{ranked[0].share:.4f}\t{one_line(question)}"
+        print(json_line({"text": question, "answer": best, "choices": choices}) if as_json else line)
 
 
 def _task(template: str | None, examples: str | None) -> Any:

@@ -27,6 +27,14 @@ def lines_of(file: str) -> Iterator[str]:
             raise InputError(f"{name_of(file)}, line {number} is not UTF-8 ({error.reason})") from None
 
 
+def asked(given: list[str], what: str) -> list[str]:
+    """The values of the option for a `what`, or one a line from standard input."""
+    found = given or list(lines_of("-"))
+    if not found:
+        raise InputError(f"no {what}: pass --{what} TEXT, or a {what} a line on standard input")
+    return found
+
+
 def texts_of(given: list[str], file: str | None) -> list[str]:
     """The texts of --text, or those of the file; at least one must not be blank."""
     if given and file is not None:

@@ -49,19 +49,18 @@ def train(
     threads: int = THREADS,
 ) -> None:
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
-    files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
-    named = {"source": source, "target": target}
+    files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test), "source": source, "target": target}
+    files = {key: value for key, value in files.items() if value}
     short = {"engine.steps": steps, "schedule.peak": lr, "engine.batch": batch_size, "engine.seed": seed}
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
     settings = [*engine_settings(device, dtype), *given, *settings]
-    place = Path(out) if out else None
+    if resume and overwrite:
+        raise InputError("--resume continues a run, --overwrite starts it again: pass one of them")
     if resume:
-        if overwrite:
-            raise InputError("--resume continues a run, --overwrite starts it again: pass one of them")
-        place, run = resumed(recipe, place, files | named, size, init, settings)
+        place, run = resumed(recipe, out, files, size, init, settings)
     else:
-        run = resolve(recipe, files | named, size, init, settings)
-        place = place or Path(f"runs/{run.recipe}")
+        run = resolve(recipe, files, size, init, settings)
+        place = Path(out or f"runs/{run.recipe}")
     first = is_first()
     if dry_run:
         from headway.train.estimate import describe
@@ -122,15 +121,14 @@ def _report(scores: dict[str, Any], folder: Path, note: str) -> None:
 
 
 def resumed(
-    recipe: str, place: Path | None, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]
+    recipe: str, out: str | None, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]
 ) -> tuple[Path, Run]:
     """The run in a folder, with the changes that resuming allows; any other change is refused by name."""
     from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run, refused_changes
 
-    if place is None:
-        place = Path(f"runs/{recipe}") if recipe in RECIPES else Path(recipe)
+    place = Path(out or (f"runs/{recipe}" if recipe in RECIPES else recipe))
     if place.name == "run.json":
         place = place.parent
     if not (place / "run.json").is_file():
@@ -138,8 +136,7 @@ def resumed(
     stored = read_run(place / "run.json")
     if size is not None or init is not None:
         raise InputError("a resumed run keeps its model: leave --size and --init out, or start another run")
-    given = {key: value for key, value in data.items() if value}
-    run = change(replace(stored, data=replace(stored.data, **given)), settings)
+    run = change(replace(stored, data=replace(stored.data, **data)), settings)
     if refused := refused_changes(stored, run):
         raise InputError(f"{place} cannot resume with {'; '.join(refused)}: start another run with --out")
     return place, run
@@ -147,21 +144,23 @@ def resumed(
 
 def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]) -> Run:
     """The run that the command line describes."""
+    from headway.models import FAMILIES
     from headway.plain import change
 
     run = _named(recipe)
+    has_vectors = init is not None and Path(init).is_file()
     if size is not None:
-        if init is not None and not Path(init).is_file():
+        sizes = FAMILIES[run.model.name].sizes
+        if init is not None and not has_vectors:
             raise InputError("--init brings a model with its own size: leave --size out")
-        run = _sized(run, size)
-    given = {key: value for key, value in data.items() if value}
-    if strange := sorted(given.keys() - {f.name for f in fields(run.data)}):
+        if size not in sizes:
+            raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
+        run = replace(run, model=sizes[size])
+    if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
         raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")
-    if init is not None and Path(init).is_file():  # word vectors
-        run = replace(run, init=init)
-    elif init is not None:
-        run = _begun_with(run, init)
-    run = replace(run, data=replace(run.data, **given))
+    if init is not None:
+        run = replace(run, init=init) if has_vectors else _begun_with(run, init)
+    run = replace(run, data=replace(run.data, **data))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")
     return change(run, settings)
@@ -183,23 +182,13 @@ def _named(recipe: str) -> Run:
     raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
 
 
-def _sized(run: Run, size: str) -> Run:
-    from headway.models import FAMILIES
-
-    sizes = FAMILIES[run.model.name].sizes
-    if size not in sizes:
-        raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
-    return replace(run, model=sizes[size])
-
-
 def _begun_with(run: Run, init: str) -> Run:
     """The run started from another model: with its weights, config, vocabulary and languages."""
     from headway.folder import find_model, read_card
     from headway.models import FAMILIES
 
     card = read_card(find_model(init))
-    role = FAMILIES[run.model.name].role
-    if FAMILIES[card.family].role != role:
+    if FAMILIES[card.family].role != FAMILIES[run.model.name].role:
         raise InputError(
             f"{init} is a model of the family '{card.family}': '{run.recipe}' needs one like '{run.model.name}'"
         )
