@@ -58,7 +58,11 @@ def cost(
         "--set": settings or None, "--width": width, "--window": window, "--seconds": seconds, "--watts": watts,
         "--carbon": carbon, "--price": price,
     }  # fmt: skip
-    _refuse(what, [name for name, value in given.items() if value is not None])
+    for name in (name for name, value in given.items() if value is not None):
+        if what in OTHERS and name not in OTHERS[what]:
+            raise InputError(f"`headway cost {what}` takes no {name}: that is for recipes, runs and models")
+        if what not in OTHERS and name in ("--width", "--window"):
+            raise InputError(f"{name} is for `headway cost layers`: a model has its own")
     if what == "layers":
         sizes = WIDTH if width is None else width, WINDOW if window is None else window
         plain, text = _layers(length or EXAMPLES, *sizes)
@@ -75,14 +79,6 @@ def cost(
         costs = [sketch.cost(one, source_length, batch) for one in length or [_usual_length(sketch)]]
         plain, text = _model(what, sketch, costs, used)
     print(json.dumps(plain, indent=1, ensure_ascii=False) if as_json else text)
-
-
-def _refuse(what: str, options: list[str]) -> None:
-    for name in options:
-        if what in OTHERS and name not in OTHERS[what]:
-            raise InputError(f"`headway cost {what}` takes no {name}: that is for recipes, runs and models")
-        if what not in OTHERS and name in ("--width", "--window"):
-            raise InputError(f"{name} is for `headway cost layers`: a model has its own")
 
 
 def _model(what: str, sketch: Sketch, costs: list[Cost], used: Footprint | None) -> Report:

@@ -7,6 +7,7 @@ from pathlib import Path
 from headway.cli.options import MODEL, argument, check_model, option
 from headway.errors import InputError
 
+FORMS = ("hf", "ctranslate2", "onnx", "arpa")
 ARPA = (".arpa", ".arpa.gz", ".lm", ".lm.gz")
 ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 
@@ -19,50 +20,38 @@ def export(
 ) -> None:
     """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, n-grams as ARPA."""
     check_model(model, "headway export MODEL DEST")
-    form = form or _form_of(file)
+    if not form and not file.endswith(ARPA):
+        raise InputError(f"{file}: pass --format {', '.join(FORMS[:3])} for a folder; {ENDINGS}")
+    form = form or "arpa"
     if form not in FORMS:
         raise InputError(f"--format is {', '.join(FORMS)}, not {form}")
     if dtype != "float32" and form != "ctranslate2":
         raise InputError(f"--dtype is for --format ctranslate2: {form} is written in float32")
     if Path(file).exists():
         raise InputError(f"{file} is there already: choose another name, or delete it first")
-    print(f"written: {file}{FORMS[form](model, file, dtype)}")
+    print(f"written: {file}{_write(form, model, file, dtype)}")
 
 
-def _arpa(model: str, file: str, dtype: str) -> str:
+def _write(form: str, model: str, dest: str, dtype: str) -> str:
+    """Write the model; returns what there is to say of the result."""
+    if form == "hf":
+        from headway.hub.hf_export import export_hf
+
+        return f" (model_type {export_hf(model, dest)})"
+    if form == "ctranslate2":
+        from headway.hub.ctranslate2_export import export_ctranslate2
+
+        export_ctranslate2(model, dest, dtype)
+        return f" ({dtype})"
+    if form == "onnx":
+        from headway.hub.onnx_export import export_onnx
+
+        return f" ({', '.join(export_onnx(model, dest))})"
     from headway.hub.families.arpa import export_arpa
 
-    _check_ending(file)
-    kind = export_arpa(model, file)
-    return "" if kind == "word" else f"; to read it back: headway import {file} FOLDER --like {model}"
-
-
-def _hf(model: str, folder: str, dtype: str) -> str:
-    from headway.hub.hf_export import export_hf
-
-    return f" (model_type {export_hf(model, folder)})"
-
-
-def _ctranslate2(model: str, folder: str, dtype: str) -> str:
-    from headway.hub.ctranslate2_export import export_ctranslate2
-
-    export_ctranslate2(model, folder, dtype)
-    return f" ({dtype})"
-
-
-def _onnx(model: str, folder: str, dtype: str) -> str:
-    from headway.hub.onnx_export import export_onnx
-
-    return f" ({', '.join(export_onnx(model, folder))})"
-
-
-FORMS = {"hf": _hf, "ctranslate2": _ctranslate2, "onnx": _onnx, "arpa": _arpa}
-
-
-def _form_of(file: str) -> str:
-    if file.endswith(ARPA):
-        return "arpa"
-    raise InputError(f"{file}: pass --format {', '.join(list(FORMS)[:3])} for a folder; {ENDINGS}")
+    _check_ending(dest)
+    is_words = export_arpa(model, dest) == "word"
+    return "" if is_words else f"; to read it back: headway import {dest} FOLDER --like {model}"
 
 
 def take_in(

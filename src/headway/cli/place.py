@@ -57,10 +57,10 @@ def locked(place: Path) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
-                if time.monotonic() < limit:  # `headway runs` may be looking at it
-                    time.sleep(0.05)
-                    continue
-                raise InputError(f"{place} is being trained by another process: wait for it, or end it first") from None
+                if time.monotonic() >= limit:
+                    why = f"{place} is being trained by another process: wait for it, or end it first"
+                    raise InputError(why) from None
+            time.sleep(0.05)  # `headway runs` may be looking at it
         yield
 
 

@@ -14,7 +14,6 @@ from headway.cli.texts import lines_of, name_of
 from headway.errors import InputError
 
 if TYPE_CHECKING:
-    from headway.generate.attention import Attention
     from headway.generate.translator import Translation
 
 CHUNK = 4096  # lines in memory at a time: sorted by length, translated, written in order
@@ -42,6 +41,7 @@ def translate(
 ) -> None:  # fmt: skip
     """Translate text, line by line: stdin or a file to stdout, order and empty lines kept."""
     from headway.cli.place import opened
+    from headway.explore.picture import alignment_picture
 
     options.check_model(model, "headway translate MODEL FILE")
     options.check_output(output, [file])
@@ -65,7 +65,9 @@ def translate(
                 number += 1
                 print(_answer(line, translations, as_json, attention, best), file=out)
                 if picture is not None and translations and (seen := translations[0].attention):
-                    _draw(Path(picture) / f"{number:04}.png", seen)
+                    path = Path(picture) / f"{number:04}.png"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    alignment_picture(seen.by_word(), seen.source_words, seen.target_words, path)
             out.flush()
             if out is not sys.stdout and sys.stderr.isatty():
                 print(f"{number:,} lines translated", file=sys.stderr)
@@ -123,10 +125,3 @@ def _plain(translation: Translation, attention: bool) -> dict[str, Any]:
         ]
         row["attention"] = words | {"weights": weights}
     return row
-
-
-def _draw(path: Path, seen: Attention) -> None:
-    from headway.explore.picture import alignment_picture
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    alignment_picture(seen.by_word(), seen.source_words, seen.target_words, path)

@@ -22,16 +22,13 @@ AWD_EPOCH = 166  # of 80 rows of 70
 @recipe("lstm", "a recurrent language model of your own text: --data FILE")
 def own_text(name: str) -> Run:
     """Defaults for anybody's text: an LSTM that trains on a laptop in an hour or so."""
+    data = PlainText(order="stream", text=TextOptions(size=8000, exact=True))
+    model = RecurrentConfig(layers=2, width=400, tied=True, dropout=Stepwise(0.2), max_length=64)
     return Run(
-        name,
-        PlainText(order="stream", text=TextOptions(size=8000, exact=True)),
-        RecurrentConfig(layers=2, width=400, tied=True, dropout=Stepwise(0.2), max_length=64),
-        Carried(),
-        AdamW(beta2=0.99, epsilon=1e-8, decay=0.01),
-        Cosine(peak=3e-3, warmup=100, floor=0.05),
-        validation=Validation(every=250, score_every=250, patience=10),
+        name, data, model, Carried(), AdamW(beta2=0.99, epsilon=1e-8, decay=0.01),
+        Cosine(peak=3e-3, warmup=100, floor=0.05), validation=Validation(every=250, score_every=250, patience=10),
         engine=Engine(steps=5000, batch=32 * 64, clip=1.0, average=0),
-    )
+    )  # fmt: skip
 
 
 @recipe(
@@ -42,11 +39,7 @@ def treebank_medium(name: str) -> Run:
     """Zaremba et al. 2014: the rate 1 for six epochs, then divided by 1.2 each; gradients clipped at 5. Theirs are of
     the sum over a window's steps, headway's of the mean. 26 of their 39 epochs come to their perplexity."""
     return Run(
-        name,
-        replace(treebank(), order="stream"),
-        SIZES["medium"],
-        Carried(),
-        Sgd(),
+        name, replace(treebank(), order="stream"), SIZES["medium"], Carried(), Sgd(),
         Staircase(peak=1.0 * WINDOW, hold=6 * EPOCH, every=EPOCH, factor=1 / 1.2),
         validation=Validation(every=EPOCH, score_every=EPOCH),
         # A cell adds up many small changes: bfloat16 would lose them.

@@ -39,42 +39,34 @@ def tatoeba(file: str, target: str) -> ParallelText:
 )  # fmt: skip
 def demo_run(name: str) -> Run:
     """A small model for the grammar that headway ships; `recipes/demo.py` makes its sentences."""
+    data = ParallelText(source="en", target="fr", text=TextOptions(size=1000, min_count=1))
     return Run(
-        name,
-        ParallelText(source="en", target="fr", text=TextOptions(size=1000, min_count=1)),
-        replace(SMALL, encoder_layers=2, decoder_layers=2, dropout=0.1),
-        schedule=Cosine(peak=4e-3, warmup=200),
-        search=Search(beam=5),
+        name, data, replace(SMALL, encoder_layers=2, decoder_layers=2, dropout=0.1),
+        schedule=Cosine(peak=4e-3, warmup=200), search=Search(beam=5),
         validation=Validation(every=200, score_every=400, sentences=200),
         engine=Engine(steps=1000, batch=2048, average=4, snapshot=50, log=20),
-    )
+    )  # fmt: skip
 
 
 @recipe("translate", "your own parallel text: --data SOURCE TARGET")
 def own_data(name: str) -> Run:
     """Defaults for anybody's parallel text. `tiny` trains on a laptop; `--size base` wants a GPU."""
     return Run(
-        name,
-        ParallelText(text=TextOptions(size=16_000)),
-        replace(SMALL, dropout=0.1),
+        name, ParallelText(text=TextOptions(size=16_000)), replace(SMALL, dropout=0.1),
         schedule=InverseRoot(peak=3e-3, warmup=1000),
         validation=Validation(every=1000, score_every=2000, sentences=1000, patience=10),
         engine=Engine(steps=20_000, batch=4096, average=5, snapshot=500),
-    )
+    )  # fmt: skip
 
 
 def caption_run(name: str, data: ParallelText, tokenize: str = "none") -> Run:
     """4+4 layers of width 128, as published for Multi30k; pre-norm and R-Drop, both chosen on validation."""
     return Run(
-        name,
-        data,
-        SMALL,
-        RDrop(weight=1.0),
-        schedule=Cosine(peak=5e-3, warmup=1000),
+        name, data, SMALL, RDrop(weight=1.0), schedule=Cosine(peak=5e-3, warmup=1000),
         search=Search(beam=5, length_penalty=1.0),
         validation=Validation(every=2000, score_every=2000, tokenize=tokenize),
         engine=Engine(steps=8000, batch=8192, average=10, snapshot=100),
-    )
+    )  # fmt: skip
 
 
 def wide_caption_run(name: str, data: ParallelText) -> Run:
@@ -84,13 +76,10 @@ def wide_caption_run(name: str, data: ParallelText) -> Run:
 
 def sentences_run(name: str, data: ParallelText) -> Run:
     return Run(
-        name,
-        data,
-        replace(SMALL, width=256, inner=1024, dropout=0.2),
-        schedule=Cosine(peak=2e-3, warmup=1000),
+        name, data, replace(SMALL, width=256, inner=1024, dropout=0.2), schedule=Cosine(peak=2e-3, warmup=1000),
         validation=Validation(every=2000, score_every=5000),
         engine=Engine(steps=15_000, batch=8192, average=5, snapshot=200),
-    )
+    )  # fmt: skip
 
 
 recipe(
