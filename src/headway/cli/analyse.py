@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, check_model, flag, option
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, check_model, flag, option, refuse
 from headway.cli.table import aligned
 from headway.errors import InputError, nearest
 
@@ -49,11 +49,9 @@ def analyse(
     _check(one, model, data or [], long)
     options = change(one.options(), settings)
     path = check_path(out or f"{what}.png") if one.draw is not None and (out or not as_json) else None
-    if out and one.draw is None:
-        raise InputError(f"--what {what} has no picture: leave --out away")
+    refuse(out and one.draw is None, f"--what {what} has no picture: leave --out away")
     loaded = load(model, device, dtype)
-    if one.takes == "pairs" and loaded.takes != "target":
-        raise InputError(f"--what {what} is for translators: {model} is none")
+    refuse(one.takes == "pairs" and loaded.takes != "target", f"--what {what} is for translators: {model} is none")
     traced = Traced(loaded, one.tensors, long="skip" if long == "skip" else "error", lines=lines)
     table = one.run(traced, data or [], options)
     notes = [*table.notes]
@@ -73,19 +71,16 @@ def analyse(
         print(f"picture: {path}", file=sys.stderr)
 
 
-def _check(one: Analysis, model: str | None, data: list[str], long: str) -> None:
+def _check(one: Analysis, model: str, data: list[str], long: str) -> None:
     from headway.explore.analyses.analysis import DATA
 
     use = f"headway analyse MODEL{'' if one.takes == 'nothing' else ' DATA'} --what {one.name}"
-    if model is None:
-        raise InputError(f"there is no model to look into: {use}")
+    refuse(model is None, f"there is no model to look into: {use}")
     check_model(model, use)
     if one.takes == "nothing" and data:
         raise InputError(f"--what {one.name} reads no file: leave {data[0]} away")
-    if one.takes != "nothing" and not data:
-        raise InputError(f"--what {one.name} needs DATA, {DATA[one.takes]}: {use}")
-    if long not in LONG:
-        raise InputError(f"--long is error or skip, not {long}")
+    refuse(one.takes != "nothing" and not data, f"--what {one.name} needs DATA, {DATA[one.takes]}: {use}")
+    refuse(long not in LONG, f"--long is error or skip, not {long}")
 
 
 def _list(analyses: dict[str, Analysis]) -> list[str]:

@@ -201,7 +201,7 @@ def _line(error: Any) -> tuple[str, int]:
     if isinstance(error, InputError) or type(error).__name__ in ("Diverged", "Lost"):
         return str(error), 2 if isinstance(error, InputError) else 1
     if hasattr(error, "format_message"):  # the option parser's own errors
-        use = USES.get(getattr(getattr(error, "ctx", None), "info_name", None))
+        use = USES.get(getattr(getattr(error, "ctx", None), "info_name", ""))
         line = error.format_message().rstrip(".") + (f" (as in: {use})" if use else "")
         return line, getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option, refuse
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def compare(
     from headway.train.comparison import as_markdown, as_text, table
 
     budget = _budget(tokens, seconds)
-    if seeds < 1:
-        raise InputError(f"--seeds is {seeds}: each recipe is trained at least once")
+    refuse(seeds < 1, f"--seeds is {seeds}: each recipe is trained at least once")
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
     files = {key: value for key, value in files.items() if value}
     runs = _runs(names, files, [*engine_settings(device, dtype), *settings])
@@ -73,11 +72,9 @@ def compare(
 
 
 def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
-    if tokens is not None and seconds is not None:
-        raise InputError("--tokens and --seconds are two budgets: give one")
+    refuse(tokens is not None and seconds is not None, "--tokens and --seconds are two budgets: give one")
     if seconds is not None:
-        if not seconds > 0:
-            raise InputError(f"a budget of {seconds:g} seconds is too small: give more than 0")
+        refuse(not seconds > 0, f"a budget of {seconds:g} seconds is too small: give more than 0")
         return {"seconds": seconds}
     if tokens is None:
         return {}
@@ -86,8 +83,7 @@ def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
         count = float(tokens.rstrip("kKmMgG").replace(",", "").replace("_", "")) * unit
     except ValueError:
         raise InputError(f"--tokens {tokens} is no number: write 2000000, 500k or 2M") from None
-    if not 1 <= count < float("inf"):
-        raise InputError(f"a budget of {tokens} tokens is too small: give more than 0")
+    refuse(not 1 <= count < float("inf"), f"a budget of {tokens} tokens is too small: give more than 0")
     return {"tokens": round(count)}
 
 
@@ -97,14 +93,12 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
     from headway.train.comparison import on_one_text
 
     wanted = dict.fromkeys(recipe for name in names for recipe in GROUPS.get(name, (name,)))
-    if not wanted:
-        raise InputError("name the recipes to compare: headway compare ladder --data my.txt")
+    refuse(not wanted, "name the recipes to compare: headway compare ladder --data my.txt")
     found: dict[str, Run] = {}
     for name in wanted:
         # A run.json is named after its folder.
         label = Path(name).resolve().parent.name if Path(name).is_file() else name
-        if label in found:
-            raise InputError(f"two of the runs are called {label}: rename the folder of one")
+        refuse(label in found, f"two of the runs are called {label}: rename the folder of one")
         try:
             found[label] = resolve(name, files, None, None, settings)
         except InputError as error:
@@ -169,8 +163,8 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
 def _carried_out(run: Run, folder: Path, download: bool) -> None:
     """Train the run, or resume it, unless the folder has it finished."""
     from headway.cli.place import holds_run
-    from headway.cli.train import carry_out, is_finished
+    from headway.cli.train import carry_out, finished
 
-    if (there := holds_run(folder, run)) and is_finished(folder, run):
-        return
-    carry_out(run, folder, download, resume=there)
+    there = holds_run(folder, run)
+    if not there or finished(folder, run) is None:
+        carry_out(run, folder, download, resume=there)

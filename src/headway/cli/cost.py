@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.cost_tables import energy, figures, footprint, in_bytes, layer_rows, many, parts
-from headway.cli.options import AS_JSON, argument, option
+from headway.cli.options import AS_JSON, argument, option, refuse
 from headway.cli.table import aligned
 from headway.errors import InputError, nearest
 
@@ -131,8 +131,7 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
     if what not in RECIPES and not place.exists():
         raise InputError(f"there is no '{what}' to count{nearest(what, [*RECIPES, *OTHERS])}")
     trained = what not in RECIPES and place.is_dir()
-    if trained and settings:
-        raise InputError(f"{what} is trained already: --set changes a recipe or a run.json")
+    refuse(trained and settings, f"{what} is trained already: --set changes a recipe or a run.json")
     if trained and ((place / "model" / "headway.json").is_file() or not (place / "run.json").is_file()):
         card = read_card(find_model(place))
         taken = card.score.get("training seconds")

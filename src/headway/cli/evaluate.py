@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headway.cli import options
-from headway.cli.options import argument, flag, option
+from headway.cli.options import argument, flag, option, refuse
 from headway.errors import InputError
 from headway.plain import json_line
 
@@ -42,20 +42,17 @@ def evaluate(
 
     check_tokenizer(tokenize)
     check_bootstrap(bootstrap)
-    if (hypotheses is None) != (references is None):
-        raise InputError("--hypotheses and --references go together")
+    refuse((hypotheses is None) != (references is None), "--hypotheses and --references go together")
     options.check_output(output, [*(data or []), hypotheses, references])
     if hypotheses is not None:
-        if model is not None:
-            raise InputError("give a model with its data, or --hypotheses with --references, not both")
+        refuse(model is not None, "give a model with its data, or --hypotheses with --references, not both")
         texts, wanted = _given(hypotheses, references)
         scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
         print(json.dumps(scores.to_dict(), ensure_ascii=False) if as_json else "\n".join(scores.lines()))
         return
     if model is not None:
         options.check_model(model, USE)
-    if model is None or not data:
-        raise InputError(f"give a model and its test pairs ({USE}), or a language model and text")
+    refuse(model is None or not data, f"give a model and its test pairs ({USE}), or a language model and text")
     from headway.tasks.loading import load, task_of
 
     how: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "bootstrap": bootstrap, "stride": stride}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.cli.options import MODEL, argument, check_model, option
+from headway.cli.options import MODEL, argument, check_model, option, refuse
 from headway.errors import InputError
 
 FORMS = ("hf", "ctranslate2", "onnx", "arpa")
@@ -23,12 +23,10 @@ def export(
     if not form and not file.endswith(ARPA):
         raise InputError(f"{file}: pass --format {', '.join(FORMS[:3])} for a folder; {ENDINGS}")
     form = form or "arpa"
-    if form not in FORMS:
-        raise InputError(f"--format is {', '.join(FORMS)}, not {form}")
+    refuse(form not in FORMS, f"--format is {', '.join(FORMS)}, not {form}")
     if dtype != "float32" and form != "ctranslate2":
         raise InputError(f"--dtype is for --format ctranslate2: {form} is written in float32")
-    if Path(file).exists():
-        raise InputError(f"{file} is there already: choose another name, or delete it first")
+    refuse(Path(file).exists(), f"{file} is there already: choose another name, or delete it first")
     print(f"written: {file}{_write(form, model, file, dtype)}")
 
 
@@ -64,13 +62,11 @@ def take_in(
     """Make a model folder of another program's model."""
     from headway.cli.place import is_taken
 
-    if is_taken(Path(folder)):
-        raise InputError(f"{folder} is there already: choose another name, or delete it first")
+    refuse(is_taken(Path(folder)), f"{folder} is there already: choose another name, or delete it first")
     if file.startswith("hf://") or Path(file).is_dir():
         from headway.hub.reading import import_foreign
 
-        if like is not None:
-            raise InputError("--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
+        refuse(like is not None, "--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
         import_foreign(file, folder)
     else:
         from headway.hub.families.arpa import import_arpa
@@ -81,5 +77,4 @@ def take_in(
 
 
 def _check_ending(file: str) -> None:
-    if not file.endswith(ARPA):
-        raise InputError(f"{file} is of no known form: {ENDINGS}")
+    refuse(not file.endswith(ARPA), f"{file} is of no known form: {ENDINGS}")

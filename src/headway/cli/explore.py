@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, option, refuse
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, option, refuse_given
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def explore(
         )
     if saved:
         given = {"--text": joined, "--target": question.second, "--beam-size": beam}
-        refuse(given, "a trace has its text inside, and needs no model: leave {} out")
+        refuse_given(given, "a trace has its text inside, and needs no model: leave {} out")
         traces = [_read(name, question) for name in named]
     elif html is not None:
         if not joined.strip():

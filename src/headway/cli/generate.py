@@ -5,20 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import (
-    DEVICE,
-    DTYPE,
-    ENGINE,
-    LANGUAGE_MODEL,
-    THREADS,
-    check_engine,
-    check_model,
-    flag,
-    option,
-    refuse,
-)
+from headway.cli import options
+from headway.cli.options import flag, option, refuse
 from headway.cli.texts import asked
-from headway.errors import InputError
 from headway.plain import json_line
 
 if TYPE_CHECKING:
@@ -28,7 +17,7 @@ BETWEEN = "---"  # two texts
 
 
 def generate(
-    model: str = LANGUAGE_MODEL,
+    model: str = options.LANGUAGE_MODEL,
     prompt: list[str] = option(
         [], "TEXT...", "The text to continue; without it, standard input has a prompt a line.", "--prompt"
     ),
@@ -53,42 +42,39 @@ def generate(
     window: bool = flag("--window", "Continue beyond the model's context, with the latest tokens in view."),
     as_json: bool = flag("--json", "A JSON object a line: text, tokens, log-probabilities, why it ended."),
     top: int = option(0, "N", "With --json: N alternatives of each token.", min=0),
-    engine: str = ENGINE,
-    device: str = DEVICE,
-    dtype: str = DTYPE,
-    threads: int = THREADS,
+    engine: str = options.ENGINE,
+    device: str = options.DEVICE,
+    dtype: str = options.DTYPE,
+    threads: int = options.THREADS,
 ) -> None:
     """Continue a prompt with a language model."""
     from headway.generate.generator import likeliest
     from headway.tasks.loading import load
     from headway.text.chat import conversation
 
-    check_model(model, "headway generate MODEL --prompt TEXT")
+    options.check_model(model, "headway generate MODEL --prompt TEXT")
     settings: dict[str, Any] = {
         "max_new": max_new_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
         "typical": typical, "repetition": repetition, "presence": presence, "frequency": frequency,
         "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
     }  # fmt: skip
-    if check_engine(engine):
+    if options.check_engine(engine):
         from headway.hub.ctranslate2_engine import load_generator
 
         refused = {"interactive": interactive, "chat": chat, "best-of": best_of, "json": as_json, "top": top}
-        refuse(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
+        options.refuse_given(refused, "--engine ctranslate2 has no --{}: leave it out, or leave --engine out")
         prompts = asked(prompt, "prompt")
         fast = load_generator(model, device, dtype, settings.pop("seed"))
         _print(prompts, fast.generate(prompts, samples=samples, **settings))
         return
-    if system and not chat:
-        raise InputError("--system needs --chat: it is the first message of a conversation")
+    refuse(system and not chat, "--system needs --chat: it is the first message of a conversation")
     if interactive:
         refused = {"prompt": bool(prompt), "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
-        refuse(refused, "--interactive reads prompts from the terminal: leave --{} out")
+        options.refuse_given(refused, "--interactive reads prompts from the terminal: leave --{} out")
         _talk(load(model, device, dtype, verb="generate"), settings, chat, system)
         return
-    if best_of and samples > 1:
-        raise InputError("--best-of shows one of N texts, --samples shows all: pass one of them")
-    if top and not as_json:
-        raise InputError("--top needs --json: there is no place for alternatives in plain text")
+    refuse(best_of and samples > 1, "--best-of shows one of N texts, --samples shows all: pass one of them")
+    refuse(top and not as_json, "--top needs --json: there is no place for alternatives in plain text")
     generator, prompts = load(model, device, dtype, verb="generate"), asked(prompt, "prompt")
     messages: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
     if as_json or samples > 1 or best_of:

@@ -53,17 +53,14 @@ AS_JSON = flag("--json", "As JSON.")
 
 def check_model(model: str, use: str) -> None:
     """Refuse a file in the place of the model: the model was left out, or the order is not that of `use`."""
-    if Path(model).is_file():
-        raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
+    refuse(Path(model).is_file(), f"{model} is a file and no model; the model's folder comes first: {use}")
 
 
 def run_folder(name: str, also: str = "") -> Path:
     """The folder of a run; anything else is refused. `also`: what else may be given."""
-    if not (folder := Path(name)).exists():
-        raise InputError(f"there is no folder {name}")
-    if not folder.is_dir():
-        raise InputError(f"{name} is a file: give the folder of a run{also}")
-    return folder
+    refuse(not Path(name).exists(), f"there is no folder {name}")
+    refuse(not Path(name).is_dir(), f"{name} is a file: give the folder of a run{also}")
+    return Path(name)
 
 
 def check_output(output: str | None, read: Iterable[str | None]) -> None:
@@ -75,17 +72,21 @@ def check_output(output: str | None, read: Iterable[str | None]) -> None:
             raise InputError(f"--output {output} is a file that is read here ({file}): choose another name")
 
 
-def refuse(options: Mapping[str, object], why: str) -> None:
+def refuse(wrong: object, why: str) -> None:
+    """End the command where something is wrong with its use."""
+    if wrong:
+        raise InputError(why)
+
+
+def refuse_given(options: Mapping[str, object], why: str) -> None:
     """Refuse the first option that was given; `why` names it."""
     for name, value in options.items():
-        if value:
-            raise InputError(why.format(name))
+        refuse(value, why.format(name))
 
 
 def check_engine(engine: str) -> bool:
     """Whether it is CTranslate2."""
-    if engine not in ("headway", "ctranslate2"):
-        raise InputError(f"--engine is headway or ctranslate2, not {engine}")
+    refuse(engine not in ("headway", "ctranslate2"), f"--engine is headway or ctranslate2, not {engine}")
     return engine == "ctranslate2"
 
 

@@ -16,6 +16,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from headway.cli.options import refuse
 from headway.errors import InputError, is_full
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ def claimed(place: Path, overwrite: bool) -> Iterator[None]:
     if is_taken(place):
         if not (place / "run.json").is_file():
             raise InputError(f"{place} is there, and not the folder of a run: it is left alone, choose another --out")
-        if not overwrite:
-            raise InputError(f"{place} is there already: choose another --out, or pass --overwrite")
+        refuse(not overwrite, f"{place} is there already: choose another --out, or pass --overwrite")
     name, place = place, place.resolve()  # a link to another disk stays a link
     made = list(takewhile(lambda folder: not folder.exists(), (place, *place.parents)))
     earlier = None
@@ -170,10 +170,8 @@ def opened(output: str | None, option: str = "--output") -> Iterator[TextIO]:
         yield sys.stdout
         return
     path = Path(output)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: {option} takes the name of a file")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} for {option} {path.name}: make it first")
+    refuse(path.is_dir(), f"{path} is a folder: {option} takes the name of a file")
+    refuse(not path.parent.is_dir(), f"there is no folder {path.parent} for {option} {path.name}: make it first")
     # A device or a pipe is written to directly: it cannot be replaced by a file. A link stays a link.
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else replaced(path.resolve()) as part, _writable(part, path) as stream:

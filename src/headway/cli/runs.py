@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import AS_JSON, argument, run_folder
-from headway.errors import InputError
+from headway.cli.options import AS_JSON, argument, refuse, run_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,8 +51,7 @@ def _find(folders: list[str] | None) -> list[Path]:
     places: dict[Path, Path] = {}
     for name in folders or [RUNS]:
         below = list(find_runs(run_folder(name, ", or one with runs below it") if folders else Path(name)))
-        if folders and not below:
-            raise InputError(f"there is no run in {name}: a run's folder has a run.json")
+        refuse(folders and not below, f"there is no run in {name}: a run's folder has a run.json")
         for place in below:
             places.setdefault(place.resolve(), place)
     return list(places.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.cli.options import DEVICE, DTYPE, LANGUAGE_MODEL, THREADS, check_model, flag, option
+from headway.cli.options import DEVICE, DTYPE, LANGUAGE_MODEL, THREADS, check_model, flag, option, refuse
 from headway.cli.texts import asked
 from headway.errors import InputError
 from headway.plain import json_line
@@ -66,8 +66,7 @@ def _task(template: str | None, examples: str | None) -> Any:
     told = []
     for number, line in enumerate(lines(examples) if examples else [], 1):
         question, tab, answer = line.partition("\t")
-        if not tab or not answer:
-            raise InputError(f"{examples}, line {number}: expected a text, a tab and its answer")
+        refuse(not tab or not answer, f"{examples}, line {number}: expected a text, a tab and its answer")
         told.append((question, answer))
     return Task(**({} if template is None else {"template": template.replace("\\n", "\n")}), examples=tuple(told))
 

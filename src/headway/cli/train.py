@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option, refuse
 from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest
 
@@ -54,8 +54,7 @@ def train(
     short = {"engine.steps": steps, "schedule.peak": lr, "engine.batch": batch_size, "engine.seed": seed}
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
     settings = [*engine_settings(device, dtype), *given, *settings]
-    if resume and overwrite:
-        raise InputError("--resume continues a run, --overwrite starts it again: pass one of them")
+    refuse(resume and overwrite, "--resume continues a run, --overwrite starts it again: pass one of them")
     if resume:
         place, run = resumed(recipe, out, files, size, init, settings)
     else:
@@ -72,10 +71,9 @@ def train(
 
     # Each of several processes checks the folder before the first one changes it.
     if resume or (not overwrite and holds_run(place, run)):
-        if is_finished(place, run):
+        if (scores := finished(place, run)) is not None:
             if first:
-                card = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8"))
-                _report(card.get("score", {}), place / "model", "finished before; --overwrite trains it again")
+                _report(scores, place / "model", "finished before; --overwrite trains it again")
             return
         resume = True
     if overwrite and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
@@ -101,19 +99,16 @@ def carry_out(
         return train(run, place, log, download=download, resume=resume)
 
 
-def is_finished(place: Path, run: Run) -> bool:
-    """Whether the folder has the model of exactly this run, with as many steps."""
+def finished(place: Path, run: Run) -> dict[str, Any] | None:
+    """The scores of the folder's model, if it is of exactly this run, with as many steps."""
     from headway.plain import to_plain
     from headway.train.run import run_from
 
-    card = place / "model" / "headway.json"
-    if not card.is_file():
-        return False
-    made_by = json.loads(card.read_text(encoding="utf-8")).get("run")
     try:
-        return bool(to_plain(run_from(made_by)) == to_plain(run))
-    except InputError:
-        return False
+        card = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8"))
+        return card.get("score", {}) if to_plain(run_from(card.get("run"))) == to_plain(run) else None
+    except (FileNotFoundError, InputError):
+        return None
 
 
 def _report(scores: dict[str, Any], folder: Path, note: str) -> None:
@@ -131,8 +126,7 @@ def resumed(
     place = Path(out or (f"runs/{recipe}" if recipe in RECIPES else recipe))
     if place.name == "run.json":
         place = place.parent
-    if not (place / "run.json").is_file():
-        raise InputError(f"{place} holds no run to resume (run.json is missing)")
+    refuse(not (place / "run.json").is_file(), f"{place} holds no run to resume (run.json is missing)")
     stored = read_run(place / "run.json")
     if size is not None or init is not None:
         raise InputError("a resumed run keeps its model: leave --size and --init out, or start another run")
@@ -151,8 +145,7 @@ def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | Non
     has_vectors = init is not None and Path(init).is_file()
     if size is not None:
         sizes = FAMILIES[run.model.name].sizes
-        if init is not None and not has_vectors:
-            raise InputError("--init brings a model with its own size: leave --size out")
+        refuse(init is not None and not has_vectors, "--init brings a model with its own size: leave --size out")
         if size not in sizes:
             raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
         run = replace(run, model=sizes[size])

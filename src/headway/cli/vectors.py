@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.cli.neighbours import SIDE
-from headway.cli.options import argument, flag, option
-from headway.errors import InputError
+from headway.cli.options import argument, flag, option, refuse
 
 
 def vectors(
@@ -20,8 +19,7 @@ def vectors(
     from headway.text.vectors import check_name, write_vectors
 
     check_name(out)
-    if Path(out).exists() and not overwrite:
-        raise InputError(f"{out} is there already: choose another name, or pass --overwrite")
+    refuse(Path(out).exists() and not overwrite, f"{out} is there already: choose another name, or pass --overwrite")
     found = open_words(table, side).vectors
     write_vectors(out, found)
     print(f"{len(found):,} vectors of width {found.width}: {out}")
