@@ -29,7 +29,7 @@ def explore(
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
-) -> None:  # fmt: skip
+) -> None:
     """Look inside a model on a page in the browser: live on this machine, or as one file."""
     from headway.cli.place import opened
     from headway.explore.asking import Question, answer
