@@ -5,29 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from headway.cli.options import DEVICE, DTYPE, THREADS, check_model, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, check_model, flag, option, refuse
+from headway.cli.table import aligned
 from headway.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
+    from headway.explore.analyses.analysis import Analysis, Cell, Table
 
 LONG = ("error", "skip")
 
 
 def analyse(
-    model: str = typer.Argument(None, metavar="MODEL", help="A model folder, or a run's folder."),
-    data: list[str] = typer.Argument(None, metavar="DATA...", help="What the analysis reads: see --list."),
-    what: str = typer.Option("heads", metavar="NAME", help="Which analysis: see --list."),
-    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="Of the analysis: see --list."),
-    lines: int = typer.Option(None, min=1, metavar="N", help="Only the first N texts."),
-    long: str = typer.Option("error", metavar="NAME", help="A text longer than the model reads: error, or skip."),
-    out: str = typer.Option(None, metavar="FILE", help="The picture: .png, .svg or .pdf (default: NAME.png here)."),
-    as_json: bool = typer.Option(False, "--json", help="The table as JSON; a picture only with --out."),
-    listed: bool = typer.Option(False, "--list", help="What analyses there are, what they read, their settings."),
+    model: str = argument("MODEL", "A model folder, or a run's folder.", None),
+    data: list[str] = argument("DATA...", "What the analysis reads: see --list.", None),
+    what: str = option("heads", "NAME", "Which analysis: see --list."),
+    settings: list[str] = option([], "KEY=VALUE...", "Of the analysis: see --list.", "--set"),
+    lines: int = option(None, "N", "Only the first N texts.", min=1),
+    long: str = option("error", "NAME", "A text longer than the model reads: error, or skip."),
+    out: str = option(None, "FILE", "The picture: .png, .svg or .pdf (default: NAME.png here)."),
+    as_json: bool = flag("--json", "The table as JSON; a picture only with --out."),
+    listed: bool = flag("--list", "What analyses there are, what they read, their settings."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -36,7 +35,7 @@ def analyse(
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
     from headway.explore.plots import check_path
-    from headway.plain import change
+    from headway.plain import change, to_plain
     from headway.tasks.loading import load
 
     if listed:
@@ -50,17 +49,21 @@ def analyse(
     _check(one, model, data or [], long)
     options = change(one.options(), settings)
     path = check_path(out or f"{what}.png") if one.draw is not None and (out or not as_json) else None
-    if out and one.draw is None:
-        raise InputError(f"--what {what} has no picture: leave --out away")
-    use_threads(threads)
+    refuse(out and one.draw is None, f"--what {what} has no picture: leave --out away")
     loaded = load(model, device, dtype)
-    if one.takes == "pairs" and loaded.takes != "target":
-        raise InputError(f"--what {what} is for translators: {model} is none")
+    refuse(one.takes == "pairs" and loaded.takes != "target", f"--what {what} is for translators: {model} is none")
     traced = Traced(loaded, one.tensors, long="skip" if long == "skip" else "error", lines=lines)
     table = one.run(traced, data or [], options)
-    notes = [*table.notes, *_left_out(traced)]
+    notes = [*table.notes]
+    if traced.skipped:
+        notes.append(f"left out: {traced.skipped:,} of {traced.read:,} texts, longer than the model reads")
     if as_json:
-        print(json.dumps(_plain(one, model, table, notes, options), indent=1, ensure_ascii=False))
+        rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        plain = {
+            "analysis": what, "model": Path(model).name, "options": to_plain(options), "notes": notes, "rows": rows,
+            "more": table.more,
+        }  # fmt: skip
+        print(json.dumps(plain, indent=1, ensure_ascii=False))
     else:
         print("\n".join([*printed(table), "", *notes]))
     if path is not None and one.draw is not None:
@@ -68,25 +71,16 @@ def analyse(
         print(f"picture: {path}", file=sys.stderr)
 
 
-def _check(one: Analysis, model: str | None, data: list[str], long: str) -> None:
+def _check(one: Analysis, model: str, data: list[str], long: str) -> None:
     from headway.explore.analyses.analysis import DATA
 
     use = f"headway analyse MODEL{'' if one.takes == 'nothing' else ' DATA'} --what {one.name}"
-    if model is None:
-        raise InputError(f"there is no model to look into: {use}")
+    refuse(model is None, f"there is no model to look into: {use}")
     check_model(model, use)
     if one.takes == "nothing" and data:
         raise InputError(f"--what {one.name} reads no file: leave {data[0]} away")
-    if one.takes != "nothing" and not data:
-        raise InputError(f"--what {one.name} needs DATA, {DATA[one.takes]}: {use}")
-    if long not in LONG:
-        raise InputError(f"--long is error or skip, not {long}")
-
-
-def _left_out(traced: Traced) -> list[str]:
-    if not traced.skipped:
-        return []
-    return [f"left out: {traced.skipped:,} of {traced.read:,} texts, longer than the model reads"]
+    refuse(one.takes != "nothing" and not data, f"--what {one.name} needs DATA, {DATA[one.takes]}: {use}")
+    refuse(long not in LONG, f"--long is error or skip, not {long}")
 
 
 def _list(analyses: dict[str, Analysis]) -> list[str]:
@@ -101,28 +95,11 @@ def _list(analyses: dict[str, Analysis]) -> list[str]:
     return lines
 
 
-def _plain(one: Analysis, model: str, table: Table, notes: list[str], options: Any) -> dict[str, Any]:
-    from headway.plain import to_plain
-
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    return {
-        "analysis": one.name, "model": Path(model).name, "options": to_plain(options), "notes": notes, "rows": rows,
-        "more": table.more,
-    }  # fmt: skip
-
-
 def printed(table: Table) -> list[str]:
     """Columns of text: numbers on the right, words on the left."""
-    columns = [[name, *(_shown(cell) for cell in table.column(name))] for name in table.columns]
-    widths = [max(map(len, column)) for column in columns]
     words = [any(isinstance(cell, str) for cell in table.column(name)) for name in table.columns]
-    return [
-        "  ".join(
-            cell.ljust(wide) if is_word else cell.rjust(wide)
-            for cell, wide, is_word in zip(row, widths, words, strict=True)
-        ).rstrip()
-        for row in zip(*columns, strict=True)
-    ]
+    rows = [table.columns, *([_shown(cell) for cell in row] for row in table.rows)]
+    return aligned(rows, left=[number for number, is_word in enumerate(words) if is_word])
 
 
 def _shown(cell: Cell) -> str:

@@ -6,32 +6,12 @@ import io
 import os
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
 import typer
 
-from headway.cli import (
-    analyse,
-    compare,
-    cost,
-    demo,
-    embed,
-    evaluate,
-    exchange,
-    explore,
-    fill,
-    generate,
-    neighbours,
-    plot,
-    predict,
-    recipes,
-    runs,
-    score,
-    train,
-    translate,
-    vectors,
-)
 from headway.errors import InputError, is_full
 
 app = typer.Typer(
@@ -43,27 +23,36 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", short_help="All of it in minutes, offline.")(demo.demo)
-app.command("train", short_help="Train a model on a recipe's data or yours.")(train.train)
-app.command("generate", short_help="Continue a prompt.")(generate.generate)
-app.command("translate", short_help="Translate text, line by line.")(translate.translate)
-app.command("fill", short_help="Words for the gaps of a text.")(fill.fill)
-app.command("predict", short_help="What the model answers: labels, tags, …")(predict.predict)
-app.command("classify", hidden=True)(predict.predict)  # its earlier name
-app.command("embed", short_help="A vector of each text.")(embed.embed)
-app.command("score", short_help="How likely a text is, or each answer.")(score.score)
-app.command("evaluate", short_help="BLEU of translations, perplexity of a text.")(evaluate.evaluate)
-app.command("analyse", short_help="What a model's heads do: table, picture.")(analyse.analyse)
-app.command("compare", short_help="Several recipes, one text, one budget.")(compare.compare)
-app.command("cost", short_help="Operations, memory, energy of a model.")(cost.cost)
-app.command("explore", short_help="Look inside, on a page in the browser.")(explore.explore)
-app.command("export", short_help="Write a model for other programs.")(exchange.export)
-app.command("import", short_help="Make a model of another program's file.")(exchange.take_in)
-app.command("neighbours", short_help="Words whose vectors are near.")(neighbours.neighbours)
-app.command("vectors", short_help="A model's embedding as a vector file.")(vectors.vectors)
-app.command("recipes", short_help="What can be trained, to which score.")(recipes.recipes)
-app.command("runs", short_help="Training runs, and the next command for each.")(runs.runs)
-app.command("plot", short_help="Draw what training runs have logged.")(plot.plot)
+
+# Every command in the order of the help. Its function has its name and is in the module of that name, or is named here.
+COMMANDS = {
+    "demo": "All of it in minutes, offline.",
+    "train": "Train a model on a recipe's data or yours.",
+    "generate": "Continue a prompt.",
+    "translate": "Translate text, line by line.",
+    "fill": "Words for the gaps of a text.",
+    "predict": "What the model answers: labels, tags, …",
+    "classify": "",  # the earlier name of predict: help does not show it
+    "embed": "A vector of each text.",
+    "score": "How likely a text is, or each answer.",
+    "evaluate": "BLEU of translations, perplexity of a text.",
+    "analyse": "What a model's heads do: table, picture.",
+    "compare": "Several recipes, one text, one budget.",
+    "cost": "Operations, memory, energy of a model.",
+    "explore": "Look inside, on a page in the browser.",
+    "export": "Write a model for other programs.",
+    "import": "Make a model of another program's file.",
+    "neighbours": "Words whose vectors are near.",
+    "vectors": "A model's embedding as a vector file.",
+    "recipes": "What can be trained, to which score.",
+    "runs": "Training runs, and the next command for each.",
+    "plot": "Draw what training runs have logged.",
+}
+ELSEWHERE = {"classify": "predict.predict", "export": "exchange.export", "import": "exchange.take_in"}
+for _name, _summary in COMMANDS.items():
+    _module, _, _function = ELSEWHERE.get(_name, f"{_name}.{_name}").partition(".")
+    _command = getattr(import_module(f"headway.cli.{_module}"), _function)
+    app.command(_name, short_help=_summary or None, hidden=not _summary)(_command)
 
 
 def _version(asked: bool) -> None:
@@ -83,6 +72,7 @@ def root(
 
 
 SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length", "--text")
+# An example of how to call the command, for an error of its use.
 USES = {
     "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
     "score": "headway score MODEL --text 'The cat sat'",
@@ -137,15 +127,14 @@ class Ended(KeyboardInterrupt):
     """A scheduler or a closed terminal ended the process; it cleans up as after Ctrl-C."""
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
-    raise Ended(number)
-
-
 def _handle_signals() -> None:
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise Ended(number)
+
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # under nohup it stays ignored
-            signal.signal(number, _end)
+            signal.signal(number, end)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -209,19 +198,17 @@ def _explain(error: Exception) -> int:
 
 
 def _line(error: Any) -> tuple[str, int]:
-    if isinstance(error, InputError):
-        return str(error), 2
-    if type(error).__name__ in ("Diverged", "Lost"):
-        return str(error), 1
+    if isinstance(error, InputError) or type(error).__name__ in ("Diverged", "Lost"):
+        return str(error), 2 if isinstance(error, InputError) else 1
     if hasattr(error, "format_message"):  # the option parser's own errors
-        return error.format_message().rstrip(".") + _use(error), getattr(error, "exit_code", 2)
+        use = USES.get(getattr(getattr(error, "ctx", None), "info_name", ""))
+        line = error.format_message().rstrip(".") + (f" (as in: {use})" if use else "")
+        return line, getattr(error, "exit_code", 2)
     if isinstance(error, BrokenPipeError):
         return "the reader of the output has closed it (broken pipe): the rest was not written", 2
     if isinstance(error, OSError) and is_full(error):
-        return (
-            f"no room left on the disk{f' for {error.filename}' if error.filename else ''}: make room and start again",
-            2,
-        )
+        file = f" for {error.filename}" if error.filename else ""
+        return f"no room left on the disk{file}: make room and start again", 2
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return (
             "out of memory: lower engine.batch, raise engine.accumulate or set engine.recompute=true (training), "
@@ -231,10 +218,3 @@ def _line(error: Any) -> tuple[str, int]:
     if isinstance(error, OSError):
         return f"{error.filename or 'the system'}: {error.strerror or error}", 2
     return f"{type(error).__name__}: {error} (run again with --debug to see where)", 1
-
-
-def _use(error: Any) -> str:
-    """An example of how to call the command."""
-    context = getattr(error, "ctx", None)
-    use = USES.get(context.info_name) if context is not None else None
-    return f" (as in: {use})" if use else ""

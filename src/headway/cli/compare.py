@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option, refuse
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,20 +20,18 @@ PLAN = "comparison.json"
 
 
 def compare(
-    names: list[str] = typer.Argument(
-        metavar="RECIPE", help="Names from `headway recipes`, or `ladder`: all its rungs."
-    ),
-    data: list[str] = typer.Option([], metavar="FILE...", help="Your own text, for all recipes."),
-    valid: list[str] = typer.Option([], metavar="FILE...", help="Validation text (default: some is held out)."),
-    test: list[str] = typer.Option([], metavar="FILE...", help="Test text (default: some is held out)."),
-    tokens: str = typer.Option(None, metavar="N", help="The budget: tokens that each may see in training (2M, 500k)."),
-    seconds: float = typer.Option(None, metavar="S", help="The budget: seconds that each may train."),
-    seeds: int = typer.Option(1, metavar="N", help="Train each recipe with N different seeds."),
-    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="A setting of all the runs."),
-    out: str = typer.Option(None, metavar="FOLDER", help="Folder for runs and results (default: runs/compare-NAMES)."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Delete the folder's results and train again."),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipes' data if it is missing."),
-    as_json: bool = typer.Option(False, "--json", help="The results as JSON."),
+    names: list[str] = argument("RECIPE", "Names from `headway recipes`, or `ladder`: all its rungs."),
+    data: list[str] = option([], "FILE...", "Your own text, for all recipes."),
+    valid: list[str] = option([], "FILE...", "Validation text (default: some is held out)."),
+    test: list[str] = option([], "FILE...", "Test text (default: some is held out)."),
+    tokens: str = option(None, "N", "The budget: tokens that each may see in training (2M, 500k)."),
+    seconds: float = option(None, "S", "The budget: seconds that each may train."),
+    seeds: int = option(1, "N", "Train each recipe with N different seeds."),
+    settings: list[str] = option([], "KEY=VALUE...", "A setting of all the runs.", "--set"),
+    out: str = option(None, "FOLDER", "Folder for runs and results (default: runs/compare-NAMES)."),
+    overwrite: bool = flag("--overwrite", "Delete the folder's results and train again."),
+    download: bool = flag("--download", "Fetch the recipes' data if it is missing."),
+    as_json: bool = flag("--json", "The results as JSON."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -50,10 +46,9 @@ def compare(
     from headway.train.comparison import as_markdown, as_text, table
 
     budget = _budget(tokens, seconds)
-    if seeds < 1:
-        raise InputError(f"--seeds is {seeds}: each recipe is trained at least once")
-    use_threads(threads)
+    refuse(seeds < 1, f"--seeds is {seeds}: each recipe is trained at least once")
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
+    files = {key: value for key, value in files.items() if value}
     runs = _runs(names, files, [*engine_settings(device, dtype), *settings])
     place = Path(out or f"runs/compare-{'-'.join(names[:3])}{'-…' if len(names) > 3 else ''}")
     for run in runs.values():
@@ -77,11 +72,9 @@ def compare(
 
 
 def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
-    if tokens is not None and seconds is not None:
-        raise InputError("--tokens and --seconds are two budgets: give one")
+    refuse(tokens is not None and seconds is not None, "--tokens and --seconds are two budgets: give one")
     if seconds is not None:
-        if not seconds > 0:
-            raise InputError(f"a budget of {seconds:g} seconds is too small: give more than 0")
+        refuse(not seconds > 0, f"a budget of {seconds:g} seconds is too small: give more than 0")
         return {"seconds": seconds}
     if tokens is None:
         return {}
@@ -90,8 +83,7 @@ def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
         count = float(tokens.rstrip("kKmMgG").replace(",", "").replace("_", "")) * unit
     except ValueError:
         raise InputError(f"--tokens {tokens} is no number: write 2000000, 500k or 2M") from None
-    if not 1 <= count < float("inf"):
-        raise InputError(f"a budget of {tokens} tokens is too small: give more than 0")
+    refuse(not 1 <= count < float("inf"), f"a budget of {tokens} tokens is too small: give more than 0")
     return {"tokens": round(count)}
 
 
@@ -101,35 +93,36 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
     from headway.train.comparison import on_one_text
 
     wanted = dict.fromkeys(recipe for name in names for recipe in GROUPS.get(name, (name,)))
-    if not wanted:
-        raise InputError("name the recipes to compare: headway compare ladder --data my.txt")
+    refuse(not wanted, "name the recipes to compare: headway compare ladder --data my.txt")
     found: dict[str, Run] = {}
     for name in wanted:
         # A run.json is named after its folder.
         label = Path(name).resolve().parent.name if Path(name).is_file() else name
-        if label in found:
-            raise InputError(f"two of the runs are called {label}: rename the folder of one")
+        refuse(label in found, f"two of the runs are called {label}: rename the folder of one")
         try:
-            found[label] = resolve(name, dict(files), None, None, settings)
+            found[label] = resolve(name, files, None, None, settings)
         except InputError as error:
             raise InputError(f"{label}: {error}") from None
-    return on_one_text(found, own=bool(files["train"]))
+    return on_one_text(found, own="train" in files)
 
 
 def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, download: bool) -> dict[str, Run]:
     """The runs with the steps that the budget allows. A speed in seconds is measured once and stored in the plan."""
     from headway.train.comparison import probe, tokens_per_second, within
 
-    plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     path = place / PLAN
+    plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     if path.is_file():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["budget"] != budget:
-            raise InputError(
-                f"{place} holds a comparison under another budget ({_words(kept['budget'])}, not {_words(budget)}): "
-                "choose another --out, or pass --overwrite"
-            )
-        plan = kept
+        plan = json.loads(path.read_text(encoding="utf-8"))
+    if plan["budget"] != budget:
+        kept, asked = (
+            ", ".join(f"{value:,g} {name}" for name, value in one.items()) or "each recipe's own"
+            for one in (plan["budget"], budget)
+        )
+        raise InputError(
+            f"{place} holds a comparison under another budget ({kept}, not {asked}): choose another --out, or pass "
+            "--overwrite"
+        )
     place.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     planned = {}
@@ -144,10 +137,6 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
         tokens = plan["tokens"].get(name, budget.get("tokens"))
         planned[name] = run if tokens is None else within(run, int(tokens))
     return planned
-
-
-def _words(budget: dict[str, float]) -> str:
-    return ", ".join(f"{value:,g} {name}" for name, value in budget.items()) or "each recipe's own"
 
 
 def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> Entry:
@@ -174,8 +163,8 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
 def _carried_out(run: Run, folder: Path, download: bool) -> None:
     """Train the run, or resume it, unless the folder has it finished."""
     from headway.cli.place import holds_run
-    from headway.cli.train import carry_out, is_finished
+    from headway.cli.train import carry_out, finished
 
-    if (there := holds_run(folder, run)) and is_finished(folder, run):
-        return
-    carry_out(run, folder, download, resume=there)
+    there = holds_run(folder, run)
+    if not there or finished(folder, run) is None:
+        carry_out(run, folder, download, resume=there)

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.cost_tables import aligned, energy, figures, footprint, in_bytes, layer_rows, many, parts
+from headway.cli.cost_tables import energy, figures, footprint, in_bytes, layer_rows, many, parts
+from headway.cli.options import AS_JSON, argument, option, refuse
+from headway.cli.table import aligned
 from headway.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from headway.evaluate.cost import Sketch
+    from headway.evaluate.cost import Cost, Sketch
+    from headway.evaluate.footprint import Footprint
     from headway.train.run import Run
 
 EXAMPLES, WIDTH, WINDOW = [100, 1000], 1000, 3  # of the lecture's two examples
@@ -30,71 +31,58 @@ Report = tuple[Any, str]  # as plain values, and as text
 
 
 def cost(
-    what: str = typer.Argument(
-        metavar="WHAT", help="A recipe, a run, a model, a run.json; bert-base, bert-large; layers; energy."
+    what: str = argument("WHAT", "A recipe, a run, a model, a run.json; bert-base, bert-large; layers; energy."),
+    length: list[int] = option(
+        [], "N...", "Tokens in a row, one column each (default: what the model is trained on).", min=1
     ),
-    length: list[int] = typer.Option(
-        [], min=1, metavar="N...", help="Tokens in a row, one column each (default: what the model is trained on)."
-    ),
-    source_length: int = typer.Option(None, min=1, metavar="N", help="Of the source, for translators (default: same)."),
-    batch: int = typer.Option(1, "--batch-size", min=1, metavar="N", help="Rows."),
-    dtype: str = typer.Option("float32", metavar="NAME", help="Of weights and activations: bfloat16 needs half."),
-    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE...", help="Of a recipe: model.layers=96."),
-    width: int = typer.Option(None, metavar="D", help="layers: how wide they are (default: 1000)."),
-    window: int = typer.Option(None, metavar="K", help="layers: of convolutions and windowed attention (default: 3)."),
-    seconds: float = typer.Option(None, metavar="S", help="Training time, where there is no log to read it from."),
-    devices: int = typer.Option(1, metavar="N", help="Devices that were used for this time."),
-    watts: float = typer.Option(None, metavar="W", help="Power of one device: gives the energy."),
-    pue: float = typer.Option(
-        1.0, metavar="X", help="Power usage effectiveness: energy of the data centre for each kWh of its machines."
-    ),
-    carbon: float = typer.Option(None, metavar="KG", help="kg of CO₂ for each kWh: gives the CO₂."),
-    price: float = typer.Option(None, metavar="P", help="Of one device for an hour: gives the price."),
-    as_json: bool = typer.Option(False, "--json", help="As JSON."),
+    source_length: int = option(None, "N", "Of the source, for translators (default: same).", min=1),
+    batch: int = option(1, "N", "Rows.", "--batch-size", min=1),
+    dtype: str = option("float32", "NAME", "Of weights and activations: bfloat16 needs half."),
+    settings: list[str] = option([], "KEY=VALUE...", "Of a recipe: model.layers=96.", "--set"),
+    width: int = option(None, "D", "layers: how wide they are (default: 1000)."),
+    window: int = option(None, "K", "layers: of convolutions and windowed attention (default: 3)."),
+    seconds: float = option(None, "S", "Training time, where there is no log to read it from."),
+    devices: int = option(1, "N", "Devices that were used for this time."),
+    watts: float = option(None, "W", "Power of one device: gives the energy."),
+    pue: float = option(1.0, "X", "Power usage effectiveness: energy of the data centre for each kWh of its machines."),
+    carbon: float = option(None, "KG", "kg of CO₂ for each kWh: gives the CO₂."),
+    price: float = option(None, "P", "Of one device for an hour: gives the price."),
+    as_json: bool = AS_JSON,
 ) -> None:
     """What a model costs: operations, memory, steps, paths; energy, CO₂ and price of a run."""
-    stated = {"devices": devices, "watts": watts, "pue": pue, "carbon": carbon, "price": price}
+    from headway.evaluate.footprint import Footprint
+
+    stated: dict[str, Any] = {"devices": devices, "watts": watts, "pue": pue, "carbon": carbon, "price": price}
     given = {
         "--length": length or None, "--source-length": source_length, "--batch-size": batch if batch > 1 else None,
         "--set": settings or None, "--width": width, "--window": window, "--seconds": seconds, "--watts": watts,
         "--carbon": carbon, "--price": price,
     }  # fmt: skip
-    _refuse(what, [option for option, value in given.items() if value is not None])
+    for name in (name for name, value in given.items() if value is not None):
+        if what in OTHERS and name not in OTHERS[what]:
+            raise InputError(f"`headway cost {what}` takes no {name}: that is for recipes, runs and models")
+        if what not in OTHERS and name in ("--width", "--window"):
+            raise InputError(f"{name} is for `headway cost layers`: a model has its own")
     if what == "layers":
-        plain, text = _layers(
-            length or EXAMPLES, WIDTH if width is None else width, WINDOW if window is None else window
-        )
+        sizes = WIDTH if width is None else width, WINDOW if window is None else window
+        plain, text = _layers(length or EXAMPLES, *sizes)
     elif what == "energy":
         plain, text = _energy()
     elif what in OTHERS:
         plain, text = _encoder(what, length or [128], batch)
     else:
-        plain, text = _model(what, settings, dtype, length, source_length, batch, seconds, stated)
+        sketch, measured = _find(what, settings, dtype)
+        seconds = measured if seconds is None else seconds
+        if seconds is None and any(stated[name] is not None for name in ("watts", "carbon", "price")):
+            raise InputError(f"{what} has no log with its training time: pass --seconds")
+        used = Footprint(seconds, **stated) if seconds is not None else None
+        costs = [sketch.cost(one, source_length, batch) for one in length or [_usual_length(sketch)]]
+        plain, text = _model(what, sketch, costs, used)
     print(json.dumps(plain, indent=1, ensure_ascii=False) if as_json else text)
 
 
-def _refuse(what: str, options: list[str]) -> None:
-    for option in options:
-        if what in OTHERS and option not in OTHERS[what]:
-            raise InputError(f"`headway cost {what}` takes no {option}: that is for recipes, runs and models")
-        if what not in OTHERS and option in ("--width", "--window"):
-            raise InputError(f"{option} is for `headway cost layers`: a model has its own")
-
-
-def _model(
-    what: str, settings: list[str], dtype: str, lengths: list[int], source_length: int | None, batch: int,
-    seconds: float | None, stated: dict[str, Any],
-) -> Report:  # fmt: skip
-    from headway.evaluate.footprint import Footprint
-
-    sketch, measured = _find(what, settings, dtype)
-    seconds = measured if seconds is None else seconds
-    if seconds is None and any(stated[name] is not None for name in ("watts", "carbon", "price")):
-        raise InputError(f"{what} has no log with its training time: pass --seconds")
-    used = Footprint(seconds, **stated) if seconds is not None else None
-    lengths = lengths or [_usual_length(sketch)]
-    costs = [sketch.cost(length, source_length, batch) for length in lengths]
-    size = sketch.size()
+def _model(what: str, sketch: Sketch, costs: list[Cost], used: Footprint | None) -> Report:
+    size, dtype = sketch.size(), str(sketch.dtype).removeprefix("torch.")
     for line in costs[0].unknown:
         print(f"headway: not counted: {line}", file=sys.stderr)
     lines = [
@@ -132,6 +120,7 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
 
     from headway.evaluate.cost import Sketch
     from headway.folder import find_model, read_card
+    from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run
 
@@ -141,24 +130,17 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
     place = Path(what)
     if what not in RECIPES and not place.exists():
         raise InputError(f"there is no '{what}' to count{nearest(what, [*RECIPES, *OTHERS])}")
-    if what in RECIPES or place.is_file():
-        return _of_run(RECIPES[what].make() if what in RECIPES else read_run(place), settings, kind), None
-    if settings:
-        raise InputError(f"{what} is trained already: --set changes a recipe or a run.json")
-    if (place / "run.json").is_file() and not (place / "model" / "headway.json").is_file():
-        return _of_run(read_run(place / "run.json"), [], kind), _logged_seconds(place)
-    card = read_card(find_model(place))
-    taken = card.score.get("training seconds")
-    sketch = Sketch(card.family, card.config, card.sizes, kind, card.head)
-    return sketch, float(taken) if isinstance(taken, int | float) else _logged_seconds(place)
-
-
-def _of_run(run: Run, settings: list[str], dtype: Any) -> Sketch:
-    from headway.evaluate.cost import Sketch
-    from headway.plain import change
-
+    trained = what not in RECIPES and place.is_dir()
+    refuse(trained and settings, f"{what} is trained already: --set changes a recipe or a run.json")
+    if trained and ((place / "model" / "headway.json").is_file() or not (place / "run.json").is_file()):
+        card = read_card(find_model(place))
+        taken = card.score.get("training seconds")
+        sketch = Sketch(card.family, card.config, card.sizes, kind, card.head)
+        return sketch, float(taken) if isinstance(taken, int | float) else _logged_seconds(place)
+    run: Run = RECIPES[what].make() if what in RECIPES else read_run(place / "run.json" if trained else place)
     run = change(run, settings)
-    return Sketch(run.model.name, run.model, run.task.sizes(run), dtype, run.head)
+    sketch = Sketch(run.model.name, run.model, run.task.sizes(run), kind, run.head)
+    return sketch, _logged_seconds(place) if trained else None
 
 
 def _logged_seconds(place: Path) -> float | None:
@@ -193,24 +175,22 @@ def _encoder(name: str, lengths: list[int], batch: int) -> Report:
     from headway.evaluate.shapes import ENCODERS
 
     shape = ENCODERS[name]
-    parameters, products = shape.parameters(), [shape.products(length, batch) for length in lengths]
+    parameters = shape.parameters()
+    total, costs = sum(parameters.values()), []
+    rows = [["length"], ["operations of a forward pass"], ["  between positions"]]
+    for length in lengths:
+        by_kind = shape.products(length, batch)
+        products, pairs = sum(by_kind.values()), by_kind["pairs"]
+        costs.append({"length": length, "batch": batch, "products": products, "pairs": pairs})
+        for row, cell in zip(rows, (f"{length:,}", many(2 * products), f"{pairs / products:.1%}"), strict=True):
+            row.append(cell)
     lines = [
-        f"{name}: {sum(parameters.values()):,} parameters, from its shapes alone",
+        f"{name}: {total:,} parameters, from its shapes alone",
         *aligned([(f"  {part}", f"{count:,}") for part, count in parameters.items()]),
         "",
-        *aligned(
-            [
-                ("length", *(f"{length:,}" for length in lengths)),
-                ("operations of a forward pass", *(many(2 * sum(one.values())) for one in products)),
-                ("  between positions", *(f"{one['pairs'] / sum(one.values()):.1%}" for one in products)),
-            ]
-        ),
+        *aligned(rows),
     ]
-    costs = [
-        {"length": length, "batch": batch, "products": sum(one.values()), "pairs": one["pairs"]}
-        for length, one in zip(lengths, products, strict=True)
-    ]
-    return {"what": name, "parameters": sum(parameters.values()), "parts": parameters, "costs": costs}, "\n".join(lines)
+    return {"what": name, "parameters": total, "parts": parameters, "costs": costs}, "\n".join(lines)
 
 
 def _energy() -> Report:

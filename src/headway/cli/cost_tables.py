@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from headway.cli.table import aligned
 
 if TYPE_CHECKING:
     from headway.evaluate.cost import Cost
@@ -16,31 +19,31 @@ ENERGY_TITLE = (
 
 
 def figures(costs: list[Cost]) -> list[Row]:
-    rows: list[tuple[str, list[str]]] = [
-        ("length" if costs[0].source_length is None else "target length", [f"{one.length:,}" for one in costs]),
-        ("operations of a forward pass", [many(one.flops) for one in costs]),
-        ("  for each token", [many(one.flops / (one.batch * one.length)) for one in costs]),
-        ("  between positions", [f"{one.pairs / one.products:.1%}" if one.products else "–" for one in costs]),
-        ("operations of a training step", [many(one.training_flops) for one in costs]),
-        ("numbers through norms and the like", [many(one.elements) for one in costs]),
-        ("products that wait for one another", [f"{one.steps:,}" for one in costs]),
-        ("longest path between positions", [_path(one.path) for one in costs]),
-        ("activations in training", [in_bytes(one.activations) for one in costs]),
-        ("state after so many tokens", [in_bytes(one.state) for one in costs]),
-        ("  for each token more", [in_bytes(one.state_per_token) for one in costs]),
-    ]
-    if costs[0].source_length is not None:
-        rows.insert(0, ("source length", [f"{one.source_length:,}" for one in costs]))
-    if costs[0].batch > 1:
-        rows.insert(0, ("rows", [f"{one.batch:,}" for one in costs]))
-    return [(name, *values) for name, values in rows]
+    has_source = costs[0].source_length is not None
+    rows: dict[str, Callable[[Cost], str]] = {
+        "rows": lambda one: f"{one.batch:,}",
+        "source length": lambda one: f"{one.source_length:,}",
+        "target length" if has_source else "length": lambda one: f"{one.length:,}",
+        "operations of a forward pass": lambda one: many(one.flops),
+        "  for each token": lambda one: many(one.flops / (one.batch * one.length)),
+        "  between positions": lambda one: f"{one.pairs / one.products:.1%}" if one.products else "–",
+        "operations of a training step": lambda one: many(one.training_flops),
+        "numbers through norms and the like": lambda one: many(one.elements),
+        "products that wait for one another": lambda one: f"{one.steps:,}",
+        "longest path between positions": lambda one: "none" if one.path is None else f"{one.path:,}",
+        "activations in training": lambda one: in_bytes(one.activations),
+        "state after so many tokens": lambda one: in_bytes(one.state),
+        "  for each token more": lambda one: in_bytes(one.state_per_token),
+    }
+    left_out = {"rows": costs[0].batch == 1, "source length": not has_source}
+    return [(name, *map(shown, costs)) for name, shown in rows.items() if not left_out.get(name)]
 
 
 def parts(one: Cost) -> list[Row]:
     total = one.products or 1
     rows = [
-        (part.name or "the model", f"{part.calls:,}", f"{part.products:,}", f"{part.products / total:.1%}",
-         f"{part.elements:,}")
+        (part.name or "the model", *counts(part.calls, part.products), f"{part.products / total:.1%}",
+         *counts(part.elements))
         for part in one.parts
     ]  # fmt: skip
     return [(f"part, at length {one.length:,}", "calls", "multiply-adds", "share", "other numbers"), *rows]
@@ -49,8 +52,8 @@ def parts(one: Cost) -> list[Row]:
 def layer_rows(table: list[LayerCost]) -> list[Row]:
     title = ("layer", "order", "that is", "multiply-adds", "times", "parameters", "steps", "path", "over layers")
     rows: list[Row] = [
-        (one.name, one.order, f"{one.formula:,}", f"{one.products:,}", f"{one.products / one.formula:.4g}",
-         f"{one.parameters:,}", f"{one.steps:,}", f"{one.path:,}", f"{one.layers:,}")
+        (one.name, one.order, *counts(one.formula, one.products), f"{one.products / one.formula:.4g}",
+         *counts(one.parameters, one.steps, one.path, one.layers))
         for one in table
     ]  # fmt: skip
     return [title, *rows]
@@ -92,7 +95,8 @@ def footprint(used: Footprint) -> list[str]:
     if used.kwh is not None:
         lines.append(f"energy {used.kwh:,.4g} kWh at {used.watts:,g} W a device and a PUE of {used.pue:g}")
     if used.kg is not None:
-        lines.append(f"CO₂ {used.kg:,.4g} kg at {used.carbon:g} kg/kWh: " + ", ".join(_shares(used)))
+        shares = (f"{share:.2g} × {name}" for name, share in used.shares().items())
+        lines.append(f"CO₂ {used.kg:,.4g} kg at {used.carbon:g} kg/kWh: " + ", ".join(shares))
     if used.cost is not None:
         lines.append(f"price {used.cost:,.2f} at {used.price:g} a device hour")
     if used.kwh is None and used.cost is None:
@@ -102,34 +106,22 @@ def footprint(used: Footprint) -> list[str]:
     return lines
 
 
-def _shares(used: Footprint) -> list[str]:
-    return [f"{share:.2g} × {name}" for name, share in used.shares().items()]
-
-
-def aligned(rows: list[Row]) -> list[str]:
-    """Columns, the first on the left, numbers on the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows
-    ]  # fmt: skip
+def counts(*values: int) -> Row:
+    return tuple(f"{value:,}" for value in values)
 
 
 def many(count: float) -> str:
-    for size, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:,.4g} {unit}"
-    return f"{count:,.0f}"
+    return _scaled(count, 1000, ("k", "M", "G", "T", "P", "E")) or f"{count:,.0f}"
 
 
 def in_bytes(count: int) -> str:
-    for size, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= size:
-            return f"{count / size:,.4g} {unit}"
-    return f"{count:,} B"
+    return _scaled(count, 1024, ("KiB", "MiB", "GiB", "TiB")) or f"{count:,} B"
 
 
-def _path(hops: int | None) -> str:
-    return "none" if hops is None else f"{hops:,}"
+def _scaled(count: float, base: int, units: Row) -> str:
+    """In the largest unit that fits; empty for less than the first one."""
+    fitting = [(base**power, unit) for power, unit in enumerate(units, 1) if count >= base**power]
+    return f"{count / fitting[-1][0]:,.4g} {fitting[-1][1]}" if fitting else ""
 
 
 def whole(value: float | None) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import typer
-
-from headway.cli.options import DEVICE, THREADS, use_threads
+from headway.cli.options import DEVICE, THREADS, flag, option
 
 
 def demo(
-    out: str = typer.Option("demo", metavar="FOLDER", help="Folder for the model, the pictures and the data."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the folder if it is there."),
-    steps: int = typer.Option(None, metavar="N", help="Fewer or more training steps than the recipe has."),
+    out: str = option("demo", "FOLDER", "Folder for the model, the pictures and the data."),
+    overwrite: bool = flag("--overwrite", "Replace the folder if it is there."),
+    steps: int = option(None, "N", "Fewer or more training steps than the recipe has."),
     device: str = DEVICE,
     threads: int = THREADS,
 ) -> None:
@@ -23,7 +21,6 @@ def demo(
     from headway.recipes.demo import run_demo
     from headway.train.log import Log
 
-    use_threads(threads)
     place = Path(out)
     resume = not overwrite and is_unfinished_demo(place)
     with continued(place) if resume else claimed(place, overwrite), closing(Log(place)) as log:

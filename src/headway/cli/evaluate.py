@@ -6,9 +6,8 @@ import json
 from functools import partial
 from typing import Any
 
-import typer
-
 from headway.cli import options
+from headway.cli.options import argument, flag, option, refuse
 from headway.errors import InputError
 from headway.plain import json_line
 
@@ -17,23 +16,19 @@ USE = "headway evaluate MODEL SOURCE REFERENCE"
 
 
 def evaluate(
-    model: str = typer.Argument(None, metavar="MODEL", help="A model folder, or a run's folder."),
-    data: list[str] = typer.Argument(
-        None,
-        metavar="DATA",
-        help="SOURCE REFERENCE files, a .tsv or a .jsonl; text for a language model; labelled text.",
+    model: str = argument("MODEL", "A model folder, or a run's folder.", None),
+    data: list[str] = argument(
+        "DATA", "SOURCE REFERENCE files, a .tsv or a .jsonl; text for a language model; labelled text.", None
     ),
-    hypotheses: str = typer.Option(None, metavar="FILE", help="Score this file of translations instead of a model's."),
-    references: str = typer.Option(None, metavar="FILE", help="The references of --hypotheses."),
-    tokenize: str = typer.Option(
-        "13a", metavar="NAME", help="sacreBLEU's tokenisation; none for text that is tokenised."
-    ),
-    lowercase: bool = typer.Option(False, "--lowercase", help="Score without regard to case."),
-    bootstrap: int = typer.Option(1000, metavar="N", help="Resamples for the confidence interval; 0 leaves it out."),
-    output: str = typer.Option(None, metavar="FILE", help="Keep the translations in this file."),
-    as_json: bool = typer.Option(False, "--json", help="As JSON."),
-    stride: int = typer.Option(
-        None, min=1, metavar="N", help="Language models: by how many tokens the window moves on (default: its length)."
+    hypotheses: str = option(None, "FILE", "Score this file of translations instead of a model's."),
+    references: str = option(None, "FILE", "The references of --hypotheses."),
+    tokenize: str = option("13a", "NAME", "sacreBLEU's tokenisation; none for text that is tokenised."),
+    lowercase: bool = flag("--lowercase", "Score without regard to case."),
+    bootstrap: int = option(1000, "N", "Resamples for the confidence interval; 0 leaves it out."),
+    output: str = option(None, "FILE", "Keep the translations in this file."),
+    as_json: bool = options.AS_JSON,
+    stride: int = option(
+        None, "N", "Language models: by how many tokens the window moves on (default: its length).", min=1
     ),
     beam_size: int = options.BEAM_SIZE,
     length_penalty: float = options.LENGTH_PENALTY,
@@ -45,23 +40,19 @@ def evaluate(
     """BLEU and chrF of a translator or of given translations; perplexity of a language model; accuracy of labels."""
     from headway.evaluate.bleu import check_bootstrap, check_tokenizer, score
 
-    options.use_threads(threads)
     check_tokenizer(tokenize)
     check_bootstrap(bootstrap)
-    if (hypotheses is None) != (references is None):
-        raise InputError("--hypotheses and --references go together")
+    refuse((hypotheses is None) != (references is None), "--hypotheses and --references go together")
     options.check_output(output, [*(data or []), hypotheses, references])
     if hypotheses is not None:
-        if model is not None:
-            raise InputError("give a model with its data, or --hypotheses with --references, not both")
+        refuse(model is not None, "give a model with its data, or --hypotheses with --references, not both")
         texts, wanted = _given(hypotheses, references)
         scores = score(texts, wanted, tokenize=tokenize, lowercase=lowercase, bootstrap=bootstrap)
         print(json.dumps(scores.to_dict(), ensure_ascii=False) if as_json else "\n".join(scores.lines()))
         return
     if model is not None:
         options.check_model(model, USE)
-    if model is None or not data:
-        raise InputError(f"give a model and its test pairs ({USE}), or a language model and text")
+    refuse(model is None or not data, f"give a model and its test pairs ({USE}), or a language model and text")
     from headway.tasks.loading import load, task_of
 
     how: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "bootstrap": bootstrap, "stride": stride}

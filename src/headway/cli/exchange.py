@@ -4,90 +4,69 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
-from headway.cli.options import check_model
+from headway.cli.options import MODEL, argument, check_model, option, refuse
 from headway.errors import InputError
 
+FORMS = ("hf", "ctranslate2", "onnx", "arpa")
 ARPA = (".arpa", ".arpa.gz", ".lm", ".lm.gz")
 ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 
 
 def export(
-    model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
-    file: str = typer.Argument(metavar="DEST", help="The folder to write; for n-grams a file, .arpa or .arpa.gz."),
-    form: str = typer.Option(
-        None, "--format", metavar="NAME", help="hf, ctranslate2 or onnx; a file's ending says arpa."
-    ),
-    dtype: str = typer.Option("float32", metavar="NAME", help="For ctranslate2: float32, float16 or int8."),
+    model: str = MODEL,
+    file: str = argument("DEST", "The folder to write; for n-grams a file, .arpa or .arpa.gz."),
+    form: str = option(None, "NAME", "hf, ctranslate2 or onnx; a file's ending says arpa.", "--format"),
+    dtype: str = option("float32", "NAME", "For ctranslate2: float32, float16 or int8."),
 ) -> None:
     """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, n-grams as ARPA."""
     check_model(model, "headway export MODEL DEST")
-    form = form or _form_of(file)
-    if form not in FORMS:
-        raise InputError(f"--format is {', '.join(FORMS)}, not {form}")
+    if not form and not file.endswith(ARPA):
+        raise InputError(f"{file}: pass --format {', '.join(FORMS[:3])} for a folder; {ENDINGS}")
+    form = form or "arpa"
+    refuse(form not in FORMS, f"--format is {', '.join(FORMS)}, not {form}")
     if dtype != "float32" and form != "ctranslate2":
         raise InputError(f"--dtype is for --format ctranslate2: {form} is written in float32")
-    if Path(file).exists():
-        raise InputError(f"{file} is there already: choose another name, or delete it first")
-    print(f"written: {file}{FORMS[form](model, file, dtype)}")
+    refuse(Path(file).exists(), f"{file} is there already: choose another name, or delete it first")
+    print(f"written: {file}{_write(form, model, file, dtype)}")
 
 
-def _arpa(model: str, file: str, dtype: str) -> str:
+def _write(form: str, model: str, dest: str, dtype: str) -> str:
+    """Write the model; returns what there is to say of the result."""
+    if form == "hf":
+        from headway.hub.hf_export import export_hf
+
+        return f" (model_type {export_hf(model, dest)})"
+    if form == "ctranslate2":
+        from headway.hub.ctranslate2_export import export_ctranslate2
+
+        export_ctranslate2(model, dest, dtype)
+        return f" ({dtype})"
+    if form == "onnx":
+        from headway.hub.onnx_export import export_onnx
+
+        return f" ({', '.join(export_onnx(model, dest))})"
     from headway.hub.families.arpa import export_arpa
 
-    _check_ending(file)
-    kind = export_arpa(model, file)
-    return "" if kind == "word" else f"; to read it back: headway import {file} FOLDER --like {model}"
-
-
-def _hf(model: str, folder: str, dtype: str) -> str:
-    from headway.hub.hf_export import export_hf
-
-    return f" (model_type {export_hf(model, folder)})"
-
-
-def _ctranslate2(model: str, folder: str, dtype: str) -> str:
-    from headway.hub.ctranslate2_export import export_ctranslate2
-
-    export_ctranslate2(model, folder, dtype)
-    return f" ({dtype})"
-
-
-def _onnx(model: str, folder: str, dtype: str) -> str:
-    from headway.hub.onnx_export import export_onnx
-
-    return f" ({', '.join(export_onnx(model, folder))})"
-
-
-FORMS = {"hf": _hf, "ctranslate2": _ctranslate2, "onnx": _onnx, "arpa": _arpa}
-
-
-def _form_of(file: str) -> str:
-    if file.endswith(ARPA):
-        return "arpa"
-    raise InputError(f"{file}: pass --format {', '.join(list(FORMS)[:3])} for a folder; {ENDINGS}")
+    _check_ending(dest)
+    is_words = export_arpa(model, dest) == "word"
+    return "" if is_words else f"; to read it back: headway import {dest} FOLDER --like {model}"
 
 
 def take_in(
-    file: str = typer.Argument(
-        metavar="SOURCE", help="A Hugging Face folder, hf://owner/name[@revision], or n-grams as .arpa or .arpa.gz."
+    file: str = argument(
+        "SOURCE", "A Hugging Face folder, hf://owner/name[@revision], or n-grams as .arpa or .arpa.gz."
     ),
-    folder: str = typer.Argument(metavar="FOLDER", help="The model folder to make of it."),
-    like: str = typer.Option(
-        None, metavar="MODEL", help="N-grams: a model with the same vocabulary, where that is not of words."
-    ),
+    folder: str = argument("FOLDER", "The model folder to make of it."),
+    like: str = option(None, "MODEL", "N-grams: a model with the same vocabulary, where that is not of words."),
 ) -> None:
     """Make a model folder of another program's model."""
     from headway.cli.place import is_taken
 
-    if is_taken(Path(folder)):
-        raise InputError(f"{folder} is there already: choose another name, or delete it first")
+    refuse(is_taken(Path(folder)), f"{folder} is there already: choose another name, or delete it first")
     if file.startswith("hf://") or Path(file).is_dir():
         from headway.hub.reading import import_foreign
 
-        if like is not None:
-            raise InputError("--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
+        refuse(like is not None, "--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
         import_foreign(file, folder)
     else:
         from headway.hub.families.arpa import import_arpa
@@ -98,5 +77,4 @@ def take_in(
 
 
 def _check_ending(file: str) -> None:
-    if not file.endswith(ARPA):
-        raise InputError(f"{file} is of no known form: {ENDINGS}")
+    refuse(not file.endswith(ARPA), f"{file} is of no known form: {ENDINGS}")

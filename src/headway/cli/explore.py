@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from headway.cli.options import DEVICE, DTYPE, THREADS, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, option, refuse_given
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,25 +17,25 @@ PORT = 8377
 
 
 def explore(
-    model: str = typer.Argument(metavar="MODEL", help="A model's or a run's folder, or a trace (.safetensors)."),
-    text: list[str] = typer.Option([], "--text", metavar="TEXT", help="The text to look at; on the live page the "
-                                    "first of them."),
-    target: str = typer.Option(None, metavar="TEXT", help="Of a translator the translation to follow, of an encoder "
-                               "the second text."),
-    html: str = typer.Option(None, metavar="FILE", help="Write one file that opens without a server."),
-    second: str = typer.Option(None, metavar="MODEL", help="A second model (or trace), to compare."),
-    layers: str = typer.Option(None, metavar="N,N", help="Only these layers, counted from 0."),
-    heads: str = typer.Option(None, metavar="N,N", help="Only these heads, counted from 0."),
-    beam: int = typer.Option(None, "--beam-size", min=1, max=32, metavar="N", help="Beam width of a translator."),
-    port: int = typer.Option(PORT, min=0, max=65535, metavar="N", help="Of the live page; 0 is any that is free."),
+    model: str = argument("MODEL", "A model's or a run's folder, or a trace (.safetensors)."),
+    text: list[str] = option([], "TEXT", "The text to look at; on the live page the first of them.", "--text"),
+    target: str = option(None, "TEXT", "Of a translator the translation to follow, of an encoder the second text."),
+    html: str = option(None, "FILE", "Write one file that opens without a server."),
+    second: str = option(None, "MODEL", "A second model (or trace), to compare."),
+    layers: str = option(None, "N,N", "Only these layers, counted from 0."),
+    heads: str = option(None, "N,N", "Only these heads, counted from 0."),
+    beam: int = option(None, "N", "Beam width of a translator.", "--beam-size", min=1, max=32),
+    port: int = option(PORT, "N", "Of the live page; 0 is any that is free.", min=0, max=65535),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
-) -> None:  # fmt: skip
+) -> None:
     """Look inside a model on a page in the browser: live on this machine, or as one file."""
-    from headway.explore.asking import Question
+    from headway.cli.place import opened
+    from headway.explore.asking import Question, answer
+    from headway.explore.pages import page_html
+    from headway.explore.payload import MOST
 
-    use_threads(threads)
     joined = " ".join(text)
     question = Question(joined, target or None, _numbers("layers", layers), _numbers("heads", heads), beam)
     named = [name for name in (model, second) if name is not None]
@@ -49,27 +47,26 @@ def explore(
             "--beam-size is for a search, and with --target nothing is searched for: leave one of them out"
         )
     if saved:
-        for option, given in (("--text", joined), ("--target", question.second), ("--beam-size", beam)):
-            if given:
-                raise InputError(f"a trace has its text inside, and needs no model: leave {option} out")
-        _show([_read(name, question) for name in named], html, port)
+        given = {"--text": joined, "--target": question.second, "--beam-size": beam}
+        refuse_given(given, "a trace has its text inside, and needs no model: leave {} out")
+        traces = [_read(name, question) for name in named]
     elif html is not None:
         if not joined.strip():
-            raise InputError(
-                "there is nothing to trace: the text of --text is empty" if text
-                else "a file has its text inside: give it with --text"
-            )  # fmt: skip
-        _write(_answers(named, question, device, dtype), html)
-    else:
-        _serve(named, question, port, device, dtype)
-
-
-def _serve(named: list[str], question: Question, port: int, device: str, dtype: str) -> None:
+            why = "there is nothing to trace: the text of --text is empty"
+            raise InputError(why if text else "a file has its text inside: give it with --text")
+        models = _loaded(named, question, device, dtype)
+        traces = [answer(model, question, MOST // len(named)) for model in models]
+    if html is not None:
+        with opened(html, "--html") as out:
+            out.write(page_html(traces))
+        print(f"{html}: {Path(html).stat().st_size / 1e6:.1f} MB, opens in any browser", file=sys.stderr)
+        return
     from headway.serve.app import application
     from headway.serve.running import bound, serve
 
     listening = bound(port)  # before the model is read, which takes longer
-    serve(application(list(_loaded(named, question, device, dtype)), question), listening, _announce)
+    shown = application(traces=traces) if saved else application([*_loaded(named, question, device, dtype)], question)
+    serve(shown, listening, _announce)
 
 
 def _loaded(named: list[str], question: Question, device: str, dtype: str) -> Iterator[Model]:
@@ -111,32 +108,6 @@ def _read(name: str, question: Question) -> bytes:
     if question.layers is not None or question.heads is not None:
         trace = trace.only(layers=question.layers, heads=question.heads)
     return payload(trace)
-
-
-def _answers(named: list[str], question: Question, device: str, dtype: str) -> list[bytes]:
-    from headway.explore.asking import answer
-    from headway.explore.payload import MOST
-
-    return [answer(model, question, MOST // len(named)) for model in _loaded(named, question, device, dtype)]
-
-
-def _write(traces: list[bytes], html: str) -> None:
-    from headway.cli.place import opened
-    from headway.explore.pages import page_html
-
-    with opened(html, "--html") as out:
-        out.write(page_html(traces))
-    print(f"{html}: {Path(html).stat().st_size / 1e6:.1f} MB, opens in any browser", file=sys.stderr)
-
-
-def _show(traces: list[bytes], html: str | None, port: int) -> None:
-    if html is not None:
-        _write(traces, html)
-        return
-    from headway.serve.app import application
-    from headway.serve.running import bound, serve
-
-    serve(application(traces=traces), bound(port), _announce)
 
 
 def _announce(address: str) -> None:

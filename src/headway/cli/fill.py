@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 
-import typer
-
-from headway.cli.options import DEVICE, DTYPE, THREADS, check_model, use_threads
+from headway.cli.options import DEVICE, DTYPE, LINES, THREADS, TRUNCATE, argument, check_model, flag, option
 from headway.cli.texts import texts_of
 
 
 def fill(
-    model: str = typer.Argument(metavar="MODEL", help="A folder of a model that was trained on masked words."),
-    file: str = typer.Argument(None, metavar="FILE", help="A text a line (.gz, .zst too); without it, stdin."),
-    text: list[str] = typer.Option([], "--text", metavar="TEXT...", help="Texts with [MASK] where a word is missing."),
-    top: int = typer.Option(5, min=1, metavar="N", help="Words for each gap."),
-    truncate: bool = typer.Option(False, "--truncate", help="Cut a text that is longer than the model takes."),
-    as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, and words with probabilities."),
+    model: str = argument("MODEL", "A folder of a model that was trained on masked words."),
+    file: str = LINES,
+    text: list[str] = option([], "TEXT...", "Texts with [MASK] where a word is missing.", "--text"),
+    top: int = option(5, "N", "Words for each gap.", min=1),
+    truncate: bool = TRUNCATE,
+    as_json: bool = flag("--json", "A JSON object a line: text, and words with probabilities."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -24,7 +22,6 @@ def fill(
     """The words that may stand in the gaps of a text, with their probabilities."""
     from headway.tasks.loading import load
 
-    use_threads(threads)
     check_model(model, "headway fill MODEL FILE")
     texts = texts_of(text, file)
     encoder = load(model, device, dtype, verb="fill")

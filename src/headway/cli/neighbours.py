@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 
-import typer
+from headway.cli.options import argument, flag, option
 
-SIDE = typer.Option(None, metavar="NAME", help="Of a translator with two tables: source or target.")
+SIDE = option(None, "NAME", "Of a translator with two tables: source or target.")
 
 
 def neighbours(
-    table: str = typer.Argument(metavar="MODEL|FILE", help="A text model's folder, or a file of word vectors."),
-    words: list[str] = typer.Argument(metavar="WORD...", help="Each by itself; with --minus their sum."),
-    minus: list[str] = typer.Option(
-        [], metavar="WORD...", help="Taken off the sum of the words: king woman --minus man."
-    ),
-    top: int = typer.Option(10, min=1, metavar="N", help="Neighbours of each."),
+    table: str = argument("MODEL|FILE", "A text model's folder, or a file of word vectors."),
+    words: list[str] = argument("WORD...", "Each by itself; with --minus their sum."),
+    minus: list[str] = option([], "WORD...", "Taken off the sum of the words: king woman --minus man."),
+    top: int = option(10, "N", "Neighbours of each.", min=1),
     side: str = SIDE,
-    as_json: bool = typer.Option(False, "--json", help="A JSON object for each word asked for."),
+    as_json: bool = flag("--json", "A JSON object for each word asked for."),
 ) -> None:
     """The words whose vectors point the same way, by the cosine of the angle between them."""
     from headway.generate.words import open_words

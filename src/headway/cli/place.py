@@ -11,11 +11,12 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from headway.cli.options import refuse
 from headway.errors import InputError, is_full
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ def locked(place: Path) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
-                if time.monotonic() < limit:  # `headway runs` may be looking at it
-                    time.sleep(0.05)
-                    continue
-                raise InputError(f"{place} is being trained by another process: wait for it, or end it first") from None
+                if time.monotonic() >= limit:
+                    why = f"{place} is being trained by another process: wait for it, or end it first"
+                    raise InputError(why) from None
+            time.sleep(0.05)  # `headway runs` may be looking at it
         yield
 
 
@@ -85,8 +86,7 @@ def claimed(place: Path, overwrite: bool) -> Iterator[None]:
     if is_taken(place):
         if not (place / "run.json").is_file():
             raise InputError(f"{place} is there, and not the folder of a run: it is left alone, choose another --out")
-        if not overwrite:
-            raise InputError(f"{place} is there already: choose another --out, or pass --overwrite")
+        refuse(not overwrite, f"{place} is there already: choose another --out, or pass --overwrite")
     name, place = place, place.resolve()  # a link to another disk stays a link
     made = list(takewhile(lambda folder: not folder.exists(), (place, *place.parents)))
     earlier = None
@@ -170,22 +170,23 @@ def opened(output: str | None, option: str = "--output") -> Iterator[TextIO]:
         yield sys.stdout
         return
     path = Path(output)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: {option} takes the name of a file")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} for {option} {path.name}: make it first")
-    # A device or a pipe is written to directly: it cannot be replaced by a file.
+    refuse(path.is_dir(), f"{path} is a folder: {option} takes the name of a file")
+    refuse(not path.parent.is_dir(), f"there is no folder {path.parent} for {option} {path.name}: make it first")
+    # A device or a pipe is written to directly: it cannot be replaced by a file. A link stays a link.
     special = path.exists() and not path.is_file()
-    goal = path.resolve()  # a link stays a link
-    part = path if special else goal.with_name(f".{goal.name}.{uuid.uuid4().hex[:8]}.part")
+    with nullcontext(path) if special else replaced(path.resolve()) as part, _writable(part, path) as stream:
+        yield stream
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A name for a new file, which takes its place when all of it is written."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with _writable(part, path) as stream:
-            yield stream
-        if not special:
-            os.replace(part, goal)
+        yield part
+        os.replace(part, path)
     finally:
-        if not special:
-            part.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def _writable(part: Path, path: Path) -> TextIO:

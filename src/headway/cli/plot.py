@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from headway.cli.options import argument, option, run_folder
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,11 +14,9 @@ if TYPE_CHECKING:
 
 
 def plot(
-    names: list[str] = typer.Argument(metavar="RUN", help="The folders of the runs."),
-    out: str = typer.Option(
-        None, metavar="FILE", help="The picture: .png, .svg or .pdf (default: curves.png in the first run's folder)."
-    ),
-    value: str = typer.Option(None, metavar="NAME", help="Only this value of the log: loss, bleu, rate …"),
+    names: list[str] = argument("RUN", "The folders of the runs."),
+    out: str = option(None, "FILE", "The picture: .png, .svg or .pdf (default: curves.png in the first run's folder)."),
+    value: str = option(None, "NAME", "Only this value of the log: loss, bleu, rate …"),
 ) -> None:
     """Draw what runs have logged: loss, score, learning rate, gradient, speed. Several runs in one picture."""
     from headway.explore.curves import curves_picture
@@ -36,11 +33,7 @@ def plot(
 def _read(name: str) -> History:
     from headway.train.history import read_history
 
-    folder, log = Path(name), Path(name) / "log.jsonl"
-    if not folder.exists():
-        raise InputError(f"there is no folder {name}")
-    if not folder.is_dir():
-        raise InputError(f"{name} is a file: give the folder of a run")
+    log = run_folder(name) / "log.jsonl"
     if not log.is_file():
         raise InputError(f"{name} is no run that has begun (log.jsonl is missing): `headway runs FOLDER` lists runs")
     history = read_history(log)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import typer
+from headway.cli.options import AS_JSON
 
 
-def recipes(as_json: bool = typer.Option(False, "--json", help="As JSON.")) -> None:
+def recipes(as_json: bool = AS_JSON) -> None:
     """What can be trained, on what, to which score."""
     from headway.recipes import RECIPES
 

@@ -11,9 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.errors import InputError
+from headway.cli.options import AS_JSON, argument, refuse, run_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,10 +25,8 @@ COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "not sta
 
 
 def runs(
-    folders: list[str] = typer.Argument(
-        None, metavar="FOLDER", help=f"Runs, or folders with runs below them (default: {RUNS})."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="As JSON."),
+    folders: list[str] = argument("FOLDER", f"Runs, or folders with runs below them (default: {RUNS}).", None),
+    as_json: bool = AS_JSON,
 ) -> None:
     """List training runs: state, step, scores, and the command to run next."""
     from headway.train.status import read_status
@@ -54,14 +50,8 @@ def _find(folders: list[str] | None) -> list[Path]:
 
     places: dict[Path, Path] = {}
     for name in folders or [RUNS]:
-        folder = Path(name)
-        if folders and not folder.exists():
-            raise InputError(f"there is no folder {name}")
-        if folders and not folder.is_dir():
-            raise InputError(f"{name} is a file: give the folder of a run, or one with runs below it")
-        below = list(find_runs(folder))
-        if folders and not below:
-            raise InputError(f"there is no run in {name}: a run's folder has a run.json")
+        below = list(find_runs(run_folder(name, ", or one with runs below it") if folders else Path(name)))
+        refuse(folders and not below, f"there is no run in {name}: a run's folder has a run.json")
         for place in below:
             places.setdefault(place.resolve(), place)
     return list(places.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from headway.cli.options import refuse
 from headway.errors import InputError
 
 
@@ -27,10 +28,16 @@ def lines_of(file: str) -> Iterator[str]:
             raise InputError(f"{name_of(file)}, line {number} is not UTF-8 ({error.reason})") from None
 
 
+def asked(given: list[str], what: str) -> list[str]:
+    """The values of the option for a `what`, or one a line from standard input."""
+    found = given or list(lines_of("-"))
+    refuse(not found, f"no {what}: pass --{what} TEXT, or a {what} a line on standard input")
+    return found
+
+
 def texts_of(given: list[str], file: str | None) -> list[str]:
     """The texts of --text, or those of the file; at least one must not be blank."""
-    if given and file is not None:
-        raise InputError("--text and a file were both given: pass one of them")
+    refuse(given and file is not None, "--text and a file were both given: pass one of them")
     if not given and file is None and sys.stdin.isatty():
         print("headway: type a text a line; Ctrl-D ends", file=sys.stderr)
     texts = given or list(lines_of(file or "-"))

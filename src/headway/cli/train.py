@@ -9,9 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.options import DEVICE, DTYPE, THREADS, engine_settings, use_threads
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option, refuse
 from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest
 
@@ -22,55 +20,46 @@ if TYPE_CHECKING:
 
 @report_once()
 def train(
-    recipe: str = typer.Argument(
-        metavar="RECIPE", help="A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
+    recipe: str = argument(
+        "RECIPE", "A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
     ),
-    data: list[str] = typer.Option(
-        [], metavar="FILE...", help="Training pairs (two aligned files, a .tsv or a .jsonl), or text."
+    data: list[str] = option([], "FILE...", "Training pairs (two aligned files, a .tsv or a .jsonl), or text."),
+    valid: list[str] = option([], "FILE...", "Validation pairs (default: some are held out)."),
+    test: list[str] = option([], "FILE...", "Test pairs, scored once at the end."),
+    source: str = option(None, "NAME", "Source language, a name or a code."),
+    target: str = option(None, "NAME", "Target language."),
+    size: str = option(None, "NAME", "Model size: tiny, base, big; char, 124M … 1.5B."),
+    init: str = option(
+        None, "MODEL", "Start from this model's weights and vocabulary, or from a file of word vectors."
     ),
-    valid: list[str] = typer.Option([], metavar="FILE...", help="Validation pairs (default: some are held out)."),
-    test: list[str] = typer.Option([], metavar="FILE...", help="Test pairs, scored once at the end."),
-    source: str = typer.Option(None, metavar="NAME", help="Source language, a name or a code."),
-    target: str = typer.Option(None, metavar="NAME", help="Target language."),
-    size: str = typer.Option(None, metavar="NAME", help="Model size: tiny, base, big; char, 124M … 1.5B."),
-    init: str = typer.Option(
-        None, metavar="MODEL", help="Start from this model's weights and vocabulary, or from a file of word vectors."
+    lr: float = option(None, "RATE", "Peak learning rate: short for --set schedule.peak=RATE."),
+    steps: int = option(None, "N", "Updates: short for --set engine.steps=N."),
+    batch_size: int = option(None, "N", "Tokens of a batch: short for --set engine.batch=N."),
+    seed: int = option(None, "N", "Of the random generators: short for --set engine.seed=N."),
+    settings: list[str] = option(
+        [], "KEY=VALUE...", "Any value of the run: engine.steps=5000. --dry-run shows them all.", "--set"
     ),
-    lr: float = typer.Option(None, metavar="RATE", help="Peak learning rate: short for --set schedule.peak=RATE."),
-    steps: int = typer.Option(None, metavar="N", help="Updates: short for --set engine.steps=N."),
-    batch_size: int = typer.Option(None, metavar="N", help="Tokens of a batch: short for --set engine.batch=N."),
-    seed: int = typer.Option(None, metavar="N", help="Of the random generators: short for --set engine.seed=N."),
-    settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE...", help="Any value of the run: engine.steps=5000. --dry-run shows them all."
-    ),
-    out: str = typer.Option(None, metavar="FOLDER", help="Folder for the run (default: runs/RECIPE)."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the folder if it is there."),
-    resume: bool = typer.Option(
-        False, "--resume", help="Resume the run in the folder; --set may change its steps, rates and checks."
-    ),
-    download: bool = typer.Option(False, "--download", help="Fetch the recipe's data if it is missing."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Show the run, its size and an estimate of the time; train nothing."
-    ),
+    out: str = option(None, "FOLDER", "Folder for the run (default: runs/RECIPE)."),
+    overwrite: bool = flag("--overwrite", "Replace the folder if it is there."),
+    resume: bool = flag("--resume", "Resume the run in the folder; --set may change its steps, rates and checks."),
+    download: bool = flag("--download", "Fetch the recipe's data if it is missing."),
+    dry_run: bool = flag("--dry-run", "Show the run, its size and an estimate of the time; train nothing."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
-    files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
-    named = {"source": source, "target": target}
+    files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test), "source": source, "target": target}
+    files = {key: value for key, value in files.items() if value}
     short = {"engine.steps": steps, "schedule.peak": lr, "engine.batch": batch_size, "engine.seed": seed}
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
     settings = [*engine_settings(device, dtype), *given, *settings]
-    place = Path(out) if out else None
+    refuse(resume and overwrite, "--resume continues a run, --overwrite starts it again: pass one of them")
     if resume:
-        if overwrite:
-            raise InputError("--resume continues a run, --overwrite starts it again: pass one of them")
-        place, run = resumed(recipe, place, files | named, size, init, settings)
+        place, run = resumed(recipe, out, files, size, init, settings)
     else:
-        run = resolve(recipe, files | named, size, init, settings)
-        place = place or Path(f"runs/{run.recipe}")
-    use_threads(threads)
+        run = resolve(recipe, files, size, init, settings)
+        place = Path(out or f"runs/{run.recipe}")
     first = is_first()
     if dry_run:
         from headway.train.estimate import describe
@@ -82,10 +71,9 @@ def train(
 
     # Each of several processes checks the folder before the first one changes it.
     if resume or (not overwrite and holds_run(place, run)):
-        if is_finished(place, run):
+        if (scores := finished(place, run)) is not None:
             if first:
-                card = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8"))
-                _report(card.get("score", {}), place / "model", "finished before; --overwrite trains it again")
+                _report(scores, place / "model", "finished before; --overwrite trains it again")
             return
         resume = True
     if overwrite and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
@@ -111,19 +99,16 @@ def carry_out(
         return train(run, place, log, download=download, resume=resume)
 
 
-def is_finished(place: Path, run: Run) -> bool:
-    """Whether the folder has the model of exactly this run, with as many steps."""
+def finished(place: Path, run: Run) -> dict[str, Any] | None:
+    """The scores of the folder's model, if it is of exactly this run, with as many steps."""
     from headway.plain import to_plain
     from headway.train.run import run_from
 
-    card = place / "model" / "headway.json"
-    if not card.is_file():
-        return False
-    made_by = json.loads(card.read_text(encoding="utf-8")).get("run")
     try:
-        return bool(to_plain(run_from(made_by)) == to_plain(run))
-    except InputError:
-        return False
+        card = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8"))
+        return card.get("score", {}) if to_plain(run_from(card.get("run"))) == to_plain(run) else None
+    except (FileNotFoundError, InputError):
+        return None
 
 
 def _report(scores: dict[str, Any], folder: Path, note: str) -> None:
@@ -131,24 +116,21 @@ def _report(scores: dict[str, Any], folder: Path, note: str) -> None:
 
 
 def resumed(
-    recipe: str, place: Path | None, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]
+    recipe: str, out: str | None, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]
 ) -> tuple[Path, Run]:
     """The run in a folder, with the changes that resuming allows; any other change is refused by name."""
     from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run, refused_changes
 
-    if place is None:
-        place = Path(f"runs/{recipe}") if recipe in RECIPES else Path(recipe)
+    place = Path(out or (f"runs/{recipe}" if recipe in RECIPES else recipe))
     if place.name == "run.json":
         place = place.parent
-    if not (place / "run.json").is_file():
-        raise InputError(f"{place} holds no run to resume (run.json is missing)")
+    refuse(not (place / "run.json").is_file(), f"{place} holds no run to resume (run.json is missing)")
     stored = read_run(place / "run.json")
     if size is not None or init is not None:
         raise InputError("a resumed run keeps its model: leave --size and --init out, or start another run")
-    given = {key: value for key, value in data.items() if value}
-    run = change(replace(stored, data=replace(stored.data, **given)), settings)
+    run = change(replace(stored, data=replace(stored.data, **data)), settings)
     if refused := refused_changes(stored, run):
         raise InputError(f"{place} cannot resume with {'; '.join(refused)}: start another run with --out")
     return place, run
@@ -156,21 +138,22 @@ def resumed(
 
 def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]) -> Run:
     """The run that the command line describes."""
+    from headway.models import FAMILIES
     from headway.plain import change
 
     run = _named(recipe)
+    has_vectors = init is not None and Path(init).is_file()
     if size is not None:
-        if init is not None and not Path(init).is_file():
-            raise InputError("--init brings a model with its own size: leave --size out")
-        run = _sized(run, size)
-    given = {key: value for key, value in data.items() if value}
-    if strange := sorted(given.keys() - {f.name for f in fields(run.data)}):
+        sizes = FAMILIES[run.model.name].sizes
+        refuse(init is not None and not has_vectors, "--init brings a model with its own size: leave --size out")
+        if size not in sizes:
+            raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
+        run = replace(run, model=sizes[size])
+    if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
         raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")
-    if init is not None and Path(init).is_file():  # word vectors
-        run = replace(run, init=init)
-    elif init is not None:
-        run = _begun_with(run, init)
-    run = replace(run, data=replace(run.data, **given))
+    if init is not None:
+        run = replace(run, init=init) if has_vectors else _begun_with(run, init)
+    run = replace(run, data=replace(run.data, **data))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")
     return change(run, settings)
@@ -192,23 +175,13 @@ def _named(recipe: str) -> Run:
     raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
 
 
-def _sized(run: Run, size: str) -> Run:
-    from headway.models import FAMILIES
-
-    sizes = FAMILIES[run.model.name].sizes
-    if size not in sizes:
-        raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
-    return replace(run, model=sizes[size])
-
-
 def _begun_with(run: Run, init: str) -> Run:
     """The run started from another model: with its weights, config, vocabulary and languages."""
     from headway.folder import find_model, read_card
     from headway.models import FAMILIES
 
     card = read_card(find_model(init))
-    role = FAMILIES[run.model.name].role
-    if FAMILIES[card.family].role != role:
+    if FAMILIES[card.family].role != FAMILIES[run.model.name].role:
         raise InputError(
             f"{init} is a model of the family '{card.family}': '{run.recipe}' needs one like '{run.model.name}'"
         )

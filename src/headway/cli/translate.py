@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from headway.cli import options
+from headway.cli.options import argument, flag, option
 from headway.cli.texts import lines_of, name_of
 from headway.errors import InputError
 
 if TYPE_CHECKING:
-    from headway.generate.attention import Attention
     from headway.generate.translator import Translation
 
 CHUNK = 4096  # lines in memory at a time: sorted by length, translated, written in order
 
 
 def translate(
-    model: str = typer.Argument(metavar="MODEL", help="A model folder, or a run's folder."),
-    file: str = typer.Argument("-", metavar="FILE", help="Text, a sentence a line (.gz, .zst too); - is stdin."),
-    output: str = typer.Option(None, metavar="FILE", help="Write to this file instead of standard output."),
+    model: str = options.MODEL,
+    file: str = argument("FILE", "Text, a sentence a line (.gz, .zst too); - is stdin.", "-"),
+    output: str = option(None, "FILE", "Write to this file instead of standard output."),
     beam_size: int = options.BEAM_SIZE,
     length_penalty: float = options.LENGTH_PENALTY,
-    best: int = typer.Option(None, metavar="N", help="N translations of each line, up to the beam: score, tab, text."),
-    max_ratio: float = typer.Option(None, metavar="X", help="Longest output: max-ratio · source + max-extra tokens."),
-    max_extra: int = typer.Option(None, metavar="N", help="See --max-ratio."),
-    min_length: int = typer.Option(None, metavar="N", help="The fewest tokens of an output."),
-    as_json: bool = typer.Option(False, "--json", help="A JSON object a line: text, score, tokens and their scores."),
-    attention: bool = typer.Option(False, "--attention", help="The source words that each output word looked at; "
-                                   "with --json, the weights of all layers and heads."),
-    picture: str = typer.Option(None, metavar="FOLDER", help="Folder for an alignment picture of each line."),
+    best: int = option(None, "N", "N translations of each line, up to the beam: score, tab, text."),
+    max_ratio: float = option(None, "X", "Longest output: max-ratio · source + max-extra tokens."),
+    max_extra: int = option(None, "N", "See --max-ratio."),
+    min_length: int = option(None, "N", "The fewest tokens of an output."),
+    as_json: bool = flag("--json", "A JSON object a line: text, score, tokens and their scores."),
+    attention: bool = flag("--attention", "The source words that each output word looked at; with --json, the weights "
+                           "of all layers and heads."),
+    picture: str = option(None, "FOLDER", "Folder for an alignment picture of each line."),
     batch_size: int = options.BATCH_SIZE,
     engine: str = options.ENGINE,
     device: str = options.DEVICE,
@@ -44,36 +41,33 @@ def translate(
 ) -> None:  # fmt: skip
     """Translate text, line by line: stdin or a file to stdout, order and empty lines kept."""
     from headway.cli.place import opened
+    from headway.explore.picture import alignment_picture
 
-    options.use_threads(threads)
     options.check_model(model, "headway translate MODEL FILE")
     options.check_output(output, [file])
     if picture is not None and Path(picture).is_file():
         raise InputError(f"{picture} is a file: --picture takes a folder for the pictures")
     settings = options.given(
-        beam=beam_size,
-        length_penalty=length_penalty,
-        best=best,
-        max_ratio=max_ratio,
-        max_extra=max_extra,
-        min_length=min_length,
-    )
-    looked_at = attention or picture is not None
+        beam=beam_size, length_penalty=length_penalty, best=best, max_ratio=max_ratio, max_extra=max_extra,
+        min_length=min_length, batch=batch_size,
+    )  # fmt: skip
+    settings["attention"] = attention or picture is not None
     with opened(output) as out:
         translator = _loaded(model, engine, device, dtype)
         number = 0
         typed = file == "-" and sys.stdin.isatty()
         if typed:
             print("headway: type a sentence a line; Ctrl-D ends", file=sys.stderr)
-        for lines in _chunks(lines_of(file), one_by_one=typed):
-            found = _translated(
-                translator, lines, name_of(file), number, attention=looked_at, batch=batch_size, **settings
-            )
+        read = lines_of(file)
+        while lines := list(islice(read, 1 if typed else CHUNK)):
+            found = _translated(translator, lines, name_of(file), number, **settings)
             for line, translations in zip(lines, found, strict=True):
                 number += 1
                 print(_answer(line, translations, as_json, attention, best), file=out)
                 if picture is not None and translations and (seen := translations[0].attention):
-                    _draw(Path(picture) / f"{number:04}.png", seen)
+                    path = Path(picture) / f"{number:04}.png"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    alignment_picture(seen.by_word(), seen.source_words, seen.target_words, path)
             out.flush()
             if out is not sys.stdout and sys.stderr.isatty():
                 print(f"{number:,} lines translated", file=sys.stderr)
@@ -100,11 +94,6 @@ def _translated(translator: Any, lines: list[str], name: str, before: int, **how
     return translator.translate_n(lines, **how)
 
 
-def _chunks(lines: Iterator[str], one_by_one: bool) -> Iterator[list[str]]:
-    while chunk := list(islice(lines, 1 if one_by_one else CHUNK)):
-        yield chunk
-
-
 def _answer(line: str, found: list[Translation], as_json: bool, attention: bool, best: int | None) -> str:
     if as_json:
         rows = [_plain(translation, attention) for translation in found]
@@ -128,28 +117,11 @@ def one_line(text: str) -> str:
 
 
 def _plain(translation: Translation, attention: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "text": translation.text,
-        "score": translation.score,
-        "tokens": translation.tokens,
-        "token_scores": translation.token_scores,
-    }
-    seen = translation.attention
-    if attention and seen is not None:
-        row["attention"] = {
-            "source_words": seen.source_words,
-            "target_words": seen.target_words,
-            "source_owner": seen.source_owner,
-            "target_owner": seen.target_owner,
-            "weights": [
-                [[[round(float(w), 4) for w in row] for row in head] for head in layer] for layer in seen.weights_LHTS
-            ],
-        }
+    row = {name: getattr(translation, name) for name in ("text", "score", "tokens", "token_scores")}
+    if attention and (seen := translation.attention) is not None:
+        words = {name: value for name, value in vars(seen).items() if name != "weights_LHTS"}
+        weights = [
+            [[[round(float(w), 4) for w in row] for row in head] for head in layer] for layer in seen.weights_LHTS
+        ]
+        row["attention"] = words | {"weights": weights}
     return row
-
-
-def _draw(path: Path, seen: Attention) -> None:
-    from headway.explore.picture import alignment_picture
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    alignment_picture(seen.by_word(), seen.source_words, seen.target_words, path)

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from headway.recipes.classification import CLASSIFICATION
-from headway.recipes.counting import COUNTING
-from headway.recipes.ladder import LADDER, RUNG_RECIPES
-from headway.recipes.language import LANGUAGE
-from headway.recipes.pictures import PICTURES
-from headway.recipes.recipe import Recipe
-from headway.recipes.recurrent import RECURRENT
-from headway.recipes.rnn_seq2seq import RNN_SEQ2SEQ
-from headway.recipes.tagging import TAGGING
-from headway.recipes.translation import TRANSLATION
-from headway.recipes.vectors import VECTORS
+# isort: off
+# The recipes of these modules are listed in this order.
+from headway.recipes import translation, language, counting, ladder, recurrent, rnn_seq2seq, vectors  # noqa: F401
+from headway.recipes import classification, tagging, pictures  # noqa: F401
 
-EVERY = (
-    *TRANSLATION,
-    *LANGUAGE,
-    *COUNTING,
-    *RUNG_RECIPES,
-    *RECURRENT,
-    *RNN_SEQ2SEQ,
-    *VECTORS,
-    *CLASSIFICATION,
-    *TAGGING,
-    *PICTURES,
-)
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in EVERY}
+# isort: on
+from headway.recipes.recipe import RECIPES as RECIPES
 
 # Names for several at once.
-GROUPS: dict[str, tuple[str, ...]] = {"ladder": LADDER}
+GROUPS: dict[str, tuple[str, ...]] = {"ladder": ladder.LADDER}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.evaluate.labels import Judge
 from headway.models.bert import SIZES
 from headway.models.heads import Classes
-from headway.recipes.recipe import Recipe
+from headway.recipes.recipe import recipe, varied
 from headway.tasks.classification import LabelledText
 from headway.tasks.objective import Labels
 from headway.text.tokenizer import TextOptions
@@ -17,42 +17,32 @@ COLA = "cola/cola_public.zip/cola_public/raw/"
 SUBWORDS = TextOptions(size=8000, lowercase=True)
 
 
-def classification_run(name: str, data: LabelledText, judge: Judge = "accuracy", **how: object) -> Run:
+def classification_run(name: str, data: LabelledText, judge: Judge = "accuracy") -> Run:
     """BERT's own way to a task: Adam at a small rate, up over the first tenth, straight down (Devlin et al. 2019)."""
-    settings: dict[str, object] = {
-        "objective": Labels(judge=judge),
-        "optimiser": AdamW(beta2=0.999, epsilon=1e-8, decay=0.01),
-        "schedule": Linear(peak=5e-5, warmup=100),
-        "validation": Validation(every=100, score_every=100),
-        "engine": Engine(steps=1000, batch=1024, clip=1.0, average=0, snapshot=500, log=50),
-    }
-    return Run(name, data, SIZES["minilm"], head=Classes(), **(settings | how))  # type: ignore[arg-type]
+    return Run(
+        name, data, SIZES["minilm"], Labels(judge=judge), AdamW(beta2=0.999, epsilon=1e-8, decay=0.01),
+        Linear(peak=5e-5, warmup=100), head=Classes(), validation=Validation(every=100, score_every=100),
+        engine=Engine(steps=1000, batch=1024, clip=1.0, average=0),
+    )  # fmt: skip
 
 
-def sst2() -> Run:
+@recipe("classify", "labels of your own texts: --data FILE [--init MODEL]")
+def own_labels(name: str) -> Run:
+    """Defaults for anybody's labels; better with --init MODEL, an encoder that has read much before."""
+    return varied(classification_run(name, LabelledText(text=SUBWORDS)), validation={"patience": 10})
+
+
+@recipe("sst2-minilm", "good or bad film, SST-2: --init MINILM")
+def sst2(name: str) -> Run:
     """Sentences of film reviews, good or bad (Socher et al. 2013)."""
     train, valid, test = ((f"textcls/stsa.binary.{part}.gz",) for part in ("train", "dev", "test"))
     data = LabelledText(train, valid, test, names=("negative", "positive"), text=SUBWORDS)
-    return classification_run("sst2-minilm", data)
+    return classification_run(name, data)
 
 
-def cola() -> Run:
+@recipe("cola-minilm", "English or not, CoLA: --init MINILM")
+def cola(name: str) -> Run:
     """Whether a sentence is English (Warstadt et al. 2019): by Matthews' correlation, since most are."""
     train, valid, test = ((f"{COLA}{part}.tsv",) for part in ("in_domain_train", "in_domain_dev", "out_of_domain_dev"))
     data = LabelledText(train, valid, test, names=("unacceptable", "acceptable"), text=SUBWORDS)
-    return classification_run(
-        "cola-minilm", data, "matthews", engine=Engine(steps=1500, batch=512, clip=1.0, average=0)
-    )
-
-
-def own_labels() -> Run:
-    """Defaults for anybody's labels; better with --init MODEL, an encoder that has read much before."""
-    validation = Validation(every=100, score_every=100, patience=10)
-    return classification_run("classify", LabelledText(text=SUBWORDS), validation=validation)
-
-
-CLASSIFICATION = (
-    Recipe("classify", "labels of your own texts: --data FILE [--init MODEL]", "", own_labels),
-    Recipe("sst2-minilm", "good or bad film, SST-2: --init MINILM", "", sst2),
-    Recipe("cola-minilm", "English or not, CoLA: --init MINILM", "", cola),
-)
+    return varied(classification_run(name, data, "matthews"), engine={"steps": 1500, "batch": 512})

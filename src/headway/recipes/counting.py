@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.models.ngram import NGramConfig
-from headway.recipes.recipe import Recipe
+from headway.recipes.recipe import recipe
 from headway.tasks.language import PlainText
 from headway.tasks.objective import Counting
 from headway.text.tokenizer import TextOptions
@@ -18,31 +18,27 @@ def treebank(text: TextOptions = TREEBANK) -> PlainText:
     return PlainText(("ptb/ptb.train.txt",), ("ptb/ptb.valid.txt",), ("ptb/ptb.test.txt",), text=text)
 
 
-def own_text() -> Run:
+@recipe("markov", "a Markov chain of your own text, counted: --data FILE")
+def own_text(name: str) -> Run:
     """Words and line ends as they are, each from the two before it."""
     text = TextOptions(kind="word", size=100_000, min_count=1, exact=True)
-    return Run("markov", PlainText(text=text), NGramConfig(order=3), Counting())
+    return Run(name, PlainText(text=text), NGramConfig(order=3), Counting())
 
 
-def treebank_kn5() -> Run:
-    return Run("ptb-kn5", treebank(), NGramConfig(order=5), Counting())
+@recipe(
+    "ptb-kn5", "Penn Treebank, 5-grams by modified Kneser-Ney",
+    "test perplexity 141.19 (published: 141.2) in 6 s on one CPU core",
+)  # fmt: skip
+def treebank_kn5(name: str) -> Run:
+    return Run(name, treebank(), NGramConfig(order=5), Counting())
 
 
-def names() -> Run:
+@recipe(
+    "names-markov", "first names letter by letter, to make up new ones",
+    "test perplexity 7.56 per letter in 1 s on one CPU core",
+)  # fmt: skip
+def names(name: str) -> Run:
     """First names letter by letter."""
     text = TextOptions(kind="char", lines=True)
     data = PlainText(("names/names.txt",), hold_out=0.1, hold_out_test=0.1, text=text)
-    return Run("names-markov", data, NGramConfig(order=5), Counting())
-
-
-COUNTING = (
-    Recipe("markov", "a Markov chain of your own text, counted: --data FILE", "", own_text),
-    Recipe(
-        "ptb-kn5", "Penn Treebank, 5-grams by modified Kneser-Ney",
-        "test perplexity 141.19 (published: 141.2) in 6 s on one CPU core", treebank_kn5,
-    ),
-    Recipe(
-        "names-markov", "first names letter by letter, to make up new ones",
-        "test perplexity 7.56 per letter in 1 s on one CPU core", names,
-    ),
-)  # fmt: skip
+    return Run(name, data, NGramConfig(order=5), Counting())

@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from headway.evaluate.alignment import AttendedPair, alignment_error, best_head, random_links, write_links
@@ -15,6 +14,7 @@ from headway.explore.picture import alignment_picture, alignment_text, heads_pic
 from headway.generate.attention import merge_words
 from headway.generate.translator import Translator
 from headway.recipes.grammar import Sentence, antecedent, splits, words
+from headway.recipes.recipe import varied
 from headway.recipes.translation import demo_run
 from headway.tasks.loading import load
 from headway.train.job import train as train_run
@@ -31,53 +31,43 @@ SHOWN = (
 def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume: bool = False) -> str:
     """Train, or resume, and judge; returns the report that is printed and kept as `report.txt`."""
     train, valid, test = splits()
-    run = demo_run()
-    engine = replace(run.engine, device=device, steps=run.engine.steps if steps is None else steps)
-    folder = out / "data"
-    data = replace(
-        run.data,
-        train=_write(folder, "train", train),
-        valid=_write(folder, "valid", valid),
-        test=_write(folder, "test", test),
-    )
-    run = replace(run, engine=engine, data=data)
+    files = {"train": train, "valid": valid, "test": test}
+    data = {name: _write(out / "data" / name, part) for name, part in files.items()}
+    run = varied(demo_run(), data=data, engine={"device": device} | ({} if steps is None else {"steps": steps}))
     started = time.perf_counter()
     outcome = train_run(run, out, log, resume=resume)
     seconds = time.perf_counter() - started
     translator = load(out / "model", device)
-    report = "\n\n".join(
-        [
-            f"A Transformer of {sum(p.numel() for p in translator.model.parameters()):,} parameters, "
-            f"trained on {len(train):,} sentence pairs in {outcome.scores['training seconds']:.0f} s "
-            f"({seconds:.0f} s with vocabulary and scoring).",
-            _scores(translator, test),
-            _heads(translator, valid, test, out),
-            _examples(translator),
-            f"model: {out / 'model'}\npictures: {out / 'alignment.png'}, {out / 'heads.png'}\n"
-            f"try: echo 'The small dog sleeps in the garden.' | {_command()} translate {out}",
-            f"look inside, in the browser: {_command()} explore {out} --text 'He drives the car'",
-        ]
-    )
+    # How this headway is called from here: by its name where the shell finds it, else by its path.
+    command = "headway" if shutil.which("headway") else sys.argv[0]
+    paragraphs = [
+        f"A Transformer of {sum(p.numel() for p in translator.model.parameters()):,} parameters, "
+        f"trained on {len(train):,} sentence pairs in {outcome.scores['training seconds']:.0f} s "
+        f"({seconds:.0f} s with vocabulary and scoring).",
+        _scores(translator, test),
+        _heads(translator, valid, test, out),
+        _examples(translator),
+        f"model: {out / 'model'}\npictures: {out / 'alignment.png'}, {out / 'heads.png'}\n"
+        f"try: echo 'The small dog sleeps in the garden.' | {command} translate {out}",
+        f"look inside, in the browser: {command} explore {out} --text 'He drives the car'",
+    ]
+    report = "\n\n".join(paragraphs)
     (out / "report.txt").write_text(report + "\n", encoding="utf-8")
     return report
 
 
-def _command() -> str:
-    """How this headway is called from here: by its name where the shell finds it, else by its path."""
-    return "headway" if shutil.which("headway") else sys.argv[0]
-
-
-def _write(folder: Path, name: str, part: Sequence[Sentence]) -> tuple[str, str]:
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / f"{name}.en", folder / f"{name}.fr"
-    paths[0].write_text("".join(s.source + "\n" for s in part), encoding="utf-8")
-    paths[1].write_text("".join(s.target + "\n" for s in part), encoding="utf-8")
-    gold = "".join(write_links(s.sure, s.possible) + "\n" for s in part)
-    (folder / f"{name}.gold").write_text(gold, encoding="utf-8")
-    backward = (antecedent(s.source) for s in part)
-    lines = "".join(f"{found[0]}-{found[1]}\n" if found else "\n" for found in backward)
-    (folder / f"{name}.antecedents").write_text(lines, encoding="utf-8")
-    return str(paths[0]), str(paths[1])
+def _write(place: Path, part: Sequence[Sentence]) -> tuple[str, str]:
+    """Both languages and what the grammar knows of them, a line a sentence; the names of the files of text."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "en": (s.source for s in part),
+        "fr": (s.target for s in part),
+        "gold": (write_links(s.sure, s.possible) for s in part),
+        "antecedents": ("-".join(map(str, antecedent(s.source) or ())) for s in part),
+    }
+    for ending, lines in texts.items():
+        place.with_suffix(f".{ending}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return f"{place}.en", f"{place}.fr"
 
 
 def _scores(translator: Translator, test: Sequence[Sentence]) -> str:
@@ -91,21 +81,13 @@ def _scores(translator: Translator, test: Sequence[Sentence]) -> str:
 
 def attended(translator: Translator, sentence: Sentence) -> AttendedPair:
     """The cross-attention along the gold translation, with the grammar's own words and links."""
-    source, target = (
-        tokenizer.encode(text)
-        for tokenizer, text in (
-            (translator.source_tokenizer, sentence.source),
-            (translator.target_tokenizer, sentence.target),
-        )
-    )
-    seen = translator.attention(source, target)
-    return AttendedPair(
-        seen.weights_LHTS,
-        [*owners(translator.target_tokenizer.tokens(target), words(sentence.target)), -1],
-        [*owners(translator.source_tokenizer.tokens(source), words(sentence.source)), -1],
-        set(sentence.sure),
-        set(sentence.possible),
-    )
+    texts = (sentence.source, sentence.target)
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    ids = [tokenizer.encode(text) for tokenizer, text in zip(tokenizers, texts, strict=True)]
+    tokens = [tokenizer.tokens(some) for tokenizer, some in zip(tokenizers, ids, strict=True)]
+    source, target = ([*owners(some, words(text)), -1] for some, text in zip(tokens, texts, strict=True))
+    seen = translator.attention(*ids)
+    return AttendedPair(seen.weights_LHTS, target, source, set(sentence.sure), set(sentence.possible))
 
 
 def owners(tokens: Sequence[str], text_words: Sequence[str]) -> list[int]:

@@ -16,39 +16,10 @@ from itertools import islice
 from typing import TypeVar
 
 from headway.errors import InputError
-from headway.recipes.grammar_rules import (
-    Links,
-    Nominal,
-    Phrase,
-    act,
-    agree,
-    ask_act,
-    ask_be,
-    be,
-    clitic,
-    noun_phrase,
-    pair,
-    place,
-    pronoun,
-    refer,
-    smooth,
-    verb_group,
-)
-from headway.recipes.grammar_words import (
-    ADJECTIVES,
-    ADVERBS,
-    ALL,
-    ANIMATE,
-    DETERMINERS,
-    NEGATIONS,
-    NOUNS,
-    PEOPLE,
-    PLACES,
-    VERBS,
-    Adjective,
-    Kinds,
-    Verb,
-)
+from headway.recipes import grammar_rules as rules
+from headway.recipes import grammar_words as lexicon
+from headway.recipes.grammar_rules import Links, Nominal, Phrase, act, be, pair
+from headway.recipes.grammar_words import ADJECTIVES, ANIMATE, NOUNS, VERBS, Adjective, Kinds, Verb
 from headway.text.words import word_spans
 
 Item = TypeVar("Item")
@@ -104,7 +75,7 @@ def antecedent(source: str) -> tuple[int, int] | None:
 
 def finish(clause: Phrase, mark: str = "") -> Sentence:
     """The clause as text, with its sound rules, a capital and the mark: "", "." or "?" (" ?" in French)."""
-    phrase = smooth(clause + pair(mark, mark))
+    phrase = rules.smooth(clause + pair(mark, mark))
 
     def text(parts: Sequence[str], gap: str) -> str:
         line = " ".join(parts).replace("' ", "'").replace(" .", ".").replace(" ?", gap + "?")
@@ -143,19 +114,20 @@ def draw_noun_phrase(
 ) -> Nominal:
     """A noun of one of the kinds; an adjective on either side of it with probability `richness` each."""
     noun = dice.pick([noun for noun in NOUNS.values() if noun.kind in kinds])
-    determiner = DETERMINERS["the"]
+    determiner = lexicon.DETERMINERS["the"]
     if dice.happens(0.6):
         unfit = ("a", "two") if definite else ()
-        determiner = dice.pick([d for d in DETERMINERS.values() if noun.kind in d.kinds and d.english not in unfit])
+        fitting = [one for one in lexicon.DETERMINERS.values() if noun.kind in one.kinds and one.english not in unfit]
+        determiner = dice.pick(fitting)
     plural = dice.happens(0.3) if len(determiner.numbers) == 2 else determiner.numbers[0]
     adjectives: list[Adjective] = []
     for before_noun in (True, False):
         said = [adjective.topic for adjective in adjectives]
-        fitting = [a for a in describing(noun.kind, said) if a.before_noun == before_noun]
-        if fitting and dice.happens(richness):
-            adjectives.append(dice.pick(fitting))
+        suited = [a for a in describing(noun.kind, said) if a.before_noun == before_noun]
+        if suited and dice.happens(richness):
+            adjectives.append(dice.pick(suited))
     names = [adjective.english for adjective in adjectives]
-    return noun_phrase(determiner.english, noun.singular, plural=plural, adjectives=names, negated=negated)
+    return rules.noun_phrase(determiner.english, noun.singular, plural=plural, adjectives=names, negated=negated)
 
 
 def describing(kind: str, said: Sequence[str]) -> list[Adjective]:
@@ -166,21 +138,21 @@ def describing(kind: str, said: Sequence[str]) -> list[Adjective]:
 def draw_agent(dice: Dice, pronouns: Sequence[str]) -> Nominal:
     """Who does something: one of the pronouns, or a person or animal."""
     if dice.happens(0.5):
-        return pronoun(dice.pick(pronouns))
+        return rules.pronoun(dice.pick(pronouns))
     return draw_noun_phrase(dice, ANIMATE, richness=0.15)
 
 
 def draw_theme(dice: Dice, pronouns: Sequence[str] = ()) -> Nominal:
     """What something is said of: one of the pronouns, or anything definite."""
     if pronouns and dice.happens(0.3):
-        return pronoun(dice.pick(pronouns))
-    return draw_noun_phrase(dice, ALL, richness=0.15, definite=True)
+        return rules.pronoun(dice.pick(pronouns))
+    return draw_noun_phrase(dice, lexicon.ALL, richness=0.15, definite=True)
 
 
 def draw_place(dice: Dice, kind: str) -> Phrase:
     """in the old house: where something of this kind is. Vehicles stay outside."""
-    prepositions = [name for name in PLACES if not (name == "in" and kind == "vehicle")]
-    return place(dice.pick(prepositions), draw_noun_phrase(dice, ("place",), richness=0.15))
+    prepositions = [name for name in lexicon.PLACES if not (name == "in" and kind == "vehicle")]
+    return rules.place(dice.pick(prepositions), draw_noun_phrase(dice, ("place",), richness=0.15))
 
 
 def draw_verb(dice: Dice, subject: Nominal) -> Verb:
@@ -192,12 +164,12 @@ def draw_complement(dice: Dice, verb: Verb, how: str) -> Phrase:
     """What follows the verb: its object, whom one talks to, with whom, where."""
     phrase, kind = Phrase(), "person"
     if verb.objects:
-        thing = draw_noun_phrase(dice, verb.objects, richness=0.3, negated=how in NEGATIONS)
+        thing = draw_noun_phrase(dice, verb.objects, richness=0.3, negated=how in lexicon.NEGATIONS)
         phrase, kind = thing.phrase, thing.kind
     elif verb.base == "talk":
-        phrase = pair("to", "à") + draw_noun_phrase(dice, PEOPLE).phrase
+        phrase = pair("to", "à") + draw_noun_phrase(dice, lexicon.PEOPLE).phrase
     elif verb.joint and dice.happens(0.25):
-        phrase = pair("with", "avec") + draw_noun_phrase(dice, PEOPLE).phrase
+        phrase = pair("with", "avec") + draw_noun_phrase(dice, lexicon.PEOPLE).phrase
     if kind != "place" and dice.happens(0.2 if verb.objects else 0.5):
         phrase = phrase + draw_place(dice, kind)
     return phrase
@@ -208,7 +180,7 @@ def draw_quality(dice: Dice, subject: Nominal, topics: Sequence[str] = ()) -> tu
     fitting = describing(subject.kind, subject.topics)
     adjective = dice.pick([a for a in fitting if not topics or a.topic in topics])
     very = pair("very", "très") if adjective.topic != "colour" and dice.happens(0.25) else Phrase()
-    return very + agree(adjective, subject.gender, subject.plural), adjective.topic
+    return very + rules.agree(adjective, subject.gender, subject.plural), adjective.topic
 
 
 def draw_how(dice: Dice, lasting: bool = False) -> str:
@@ -247,11 +219,11 @@ def draw_question(dice: Dice) -> Phrase:
     """Does he drive the car? Is the owl happy?"""
     if dice.happens(0.35):
         subject = draw_theme(dice, ASKED_ABOUT)
-        return ask_be(subject, draw_quality(dice, subject)[0])
+        return rules.ask_be(subject, draw_quality(dice, subject)[0])
     subject = draw_agent(dice, ASKED_ABOUT)
     verb = draw_verb(dice, subject)
-    how = dice.pick(tuple(ADVERBS)) if not verb.lasting and dice.happens(0.15) else ""
-    return ask_act(subject, verb, draw_complement(dice, verb, how), how)
+    how = dice.pick(tuple(lexicon.ADVERBS)) if not verb.lasting and dice.happens(0.15) else ""
+    return rules.ask_act(subject, verb, draw_complement(dice, verb, how), how)
 
 
 def draw_contrast(dice: Dice) -> Phrase:
@@ -259,7 +231,7 @@ def draw_contrast(dice: Dice) -> Phrase:
     subject = draw_theme(dice)
     quality, topic = draw_quality(dice, subject)
     first = be(subject, quality) + dice.pick((AND, BUT))
-    again, how = refer(subject), dice.pick(("", "", "not"))
+    again, how = rules.refer(subject), dice.pick(("", "", "not"))
     if subject.kind in ANIMATE and dice.happens(0.4):
         verb = draw_verb(dice, again)
         return first + act(again, verb, draw_complement(dice, verb, how), how)
@@ -272,7 +244,7 @@ def draw_reason(dice: Dice) -> Phrase:
     subject = draw_agent(dice, SPEAKERS)
     verb = draw_verb(dice, subject)
     first = act(subject, verb, draw_complement(dice, verb, "")) + pair("because", "parce que")
-    again = refer(subject)
+    again = rules.refer(subject)
     return first + be(again, draw_quality(dice, again, (*PASSING, "age"))[0])
 
 
@@ -286,7 +258,7 @@ def draw_object_pronoun(dice: Dice) -> Phrase:
     odd = (first.base, "want", "write", "" if first.base in ("like", "hear") else "see")
     second = dice.pick([verb for verb in able if thing.kind in verb.objects and verb.base not in odd])
     how = "" if dice.happens(0.4) else "not" if second.lasting else dice.pick(("not", "not", "never"))
-    group = verb_group(second, subject.person, how, clitic(thing))
+    group = rules.verb_group(second, subject.person, how, rules.clitic(thing))
     return act(subject, first, thing.phrase) + (BUT if how else AND) + group
 
 
@@ -306,18 +278,14 @@ def draw(dice: Dice) -> Sentence:
     return finish(dice.weighted(STATEMENTS)(dice), "." if dice.happens(0.7) else "")
 
 
-def _without_stop(source: str) -> str:
-    return source.removesuffix(".")
-
-
 def _distinct(seed: int, exclude: Sequence[str] = ()) -> Iterator[Sentence]:
     """Endless sentences; no two differ by a full stop alone, which would leak from one split to another."""
     dice = Dice(seed)
-    seen = {_without_stop(source) for source in exclude}
+    seen = {source.removesuffix(".") for source in exclude}
     misses = 0
     while misses < PATIENCE:
         sentence = draw(dice)
-        key = _without_stop(sentence.source)
+        key = sentence.source.removesuffix(".")
         if key in seen or not SHORTEST <= len(words(sentence.source)) <= LONGEST:
             misses += 1
             continue

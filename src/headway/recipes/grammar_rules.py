@@ -13,21 +13,8 @@ French sound rules (l'homme, du garçon) are applied once, to the finished sente
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headway.recipes.grammar_words import (
-    ADJECTIVES,
-    ADVERBS,
-    ASPIRATED,
-    BE,
-    DETERMINERS,
-    NEGATIONS,
-    NOUNS,
-    PEOPLE,
-    PLACES,
-    VOWELS,
-    Agreeing,
-    Gender,
-    Verb,
-)
+from headway.recipes import grammar_words as lexicon
+from headway.recipes.grammar_words import ADVERBS, BE, NEGATIONS, Agreeing, Gender, Verb
 
 Links = frozenset[tuple[int, int]]
 
@@ -45,22 +32,15 @@ class Phrase:
 
     def __add__(self, other: "Phrase") -> "Phrase":
         """Both languages in the same order."""
-        s, t = len(self.source), len(self.target)
-        moved = other._moved(s, t)
-        return Phrase(
-            self.source + other.source,
-            self.target + other.target,
-            self.sure | moved.sure,
-            self.maybe | moved.maybe,
-        )
+        moved = other.moved(len(self.source), len(self.target))
+        words = self.source + other.source, self.target + other.target
+        return Phrase(*words, self.sure | moved.sure, self.maybe | moved.maybe)
 
-    def _moved(self, by_source: int, by_target: int) -> "Phrase":
+    def moved(self, by_source: int, by_target: int) -> "Phrase":
         """The same phrase with its links shifted."""
-
-        def shift(links: Links) -> Links:
-            return frozenset((s + by_source, t + by_target) for s, t in links)
-
-        return Phrase(self.source, self.target, shift(self.sure), shift(self.maybe))
+        both = (self.sure, self.maybe)
+        sure, maybe = (frozenset((s + by_source, t + by_target) for s, t in links) for links in both)
+        return replace(self, sure=sure, maybe=maybe)
 
 
 def pair(english: str, french: str) -> Phrase:
@@ -71,29 +51,21 @@ def pair(english: str, french: str) -> Phrase:
 
 def cross(first: Phrase, second: Phrase) -> Phrase:
     """English says first, second; French says second, first (red car, voiture rouge)."""
-    left, right = first._moved(0, len(second.target)), second._moved(len(first.source), 0)
-    return Phrase(
-        first.source + second.source,
-        second.target + first.target,
-        left.sure | right.sure,
-        left.maybe | right.maybe,
-    )
+    left, right = first.moved(0, len(second.target)), second.moved(len(first.source), 0)
+    words = first.source + second.source, second.target + first.target
+    return Phrase(*words, left.sure | right.sure, left.maybe | right.maybe)
 
 
 def negate(verb: Phrase, negation: str, auxiliary: str = "") -> Phrase:
     """[does] not V: ne V pas. The French words of `verb` end with the verb itself, which clitics precede."""
     opening = (auxiliary, negation) if auxiliary else (negation,)
-    core = verb._moved(len(opening), 1)
+    core = verb.moved(len(opening), 1)
     word, first, last = len(opening) - 1, 0, len(verb.target) + 1
     maybe = {(word, first)}
     if auxiliary:
         maybe |= {(0, first), (0, last - 1), (0, last)}
-    return Phrase(
-        opening + verb.source,
-        ("ne", *verb.target, NEGATIONS[negation]),
-        core.sure | {(word, last)},
-        core.maybe | maybe,
-    )
+    words = opening + verb.source, ("ne", *verb.target, NEGATIONS[negation])
+    return Phrase(*words, core.sure | {(word, last)}, core.maybe | maybe)
 
 
 # --- Sound: what French words do to their neighbours ---
@@ -101,7 +73,7 @@ def negate(verb: Phrase, negation: str, auxiliary: str = "") -> Phrase:
 
 def opens_with_vowel(french: str) -> bool:
     """Whether the word takes elision and bel, cet, mon before it; a mute h counts as a vowel."""
-    return french[0] in VOWELS or (french[0] == "h" and french not in ASPIRATED)
+    return french[0] in lexicon.VOWELS or (french[0] == "h" and french not in lexicon.ASPIRATED)
 
 
 ELIDED = {"le": "l'", "la": "l'", "je": "j'", "ne": "n'", "de": "d'", "que": "qu'"}
@@ -110,11 +82,8 @@ CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à
 
 def elide(target: Sequence[str]) -> list[str]:
     """le homme: l' homme."""
-    followers = [*target[1:], "."]
-    return [
-        ELIDED[word] if word in ELIDED and opens_with_vowel(follower) else word
-        for word, follower in zip(target, followers, strict=True)
-    ]
+    before_vowel = [*map(opens_with_vowel, target[1:]), False]
+    return [ELIDED.get(word, word) if elided else word for word, elided in zip(target, before_vowel, strict=True)]
 
 
 def smooth(phrase: Phrase) -> Phrase:
@@ -127,11 +96,8 @@ def smooth(phrase: Phrase) -> Phrase:
         else:
             target.append(word)
         moved_to.append(len(target) - 1)
-
-    def follow(links: Links) -> Links:
-        return frozenset((s, moved_to[t]) for s, t in links)
-
-    return Phrase(phrase.source, tuple(target), follow(phrase.sure), follow(phrase.maybe))
+    sure, maybe = (frozenset((s, moved_to[t]) for s, t in links) for links in (phrase.sure, phrase.maybe))
+    return Phrase(phrase.source, tuple(target), sure, maybe)
 
 
 # --- Noun phrases and pronouns ---
@@ -165,32 +131,22 @@ def agree(word: Agreeing, gender: Gender, plural: bool, before: str = "") -> Phr
 
 
 def noun_phrase(
-    determiner: str,
-    noun: str,
-    *,
-    plural: bool = False,
-    adjectives: Sequence[str] = (),
-    negated: bool = False,
+    determiner: str, noun: str, *, plural: bool = False, adjectives: Sequence[str] = (), negated: bool = False
 ) -> Nominal:
     """the small red cars: les petites voitures rouges. `negated`: the object after ne ... pas, de."""
-    entry = NOUNS[noun]
-    described = [ADJECTIVES[name] for name in adjectives]
+    entry = lexicon.NOUNS[noun]
+    described = [lexicon.ADJECTIVES[name] for name in adjectives]
     english, french = (entry.plural, entry.french_plural) if plural else (entry.singular, entry.french_singular)
     phrase = pair(english, french)
     for adjective in reversed(described):
         agreed = agree(adjective, entry.gender, plural, phrase.target[0] if adjective.before_noun else "")
         phrase = agreed + phrase if adjective.before_noun else cross(agreed, phrase)
-    article = agree(DETERMINERS[determiner], entry.gender, plural, phrase.target[0])
+    article = agree(lexicon.DETERMINERS[determiner], entry.gender, plural, phrase.target[0])
     if determiner == "a":
         article = pair("an" if phrase.source[0][0] in "aeiou" else "a", "de" if negated else article.target[0])
-    if plural:
-        again = "they"
-    elif entry.kind in PEOPLE:
-        again = "he" if entry.gender == "m" else "she"
-    else:
-        again = "it"
+    single = {"m": "he", "f": "she"}[entry.gender] if entry.kind in lexicon.PEOPLE else "it"
     topics = tuple(adjective.topic for adjective in described)
-    return Nominal(article + phrase, 3 if plural else 1, entry.gender, again, entry.kind, topics)
+    return Nominal(article + phrase, 3 if plural else 1, entry.gender, "they" if plural else single, entry.kind, topics)
 
 
 def pronoun(english: str, gender: Gender = "m", kind: str = "person") -> Nominal:
@@ -216,10 +172,14 @@ def clitic(thing: Nominal) -> Phrase:
 
 def place(preposition: str, where: Nominal) -> Phrase:
     """near the garden: près du jardin."""
-    return pair(preposition, PLACES[preposition]) + where.phrase
+    return pair(preposition, lexicon.PLACES[preposition]) + where.phrase
 
 
 # --- Clauses: `how` is "", an adverb (often, always) or a negation (not, never) ---
+
+
+def _do(person: int) -> str:
+    return "does" if person == 1 else "do"
 
 
 def verb_group(verb: Verb, person: int, how: str = "", back: Phrase | None = None, base: bool = False) -> Phrase:
@@ -231,8 +191,7 @@ def verb_group(verb: Verb, person: int, how: str = "", back: Phrase | None = Non
     if back:
         phrase = cross(phrase, back)
     if how in NEGATIONS:
-        auxiliary = ("does" if person == 1 else "do") if how == "not" else ""
-        phrase = negate(phrase, how, auxiliary)
+        phrase = negate(phrase, how, _do(person) if how == "not" else "")
     return phrase
 
 
@@ -243,8 +202,7 @@ def act(subject: Nominal, verb: Verb, rest: Phrase, how: str = "") -> Phrase:
 
 def ask_act(subject: Nominal, verb: Verb, rest: Phrase, how: str = "") -> Phrase:
     """Does he often drive | the car: est-ce qu'il conduit souvent la voiture."""
-    do = "does" if subject.person == 1 else "do"
-    opening = Phrase((do,), ("est-ce", "que"), maybe=frozenset({(0, 0), (0, 1)}))
+    opening = Phrase((_do(subject.person),), ("est-ce", "que"), maybe=frozenset({(0, 0), (0, 1)}))
     return opening + subject.phrase + verb_group(verb, subject.person, how, base=True) + rest
 
 

@@ -136,31 +136,18 @@ DETERMINERS: dict[str, Determiner] = {
     )
 }
 
-_SIZED: Kinds = ("kin", "animal", *GOODS, "place")  # un grand homme is a great man, so persons are left out
 _PAINTED: Kinds = ("vehicle", "thing")
+_MADE: Kinds = ("vehicle", "text", "thing", "place")
 
 ADJECTIVES: dict[str, Adjective] = {
     adjective.english: adjective
     for adjective in (
         Adjective("small", "petit petite petits petites", topic="size", before_noun=True),
-        Adjective("big", "grand grande grands grandes", _SIZED, topic="size", before_noun=True),
-        Adjective(
-            "old",
-            "vieux vieille vieux vieilles",
-            (*ANIMATE, "vehicle", "text", "thing", "place"),
-            "vieil vieille",
-            topic="age",
-            before_noun=True,
-        ),
+        # un grand homme is a great man, so persons are left out, as they are of what is owned
+        Adjective("big", "grand grande grands grandes", _OWNED, topic="size", before_noun=True),
+        Adjective("old", "vieux vieille vieux vieilles", (*ANIMATE, *_MADE), "vieil vieille", "age", before_noun=True),
         Adjective("young", "jeune jeune jeunes jeunes", ANIMATE, topic="age", before_noun=True),
-        Adjective(
-            "new",
-            "nouveau nouvelle nouveaux nouvelles",
-            ("vehicle", "text", "thing", "place"),
-            "nouvel nouvelle",
-            topic="age",
-            before_noun=True,
-        ),
+        Adjective("new", "nouveau nouvelle nouveaux nouvelles", _MADE, "nouvel nouvelle", "age", before_noun=True),
         Adjective("beautiful", "beau belle beaux belles", ALL, "bel belle", topic="look", before_noun=True),
         Adjective("good", "bon bonne bons bonnes", ("text", "food"), topic="worth", before_noun=True),
         Adjective("red", "rouge rouge rouges rouges", _PAINTED, topic="colour"),

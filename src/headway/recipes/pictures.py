@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.models.heads import Classes
 from headway.models.vit import SIZES, ViTConfig
-from headway.recipes.recipe import Recipe
+from headway.recipes.recipe import recipe
 from headway.tasks.objective import Labels
 from headway.tasks.pictures import LabelledImages
 from headway.train.optimiser import AdamW
@@ -16,30 +16,25 @@ CLOTHES = (
 )  # fmt: skip
 
 
-def pictures_run(name: str, data: LabelledImages, model: ViTConfig, engine: Engine) -> Run:
+def pictures_run(name: str, data: LabelledImages, model: ViTConfig, batch: int) -> Run:
     """AdamW up over the first steps and down along a cosine, as small Vision Transformers are trained (Touvron et al.
     2021)."""
     return Run(
         name, data, model, Labels(smoothing=0.1), AdamW(beta2=0.99, decay=0.05), Cosine(peak=1e-3, warmup=200),
-        head=Classes(), validation=Validation(every=200, score_every=200), engine=engine,
+        head=Classes(), validation=Validation(every=200, score_every=200),
+        engine=Engine(steps=4000, batch=batch, clip=1.0, average=0),
     )  # fmt: skip
 
 
-def fashion_mnist() -> Run:
+@recipe("fashion-mnist-vit", "labels of clothes, a small Vision Transformer")
+def fashion_mnist(name: str) -> Run:
     """Grey pictures of clothes, 28 × 28 (Xiao et al. 2017): 8,000 for training and 2,000 for the test."""
     train, test = ((f"fashion_mnist/{part}-images-idx3-ubyte.gz",) for part in ("train8k", "heldout2k"))
     data = LabelledImages(train, test=test, names=CLOTHES, channels=1, shift=2, flip=True)
-    return pictures_run("fashion-mnist-vit", data, SIZES["mnist"], Engine(steps=4000, batch=128, clip=1.0, average=0))
+    return pictures_run(name, data, SIZES["mnist"], batch=128)
 
 
-def own_pictures() -> Run:
+@recipe("classify-pictures", "labels of your own pictures: --data FOLDER")
+def own_pictures(name: str) -> Run:
     """Defaults for anybody's pictures, in colour, scaled to 64 × 64."""
-    model = ViTConfig(64, 8, 6, 192, 384, 6)
-    engine = Engine(steps=4000, batch=64, clip=1.0, average=0)
-    return pictures_run("classify-pictures", LabelledImages(shift=4, flip=True), model, engine)
-
-
-PICTURES = (
-    Recipe("fashion-mnist-vit", "labels of clothes, a small Vision Transformer", "", fashion_mnist),
-    Recipe("classify-pictures", "labels of your own pictures: --data FOLDER", "", own_pictures),
-)
+    return pictures_run(name, LabelledImages(shift=4, flip=True), ViTConfig(64, 8, 6, 192, 384, 6), batch=64)

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from headway.generate.search import Search
 from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
-from headway.recipes.recipe import Recipe
-from headway.recipes.translation import multi30k, own_data
-from headway.train.run import Engine, Run, Validation
+from headway.recipes.recipe import recipe, varied
+from headway.recipes.translation import caption_run, multi30k, own_data
+from headway.tasks.objective import CrossEntropy
+from headway.train.run import Run
 from headway.train.schedule import Cosine
 
 
-def captions() -> Run:
-    """A GRU of the Transformer recipe's data, search and number of steps; float32, as a cell adds up small changes."""
-    return Run(
-        "multi30k-de-en-rnn",
-        multi30k("de", "en"),
-        RnnSeq2SeqConfig(width=512, dropout=0.4),
-        schedule=Cosine(peak=2e-3, warmup=500),
-        search=Search(beam=5, length_penalty=1.0),
-        validation=Validation(every=1000, score_every=2000, tokenize="none"),
-        engine=Engine(steps=8000, batch=4096, clip=1.0, dtype="float32", average=10, snapshot=100),
-    )
-
-
-def own_text() -> Run:
+@recipe("translate-rnn", "your own parallel text, by a recurrent model with attention: --data SOURCE TARGET")
+def own_text(name: str) -> Run:
     """`translate` with a recurrent model, at a lower rate and with clipped gradients."""
-    run = own_data()
-    return replace(
-        run,
-        recipe="translate-rnn",
-        model=RnnSeq2SeqConfig(width=256),
-        schedule=replace(run.schedule, peak=2e-3),
-        engine=replace(run.engine, clip=1.0, dtype="float32"),
-    )
+    model, engine = RnnSeq2SeqConfig(width=256), {"clip": 1.0, "dtype": "float32"}
+    return varied(own_data(), recipe=name, model=model, schedule={"peak": 2e-3}, engine=engine)
 
 
-RNN_SEQ2SEQ = (
-    Recipe(
-        "translate-rnn",
-        "your own parallel text, by a recurrent model with attention: --data SOURCE TARGET",
-        "",
-        own_text,
-    ),
-    Recipe("multi30k-de-en-rnn", "captions, German to English, by a recurrent model with attention", "", captions),
-)
+@recipe("multi30k-de-en-rnn", "captions, German to English, by a recurrent model with attention")
+def captions(name: str) -> Run:
+    """A GRU of the Transformer recipe's data, search and number of steps; float32, as a cell adds up small changes."""
+    return varied(
+        caption_run(name, multi30k("de", "en"), "none"), model=RnnSeq2SeqConfig(width=512, dropout=0.4),
+        objective=CrossEntropy(), schedule=Cosine(peak=2e-3, warmup=500), validation={"every": 1000},
+        engine={"batch": 4096, "clip": 1.0, "dtype": "float32"},
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.models.skip_gram import SkipGramConfig
-from headway.recipes.recipe import Recipe
+from headway.recipes.recipe import recipe
 from headway.tasks.objective import NegativeSampling
 from headway.tasks.word_vectors import Words
 from headway.text.tokenizer import TextOptions
@@ -24,19 +24,15 @@ def skip_gram_run(name: str, data: Words, steps: int) -> Run:
     )  # fmt: skip
 
 
-def own_text() -> Run:
-    return skip_gram_run("skip-gram", Words(text=TEXT), steps=5000)
+@recipe("skip-gram", "word vectors of your own text: --data FILE")
+def own_text(name: str) -> Run:
+    return skip_gram_run(name, Words(text=TEXT), steps=5000)
 
 
-def novels() -> Run:
-    """Five passes."""
-    return skip_gram_run("novels-skip-gram", Words(("novels/core",), text=TEXT), steps=2800)
-
-
-VECTORS = (
-    Recipe("skip-gram", "word vectors of your own text: --data FILE", "", own_text),
-    Recipe(
-        "novels-skip-gram", "word vectors of 18 English novels",
-        "loss 2.59 a pair on held-out novels, in 39 s on two CPU cores that were busy with other work", novels,
-    ),
+@recipe(
+    "novels-skip-gram", "word vectors of 18 English novels",
+    "loss 2.59 a pair on held-out novels, in 39 s on two CPU cores that were busy with other work",
 )  # fmt: skip
+def novels(name: str) -> Run:
+    """Five passes."""
+    return skip_gram_run(name, Words(("novels/core",), text=TEXT), steps=2800)
