@@ -52,12 +52,12 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     reasons = []
     for foreign in families:
         try:
-            facts = foreign.config_out(config, sizes, *card.heads)
+            facts = foreign.config_out(config, sizes, card.head)
         except InputError as error:
             reasons.append(str(error))
             continue
         fixed = {"model_type": foreign.model_type, "architectures": list(foreign.architectures[:1]), "dtype": "float32"}
-        theirs = to_hf(foreign.table(config, sizes, *card.heads), weights)
+        theirs = to_hf(foreign.table(weights, config, sizes, card.head), weights)
         theirs |= foreign.constants(config) if foreign.constants else {}
         return foreign, fixed | facts | export.layout.specials(card, loaded.source_tokenizer), theirs
     raise InputError("; ".join(reasons))
