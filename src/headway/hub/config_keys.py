@@ -124,7 +124,7 @@ class Field:
     write: Callable[[Any, Any], dict[str, Any]]
 
 
-Fields = Mapping[str, Field]  # by the field's name, with dots for a field of a part
+Fields = dict[str, Field]  # by the field's name, with dots for a field of a part
 
 
 def size(key: str, default: Any = None, twin: str = "", least: int = 1) -> Field:

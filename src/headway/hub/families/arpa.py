@@ -33,7 +33,8 @@ from headway.folder import find_model, read_model, text_card, weights_of, with_t
 from headway.models.counts import Ints
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import Floats, Given
-from headway.text.tokenizer import END, PAD, SPACE_MARK, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
+from headway.text.codec import SPACE_MARK
+from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
 
 NOTHING = -99.0  # log₁₀ of 0
 DIGITS = 9  # that tell every float32 apart
