@@ -23,6 +23,9 @@ from headway.text.codec import SPACE_MARK, Codec, encoded, hashed
 from headway.text.tokenizer import BYTE_OF
 
 SETTINGS = "tokenizer.settings.json"
+# Special tokens by their role, with Hugging Face's names.
+ROLES = {"pad": "pad_token", "start": "bos_token", "end": "eos_token", "unknown": "unk_token", "mask": "mask_token",
+         "first": "cls_token", "separator": "sep_token"}  # fmt: skip
 TIDY = (
     *((f" {mark}", mark) for mark in ".?!,"),
     (" ' ", "'"),
@@ -56,8 +59,8 @@ class Settings:
     spelled: bool = False
 
     def specials(self) -> list[str]:
-        roles = (self.pad, self.start, self.end, self.unknown, self.mask, self.first, self.separator, *self.more)
-        return [special for special in dict.fromkeys(roles) if special is not None]
+        named = (*(getattr(self, role) for role in ROLES), *self.more)
+        return [special for special in dict.fromkeys(named) if special is not None]
 
 
 @final
@@ -77,12 +80,12 @@ class ForeignTokenizer(Codec):
         known = inner.get_added_tokens_decoder()
         there = {str(token.content) for token in known.values() if token.special}
         inner.add_special_tokens([special for special in settings.specials() if special not in there])
-        roles = (pad, settings.start, settings.end, settings.unknown, settings.mask)
-        ids = (None if special is None else inner.token_to_id(special) for special in roles)
+        named = (pad, settings.start, settings.end, settings.unknown, settings.mask)
+        ids = (None if special is None else inner.token_to_id(special) for special in named)
         self.pad, self.start, self.end, self.unknown, self.mask = ids
         self.stops = frozenset(settings.stops) | (frozenset() if self.end is None else {self.end})
-        named = {"bos": settings.start, "eos": settings.end, "unk": settings.unknown, "pad": settings.pad}
-        specials = {f"{role}_token": token for role, token in named.items() if token is not None}
+        asked = {ROLES[role]: getattr(settings, role) for role in ("start", "end", "unknown", "pad")}
+        specials = {name: token for name, token in asked.items() if token is not None}
         self.chat = None if settings.chat is None else Chat(settings.chat, specials)
         if settings.frame:
             inner.post_processor = self._frame(*settings.frame)
