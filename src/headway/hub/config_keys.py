@@ -44,16 +44,19 @@ OFF: dict[str, tuple[Any, ...]] = {
 
 
 class Keys:
-    """A config.json, read key by key; `done` refuses keys that were not read. A default may be a function of it."""
+    """A config.json, read key by key; `done` refuses keys that were not read. A default may be a function of it.
+    `usual`: defaults of the family, which hold before those."""
 
-    def __init__(self, facts: dict[str, Any], where: str = "config.json") -> None:
-        self.facts, self.where = facts, where
+    def __init__(
+        self, facts: dict[str, Any], where: str = "config.json", usual: Mapping[str, Any] | None = None
+    ) -> None:
+        self.facts, self.where, self.usual = facts, where, usual or {}
         self.used: set[str] = set()
 
     def take(self, key: str, default: Any = None, *kinds: type) -> Any:
         """The key's value; `default` where it is not there or null."""
         self.used.add(key)
-        usual = default(self) if callable(default) else default
+        usual = self.usual.get(key, default(self) if callable(default) else default)
         value = usual if self.facts.get(key) is None else self.facts[key]
         if value is not None and kinds and (not isinstance(value, kinds) or isinstance(value, bool)):
             raise InputError(f"{self.where}: {key} is {value!r}, which is no {KINDS[kinds[-1]]}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from headway.errors import InputError
 from headway.hub.decoding import decoding_facts
@@ -16,6 +16,7 @@ from headway.hub.families.foreign import Usual
 from headway.hub.families.marian import MARIAN
 from headway.hub.hf_folder import CONFIG, optional_json, read_json
 from headway.hub.sentencepiece import read_sentencepiece
+from headway.text.codec import enclosed
 from headway.text.foreign import ROLES, ForeignTokenizer, Settings
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model")
@@ -165,12 +166,8 @@ def _byte_pairs(
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = decoders.ByteLevel()
     if usual.enclosed:
-        first, last = ((str(token), entries[str(token)]) for token in (settings.first, settings.separator))
-        inner.post_processor = processors.TemplateProcessing(
-            single=f"{first[0]}:0 $A:0 {last[0]}:0",
-            pair=f"{first[0]}:0 $A:0 {last[0]}:0 {last[0]}:0 $B:0 {last[0]}:0",
-            special_tokens=[first, last],
-        )
+        last = str(settings.separator)
+        inner.post_processor = enclosed(inner, str(settings.first), last, f"{last}:0 $B:0 {last}:0")
     return inner
 
 
@@ -184,9 +181,7 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
     entries = {line.rstrip("\r"): i for i, line in enumerate(lines) if line or i < len(lines) - 1}
     usual = BERT.usual.specials
-    unknown, first, last = (
-        getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator")
-    )  # fmt: skip
+    unknown, first, last = (getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator"))
     for token in (unknown, first, last):
         if token not in entries:
             raise InputError(f"{folder / 'vocab.txt'} lacks the special '{token}'")
@@ -199,9 +194,5 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece(prefix="##")
-    inner.post_processor = processors.TemplateProcessing(
-        single=f"{first}:0 $A:0 {last}:0",
-        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
-        special_tokens=[(first, entries[first]), (last, entries[last])],
-    )
+    inner.post_processor = enclosed(inner, first, last, f"$B:1 {last}:1")
     return inner

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import tokenizers
+from tokenizers import processors
 
 from headway.errors import InputError
 from headway.text.chat import Chat
@@ -94,6 +95,13 @@ class Codec(Protocol):
     def _inside(self, raw: bytes) -> bytes:
         """A token's part of its word."""
         return raw
+
+
+def enclosed(inner: tokenizers.Tokenizer, first: str, last: str, second: str) -> processors.TemplateProcessing:
+    """`first` before a text and `last` after it; `second`: how the second text of a pair follows."""
+    single = f"{first}:0 $A:0 {last}:0"
+    named = [(token, inner.token_to_id(token)) for token in (first, last)]
+    return processors.TemplateProcessing(single=single, pair=f"{single} {second}", special_tokens=named)
 
 
 def hashed(text: str) -> str:

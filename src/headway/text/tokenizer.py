@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal, final
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
-from headway.text.codec import Codec, hashed, readable
+from headway.text.codec import Codec, enclosed, hashed, readable
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 PAD, START, END, UNKNOWN = range(len(SPECIALS))
@@ -145,12 +145,7 @@ class Tokenizer(Codec):
         """START text END, of a pair START text END text END."""
         framed = tokenizers.Tokenizer.from_str(self.to_json())
         framed.encode_special_tokens = True
-        start, end = SPECIALS[START], SPECIALS[END]
-        framed.post_processor = processors.TemplateProcessing(
-            single=f"{start} $A {end}",
-            pair=f"{start} $A {end} $B:1 {end}:1",
-            special_tokens=[(start, START), (end, END)],
-        )
+        framed.post_processor = enclosed(framed, SPECIALS[START], SPECIALS[END], f"$B:1 {SPECIALS[END]}:1")
         return framed
 
     def __len__(self) -> int:

@@ -50,16 +50,14 @@ FIELDS = {
     "feed_forward": choice("hidden_act", "gelu", ACTIVATIONS),
 }
 ALBERT_FIELDS = FIELDS | {
-    "width": size("hidden_size", 4096),
-    "inner": size("intermediate_size", 16384),
-    "heads": size("num_attention_heads", 64),
     "groups": size("num_hidden_groups", 1),
     "group_layers": size("inner_group_num", 1),
     "narrow": size("embedding_size", 128),
-    "dropout": number("hidden_dropout_prob", 0.0),
-    "attention_dropout": number("attention_probs_dropout_prob", 0.0),
-    "feed_forward": choice("hidden_act", "gelu_new", ACTIVATIONS),
 }
+ALBERT_DEFAULTS = {
+    "hidden_size": 4096, "intermediate_size": 16384, "num_attention_heads": 64, "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0, "hidden_act": "gelu_new", "classifier_dropout_prob": 0.1,
+}  # fmt: skip
 
 
 def _first(keys: Keys) -> int:
@@ -97,8 +95,7 @@ def head_in(kind: str, keys: Keys, config: BertConfig) -> Any:
     asked = keys.take("architectures") or [CLASS[kind] + "Model"]
     head = next(_architectures(kind)[name] for name in asked if name in _architectures(kind))
     tied = keys.flag("tie_word_embeddings", True)
-    # An own choice; without one that of the layers, but for ALBERT, whose own is not.
-    dropout = keys.take(_dropout_key(kind), 0.1 if kind == "albert" else None, int, float)
+    dropout = keys.take(_dropout_key(kind), None, int, float)  # without one that of the layers
     if head in (Words, WordsAndPair):
         # RoBERTa's own activation, else that of the layers.
         tanh = getattr(config.feed_forward, "approximate", "none") == "tanh"
@@ -222,13 +219,14 @@ def names(kind: str, config: BertConfig, head: Any) -> Table:
     return Table(found, prefix=f"{kind}.", copies=copies, useless=tuple(useless), endings=endings, number=number)
 
 
-def _foreign(kind: str, fields: Fields, usual: Usual) -> Foreign:
+def _foreign(kind: str, fields: Fields, defaults: dict[str, Any], usual: Usual) -> Foreign:
     return Foreign(
         kind,
         tuple(_architectures(kind)),
         BertConfig(),
         fields,
         partial(names, kind),
+        defaults,
         must={"position_embedding_type": "absolute", "is_decoder": False},
         ignored=IGNORED,
         head_in=partial(head_in, kind),
@@ -241,6 +239,6 @@ def _foreign(kind: str, fields: Fields, usual: Usual) -> Foreign:
 SQUARE = {"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"}
 ANGLE = {"start": "<s>", "end": "</s>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>", "first": "<s>",
          "separator": "</s>"}  # fmt: skip
-BERT = _foreign("bert", FIELDS, Usual(SQUARE))
-ROBERTA = _foreign("roberta", ROBERTA_FIELDS, Usual(ANGLE, enclosed=True))
-ALBERT = _foreign("albert", ALBERT_FIELDS, Usual())
+BERT = _foreign("bert", FIELDS, {}, Usual(SQUARE))
+ROBERTA = _foreign("roberta", ROBERTA_FIELDS, {}, Usual(ANGLE, enclosed=True))
+ALBERT = _foreign("albert", ALBERT_FIELDS, ALBERT_DEFAULTS, Usual())

@@ -38,11 +38,11 @@ class Foreign:
     """One model_type of Hugging Face's.
 
     architectures: those that can be read, first the one that is written. base: headway's config with the choices that
-    the family always has; fields: those that its config.json has keys for. must: keys with the one value that headway
-    has; ignored: keys that change nothing. names: of the weights, by config and head. head_in: the head of an encoder,
-    by its keys and the config; head_out: the keys of any head. settle: config and head completed by the folder's other
-    files and its weights' names. constants: tables of a formula that are stored like weights. seq2seq: a target is
-    decoded by the folder's settings.
+    the family always has; fields: those that its config.json has keys for; defaults: of keys that are missing. must:
+    keys with the one value that headway has; ignored: keys that change nothing. names: of the weights, by config and
+    head. head_in: the head of an encoder, by its keys and the config; head_out: the keys of any head. settle: config and
+    head completed by the folder's other files and its weights' names. constants: tables of a formula that are stored
+    like weights. seq2seq: a target is decoded by the folder's settings.
     """
 
     model_type: str
@@ -50,6 +50,7 @@ class Foreign:
     base: Any
     fields: Fields
     names: Callable[[Any, Any], Table]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     must: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     head_in: Callable[[Keys, Any], Any] = lambda keys, config: None
@@ -66,7 +67,7 @@ class Foreign:
 
     def model_in(self, facts: dict[str, Any]) -> tuple[Any, Any]:
         """Our config of a config.json and, of an encoder, the head."""
-        keys = Keys(facts)
+        keys = Keys(facts, usual=self.defaults)
         keys.ignore(*self.ignored)
         for key, value in self.must.items():
             keys.must(key, value)

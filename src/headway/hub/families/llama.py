@@ -5,7 +5,6 @@ Their weights have the same names. What differs is which choices a config.json c
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from headway.errors import InputError, nearest
@@ -62,12 +61,12 @@ def _rotary(keys: Keys) -> Keys:
     return Keys(given, f"{keys.where}: rope_parameters")
 
 
-def _scaling_in(usual_length: int, keys: Keys) -> Scaling:
+def _scaling_in(keys: Keys) -> Scaling:
     inner = _rotary(keys)
     kind = inner.take("rope_type") or inner.take("type") or "default"
     inner.ignore("type", "rope_theta", LENGTH)
     inner.must("partial_rotary_factor", 1.0, 1)
-    inner.facts[LENGTH] = keys.size(LENGTH, usual_length)
+    inner.facts[LENGTH] = keys.size(LENGTH)
     if kind not in SCALINGS:
         raise InputError(f"{keys.where}: headway has no rotary scaling '{kind}'{nearest(str(kind), SCALINGS)}")
     scaling = config_keys.read_fields(*SCALINGS[kind], inner)
@@ -80,11 +79,11 @@ def _scaling_out(scaling: Scaling, config: LlamaConfig) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": scaling.name, "rope_theta": config.base} | said}
 
 
-def _head_width(usual: int = 0, said: bool = True) -> Field:
+def _head_width(said: bool) -> Field:
     """`said`: config.json has a key for another width than width/heads."""
 
     def read(keys: Keys) -> int:
-        width: int = keys.take("head_dim", usual, int)
+        width: int = keys.take("head_dim", 0, int)
         return 0 if width * keys.size("num_attention_heads") == keys.size("hidden_size") else width
 
     def write(width: int, config: LlamaConfig) -> dict[str, Any]:
@@ -97,26 +96,24 @@ def _head_width(usual: int = 0, said: bool = True) -> Field:
     return Field(read, write)
 
 
-def fields(shared: int, max_length: int, head_width: int = 0, tied: bool = False) -> Fields:
-    """What the families share. shared: keys and values where config.json names none (0: as many as heads)."""
-    return {
-        "layers": size("num_hidden_layers"),
-        "width": size("hidden_size"),
-        "inner": size("intermediate_size"),
-        "heads": size("num_attention_heads"),
-        "shared_heads": Field(
-            lambda keys: keys.size("num_key_value_heads", shared or keys.size("num_attention_heads")),
-            lambda heads, config: {"num_key_value_heads": heads or config.heads},
-        ),
-        "head_width": _head_width(head_width),
-        "attention_dropout": number("attention_dropout", 0.0),
-        "tied": flag("tie_word_embeddings", tied),
-        "norm.epsilon": number("rms_norm_eps", 1e-6),
-        "feed_forward.activation": choice("hidden_act", "silu", ACTIVATIONS),
-        "base": Field(lambda keys: _rotary(keys).number("rope_theta", 10_000.0), lambda base, config: {}),
-        "scaling": Field(partial(_scaling_in, max_length), _scaling_out),
-        "max_length": size(LENGTH, max_length),
-    }
+FIELDS = {
+    "layers": size("num_hidden_layers"),
+    "width": size("hidden_size"),
+    "inner": size("intermediate_size"),
+    "heads": size("num_attention_heads"),
+    "shared_heads": Field(
+        size("num_key_value_heads", lambda keys: keys.size("num_attention_heads")).read,
+        lambda heads, config: {"num_key_value_heads": heads or config.heads},
+    ),
+    "head_width": _head_width(said=True),
+    "attention_dropout": number("attention_dropout", 0.0),
+    "tied": flag("tie_word_embeddings", False),
+    "norm.epsilon": number("rms_norm_eps", 1e-6),
+    "feed_forward.activation": choice("hidden_act", "silu", ACTIVATIONS),
+    "base": Field(lambda keys: _rotary(keys).number("rope_theta", 10_000.0), lambda base, config: {}),
+    "scaling": Field(_scaling_in, _scaling_out),
+    "max_length": size(LENGTH),
+}
 
 
 def _gemma_activation(keys: Keys) -> Any:
@@ -179,13 +176,14 @@ TABLE = Table(
 )
 
 
-def _foreign(name: str, fields: Fields, base: LlamaConfig, usual: Usual) -> Foreign:
+def _foreign(name: str, fields: Fields, base: LlamaConfig, usual: Usual, **defaults: Any) -> Foreign:
     return Foreign(
         name.lower(),
         (f"{name}ForCausalLM", f"{name}Model"),
         base,
-        fields,
+        FIELDS | fields,
         lambda config, head: TABLE,
+        defaults,
         must={"mlp_bias": False, "use_bidirectional_attention": False},
         ignored=("pretraining_tp", "hidden_act"),  # the first: how one product is cut into several
         usual=usual,
@@ -195,9 +193,16 @@ def _foreign(name: str, fields: Fields, base: LlamaConfig, usual: Usual) -> Fore
 PLAIN = Usual({"start": "<s>", "end": "</s>", "unknown": "<unk>"}, frame=(True, False))
 BRACKETED = {"start": "<bos>", "end": "<eos>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>"}
 BIAS = {"bias": flag("attention_bias", False, yes="all", no="none")}
-QWEN2_FIELDS = fields(32, 32768) | _windows(upper=True) | {"head_width": _head_width(said=False)}
-GEMMA_FIELDS = fields(16, 8192, 256, tied=True) | BIAS | {"feed_forward.activation": GEMMA_ACTIVATION}
-LLAMA = _foreign("Llama", fields(0, 2048) | BIAS, LlamaConfig(), PLAIN)
-MISTRAL = _foreign("Mistral", fields(8, 4096 * 32) | _windows(upper=False), LlamaConfig(), PLAIN)
-QWEN2 = _foreign("Qwen2", QWEN2_FIELDS, LlamaConfig(bias="qkv"), Usual())
-GEMMA = _foreign("Gemma", GEMMA_FIELDS, LlamaConfig(scaled=True, norm=OneRmsNorm()), Usual(BRACKETED, (True, False)))
+LLAMA = _foreign("Llama", BIAS, LlamaConfig(), PLAIN, max_position_embeddings=2048)
+MISTRAL = _foreign(
+    "Mistral", _windows(upper=False), LlamaConfig(), PLAIN, max_position_embeddings=4096 * 32, num_key_value_heads=8
+)
+QWEN2 = _foreign(
+    "Qwen2", _windows(upper=True) | {"head_width": _head_width(said=False)}, LlamaConfig(bias="qkv"), Usual(),
+    max_position_embeddings=32768, num_key_value_heads=32,
+)  # fmt: skip
+GEMMA = _foreign(
+    "Gemma", BIAS | {"feed_forward.activation": GEMMA_ACTIVATION}, LlamaConfig(scaled=True, norm=OneRmsNorm()),
+    Usual(BRACKETED, (True, False)), max_position_embeddings=8192, num_key_value_heads=16, head_dim=256,
+    tie_word_embeddings=True,
+)  # fmt: skip
