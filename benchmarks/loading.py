@@ -42,7 +42,7 @@ MIB = 2**20
 
 def make(folder: Path) -> int:
     """The folder; returns how many parameters it holds."""
-    config = QWEN2.config_in(FACTS)
+    config, _ = QWEN2.model_in(FACTS)
     with torch.device("meta"):
         model = Llama(config, FACTS["vocab_size"])
     ours = dict(model.named_parameters())
@@ -57,12 +57,12 @@ def make(folder: Path) -> int:
         places.update(dict.fromkeys(shard, name))
         shard.clear()
 
-    for entry in QWEN2.table(config, (FACTS["vocab_size"],)).entries:
-        for piece, part in entry.parts(ours[entry.ours]):
+    for entry in QWEN2.table(ours, config, (FACTS["vocab_size"],)).entries:
+        for name, part in entry.views(ours[entry.ours]):
             if size + 2 * part.numel() > SHARD and shard:
                 put()
                 size = 0
-            shard[piece.name] = noise.repeat(-(-part.numel() // len(noise)))[: part.numel()].view(part.shape).clone()
+            shard[name] = noise.repeat(-(-part.numel() // len(noise)))[: part.numel()].view(part.shape).clone()
             size += 2 * part.numel()
     put()  # safetensors puts a file's tensors in the order of their names, as in any such folder
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from torch import Tensor
+
+from headway.hub.names import Table
 
 CHAT = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 ENTRIES = 100
+
+
+def from_hf(table: Table, theirs: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """headway's weights, of these shapes, from foreign ones."""
+    name_of = table.resolve(theirs)
+    dtype = next(weight.dtype for weight in theirs.values() if weight.is_floating_point())
+    ours = {name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()}
+    table.check({name: tuple(theirs[found].shape) for name, found in name_of.items()}, ours, "the checkpoint")
+    for entry in table.entries:
+        for name, view in entry.views(ours[entry.ours]):
+            view.copy_(theirs[name_of[name]])
+    return ours
 
 
 def give_tokenizer(folder: Path, chat: str | None = None) -> None:

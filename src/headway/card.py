@@ -28,11 +28,6 @@ class Card:
     score: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def heads(self) -> tuple[Any, ...]:
-        """The head as a tuple of one, or an empty tuple: arguments of a table of weight names."""
-        return () if self.head is None else (self.head,)
-
-    @property
     def sizes(self) -> tuple[int, ...]:
         """The size of every processor; the model is built with them."""
         return tuple(config.size for config in self.processors.values())

@@ -12,6 +12,7 @@ import test_samples
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from foreign_world import from_hf
 from headway.errors import InputError
 from headway.generate import chain, noise
 from headway.generate.engine import Engine
@@ -21,7 +22,6 @@ from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.stepper import GraphStepper, PlainStepper
 from headway.hub.families import foreign_of
-from headway.hub.names import from_hf
 from headway.models import parts
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.recurrent import Recurrent, RecurrentConfig
@@ -89,10 +89,10 @@ def gpt2(seed=0, vocabulary=19):
 def ours_of(theirs):
     facts = json.loads(theirs.config.to_json_string(use_diff=False)) | {"architectures": ["GPT2LMHeadModel"]}
     foreign = foreign_of(facts, "config.json")
-    config, sizes = foreign.config_in(facts), foreign.vocabularies(facts)
+    (config, _), sizes = foreign.model_in(facts), foreign.vocabularies(facts)
     mine = GPT(config, *sizes)
     shapes = {name: tuple(weight.shape) for name, weight in mine.named_parameters()}
-    mine.load_state_dict(from_hf(foreign.table(config, sizes), theirs.state_dict(), shapes), strict=False)
+    mine.load_state_dict(from_hf(foreign.table(shapes, config, sizes), theirs.state_dict(), shapes), strict=False)
     return mine.double().eval()
 
 

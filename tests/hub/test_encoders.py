@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from foreign_world import from_hf
 from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.hub.families import FOREIGN
 from headway.hub.families.bert import CLASS
-from headway.hub.names import from_hf, to_hf
+from headway.hub.names import to_hf
 from headway.models.bert import Bert
 from headway.models.heads import Classes, Headed, Vectors, Words
 
@@ -76,8 +77,8 @@ class Case:
         facts = theirs.config.to_dict() | {"architectures": [CLASS[self.kind] + self.head]}
         config, head = foreign.model_in(facts)
         model = Headed(Bert(config, VOCABULARY), head).double().train()
-        table = foreign.table(config, (VOCABULARY,), head)
         shapes = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+        table = foreign.table(shapes, config, (VOCABULARY,), head)
         made = from_hf(table, dict(theirs.state_dict()), shapes)
         model.load_state_dict(made, strict=False)
         assert {name for name, _ in model.named_parameters()} == made.keys()
@@ -166,7 +167,7 @@ def test_config_comes_back_as_it_was(case: Case) -> None:
 def test_a_config_that_changes_the_mathematics_is_refused(kind: str, key: str, value: Any, said: str) -> None:
     facts = Case(kind, "Model", 0).config().to_dict() | {key: value}
     with pytest.raises(InputError, match=said.replace("(", r"\(").replace(")", r"\)")):
-        FOREIGN[kind].config_in(facts)
+        FOREIGN[kind].model_in(facts)
 
 
 def test_the_other_tasks_of_a_pretrained_checkpoint_are_left_aside() -> None:
@@ -180,7 +181,7 @@ def test_the_other_tasks_of_a_pretrained_checkpoint_are_left_aside() -> None:
     config, head = FOREIGN["bert"].model_in(whole.config.to_dict() | {"architectures": ["BertForMaskedLM"]})
     model = Headed(Bert(config, VOCABULARY), head).double()
     shapes = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-    made = from_hf(FOREIGN["bert"].table(config, (VOCABULARY,), head), state, shapes)
+    made = from_hf(FOREIGN["bert"].table(shapes, config, (VOCABULARY,), head), state, shapes)
     model.load_state_dict(made, strict=False)
     ids, types, own = padded(whole.config)
     expected = whole(input_ids=ids, attention_mask=own.long(), token_type_ids=types).prediction_logits

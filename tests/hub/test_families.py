@@ -11,7 +11,8 @@ import transformers
 from tiny import KINDS, TINY, Tiny, each_tiny, facts_of, twin
 from torch import Tensor
 
-from headway.hub.names import from_hf, to_hf
+from foreign_world import from_hf
+from headway.hub.names import to_hf
 
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 both_precisions = pytest.mark.parametrize(("dtype", "within"), PRECISIONS, ids=["float32", "float64"])
@@ -105,8 +106,7 @@ def test_the_config_goes_back_as_it_came(tiny: Tiny) -> None:
     mine, _, foreign = twin(theirs)
     facts = facts_of(theirs)
     (config, head), sizes = foreign.model_in(facts), foreign.vocabularies(facts)
-    heads = () if head is None else (head,)
-    written: dict[str, Any] = foreign.config_out(config, sizes, *heads) | {"architectures": [tiny.architecture]}
+    written: dict[str, Any] = foreign.config_out(config, sizes, head) | {"architectures": [tiny.architecture]}
     assert foreign.model_in(written | {"model_type": foreign.model_type}) == (config, head)
     kind = getattr(transformers, tiny.architecture)
     specials = {key: value for key, value in tiny.settings.items() if key.endswith("token_id")}

@@ -244,10 +244,10 @@ def test_positions_far_out_turn_as_theirs_do(tmp_path: Path) -> None:
 
 def test_gpt2s_sizes_match_the_published_ones(tmp_path: Path) -> None:
     """The smallest GPT-2 by its own default config, without a weight in memory."""
-    from headway.hub.families.gpt2 import config_in
+    from headway.hub.families.gpt2 import GPT2
     from headway.models.gpt import SIZES
 
-    found = config_in(json.loads(transformers.GPT2Config().to_json_string(use_diff=False)))
+    found, _ = GPT2.model_in(json.loads(transformers.GPT2Config().to_json_string(use_diff=False)))
     known = SIZES["124M"]
     assert (found.layers, found.width, found.heads, found.max_length) == (
         known.layers, known.width, known.heads, known.max_length,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,10 @@ import torch
 from checkpoints import place
 from torch import Tensor, nn
 
+from foreign_world import from_hf
 from headway.generate.offline import search_all
 from headway.generate.search import Search
-from headway.hub.names import Entry, Table, both, from_hf, layered, same, to_hf
+from headway.hub.names import Table, below, to_hf
 from headway.models import parts
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.text.symbols import Symbols
@@ -101,33 +101,24 @@ def together(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def table(config: TransformerConfig) -> Table:
-    whole = [
-        same("embed_source.table.weight", "embed.char_embed.weight"),
-        *both("head", "output_proj"),
-        *(entry for side in NORMS for entry in both(f"{side}.final", f"transformer.{side}.norm")),
-    ]
-    layers = (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
     slot = "before" if isinstance(config.norm, parts.PreNorm) else "outside"
-    return Table(
-        (*whole, *(entry for side, count in layers for entry in layered(count, list(layer(side, slot))))),
-        useless=(r"pos_encoding$",),
-    )
-
-
-def layer(side: str, slot: str) -> Iterator[Entry]:
-    mine, theirs = f"{side}.layers.{{n}}.", f"transformer.{side}.layers.{{n}}."
-    for kind in ("weight", "bias"):
-        yield same(f"{mine}attention.qkv.{kind}", f"{theirs}self_attn.in_proj_{kind}")
-        if side == "decoder":
+    names = {"embed_source.table": "embed.char_embed", "head": "output_proj"}
+    for side, sublayers in NORMS.items():
+        names[f"{side}.final"] = f"transformer.{side}.norm"
+        layer = {
+            "attention.output": "self_attn.out_proj",
+            "cross.output": "multihead_attn.out_proj",
+            "feed_forward.expand": "linear1",
+            "feed_forward.contract": "linear2",
+        }
+        layer |= {f"around_{name}.{slot}": f"norm{number}" for number, name in enumerate(sublayers, 1)}
+        for kind in ("weight", "bias"):
+            layer[f"attention.qkv.{kind}"] = f"self_attn.in_proj_{kind}"
             for part in ("query", "key_value"):
-                yield same(f"{mine}cross.{part}.{kind}", f"{theirs}multihead_attn.in_proj_{kind}.{part}")
-    yield from both(f"{mine}attention.output", f"{theirs}self_attn.out_proj")
-    if side == "decoder":
-        yield from both(f"{mine}cross.output", f"{theirs}multihead_attn.out_proj")
-    yield from both(f"{mine}feed_forward.expand", f"{theirs}linear1")
-    yield from both(f"{mine}feed_forward.contract", f"{theirs}linear2")
-    for number, name in enumerate(NORMS[side], 1):
-        yield from both(f"{mine}around_{name}.{slot}", f"{theirs}norm{number}")
+                layer[f"cross.{part}.{kind}"] = f"multihead_attn.in_proj_{kind}.{part}"
+        names |= below(f"{side}.layers.*.", f"transformer.{side}.layers.*.", layer)
+    parameters = [name for name, _ in ours(config, 3).named_parameters()]
+    return Table(names, parameters, useless=(r"pos_encoding$",))
 
 
 def filled(config: TransformerConfig, vocabulary: int, weights: dict[str, Tensor]) -> Any:

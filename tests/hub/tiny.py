@@ -17,9 +17,9 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from foreign_world import from_hf
 from headway.batch import TextInputs
 from headway.hub.families import foreign_of
-from headway.hub.names import from_hf
 from headway.models import build
 
 transformers.utils.logging.set_verbosity_error()
@@ -96,8 +96,8 @@ def twin(theirs: Any) -> tuple[nn.Module, Any, Any]:
     foreign = foreign_of(facts, "config.json")
     (config, head), sizes = foreign.model_in(facts), foreign.vocabularies(facts)
     mine = build(foreign.family, config, sizes, head)
-    table = foreign.table(config, sizes, *(() if head is None else (head,)))
     shapes = {name: tuple(weight.shape) for name, weight in mine.named_parameters()}
+    table = foreign.table(shapes, config, sizes, head)
     weights = from_hf(table, theirs.state_dict(), shapes)
     mine = mine.to(next(theirs.parameters()).dtype).eval()
     mine.load_state_dict(weights, strict=False)

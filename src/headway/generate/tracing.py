@@ -21,7 +21,7 @@ from headway.models.configs import SIZES, family_of, sizes_of, tracks_of
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn import tap
 from headway.nn.tap import Choice, Recorder, chosen
-from headway.text.tokenizer import SPACE_MARK
+from headway.text.codec import SPACE_MARK
 from headway.traces import Trace, Track
 
 Sides = Mapping[str, tuple[str, str]]  # a model's `tracks`: from which track each part looks to which

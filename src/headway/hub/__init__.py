@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 from headway.formats import FORMATS, Format
 
-if TYPE_CHECKING:
-    import torch
 
-    from headway.folder import Card, Loaded
-
-
-def _find(given: str) -> Path | None:
-    from headway.hub.reading import find_foreign
-
-    return find_foreign(given)
+def _reading(name: str) -> Callable[..., Any]:
+    """A function of `headway.hub.reading`, which is imported when it is called."""
+    return lambda *given: getattr(import_module("headway.hub.reading"), name)(*given)
 
 
-def _card(folder: Path) -> Card:
-    from headway.hub.reading import foreign_card
-
-    return foreign_card(folder)
-
-
-def _read(folder: Path, device: torch.device, dtype: torch.dtype) -> Loaded:
-    from headway.hub.reading import read_foreign
-
-    return read_foreign(folder, device, dtype)
-
-
-FORMATS.append(Format("Hugging Face", _find, _card, _read))
+FORMATS.append(Format("Hugging Face", _reading("find_foreign"), _reading("foreign_card"), _reading("read_foreign")))

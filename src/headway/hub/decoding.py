@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.hf_folder import CONFIG, read_json
+from headway.hub.hf_folder import CONFIG, optional_json
 from headway.text.symbols import Symbols
 
 GENERATION = "generation_config.json"
 
 
-def _facts(folder: Path) -> dict[str, Any]:
+def decoding_facts(folder: Path) -> dict[str, Any]:
     """generation_config.json takes precedence over config.json."""
-    newer = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
-    return read_json(folder / CONFIG) | {key: value for key, value in newer.items() if value is not None}
+    newer = optional_json(folder / GENERATION)
+    return optional_json(folder / CONFIG) | {key: value for key, value in newer.items() if value is not None}
 
 
 def symbols_in(folder: Path) -> Symbols:
-    facts = _facts(folder)
+    facts = decoding_facts(folder)
     start, end = facts.get("decoder_start_token_id"), facts.get("eos_token_id")
     start = facts.get("pad_token_id") if start is None else start
     end = end[0] if isinstance(end, list) and end else end
@@ -34,7 +34,7 @@ def symbols_in(folder: Path) -> Symbols:
 
 def search_in(folder: Path) -> dict[str, Any]:
     """`early_stopping`: the search ends once `num_beams` hypotheses have ended."""
-    facts = _facts(folder)
+    facts = decoding_facts(folder)
     return {
         "beam": facts.get("num_beams") or 1,
         "length_penalty": float(facts.get("length_penalty") or 1.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from headway.hub.decoding import GENERATION
 from headway.hub.families import FOREIGN
 from headway.hub.families.exports import export_of
 from headway.hub.families.foreign import Foreign
-from headway.hub.hf_folder import CONFIG, SAFE
+from headway.hub.hf_folder import CONFIG, SAFE, write_json
 from headway.hub.names import to_hf
 from headway.hub.tokenizer_export import write_tokenizer
 
@@ -28,8 +27,8 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
 
     def fill(place: Path) -> None:
         save_file(weights, place / SAFE, metadata={"format": "pt"})
-        _write(place / CONFIG, facts)
-        _write(place / GENERATION, layout.generation(loaded.card, loaded.source_tokenizer))
+        write_json(place / CONFIG, facts)
+        write_json(place / GENERATION, layout.generation(loaded.card, loaded.source_tokenizer))
         write_tokenizer(place, loaded, layout)
         (place / "README.md").write_text(_readme(foreign, loaded.card, layout.title(loaded.card)), encoding="utf-8")
 
@@ -52,19 +51,15 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     reasons = []
     for foreign in families:
         try:
-            facts = foreign.config_out(config, sizes, *card.heads)
+            facts = foreign.config_out(config, sizes, card.head)
         except InputError as error:
             reasons.append(str(error))
             continue
         fixed = {"model_type": foreign.model_type, "architectures": list(foreign.architectures[:1]), "dtype": "float32"}
-        theirs = to_hf(foreign.table(config, sizes, *card.heads), weights)
+        theirs = to_hf(foreign.table(weights, config, sizes, card.head), weights)
         theirs |= foreign.constants(config) if foreign.constants else {}
         return foreign, fixed | facts | export.layout.specials(card, loaded.source_tokenizer), theirs
     raise InputError("; ".join(reasons))
-
-
-def _write(path: Path, facts: dict[str, Any]) -> None:
-    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _readme(foreign: Foreign, card: Card, title: str) -> str:

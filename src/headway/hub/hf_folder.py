@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -36,37 +36,30 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
+def optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def write_json(path: Path, facts: dict[str, Any]) -> None:
+    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def is_hf_folder(folder: Path) -> bool:
     """Whether its config.json has a model_type, which other programs' config.json lack."""
-    if not (folder / CONFIG).is_file():
-        return False
-    facts = read_json(folder / CONFIG)
+    facts = optional_json(folder / CONFIG)
     return "model_type" in facts or "architectures" in facts
 
 
-class Weights(Protocol):
-    """Tensors by their name in the file."""
-
-    where: Path
-
-    def shapes(self) -> dict[str, tuple[int, ...]]: ...
-    def get(self, name: str) -> Tensor:
-        """A view of the file, where it can be mapped."""
-
-    def joined(self, names: list[str]) -> Tensor | None:
-        """Several weights, concatenated by rows, as one view of the file; None where they are not adjacent in it."""
-
-
 class SafeWeights:
-    """One or several safetensors files."""
+    """Tensors by their name in one safetensors file, or in several that an index names."""
 
-    def __init__(self, where: Path, file_of: dict[str, Path]) -> None:
-        self.where, self.file_of = where, file_of
-
-    @classmethod
-    def at(cls, path: Path) -> SafeWeights:
-        with _opened(path) as file:
-            return cls(path, dict.fromkeys(file.keys(), path))
+    def __init__(self, where: Path) -> None:
+        self.where = where
+        if where.name.endswith(INDEX):
+            self.file_of = _indexed(where)
+            return
+        with _opened(where) as file:
+            self.file_of = dict.fromkeys(file.keys(), where)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
@@ -79,11 +72,12 @@ class SafeWeights:
         return found
 
     def get(self, name: str) -> Tensor:
-        # Opened for each weight: the mapping and its memory are released with the last view.
+        """A view of the file, opened for each weight: the mapping and its memory are released with the last view."""
         with _opened(self.file_of[name]) as file:
             return cast(Tensor, file.get_tensor(name))
 
     def joined(self, names: list[str]) -> Tensor | None:
+        """Several weights, concatenated by rows, as one view of the file; None where they are not adjacent in it."""
         path = self.file_of[names[0]]
         if any(self.file_of[name] != path for name in names):
             return None
@@ -132,11 +126,10 @@ def _opened(path: Path) -> Iterator[Any]:
 class OldWeights:
     """One or several pickles, read by torch's reader that makes tensors and runs nothing."""
 
-    def __init__(self, where: Path, files: list[Path]) -> None:
+    def __init__(self, where: Path) -> None:
         self.where = where
-        self.tensors: dict[str, Tensor] = {}
-        for file in files:
-            self.tensors |= _unpickled(file)
+        files = dict.fromkeys(_indexed(where).values()) if where.name.endswith(INDEX) else [where]
+        self.tensors = {name: tensor for file in files for name, tensor in _unpickled(file).items()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
@@ -166,17 +159,16 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     return found
 
 
+Weights = SafeWeights | OldWeights
+KINDS: dict[str, type[Weights]] = {SAFE: SafeWeights, OLD: OldWeights}
+
+
 def open_weights(folder: Path) -> Weights:
     """The weights of a folder: safetensors where there are any, in one file or in those that an index names."""
-    if (folder / SAFE).is_file():
-        return SafeWeights.at(folder / SAFE)
-    if (folder / (SAFE + INDEX)).is_file():
-        return SafeWeights(folder / (SAFE + INDEX), _indexed(folder / (SAFE + INDEX)))
-    if (folder / OLD).is_file():
-        return OldWeights(folder / OLD, [folder / OLD])
-    if (folder / (OLD + INDEX)).is_file():
-        files = _indexed(folder / (OLD + INDEX)).values()
-        return OldWeights(folder / (OLD + INDEX), list(dict.fromkeys(files)))
+    for name, kind in KINDS.items():
+        for path in (folder / name, folder / (name + INDEX)):
+            if path.is_file():
+                return kind(path)
     raise InputError(f"{folder} has no weights: expected {SAFE}, {SAFE}{INDEX} or {OLD}")
 
 

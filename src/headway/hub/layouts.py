@@ -1,8 +1,13 @@
-"""How the tokens of an exported model are laid out: special ids, defaults of `generate`, the tokenizer's template."""
+"""How the tokens of an exported model are laid out.
+
+specials: ids by their role in config.json. generation: generation_config.json, the defaults of headway's own commands.
+tokenizer_facts: entries of tokenizer_config.json for a tokenizer of headway's. template: a text, and a pair of texts,
+with their special tokens; `inner` may be changed.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import tokenizers
 from tokenizers import Regex, normalizers
@@ -10,21 +15,6 @@ from tokenizers import Regex, normalizers
 from headway.folder import Card
 from headway.text.codec import Codec
 from headway.text.tokenizer import END, SPACE, SPECIALS
-
-
-class Layout(Protocol):
-    def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
-        """Ids by their role in config.json."""
-
-    def generation(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
-        """generation_config.json: the defaults of headway's own commands."""
-
-    def title(self, card: Card) -> str: ...
-    def tokenizer_facts(self) -> dict[str, Any]:
-        """Entries of tokenizer_config.json for a tokenizer of headway's."""
-
-    def template(self, card: Card, inner: tokenizers.Tokenizer) -> tuple[str, str]:
-        """A text, and a pair of texts, with their special tokens; `inner` may be changed."""
 
 
 @final
@@ -86,3 +76,6 @@ class RunningText:
         # Where each line was a text, a prompt is the beginning of one.
         before = f"{SPECIALS[END]} " if card.text.lines else ""
         return f"{before}$A", f"{before}$A $B"
+
+
+Layout = SourceAndTarget | RunningText

@@ -1,14 +1,21 @@
 """Weight names of other formats: one table for each family, used in both directions.
 
-An entry names the foreign weights that one of headway's consists of. Weights that a table does not name are never
-loaded; missing, unknown or misshapen ones are reported in one line before anything is filled.
+A line of a table names the foreign modules that one of headway's consists of:
+
+    "decoder.layers.*.attention.qkv": "model.layers.*.self_attn.{q,k,v}_proj"    * is a layer's number, {…} are several
+    "decoder.layers.*.attention.output": "transformer.h.*.attn.c_projᵀ"          ᵀ: stored as (inputs, outputs)
+
+It holds for the weight and for the bias, where headway's model has them; a parameter of another name has a line of its
+own. Weights that a table does not name are never loaded; missing, unknown or misshapen ones are reported in one line
+before anything is filled.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,143 +24,112 @@ from headway.errors import InputError
 
 Shape = tuple[int, ...]
 LISTED = 4  # names of one kind in an error line
-
-
-@dataclass(frozen=True)
-class Part:
-    """A foreign weight, and how many rows of headway's it holds; 0: all of them."""
-
-    name: str
-    rows: int = 0
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+SEVERAL = re.compile(r"(.*)\{(.*)\}(.*)")
+TOKENS = ("embed.table.weight", "output.weight")  # headway's may have further rows, which are no tokens
 
 
 @dataclass(frozen=True)
 class Entry:
-    """ours = the parts, concatenated by rows; further rows are 0. `transposed`: each part is stored transposed."""
+    """ours = the parts, concatenated by rows in these shares; further rows than `rows` (0: all) are 0. `transposed`:
+    each part is stored transposed."""
 
     ours: str
-    parts: tuple[Part, ...]
+    parts: tuple[str, ...]
+    shares: tuple[int, ...]
+    rows: int = 0
     transposed: bool = False
 
-    def shape_of(self, part: Part, ours: Shape) -> Shape:
-        """The shape of a foreign weight where headway's has the shape `ours`."""
-        shape = (part.rows or ours[0], *ours[1:]) if ours else ()
-        return shape[::-1] if self.transposed else shape
-
-    def views(self, ours: Tensor) -> Iterable[tuple[Part, Tensor]]:
+    def views(self, ours: Tensor) -> list[tuple[str, Tensor]]:
         """Each part with its rows of headway's weight, as a view in the foreign shape."""
-        at = 0
-        for part in self.parts:
-            rows = part.rows or (len(ours) if ours.dim() else 0)
-            view = ours[at : at + rows] if ours.dim() else ours
-            yield part, view.mT if self.transposed else view
-            at += rows
-
-    def numbered(self, n: int) -> Entry:
-        parts = tuple(replace(part, name=part.name.replace("{n}", str(n))) for part in self.parts)
-        return replace(self, ours=self.ours.replace("{n}", str(n)), parts=parts)
+        rows = self.rows or len(ours)
+        views = ours[:rows].split([rows * share // sum(self.shares) for share in self.shares])
+        return [(part, view.mT if self.transposed else view) for part, view in zip(self.parts, views, strict=True)]
 
 
-def same(ours: str, theirs: str) -> Entry:
-    return Entry(ours, (Part(theirs),))
-
-
-def both(ours: str, theirs: str) -> list[Entry]:
-    """Weight and bias of a layer."""
-    return [same(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
-
-
-def transposed(ours: str, theirs: str) -> Entry:
-    """For weights that are stored as (inputs, outputs)."""
-    return Entry(ours, (Part(theirs),), transposed=True)
-
-
-def joined(ours: str, theirs: Mapping[str, int]) -> Entry:
-    """Several foreign weights, with the rows of each, concatenated."""
-    return Entry(ours, tuple(Part(name, rows) for name, rows in theirs.items()))
-
-
-def padded(ours: str, theirs: str, rows: int) -> Entry:
-    """headway's weight has further rows, which are no tokens."""
-    return Entry(ours, (Part(theirs, rows),))
-
-
-def layered(layers: int, entries: Sequence[Entry]) -> list[Entry]:
-    """The entries of one layer, with `{n}` in their names, for each layer."""
-    return [entry.numbered(n) for n in range(layers) for entry in entries]
+def below(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str]:
+    """The lines of a table with these beginnings."""
+    return {ours + own: theirs + name for own, name in names.items()}
 
 
 @dataclass(frozen=True)
 class Table:
-    """All entries of a model.
+    """The weights of a model.
 
-    prefix: of the foreign names; files of the bare model, without a head, leave it out. copies: second names of a tied
-    weight, each with the first: optional, and equal where they are present. useless: patterns of names that are no
-    weights, such as masks in older files. endings: other endings of the same names (old → new).
+    names: headway's modules and theirs. ours: the parameters of headway's model. prefix: of the foreign names; files of
+    the bare model, without a head, leave it out. copies: second names of a tied weight, each with the first: optional,
+    and equal where they are present. useless: patterns of names that are no weights, such as masks in older files.
+    endings: other endings of the same names (old → new). shares: the rows of queries, keys and values, as a ratio.
+    vocabulary: how many tokens there are (0: all rows). number: how a layer's number is written.
     """
 
-    entries: tuple[Entry, ...]
+    names: Mapping[str, str]
+    ours: Collection[str] = ()
     prefix: str = ""
-    copies: Mapping[str, str] | None = None
+    copies: Mapping[str, str] = field(default_factory=dict)
     useless: tuple[str, ...] = ()
-    endings: Mapping[str, str] | None = None
+    endings: Mapping[str, str] = field(default_factory=dict)
+    shares: tuple[int, int, int] = (1, 1, 1)
+    vocabulary: int = 0
+    number: Callable[[int], str] = str
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        return [self._entry(name) for name in self.ours]
+
+    def _entry(self, ours: str) -> Entry:
+        found = NUMBER.search(ours)
+        name = NUMBER.sub("*", ours, count=1)
+        module, _, end = name.rpartition(".")
+        if name not in self.names and module not in self.names:
+            raise KeyError(f"the table has no entry for {ours}")
+        theirs, end = (self.names[name], "") if name in self.names else (self.names[module], f".{end}")
+        transposed = theirs.endswith("ᵀ") and end != ".bias"
+        theirs = theirs.removesuffix("ᵀ").replace("*", self.number(int(found[0])) if found else "*") + end
+        several = SEVERAL.fullmatch(theirs)
+        parts = tuple(several[1] + part + several[3] for part in several[2].split(",")) if several else (theirs,)
+        shares = self.shares if len(parts) == len(self.shares) else (1,) * len(parts)
+        return Entry(ours, parts, shares, self.vocabulary if ours in TOKENS else 0, transposed)
+
+    @cached_property
+    def theirs(self) -> list[str]:
+        """The foreign names, as they are written."""
+        return [part for entry in self.entries for part in entry.parts]
 
     @property
-    def names(self) -> list[str]:
-        """The foreign names, as they are written."""
-        return [part.name for entry in self.entries for part in entry.parts]
+    def seconds(self) -> dict[str, str]:
+        """The `copies` of this model: a head that is not tied has a weight of that name."""
+        return {copy: first for copy, first in self.copies.items() if copy not in self.theirs}
 
     def resolve(self, found: Iterable[str]) -> dict[str, str]:
         """From each name in this table to its name in a file, for all weights of the file."""
-        known = {*self.names, *(self.copies or {})}
+        known = {*self.theirs, *self.copies}
         result: dict[str, str] = {}
         listed = list(found)
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in listed)
         for name in listed:
-            wanted = next((name.removesuffix(old) + new for old, new in self._endings if name.endswith(old)), name)
+            ends = ((old, new) for old, new in self.endings.items() if name.endswith(old))
+            wanted = next((name.removesuffix(old) + new for old, new in ends), name)
             if bare and wanted not in known:
                 wanted = self.prefix + wanted
-            if wanted in known or not self._is_useless(wanted):
+            if wanted in known or not any(re.search(pattern, wanted) for pattern in self.useless):
                 result[wanted] = name
         return result
 
-    @property
-    def _endings(self) -> list[tuple[str, str]]:
-        return list((self.endings or {}).items())
-
-    def _is_useless(self, name: str) -> bool:
-        return any(re.search(pattern, name) for pattern in self.useless)
-
-    def check(self, found: Mapping[str, Shape], wanted: Mapping[str, Shape], where: str) -> None:
-        """Raise where a weight is missing, unknown or misshapen; `found` are foreign shapes, `wanted` headway's."""
-        if unplaced := sorted(wanted.keys() - {entry.ours for entry in self.entries}):
-            raise KeyError(f"the table has no entry for {', '.join(unplaced)}")
+    def check(self, found: Mapping[str, Shape], ours: Mapping[str, Tensor], where: str) -> None:
+        """Raise where a weight is missing, unknown or misshapen; `found` are foreign shapes, `ours` headway's."""
         faults = []
-        if missing := [name for name in self.names if name not in found]:
+        if missing := [name for name in self.theirs if name not in found]:
             faults.append(f"lacks {_listed(missing)}")
-        if unknown := sorted(found.keys() - {*self.names, *(self.copies or {})}):
+        if unknown := sorted(found.keys() - {*self.theirs, *self.copies}):
             faults.append(f"has {_listed(unknown)}, which this model does not have")
         for entry in self.entries:
-            for part in entry.parts:
-                shape = entry.shape_of(part, wanted[entry.ours])
-                if part.name in found and tuple(found[part.name]) != shape:
-                    faults.append(f"has {part.name} of shape {list(found[part.name])}, expected {list(shape)}")
+            for name, view in entry.views(ours[entry.ours]):
+                if name in found and tuple(found[name]) != view.shape:
+                    faults.append(f"has {name} of shape {list(found[name])}, expected {list(view.shape)}")
         if faults:
             more = f"; and {len(faults) - LISTED} more faults" if len(faults) > LISTED else ""
             raise InputError(f"{where} {'; '.join(faults[:LISTED])}{more}: does its config.json belong to it?")
-
-    def fill(self, ours: Mapping[str, Tensor], get: Callable[[str], Tensor]) -> None:
-        """Copy each foreign weight to its place."""
-        for entry in self.entries:
-            self.fill_one(entry, ours[entry.ours], get)
-
-    def fill_one(self, entry: Entry, ours: Tensor, get: Callable[[str], Tensor]) -> None:
-        filled = 0
-        for part, view in entry.views(ours):
-            view.copy_(get(part.name))
-            filled += part.rows or len(ours)
-        if ours.dim() and filled < len(ours):
-            ours[filled:] = 0
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -161,20 +137,10 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:LISTED]) + more
 
 
-def from_hf(table: Table, theirs: Mapping[str, Tensor], shapes: Mapping[str, Shape]) -> dict[str, Tensor]:
-    """headway's weights, of these shapes, from foreign ones."""
-    name_of = table.resolve(theirs)
-    table.check({name: tuple(theirs[found].shape) for name, found in name_of.items()}, shapes, "the checkpoint")
-    kind = {entry.ours: theirs[name_of[entry.parts[0].name]] for entry in table.entries}
-    ours = {name: torch.empty(shape, dtype=kind[name].dtype) for name, shape in shapes.items()}
-    table.fill(ours, lambda name: theirs[name_of[name]])
-    return ours
-
-
 def to_hf(table: Table, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The foreign weights, each once, as new tensors."""
     return {
-        part.name: view.detach().clone(memory_format=torch.contiguous_format)
+        name: view.detach().clone(memory_format=torch.contiguous_format)
         for entry in table.entries
-        for part, view in entry.views(ours[entry.ours])
+        for name, view in entry.views(ours[entry.ours])
     }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from headway.folder import Loaded, read_model, replace_folder
 from headway.hub.extras import wanted
 from headway.hub.families.exports import export_of
 from headway.hub.hf_export import held
-from headway.hub.hf_folder import CONFIG
+from headway.hub.hf_folder import CONFIG, write_json
 from headway.hub.onnx_graphs import CACHED, ENCODER
 from headway.hub.tokenizer_export import write_tokenizer
 
@@ -95,8 +94,5 @@ def _shapes(part: Any, names: Any, free: dict[str, Any], dims: dict[str, Any]) -
 
 def _describe(place: Path, loaded: Loaded) -> None:
     """config.json, where a Hugging Face family holds the model: other programs take shapes and ids from it."""
-    try:
-        _, facts, _ = held(loaded)
-    except InputError:
-        return
-    (place / CONFIG).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with suppress(InputError):
+        write_json(place / CONFIG, held(loaded)[1])

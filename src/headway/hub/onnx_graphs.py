@@ -42,11 +42,8 @@ class Decoder(Part):
 
     def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
         memories = [block.cross.remember(source_BSD) for block in self.model.decoder.layers]
-        caches = [GrowingCache() for _ in memories]
-        state = decoder_state(caches, _clock(ids_BT, 0), memories, mask_BS.sum(1))
-        logits_BTV, state = self.model.logits(ids_BT, state)
         of_source = [part for memory in memories for part in (memory.k_BHSK, memory.v_BHSK)]
-        return [logits_BTV, *_contents(caches), *of_source]
+        return [*_decoded(self.model, ids_BT, memories, mask_BS), *of_source]
 
 
 class CachedDecoder(Part):
@@ -55,70 +52,65 @@ class CachedDecoder(Part):
     def forward(
         self, ids_BT: Tensor, mask_BS: Tensor, past: Sequence[Tensor], of_source: Sequence[Tensor]
     ) -> list[Tensor]:
-        memories = [Memory(k_BHSK, v_BHSK) for k_BHSK, v_BHSK in _pairs(of_source)]
-        caches = [_holding(*pair) for pair in _pairs(past)]
-        state = decoder_state(caches, _clock(ids_BT, past[0].shape[2]), memories, mask_BS.sum(1))
-        logits_BTV, state = self.model.logits(ids_BT, state)
-        return [logits_BTV, *_contents(caches)]
+        memories = [Memory(*pair) for pair in zip(of_source[::2], of_source[1::2], strict=True)]
+        return _decoded(self.model, ids_BT, memories, mask_BS, past)
 
 
 class LanguageModel(Part):
-    """A language model: (ids) → logits, and keys and values."""
+    """(ids, and keys and values of earlier tokens if there are any) → logits, and keys and values."""
 
-    def forward(self, ids_BT: Tensor) -> list[Tensor]:
-        caches = [GrowingCache() for _ in self.model.decoder.layers]
-        logits_BTV, _ = self.model(ids_BT, State({"caches": caches}, _clock(ids_BT, 0)))
+    def forward(self, ids_BT: Tensor, past: Sequence[Tensor] = ()) -> list[Tensor]:
+        caches = _caches(self.model, past)
+        logits_BTV, _ = self.model(ids_BT, State({"caches": caches}, _clock(ids_BT, past)))
         return [logits_BTV, *_contents(caches)]
 
 
-class CachedLanguageModel(Part):
-    """The same with the keys and values of earlier tokens as inputs."""
+def _decoded(
+    model: Any, ids_BT: Tensor, memories: list[Memory], mask_BS: Tensor, past: Sequence[Tensor] = ()
+) -> list[Tensor]:
+    caches = _caches(model, past)
+    logits_BTV, _ = model.logits(ids_BT, decoder_state(caches, _clock(ids_BT, past), memories, mask_BS.sum(1)))
+    return [logits_BTV, *_contents(caches)]
 
-    def forward(self, ids_BT: Tensor, past: Sequence[Tensor]) -> list[Tensor]:
-        caches = [_holding(*pair) for pair in _pairs(past)]
-        logits_BTV, _ = self.model(ids_BT, State({"caches": caches}, _clock(ids_BT, past[0].shape[2])))
-        return [logits_BTV, *_contents(caches)]
 
-
-def _clock(ids_BT: Tensor, read: int) -> Clock:
+def _clock(ids_BT: Tensor, past: Sequence[Tensor]) -> Clock:
+    read = past[0].shape[2] if past else 0
     return Clock(torch.full((ids_BT.shape[0],), read, device=ids_BT.device), read)
 
 
-def _holding(k_BHPK: Tensor, v_BHPK: Tensor) -> GrowingCache:
-    cache = GrowingCache()
-    cache.append(k_BHPK, v_BHPK)
-    return cache
-
-
-def _pairs(tensors: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(tensors[::2], tensors[1::2], strict=True))
+def _caches(model: Any, past: Sequence[Tensor]) -> list[GrowingCache]:
+    caches = [GrowingCache() for _ in model.decoder.layers]
+    for cache, k_BHPK, v_BHPK in zip(caches, past[::2], past[1::2], strict=False):  # there may be no past
+        cache.append(k_BHPK, v_BHPK)
+    return caches
 
 
 def _contents(caches: Sequence[GrowingCache]) -> list[Tensor]:
     return [part for cache in caches for part in cache.kv_RHSK]
 
 
+def _names(kind: str, model: Any, side: str = "") -> list[str]:
+    return [f"{kind}.{n}.{side}{part}" for n in range(len(model.decoder.layers)) for part in ("key", "value")]
+
+
 Graph = tuple[nn.Module, tuple[Any, ...], list[str], list[str]]  # module, example, names of inputs and of outputs
+PRESENT, PAST = "present", "past_key_values"
 
 
 def encoder_decoder(model: Any) -> dict[str, Graph]:
-    layers = range(len(model.decoder.layers))
     ids_BS, ids_BT = torch.full((2, 5), 3), torch.full((2, 4), 3)
     mask_BS = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
         source_BSD = model.encode(TextInputs(ids_BS, mask_BS.sum(1))).x_BTD
         _, *rest = Decoder(model)(ids_BT, source_BSD, mask_BS)
-    past, of_source = rest[: 2 * len(layers)], rest[2 * len(layers) :]
-    mine, theirs = (
-        [f"{n}.{side}.{part}" for n in layers for part in ("key", "value")] for side in ("decoder", "encoder")
-    )
-    presents, source_names = [f"present.{name}" for name in mine], [f"present.{name}" for name in theirs]
-    pasts, source_pasts = ([f"past_key_values.{name}" for name in names] for names in (mine, theirs))
+    past, of_source = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    presents, pasts = (_names(kind, model, "decoder.") for kind in (PRESENT, PAST))
+    source_presents, source_pasts = (_names(kind, model, "encoder.") for kind in (PRESENT, PAST))
     return {
         ENCODER: (Encoder(model), (ids_BS, mask_BS), ["input_ids", "attention_mask"], ["last_hidden_state"]),
         DECODER: (
             Decoder(model), (ids_BT, source_BSD, mask_BS),
-            ["input_ids", "encoder_hidden_states", "encoder_attention_mask"], ["logits", *presents, *source_names],
+            ["input_ids", "encoder_hidden_states", "encoder_attention_mask"], ["logits", *presents, *source_presents],
         ),
         CACHED: (
             CachedDecoder(model), (ids_BT[:, :1], mask_BS, past, of_source),
@@ -128,13 +120,11 @@ def encoder_decoder(model: Any) -> dict[str, Graph]:
 
 
 def decoder_only(model: Any) -> dict[str, Graph]:
-    layers = range(len(model.decoder.layers))
     ids_BT = torch.full((2, 4), 3)
     with torch.no_grad():
         _, *past = LanguageModel(model)(ids_BT)
-    names = [f"{n}.{part}" for n in layers for part in ("key", "value")]
-    presents, pasts = [f"present.{name}" for name in names], [f"past_key_values.{name}" for name in names]
+    presents, pasts = _names(PRESENT, model), _names(PAST, model)
     return {
         DECODER: (LanguageModel(model), (ids_BT,), ["input_ids"], ["logits", *presents]),
-        CACHED: (CachedLanguageModel(model), (ids_BT[:, :1], past), ["input_ids", *pasts], ["logits", *presents]),
+        CACHED: (LanguageModel(model), (ids_BT[:, :1], past), ["input_ids", *pasts], ["logits", *presents]),
     }

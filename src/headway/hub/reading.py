@@ -54,19 +54,14 @@ def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Load
     source, target = read_tokenizers(folder)
     if len(source) > card.reads.size:
         raise InputError(f"{folder}: the tokenizer has {len(source)} entries, the model {card.reads.size}")
-    facts = read_json(folder / CONFIG)
-    table = foreign_of(facts, str(folder / CONFIG)).table(card.config, card.sizes, *card.heads)
-    model = _built(card, folder, device, dtype)
-    load_foreign(model, table, open_weights(folder))
-    return Loaded(model, card, with_tokenizers(card, source, target))
-
-
-def _built(card: Card, folder: Path, device: torch.device, dtype: torch.dtype) -> nn.Module:
     try:
         model: nn.Module = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         raise InputError(f"{folder / CONFIG} describes a model that cannot be built: {error}") from error
-    return model
+    foreign = foreign_of(read_json(folder / CONFIG), str(folder / CONFIG))
+    table = foreign.table(dict(model.named_parameters()), card.config, card.sizes, card.head)
+    load_foreign(model, table, open_weights(folder))
+    return Loaded(model, card, with_tokenizers(card, source, target))
 
 
 @torch.no_grad()
@@ -76,12 +71,12 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
     shapes = weights.shapes()
     name_of = table.resolve(shapes)
     found = {name: shapes[theirs] for name, theirs in name_of.items()}
-    table.check(found, {name: tuple(weight.shape) for name, weight in ours.items()}, str(weights.where))
+    table.check(found, ours, str(weights.where))
 
     def get(name: str) -> Tensor:
         return weights.get(name_of[name])
 
-    for copy, first in (table.copies or {}).items():
+    for copy, first in table.seconds.items():
         if copy in name_of and not torch.equal(get(copy), get(first)):
             raise InputError(f"{weights.where}: '{copy}' must equal '{first}', since config.json ties them: it differs")
 
@@ -91,8 +86,10 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
         mapped = _as_it_lies(entry, weight, weights, name_of)
         if mapped is not None:
             weight.data = mapped
-        else:
-            table.fill_one(entry, weight.data, get)
+            return
+        for name, view in entry.views(weight.data):
+            view.copy_(get(name))
+        weight.data[entry.rows or len(weight) :] = 0
 
     # Most of the time goes into fresh pages of memory, which several threads get faster.
     with ThreadPoolExecutor(THREADS) as pool:
@@ -101,7 +98,7 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
 
 def _as_it_lies(entry: Entry, weight: Tensor, weights: Weights, name_of: dict[str, str]) -> Tensor | None:
     """The mapped file itself as the weight, where nothing has to be changed; it is then read when it is used."""
-    names = [name_of[part.name] for part in entry.parts]
+    names = [name_of[part] for part in entry.parts]
     if weight.device.type != "cpu" or (len(names) > 1 and entry.transposed):
         return None
     theirs = weights.get(names[0]) if len(names) == 1 else weights.joined(names)

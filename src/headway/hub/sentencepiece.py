@@ -16,7 +16,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from headway.errors import InputError
 from headway.hub.extras import wanted
-from headway.text.tokenizer import SPACE_MARK
+from headway.text.codec import SPACE_MARK
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED = range(1, 6)  # types of a token in the file
 UNIGRAM, BPE = 1, 2  # types of a model

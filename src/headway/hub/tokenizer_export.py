@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,13 @@ from tokenizers import decoders, processors
 
 from headway.errors import InputError
 from headway.folder import Card, Loaded
+from headway.hub.hf_folder import write_json
 from headway.hub.layouts import Layout
 from headway.models.configs import window
-from headway.text.foreign import ForeignTokenizer
+from headway.text.foreign import ROLES, ForeignTokenizer
 from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 
-ROLES = {"pad_token": PAD, "bos_token": START, "eos_token": END, "unk_token": UNKNOWN}
+OWN = {"pad_token": PAD, "bos_token": START, "eos_token": END, "unk_token": UNKNOWN}
 
 
 def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
@@ -28,8 +28,7 @@ def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     if limit := window(loaded.card.config):
         facts["model_max_length"] = limit
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")
-    named = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
-    (folder / "tokenizer_config.json").write_text(named, encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", facts)
 
 
 @singledispatch
@@ -42,11 +41,7 @@ def files(tokenizer: Any, card: Card, layout: Layout) -> tuple[str, dict[str, An
 def _of_foreign(tokenizer: ForeignTokenizer, card: Card, layout: Layout) -> tuple[str, dict[str, Any]]:
     """As it was read."""
     settings = tokenizer.settings
-    named = {
-        "pad_token": settings.pad, "bos_token": settings.start, "eos_token": settings.end,
-        "unk_token": settings.unknown, "mask_token": settings.mask, "cls_token": settings.first,
-        "sep_token": settings.separator, "chat_template": settings.chat,
-    }  # fmt: skip
+    named = {key: getattr(settings, role) for role, key in ROLES.items()} | {"chat_template": settings.chat}
     facts: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
     if settings.more:
         facts["additional_special_tokens"] = list(settings.more)
@@ -69,7 +64,7 @@ def _of_own(tokenizer: Tokenizer, card: Card, layout: Layout) -> tuple[str, dict
         )
     if tokenizer.kind == "bpe" and not tokenizer.exact:
         inner.decoder = decoders.Sequence([inner.decoder, decoders.Strip(" ", 1, 0)])
-    facts: dict[str, Any] = {key: SPECIALS[i] for key, i in ROLES.items()}
+    facts: dict[str, Any] = {key: SPECIALS[i] for key, i in OWN.items()}
     # "</s>" in a text is text.
     facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False} | layout.tokenizer_facts()
     return str(inner.to_str(pretty=True)), facts

@@ -6,26 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from headway.errors import InputError
+from headway.hub.decoding import decoding_facts
 from headway.hub.families import FOREIGN
 from headway.hub.families.bert import BERT
 from headway.hub.families.foreign import Usual
 from headway.hub.families.marian import MARIAN
-from headway.hub.hf_folder import CONFIG, read_json
+from headway.hub.hf_folder import CONFIG, optional_json, read_json
 from headway.hub.sentencepiece import read_sentencepiece
-from headway.text.foreign import ForeignTokenizer, Settings
+from headway.text.codec import enclosed
+from headway.text.foreign import ROLES, ForeignTokenizer, Settings
 
-ROLES = {
-    "pad": "pad_token",
-    "start": "bos_token",
-    "end": "eos_token",
-    "unknown": "unk_token",
-    "mask": "mask_token",
-    "first": "cls_token",
-    "separator": "sep_token",
-}
 SENTENCEPIECE = ("spiece.model", "tokenizer.model")
 SIDES = ("source.spm", "target.spm")  # of Marian: a model for each side, whose tokens vocab.json numbers together
 BYTE_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # the latter: as GPT-2 was first published
@@ -41,7 +34,7 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
     """Of source and target, or one and the same."""
     if not two_sided(folder):
         return (one := read_tokenizer(folder)), one
-    facts = _optional(folder / "tokenizer_config.json")
+    facts = optional_json(folder / "tokenizer_config.json")
     settings = _settings(folder, facts, MARIAN.usual)
     places = {str(token): int(i) for token, i in read_json(folder / "vocab.json").items()}
     if sorted(places.values()) != list(range(len(places))) or facts.get("separate_vocabs"):
@@ -62,8 +55,8 @@ def _numbered(path: Path, places: dict[str, int], settings: Settings) -> Foreign
 
 
 def read_tokenizer(folder: Path) -> ForeignTokenizer:
-    facts = _optional(folder / "tokenizer_config.json")
-    kind = str(_optional(folder / CONFIG).get("model_type", ""))
+    facts = optional_json(folder / "tokenizer_config.json")
+    kind = str(optional_json(folder / CONFIG).get("model_type", ""))
     usual = FOREIGN[kind].usual if kind in FOREIGN else Usual()
     settings = _settings(folder, facts, usual)
     if (folder / "tokenizer.json").is_file():
@@ -73,12 +66,8 @@ def read_tokenizer(folder: Path) -> ForeignTokenizer:
     return ForeignTokenizer(inner, settings)
 
 
-def _optional(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
-
-
 def _settings(folder: Path, facts: dict[str, Any], usual: Usual) -> Settings:
-    named = _optional(folder / "special_tokens_map.json") | facts
+    named = optional_json(folder / "special_tokens_map.json") | facts
     whole = (folder / "tokenizer.json").is_file()
     specials = {} if whole else usual.specials
     roles = {role: _spelled(named.get(key)) or specials.get(role) for role, key in ROLES.items()}
@@ -118,11 +107,8 @@ def _described(facts: dict[str, Any]) -> list[tokenizers.AddedToken]:
 
 def _stops(folder: Path) -> tuple[int, ...]:
     """Ids that end a text: generation_config.json's, or config.json's."""
-    for name in ("generation_config.json", CONFIG):
-        ends = _optional(folder / name).get("eos_token_id")
-        if ends is not None:
-            return tuple(int(i) for i in (ends if isinstance(ends, list) else [ends]))
-    return ()
+    ends = decoding_facts(folder).get("eos_token_id")
+    return () if ends is None else tuple(int(i) for i in (ends if isinstance(ends, list) else [ends]))
 
 
 def _chat(folder: Path, facts: dict[str, Any]) -> str | None:
@@ -180,12 +166,8 @@ def _byte_pairs(
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = decoders.ByteLevel()
     if usual.enclosed:
-        first, last = ((str(token), entries[str(token)]) for token in (settings.first, settings.separator))
-        inner.post_processor = processors.TemplateProcessing(
-            single=f"{first[0]}:0 $A:0 {last[0]}:0",
-            pair=f"{first[0]}:0 $A:0 {last[0]}:0 {last[0]}:0 $B:0 {last[0]}:0",
-            special_tokens=[first, last],
-        )
+        last = str(settings.separator)
+        inner.post_processor = enclosed(inner, str(settings.first), last, f"{last}:0 $B:0 {last}:0")
     return inner
 
 
@@ -199,9 +181,7 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
     entries = {line.rstrip("\r"): i for i, line in enumerate(lines) if line or i < len(lines) - 1}
     usual = BERT.usual.specials
-    unknown, first, last = (
-        getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator")
-    )  # fmt: skip
+    unknown, first, last = (getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator"))
     for token in (unknown, first, last):
         if token not in entries:
             raise InputError(f"{folder / 'vocab.txt'} lacks the special '{token}'")
@@ -214,9 +194,5 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece(prefix="##")
-    inner.post_processor = processors.TemplateProcessing(
-        single=f"{first}:0 $A:0 {last}:0",
-        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
-        special_tokens=[(first, entries[first]), (last, entries[last])],
-    )
+    inner.post_processor = enclosed(inner, first, last, f"$B:1 {last}:1")
     return inner

@@ -1,32 +1,32 @@
-"""The interface of every tokenizer: headway's own (`text.tokenizer`) and those of other programs (`text.foreign`)."""
+"""What every tokenizer is: headway's own (`text.tokenizer`) and those of other programs (`text.foreign`)."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import tokenizers
+from tokenizers import processors
 
+from headway.errors import InputError
 from headway.text.chat import Chat
+
+SPACE_MARK = "▁"
 
 
 class Codec(Protocol):
-    """Text to ids and back, and the ids of special tokens by their role. None: the vocabulary has no such entry."""
+    """Text to ids and back, and the ids of special tokens by their role. None: the vocabulary has no such
+    entry. stops: ids that end a text."""
 
     inner: tokenizers.Tokenizer
-
-    @property
-    def pad(self) -> int | None: ...
-    @property
-    def start(self) -> int | None: ...
-    @property
-    def end(self) -> int | None: ...
-    @property
-    def unknown(self) -> int | None: ...
-    @property
-    def stops(self) -> frozenset[int]:
-        """Ids that end a text."""
+    pad: int | None
+    start: int | None
+    end: int | None
+    unknown: int | None
+    stops: frozenset[int]
+    chat: Chat | None
 
     @property
     def opening(self) -> tuple[int, ...]:
@@ -41,15 +41,94 @@ class Codec(Protocol):
         """Adds the special tokens of a text or a pair of texts, as an encoder reads them."""
 
     @property
-    def chat(self) -> Chat | None: ...
-    @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """A hash of everything that decides how text becomes ids."""
 
     def __len__(self) -> int: ...
-    def encode(self, text: str) -> list[int]: ...
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
-    def decode(self, ids: Iterable[int]) -> str: ...
-    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]: ...
-    def tokens(self, ids: Iterable[int]) -> list[str]: ...
-    def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]: ...
+
     def save(self, path: str | Path) -> None: ...
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """All texts at once, in parallel: much faster than one after the other."""
+        return encoded(self.inner, texts)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]: ...
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
+        return [readable(self._raw(i)) for i in self._checked(ids)]
+
+    def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
+        """The words, and for each id the index of its word: attention over tokens is merged by it. A special token is a
+        word of its own."""
+        words: list[bytes] = []
+        owner: list[int] = []
+        closed = True
+        for i in self._checked(ids):
+            raw, special = self._raw(i), self._is_special(i)
+            if closed or special or self._begins(raw, words[-1]):
+                words.append(b"")
+            words[-1] += self._inside(raw)
+            owner.append(len(words) - 1)
+            closed = special
+        # Joined before they are decoded: a character may span tokens.
+        return [word.decode("utf-8", "replace").strip() or SPACE_MARK for word in words], owner
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        return [int(i) for i in ids]
+
+    def _raw(self, i: int) -> bytes:
+        """The bytes of a token."""
+
+    def _is_special(self, i: int) -> bool: ...
+
+    def _begins(self, raw: bytes, before: bytes) -> bool:
+        """Whether a token starts a word: with a space."""
+        return raw[:1].isspace()
+
+    def _inside(self, raw: bytes) -> bytes:
+        """A token's part of its word."""
+        return raw
+
+
+def enclosed(inner: tokenizers.Tokenizer, first: str, last: str, second: str) -> processors.TemplateProcessing:
+    """`first` before a text and `last` after it; `second`: how the second text of a pair follows."""
+    single = f"{first}:0 $A:0 {last}:0"
+    named = [(token, inner.token_to_id(token)) for token in (first, last)]
+    return processors.TemplateProcessing(single=single, pair=f"{single} {second}", special_tokens=named)
+
+
+def hashed(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=16).hexdigest()
+
+
+def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = False) -> list[list[int]]:
+    """The ids of each text; `framed`: with the special tokens of the template."""
+    try:
+        encodings = inner.encode_batch_fast(list(texts), add_special_tokens=framed)
+    except TypeError:
+        refuse_what_is_no_text(texts)
+        raise
+    return [encoding.ids for encoding in encodings]
+
+
+def readable(raw: bytes) -> str:
+    """A token for display: a space as `▁`, partial or invisible characters as their code."""
+    text = raw.decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def refuse_what_is_no_text(texts: Sequence[str]) -> None:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {type(text).__name__}, expected a string")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"text {number} is not valid Unicode: half a surrogate pair ({error})") from error

@@ -6,7 +6,6 @@ token that is spelled out in a text is that token: chat templates rely on it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,13 @@ from tokenizers import models, processors
 from headway.errors import InputError
 from headway.plain import from_plain, to_plain
 from headway.text.chat import Chat
-from headway.text.tokenizer import BYTE_OF, SPACE_MARK, encoded, readable
+from headway.text.codec import SPACE_MARK, Codec, encoded, hashed
+from headway.text.tokenizer import BYTE_OF
 
 SETTINGS = "tokenizer.settings.json"
+# Special tokens by their role, with Hugging Face's names.
+ROLES = {"pad": "pad_token", "start": "bos_token", "end": "eos_token", "unknown": "unk_token", "mask": "mask_token",
+         "first": "cls_token", "separator": "sep_token"}  # fmt: skip
 TIDY = (
     *((f" {mark}", mark) for mark in ".?!,"),
     (" ' ", "'"),
@@ -56,12 +59,12 @@ class Settings:
     spelled: bool = False
 
     def specials(self) -> list[str]:
-        roles = (self.pad, self.start, self.end, self.unknown, self.mask, self.first, self.separator, *self.more)
-        return [special for special in dict.fromkeys(roles) if special is not None]
+        named = (*(getattr(self, role) for role in ROLES), *self.more)
+        return [special for special in dict.fromkeys(named) if special is not None]
 
 
 @final
-class ForeignTokenizer:
+class ForeignTokenizer(Codec):
     """encode: text → ids without the template; `framed_batch`: with it; decode: ids → text without special tokens."""
 
     kind, exact = "foreign", True
@@ -70,13 +73,20 @@ class ForeignTokenizer:
         """`raw`: the text of the file, which `save` writes unchanged."""
         self.inner, self.settings = inner, settings
         self._raw_json = raw or str(inner.to_str(pretty=True))
-        self._pad = settings.pad or (inner.padding or {}).get("pad_token")
+        pad = settings.pad or (inner.padding or {}).get("pad_token")
         inner.no_padding()
         inner.no_truncation()
         inner.encode_special_tokens = settings.spelled
         known = inner.get_added_tokens_decoder()
         there = {str(token.content) for token in known.values() if token.special}
         inner.add_special_tokens([special for special in settings.specials() if special not in there])
+        named = (pad, settings.start, settings.end, settings.unknown, settings.mask)
+        ids = (None if special is None else inner.token_to_id(special) for special in named)
+        self.pad, self.start, self.end, self.unknown, self.mask = ids
+        self.stops = frozenset(settings.stops) | (frozenset() if self.end is None else {self.end})
+        asked = {ROLES[role]: getattr(settings, role) for role in ("start", "end", "unknown", "pad")}
+        specials = {name: token for name, token in asked.items() if token is not None}
+        self.chat = None if settings.chat is None else Chat(settings.chat, specials)
         if settings.frame:
             inner.post_processor = self._frame(*settings.frame)
         decoder = json.loads(inner.to_str())["decoder"]
@@ -128,20 +138,12 @@ class ForeignTokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything that decides how text becomes ids."""
-        whole = json.dumps([self._raw_json, to_plain(self.settings)])
-        return hashlib.blake2b(whole.encode("utf-8"), digest_size=16).hexdigest()
+        return hashed(json.dumps([self._raw_json, to_plain(self.settings)]))
 
     @property
     def template(self) -> tokenizers.Tokenizer:
         """The file's own."""
         return self.inner
-
-    @property
-    def chat(self) -> Chat | None:
-        settings = self.settings
-        roles = {"bos": settings.start, "eos": settings.end, "unk": settings.unknown, "pad": settings.pad}
-        specials = {f"{role}_token": token for role, token in roles.items() if token is not None}
-        return None if settings.chat is None else Chat(settings.chat, specials)
 
     @cached_property
     def _size(self) -> int:
@@ -152,33 +154,6 @@ class ForeignTokenizer:
 
     def __reduce__(self) -> tuple[object, tuple[str, Settings]]:
         return ForeignTokenizer.from_json, (self._raw_json, self.settings)
-
-    def id_of(self, special: str | None) -> int | None:
-        return None if special is None else self.inner.token_to_id(special)
-
-    @property
-    def pad(self) -> int | None:
-        return self.id_of(self._pad)
-
-    @property
-    def start(self) -> int | None:
-        return self.id_of(self.settings.start)
-
-    @property
-    def end(self) -> int | None:
-        return self.id_of(self.settings.end)
-
-    @property
-    def unknown(self) -> int | None:
-        return self.id_of(self.settings.unknown)
-
-    @property
-    def mask(self) -> int | None:
-        return self.id_of(self.settings.mask)
-
-    @property
-    def stops(self) -> frozenset[int]:
-        return frozenset(self.settings.stops) | (frozenset() if self.end is None else {self.end})
 
     @cached_property
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -196,18 +171,9 @@ class ForeignTokenizer:
         """Special ids after a text."""
         return self._around[1]
 
-    def encode(self, text: str) -> list[int]:
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return encoded(self.inner, texts)
-
     def framed_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """With the special tokens of the template."""
         return encoded(self.inner, texts, framed=True)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Iterable[Iterable[int]], specials: bool = False) -> list[str]:
         """Ids after the last entry, which a model may have and the file lacks, decode to nothing."""
@@ -217,24 +183,14 @@ class ForeignTokenizer:
         tidy = self.settings.tidy and not isinstance(self.inner.model, models.BPE)
         return [_tidied(text) for text in texts] if tidy else texts
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
-        return [readable(self._raw(int(i))) for i in ids]
+    def _is_special(self, i: int) -> bool:
+        return i in self._special_ids
 
-    def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
-        """The words, and for each id the index of its word; attention over tokens is merged by it."""
-        words: list[bytes] = []
-        owner: list[int] = []
-        closed = True
-        for i in map(int, ids):
-            raw, special = self._raw(i), i in self._special_ids
-            continues = raw.startswith(b"##") if self._wordpiece else not raw[:1].isspace()
-            if closed or special or not continues:
-                words.append(b"")
-            words[-1] += raw.removeprefix(b"##") if self._wordpiece and continues else raw
-            owner.append(len(words) - 1)
-            closed = special
-        return [word.decode("utf-8", "replace").strip() or SPACE_MARK for word in words], owner
+    def _begins(self, raw: bytes, before: bytes) -> bool:
+        return not raw.startswith(b"##") if self._wordpiece else super()._begins(raw, before)
+
+    def _inside(self, raw: bytes) -> bytes:
+        return raw.removeprefix(b"##") if self._wordpiece else raw
 
     @cached_property
     def _special_ids(self) -> frozenset[int]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from headway.errors import TooLong
-from headway.text.tokenizer import refuse_what_is_no_text
+from headway.text.codec import refuse_what_is_no_text
 
 Text = str | tuple[str, str]
 

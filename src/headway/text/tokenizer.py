@@ -4,26 +4,26 @@ A thin layer over the `tokenizers` library, so that `tokenizer.json` is a file t
 never gives a special token: callers add START and END, and no text can contain one.
 """
 
-import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, final
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
+from headway.text.codec import Codec, enclosed, hashed, readable
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 PAD, START, END, UNKNOWN = range(len(SPECIALS))
 
 BYTES = 256
 KINDS = ("bpe", "word", "char")
-SPACE_MARK = "▁"
 SPACE, NOT_SPACE = r"[\s\x1c-\x1f]", r"[^\s\x1c-\x1f]"  # as str.isspace sees it
 WORD_OR_MARK = r"[^\W_]+(?:['’][^\W_]+)*|([^\w\s]|_)\1*"  # don't is one word, -- one mark
 LINES_AT_ONCE = 1_000
@@ -74,7 +74,7 @@ class TextOptions:
 
 
 @final
-class Tokenizer:
+class Tokenizer(Codec):
     """encode: text → ids without special tokens; decode: ids → text, without PAD, START and END."""
 
     # Specials by their role, as every tokenizer has them (see `headway.text.codec`).
@@ -99,7 +99,7 @@ class Tokenizer:
         if first is None:
             raise InputError("there is no text to learn a vocabulary from: every line is empty")
         inner = {"bpe": _train_bpe, "word": _train_words, "char": _train_characters}[options.kind]
-        return cls(inner(_again(first, chunks), options))
+        return cls(inner(chain([first], chunks), options))
 
     @classmethod
     def of_words(cls, words: Iterable[str], options: TextOptions) -> "Tokenizer":
@@ -138,19 +138,14 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything that decides how text becomes ids."""
-        return hashlib.blake2b(self.to_json().encode("utf-8"), digest_size=16).hexdigest()
+        return hashed(self.to_json())
 
     @cached_property
     def template(self) -> tokenizers.Tokenizer:
         """START text END, of a pair START text END text END."""
         framed = tokenizers.Tokenizer.from_str(self.to_json())
         framed.encode_special_tokens = True
-        start, end = SPECIALS[START], SPECIALS[END]
-        framed.post_processor = processors.TemplateProcessing(
-            single=f"{start} $A {end}",
-            pair=f"{start} $A {end} $B:1 {end}:1",
-            special_tokens=[(start, START), (end, END)],
-        )
+        framed.post_processor = enclosed(framed, SPECIALS[START], SPECIALS[END], f"$B:1 {SPECIALS[END]}:1")
         return framed
 
     def __len__(self) -> int:
@@ -158,16 +153,6 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return Tokenizer.from_json, (self.to_json(),)
-
-    def encode(self, text: str) -> list[int]:
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """All texts at once, in parallel: much faster than one after the other."""
-        return encoded(self.inner, texts)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
         kept = [[i for i in self._checked(ids) if i > END] for ids in batch]
@@ -178,31 +163,23 @@ class Tokenizer:
         return [text.removeprefix(" ") for text in texts] if self.kind == "bpe" and not self.exact else texts
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
-        return [self._readable(i) for i in self._checked(ids)]
+        known = self._checked(ids)
+        if self.kind != "word":
+            return super().tokens(known)
+        words = [str(self.inner.id_to_token(i)) for i in known]
+        return [readable(word.encode("utf-8")) if word.isspace() else word for word in words]
 
     def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
-        """The words, and for each id the index of its word: attention over tokens is merged by it.
-
-        A token that starts with a space starts a word; a special token is a word of its own.
-        """
-        known = self._checked(ids)
         if self.kind == "word":
-            return self.tokens(known), list(range(len(known)))
-        raw_words: list[bytes] = []
-        owner: list[int] = []
-        closed = True
-        for i in known:
-            raw = self._raw(i)
-            special = i < len(SPECIALS)
-            # A token that is only a space belongs to the word after it.
-            if closed or special or (raw[:1].isspace() and not raw_words[-1].isspace()):
-                raw_words.append(b"")
-            raw_words[-1] += raw
-            owner.append(len(raw_words) - 1)
-            closed = special
-        # Joined before they are decoded: a character may span tokens.
-        return [raw.decode("utf-8", "replace").strip() or SPACE_MARK for raw in raw_words], owner
+            return (words := self.tokens(ids)), list(range(len(words)))
+        return super().words(ids)
+
+    def _is_special(self, i: int) -> bool:
+        return i < len(SPECIALS)
+
+    def _begins(self, raw: bytes, before: bytes) -> bool:
+        """A token that is only a space belongs to the word after it."""
+        return super()._begins(raw, before) and not before.isspace()
 
     def _raw(self, i: int) -> bytes:
         """The bytes of a token."""
@@ -210,12 +187,6 @@ class Tokenizer:
         if i < len(SPECIALS) or self.kind != "bpe":
             return token.encode("utf-8")
         return bytes(BYTE_OF[letter] for letter in token)
-
-    def _readable(self, i: int) -> str:
-        token = str(self.inner.id_to_token(i))
-        if i < len(SPECIALS) or (self.kind == "word" and not token.isspace()):
-            return token
-        return readable(self._raw(i))
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
         """Plain ints, all of them in the vocabulary: the library would drop the others silently."""
@@ -340,55 +311,14 @@ def _normalizers(options: TextOptions) -> list[normalizers.Normalizer]:
 
 def _chunks(lines: Iterable[str], blank: bool = False) -> Iterator[list[str]]:
     """Lines with text, or `blank` ones too, in lists: a call into Python for each line is slow."""
-    chunk: list[str] = []
-    for line in lines:
-        if line and (blank or not line.isspace()):
-            chunk.append(line)
-        if len(chunk) == LINES_AT_ONCE:
-            yield chunk
-            chunk = []
-    if chunk:
+    kept = (line for line in lines if line and (blank or not line.isspace()))
+    while chunk := list(islice(kept, LINES_AT_ONCE)):
         yield chunk
-
-
-def _again(first: list[str], rest: Iterator[list[str]]) -> Iterator[list[str]]:
-    yield first
-    yield from rest
-
-
-def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = False) -> list[list[int]]:
-    """The ids of each text; `framed`: with the special tokens of the template."""
-    try:
-        encodings = inner.encode_batch_fast(list(texts), add_special_tokens=framed)
-    except TypeError:
-        refuse_what_is_no_text(texts)
-        raise
-    return [encoding.ids for encoding in encodings]
-
-
-def readable(raw: bytes) -> str:
-    """A token for display: a space as `▁`, partial or invisible characters as their code."""
-    text = raw.decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def refuse_what_is_no_text(texts: Sequence[str]) -> None:
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise InputError(f"text {number} is {type(text).__name__}, expected a string")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputError(f"text {number} is not valid Unicode: half a surrogate pair ({error})") from error
 
 
 def _byte_of_letter() -> dict[str, int]:
     """GPT-2's table: a byte that is printable stands for itself, the others for letters from 256 on."""
-    printable = [
-        *range(ord("!"), ord("~") + 1),
-        *range(ord("¡"), ord("¬") + 1),
-        *range(ord("®"), ord("ÿ") + 1),
-    ]
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(BYTES) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(BYTES + n): byte for n, byte in enumerate(others)}
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 from headway.errors import InputError, is_full
 
 Floats = NDArray[np.float32]
+Group = tuple[int, list[bytes], Floats]  # the number of the first line or word in the file, words, rows
 
 CHUNK = 1 << 23  # bytes that are read at once
 LONGEST_WORD = 1 << 12  # bytes
 WIDEST = 1 << 16  # numbers of a vector
+LONGEST_LINE = WIDEST * 32 + LONGEST_WORD  # bytes
 FORMS = {".bin": True, ".txt": False, ".vec": False}
 COUNTS = re.compile(rb"\s*(\d{1,18})[ \t]+(\d{1,18})\s*")  # the first line, where there is one
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")  # bytes that text has not
@@ -102,32 +104,21 @@ def read_vectors(path: str | Path, width: int | None = None) -> WordVectors:
     Those of another `width` than is wanted are refused before they are all read.
     """
     path = Path(path)
-    try:
-        with _opened(path) as stream:
-            head = stream.read(CHUNK)
-            if not head.strip():
-                raise InputError(f"file {path} is empty: a vector file has a word and its numbers on each line")
-            chunks = _joined(head, stream)
-            read = _binary if _is_binary(path, head) else _text
-            words, table_ND = read(path, chunks, width)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot read {path}: {reason}") from error
-    return WordVectors(words, table_ND)
-
-
-def _opened(path: Path) -> BinaryIO:
     if not path.exists():
         raise InputError(f"there is no file {path}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: expected a file of word vectors")
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
-
-
-def _joined(head: bytes, stream: BinaryIO) -> Iterator[bytes]:
-    while head:
-        yield head
-        head = stream.read(CHUNK)
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+            head = stream.peek(CHUNK)
+            if not head.strip():
+                raise InputError(f"file {path} is empty: a vector file has a word and its numbers on each line")
+            form = _form(path)
+            is_binary = CONTROL.search(head) is not None if form is None else form
+            return WordVectors(*_read(path, stream, is_binary, width))
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read {path}: {reason}") from error
 
 
 def _form(path: Path) -> bool | None:
@@ -135,123 +126,79 @@ def _form(path: Path) -> bool | None:
     return FORMS.get(Path(path.name.removesuffix(".gz")).suffix)
 
 
-def _is_binary(path: Path, head: bytes) -> bool:
-    form = _form(path)
-    return CONTROL.search(head[:CHUNK]) is not None if form is None else form
-
-
-def _counts(path: Path, line: bytes) -> tuple[int, int] | None:
-    """Words and width, if the first line says them."""
-    found = COUNTS.fullmatch(line)
-    if found is None:
-        return None
-    words, width = int(found[1]), int(found[2])
-    if not 0 < width <= WIDEST or not words:
-        raise InputError(f"{path}, line 1: {words:,} words of width {width:,} cannot be; is it a vector file?")
-    return words, width
-
-
-def _check_width(path: Path, width: int, wanted: int | None) -> None:
+def _read(path: Path, stream: Any, is_binary: bool, wanted: int | None) -> tuple[list[str], Floats]:
+    line = stream.readline(LONGEST_LINE + 1).removeprefix(b"\xef\xbb\xbf")
+    if found := COUNTS.fullmatch(line):
+        count, width = int(found[1]), int(found[2])
+        if not 0 < width <= WIDEST or not count:
+            raise InputError(f"{path}, line 1: {count:,} words of width {width:,} cannot be; is it a vector file?")
+    elif is_binary:
+        raise InputError(f"{path}: expected a first line of two numbers, words and width, as binary vector files have")
+    elif len(line) > LONGEST_LINE:
+        raise InputError(f"{path} has a line of more than {LONGEST_LINE:,} bytes: is it a vector file?")
+    else:
+        count, width = 0, len(line.split()) - 1
+        if not 0 < width <= WIDEST or _numbers(line.split(maxsplit=1)[1], width) is None:
+            raise InputError(f"{path}, line 1: expected a word and its numbers, or how many words and numbers")
     if wanted is not None and width != wanted:
         raise InputError(f"{path} has vectors of width {width}, the model's are of width {wanted}: they must be equal "
                          f"(--set model.width={width}, or another file)")  # fmt: skip
+    if is_binary:
+        return _gathered(path, "word", count, _binary(path, stream, count, width))
+    return _gathered(path, "line", count, _text(path, stream, [] if count else [line], width))
 
 
-class _Table:
-    """Words and rows as they come, none twice."""
-
-    def __init__(self, path: Path, unit: str) -> None:
-        self.path, self.unit = path, unit
-        self.words: list[str] = []
-        self.known: dict[str, int] = {}
-        self.rows: list[Floats] = []
-
-    def add(self, raw_words: Sequence[bytes], rows_ND: Floats, first: int) -> None:
-        """`first` is the number of the line, or of the word, that the first of them has in the file."""
+def _gathered(path: Path, unit: str, count: int, groups: Iterator[Group]) -> tuple[list[str], Floats]:
+    """All words and rows, none twice. `count`: how many the first line says (0: it says nothing)."""
+    number_of: dict[str, int] = {}
+    rows: list[Floats] = []
+    for first, raw_words, rows_ND in groups:
         if not (finite_N := np.isfinite(rows_ND).all(1)).all():
             at = first + int(np.argmin(finite_N))
-            raise InputError(f"{self.path}, {self.unit} {at:,}: a number is infinite or none")
+            raise InputError(f"{path}, {unit} {at:,}: a number is infinite or none")
         for number, raw in enumerate(raw_words, first):
             try:
                 word = raw.decode("utf-8")
             except UnicodeDecodeError:
-                raise InputError(f"{self.path}, {self.unit} {number:,}: the word {raw[:40]!r} is not UTF-8") from None
+                raise InputError(f"{path}, {unit} {number:,}: the word {raw[:40]!r} is not UTF-8") from None
             if not word:
-                raise InputError(f"{self.path}, {self.unit} {number:,}: a vector without a word")
-            if (before := self.known.setdefault(word, number)) != number:
-                raise InputError(
-                    f"{self.path}, {self.unit} {number:,}: '{word}' was on {self.unit} {before:,} already; remove one"
-                )
-            self.words.append(word)
-        self.rows.append(rows_ND)
-
-    def close(self, said: tuple[int, int] | None) -> tuple[list[str], Floats]:
-        if said and len(self.words) != said[0]:
-            raise InputError(
-                f"{self.path} ends after {len(self.words):,} words, its first line says {said[0]:,}: it was cut short, "
-                "or the line is wrong"
-            )
-        if not self.words:
-            raise InputError(f"{self.path} has no vectors")
-        self.known.clear()
-        table_ND = np.empty((len(self.words), self.rows[0].shape[1]), np.float32)
-        at = 0
-        for some in _taken(self.rows):  # let go one by one: both together would take the memory twice
-            table_ND[at : at + len(some)] = some
-            at += len(some)
-        return self.words, table_ND
+                raise InputError(f"{path}, {unit} {number:,}: a vector without a word")
+            if (before := number_of.setdefault(word, number)) != number:
+                raise InputError(f"{path}, {unit} {number:,}: '{word}' was on {unit} {before:,} already; remove one")
+        rows.append(rows_ND)
+        if 0 < count < len(number_of):
+            raise InputError(f"{path}, line {count + 2:,}: one more than the {count:,} that the first line says")
+    if len(number_of) < count:
+        raise InputError(
+            f"{path} ends after {len(number_of):,} words, its first line says {count:,}: it was cut short, "
+            "or the line is wrong"
+        )
+    words, at = list(number_of), 0
+    table_ND = np.empty((len(words), rows[0].shape[1]), np.float32)
+    while rows:  # let go one by one: both together would take the memory twice
+        some = rows.pop(0)
+        table_ND[at : at + len(some)] = some
+        at += len(some)
+    return words, table_ND
 
 
-def _taken(rows: list[Floats]) -> Iterator[Floats]:
-    while rows:
-        yield rows.pop(0)
-
-
-def _text(path: Path, chunks: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
-    table = _Table(path, "line")
-    said: tuple[int, int] | None = None
-    width, number = 0, 1
-    for lines in _lines(path, chunks):
-        first = number
+def _text(path: Path, stream: Any, lines: list[bytes], width: int) -> Iterator[Group]:
+    """`lines`: those that were read already."""
+    number = 1 if lines else 2
+    while lines := lines + stream.readlines(CHUNK):
+        if not lines[-1].strip(b" \t\r"):  # a blank rest behind the last line end
+            lines.pop()
+        if lines:
+            yield number, *_rows(path, lines, width, number)
         number += len(lines)
-        if first == 1:
-            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-            said = _counts(path, lines[0])
-            width = said[1] if said else len(lines[0].split()) - 1
-            if said:
-                lines, first = lines[1:], 2
-            elif not 0 < width <= WIDEST or _numbers(lines[0].split(maxsplit=1)[1], width) is None:
-                raise InputError(f"{path}, line 1: expected a word and its numbers, or how many words and numbers")
-            _check_width(path, width, wanted)
-        if lines:
-            words, rows_ND = _rows(path, lines, width, first)
-            table.add(words, rows_ND, first)
-            if said and len(table.words) > said[0]:
-                raise InputError(
-                    f"{path}, line {said[0] + 2:,}: one more than the {said[0]:,} that the first line says"
-                )
-    return table.close(said)
-
-
-def _lines(path: Path, chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """Whole lines, by chunks of the file, without blank ones at its end."""
-    rest = b""
-    longest = WIDEST * 32 + LONGEST_WORD
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > longest:
-            raise InputError(f"{path} has a line of more than {longest:,} bytes: is it a vector file?")
-        if lines:
-            yield lines
-    if rest.strip():
-        yield [rest]
+        lines = []
 
 
 def _rows(path: Path, lines: list[bytes], width: int, first: int) -> tuple[list[bytes], Floats]:
     """All lines at once; if they do not fit, one by one, to say which."""
     words, numbers = [], []
     for line in lines:
-        word, _, rest = line.strip(b" \t\r").partition(b" ")
+        word, _, rest = line.strip(b" \t\r\n").partition(b" ")
         words.append(word)
         numbers.append(rest)
     if all(rest.count(b" ") == width - 1 for rest in numbers):
@@ -287,31 +234,19 @@ def _numbers(text: bytes, count: int) -> Floats | None:
     return found if len(found) == count else None
 
 
-def _binary(path: Path, chunks: Iterator[bytes], wanted: int | None) -> tuple[list[str], Floats]:
-    held = next(chunks)
-    line, newline, held = held.partition(b"\n")
-    said = _counts(path, line) if newline else None
-    if said is None:
-        raise InputError(f"{path}: expected a first line of two numbers, words and width, as binary vector files have")
-    words, width = said
-    _check_width(path, width, wanted)
-    if path.suffix != ".gz" and words * (4 * width + 2) > path.stat().st_size:
-        raise InputError(f"{path}: {words:,} words of width {width} do not fit into its {path.stat().st_size:,} bytes: "
+def _binary(path: Path, stream: Any, count: int, width: int) -> Iterator[Group]:
+    if path.suffix != ".gz" and count * (4 * width + 2) > path.stat().st_size:
+        raise InputError(f"{path}: {count:,} words of width {width} do not fit into its {path.stat().st_size:,} bytes: "
                          "it was cut short, or its first line is wrong")  # fmt: skip
-    table = _Table(path, "word")
-    while True:
-        first = len(table.words) + 1
-        names, rows, used = _records(path, held, width, words - len(table.words), first)
-        held = held[used:]
-        if names:
-            table.add(names, np.frombuffer(b"".join(rows), "<f4").reshape(-1, width).astype(np.float32), first)
-        more = next(chunks, b"")
+    held, done = b"", 0
+    while done < count and (more := stream.read(CHUNK)):
         held += more
-        if len(table.words) == words or not more:
-            break
-    if len(table.words) == words and held.strip():
-        raise InputError(f"{path} continues after the {words:,} words of width {width} that its first line says")
-    return table.close(said)
+        words, rows, used = _records(path, held, width, count - done, done + 1)
+        if words:
+            yield done + 1, words, np.frombuffer(b"".join(rows), "<f4").reshape(-1, width).astype(np.float32)
+        held, done = held[used:], done + len(words)
+    if done == count and (held + stream.read(CHUNK)).strip():
+        raise InputError(f"{path} continues after the {count:,} words of width {width} that its first line says")
 
 
 def _records(path: Path, held: bytes, width: int, most: int, first: int) -> tuple[list[bytes], list[bytes], int]:

@@ -21,8 +21,9 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,8 @@ from headway.folder import find_model, read_model, text_card, weights_of, with_t
 from headway.models.counts import Ints
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import Floats, Given
-from headway.text.tokenizer import END, PAD, SPACE_MARK, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
+from headway.text.codec import SPACE_MARK
+from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, TextOptions, Tokenizer
 
 NOTHING = -99.0  # log₁₀ of 0
 DIGITS = 9  # that tell every float32 apart
@@ -56,7 +58,8 @@ def export_arpa(folder: str | Path, path: str | Path) -> str:
         raise InputError(f"there is no folder {path.parent} for {path.name}: make it first")
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with _opened(part, packed=path.suffix == ".gz") as stream:
+        opened: Any = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open
+        with opened(part, "wt", encoding="utf-8", newline="\n") as stream:
             stream.writelines(arpa_lines(found.model, spelled(found.source_tokenizer)))
         part.replace(path)
     finally:
@@ -64,18 +67,11 @@ def export_arpa(folder: str | Path, path: str | Path) -> str:
     return found.card.text.kind
 
 
-def _opened(path: Path, packed: bool) -> IO[str]:
-    if packed:
-        return gzip.open(path, "wt", compresslevel=6, encoding="utf-8", newline="\n")
-    return path.open("w", encoding="utf-8", newline="\n")
-
-
 def spelled(tokenizer: Tokenizer) -> list[str]:
     """Each entry of a vocabulary as a word without white space, no two alike."""
     words = tokenizer.tokens(range(len(tokenizer)))
-    twice = len(set(words)) < len(words)
     seen: set[str] = set()
-    for i, word in enumerate(words if twice else ()):
+    for i, word in enumerate(words):
         words[i] = f"{word}#{i}" if word in seen else word
         seen.add(word)
     return words
@@ -142,6 +138,13 @@ class Reader:
 
     def wrong(self, problem: str, line: int | None = None) -> InputError:
         return InputError(f"{self.path}, line {line or self.number}: {problem}; it is no whole ARPA file")
+
+    def wrong_row(self, section: Section, n: int, problem: str) -> InputError:
+        """`problem` has the place of the n-gram's text."""
+        words, (first, *others) = list(self.ids), section.ids_NM[n]
+        opening = OPENING if others and first == END else words[first]
+        text = " ".join([opening, *(words[i] for i in others)])
+        return self.wrong(problem.format(text), section.lines[n])
 
     def next(self) -> str:
         """The next line that is not blank."""
@@ -258,40 +261,25 @@ def _rows(reader: Reader, model: NGram, section: Section) -> Ints:
     for place in range(1, ids_NM.shape[1] - 1):
         rows_N = model.tables[place].find(rows_N, ids_NM[:, place])
     if (missing := (rows_N < 0).nonzero()).numel():
-        n = int(missing[0])
-        text = _spelling(reader, section.ids_NM[n])
-        raise reader.wrong(f"the first words of n-gram '{text}' are no n-gram of the order below", section.lines[n])
+        problem = "the first words of n-gram '{}' are no n-gram of the order below"
+        raise reader.wrong_row(section, int(missing[0]), problem)
     return rows_N.numpy()
-
-
-def _spelling(reader: Reader, ids_M: Ints) -> str:
-    words = list(reader.ids)
-    first = OPENING if len(ids_M) > 1 and ids_M[0] == END else words[ids_M[0]]
-    return " ".join([first, *(words[i] for i in ids_M[1:])])
 
 
 def _check_twice(reader: Reader, section: Section, keys_N: Ints) -> None:
     sorted_N = np.argsort(keys_N, kind="stable")
     twice = np.flatnonzero(keys_N[sorted_N][1:] == keys_N[sorted_N][:-1])
     if len(twice):
-        n = int(sorted_N[twice[0] + 1])
-        text = _spelling(reader, section.ids_NM[n])
-        raise reader.wrong(f"the n-gram '{text}' stands here a second time", section.lines[n])
+        raise reader.wrong_row(section, int(sorted_N[twice[0] + 1]), "the n-gram '{}' stands here a second time")
 
 
 def _has_line_ends(words: Sequence[str]) -> bool:
     """Whether these are words of whole documents (`TextOptions.exact`), whose white space `spelled` has written out; of
     characters and subwords the same may be true, but only their own tokenizer can split a text into them."""
-    spaces = [word for word in words if SPELLED_SPACE.fullmatch(word)]
-    others = [word for word in words if not SPELLED_SPACE.fullmatch(word)]
+    spaces = {word for word in words if SPELLED_SPACE.fullmatch(word)}
+    others = [word for word in words if word not in spaces]
     subwords = any(word.startswith(SPACE_MARK) for word in others) or all(len(word) == 1 for word in others)
     return any("\\n" in word for word in spaces) and not subwords
-
-
-def _unspelled(word: str) -> str:
-    if not SPELLED_SPACE.fullmatch(word):
-        return word
-    return word.replace(SPACE_MARK, " ").encode("ascii").decode("unicode_escape")
 
 
 def import_arpa(path: str | Path, folder: str | Path, like: str | Path | None = None) -> None:
@@ -302,7 +290,9 @@ def import_arpa(path: str | Path, folder: str | Path, like: str | Path | None = 
     known = words[len(SPECIALS) :]
     exact = _has_line_ends(known)
     if exact:
-        known = [_unspelled(word) for word in known]
+        spaces = {word for word in known if SPELLED_SPACE.fullmatch(word)}
+        texts = {word: word.replace(SPACE_MARK, " ").encode("ascii").decode("unicode_escape") for word in spaces}
+        known = [texts.get(word, word) for word in known]
     text = TextOptions("word", max(len(words), 5), nfc=False, min_count=1, exact=exact, lines=not exact)
     tokenizer = Tokenizer.of_words(known, text)
     if other:

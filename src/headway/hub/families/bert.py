@@ -6,14 +6,16 @@ ALBERT has no dropout behind its feed-forward network; headway's has that of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary, refuse
-from headway.hub.names import Entry, Table, both, joined, layered, same
+from headway.hub.config_keys import Field, Fields, Keys, NoCounterpart, choice, misfit, number, size
+from headway.hub.families.foreign import Foreign, Usual
+from headway.hub.names import Table, below
 from headway.hub.sentence_folder import declared_vectors
 from headway.models import parts
 from headway.models.bert import BertConfig
@@ -29,62 +31,84 @@ ANSWERS = {"single_label_classification": "one", "multi_label_classification": "
 HEADS: dict[str, Any] = {"Model": Vectors, "ForMaskedLM": Words, "ForPreTraining": WordsAndPair,
          "ForSequenceClassification": Classes, "ForTokenClassification": Tags}  # fmt: skip
 CLASS = {"bert": "Bert", "roberta": "Roberta", "albert": "Albert"}
-OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}  # of a norm
 
 
-def _architectures(kind: str) -> tuple[str, ...]:
-    return tuple(CLASS[kind] + head for head in HEADS if (kind, head) != ("roberta", "ForPreTraining"))
+def _architectures(kind: str) -> dict[str, Any]:
+    return {CLASS[kind] + name: head for name, head in HEADS.items() if (kind, head) != ("roberta", WordsAndPair)}
 
 
-def config_in(facts: dict[str, Any]) -> tuple[BertConfig, Any]:
-    keys = Keys(facts)
-    kind = facts["model_type"]
-    keys.must("position_embedding_type", "absolute")
-    keys.must("is_decoder", False)
-    # Of training alone; of generation, by models that do not generate; of heads that ALBERT's authors tried.
-    keys.ignore("layer_norm_eps", "eos_token_ids", "output_past", "num_labels", "down_scale_factor", "gap_size")
-    keys.ignore("net_structure_type", "num_memory_blocks", "classifier_dropout", "classifier_dropout_prob")
-    dropout = keys.number("hidden_dropout_prob", 0.0 if kind == "albert" else 0.1)
-    # RoBERTa counts from behind its padding's row.
-    first = keys.take("pad_token_id", 1, int) + 1 if kind == "roberta" else 0
+FIELDS = {
+    "layers": size("num_hidden_layers", 12),
+    "width": size("hidden_size", 768),
+    "inner": size("intermediate_size", 3072),
+    "heads": size("num_attention_heads", 12),
+    "types": size("type_vocab_size", 2),
+    "max_length": size("max_position_embeddings", 512),
+    "dropout": number("hidden_dropout_prob", 0.1),
+    "attention_dropout": number("attention_probs_dropout_prob", 0.1),
+    "norm.epsilon": number("layer_norm_eps", 1e-12),
+    "feed_forward": choice("hidden_act", "gelu", ACTIVATIONS),
+}
+ALBERT_FIELDS = FIELDS | {
+    "groups": size("num_hidden_groups", 1),
+    "group_layers": size("inner_group_num", 1),
+    "narrow": size("embedding_size", 128),
+}
+ALBERT_DEFAULTS = {
+    "hidden_size": 4096, "intermediate_size": 16384, "num_attention_heads": 64, "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0, "hidden_act": "gelu_new", "classifier_dropout_prob": 0.1,
+}  # fmt: skip
+
+
+def _first(keys: Keys) -> int:
+    """RoBERTa counts from behind its padding's row."""
+    return int(keys.take("pad_token_id", 1, int)) + 1
+
+
+def _rows_behind(keys: Keys) -> int:
     rows = keys.size("max_position_embeddings", 512)
-    if first >= rows:
+    if _first(keys) >= rows:
         raise InputError(f"config.json: max_position_embeddings is {rows}, behind the padding's there is none")
-    config = BertConfig(
-        layers=keys.size("num_hidden_layers", 12),
-        width=keys.size("hidden_size", 4096 if kind == "albert" else 768),
-        inner=keys.size("intermediate_size", 16384 if kind == "albert" else 3072),
-        heads=keys.size("num_attention_heads", 64 if kind == "albert" else 12),
-        narrow=keys.size("embedding_size", 128) if kind == "albert" else 0,
-        groups=keys.size("num_hidden_groups", 1) if kind == "albert" else 0,
-        group_layers=keys.size("inner_group_num", 1) if kind == "albert" else 1,
-        types=keys.size("type_vocab_size", 2),
-        first_position=first,
-        max_length=rows - first,
-        dropout=dropout,
-        attention_dropout=keys.number("attention_probs_dropout_prob", 0.0 if kind == "albert" else 0.1),
-        norm=parts.PostNorm(keys.number("layer_norm_eps", 1e-12)),
-        feed_forward=keys.choice("hidden_act", "gelu_new" if kind == "albert" else "gelu", ACTIVATIONS),
-    )
-    head = _head_in(keys, kind, config)
-    keys.done()
-    return config, head
+    return rows - _first(keys)
 
 
-def _head_in(keys: Keys, kind: str, config: BertConfig) -> Any:
+def _padding_out(first: int, config: BertConfig) -> dict[str, Any]:
+    if not first:
+        raise NoCounterpart
+    return {"pad_token_id": first - 1}
+
+
+ROBERTA_FIELDS = FIELDS | {
+    "first_position": Field(_first, _padding_out),
+    "max_length": Field(
+        _rows_behind, lambda length, config: {"max_position_embeddings": length + config.first_position}
+    ),
+}
+# Of training alone; of generation, by models that do not generate; of heads that ALBERT's authors tried.
+IGNORED = (
+    "layer_norm_eps", "eos_token_ids", "output_past", "num_labels", "down_scale_factor", "gap_size",
+    "net_structure_type", "num_memory_blocks", "classifier_dropout", "classifier_dropout_prob",
+)  # fmt: skip
+
+
+def head_in(kind: str, keys: Keys, config: BertConfig) -> Any:
     asked = keys.take("architectures") or [CLASS[kind] + "Model"]
-    head = next(name.removeprefix(CLASS[kind]) for name in asked if name in _architectures(kind))
+    head = next(_architectures(kind)[name] for name in asked if name in _architectures(kind))
     tied = keys.flag("tie_word_embeddings", True)
-    # An own choice; without one that of the layers, but for ALBERT, whose own is not.
-    key, usual = ("classifier_dropout_prob", 0.1) if kind == "albert" else ("classifier_dropout", None)
-    dropout = keys.take(key, usual, (int, float))
-    if head == "ForMaskedLM":
-        return Words(tied, _word_activation(config, kind), config.norm.epsilon)
-    if head == "ForPreTraining":
-        return WordsAndPair(tied, _word_activation(config, kind), config.norm.epsilon)
-    if head == "ForSequenceClassification":
-        return Classes(_labels(keys), _answer(keys), dropout, twice=kind == "roberta")
-    return Tags(_labels(keys), dropout) if head == "ForTokenClassification" else Vectors(first=True)
+    dropout = keys.take(_dropout_key(kind), None, int, float)  # without one that of the layers
+    if head in (Words, WordsAndPair):
+        # RoBERTa's own activation, else that of the layers.
+        tanh = getattr(config.feed_forward, "approximate", "none") == "tanh"
+        activation = "gelu" if kind == "roberta" else "gelu-tanh" if tanh else config.feed_forward.name
+        return head(tied, activation, config.norm.epsilon)
+    if head is Classes:
+        answer = keys.choice("problem_type", "single_label_classification", ANSWERS)
+        return Classes(_labels(keys), answer, dropout, twice=kind == "roberta")
+    return Tags(_labels(keys), dropout) if head is Tags else Vectors(first=True)
+
+
+def _dropout_key(kind: str) -> str:
+    return "classifier_dropout_prob" if kind == "albert" else "classifier_dropout"
 
 
 def _labels(keys: Keys) -> tuple[str, ...]:
@@ -100,8 +124,22 @@ def _labels(keys: Keys) -> tuple[str, ...]:
     return tuple(str(named.get(str(number), named.get(number))) for number in numbers)
 
 
-def _answer(keys: Keys) -> Any:
-    return keys.choice("problem_type", "single_label_classification", ANSWERS)
+def head_out(kind: str, head: Any, config: BertConfig) -> dict[str, Any]:
+    architecture = next((name for name, part in _architectures(kind).items() if type(head) is part), None)
+    if architecture is None:
+        raise NoCounterpart("head")
+    facts: dict[str, Any] = {"tie_word_embeddings": getattr(head, "tied", True), "architectures": [architecture]}
+    if isinstance(head, Classes | Tags):
+        facts["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
+        facts["label2id"] = {label: number for number, label in enumerate(head.labels)}
+        facts |= {} if head.dropout is None else {_dropout_key(kind): head.dropout}
+    if isinstance(head, Classes):
+        facts["problem_type"] = next(key for key, answer in ANSWERS.items() if answer == head.answer)
+    if not isinstance(head, Vectors) and (
+        fault := misfit(head, head_in(kind, Keys(facts), config), {"head.dropout"}, "head")
+    ):
+        raise NoCounterpart(fault)
+    return facts
 
 
 def settle(config: BertConfig, head: Any, folder: Path, names: Collection[str]) -> tuple[BertConfig, Any]:
@@ -111,75 +149,10 @@ def settle(config: BertConfig, head: Any, folder: Path, names: Collection[str]) 
     return config, head
 
 
-def config_out(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], dict[str, Any]]:
-    """The keys of config.json; a choice without a counterpart is refused by name."""
-
-    def out(config: BertConfig, vocabularies: tuple[int, ...], head: Any) -> dict[str, Any]:
-        _check_fits(config, head, kind)
-        albert = kind == "albert"
-        activation = next(name for name, part in ACTIVATIONS.items() if part == config.feed_forward)
-        facts: dict[str, Any] = {
-            "num_hidden_layers": config.layers,
-            "hidden_size": config.width,
-            "intermediate_size": config.inner,
-            "num_attention_heads": config.heads,
-            "type_vocab_size": config.types,
-            "max_position_embeddings": config.max_length + config.first_position,
-            "hidden_dropout_prob": config.dropout,
-            "attention_probs_dropout_prob": config.attention_dropout,
-            "layer_norm_eps": config.norm.epsilon,
-            "hidden_act": activation,
-            "vocab_size": vocabularies[0],
-            "tie_word_embeddings": getattr(head, "tied", True),
-            "architectures": [_architecture(head, kind)],
-        }
-        if albert:
-            shared = {"num_hidden_groups": config.groups, "inner_group_num": config.group_layers}
-            facts |= {"embedding_size": config.narrow, **shared}
-        if kind == "roberta":
-            facts["pad_token_id"] = config.first_position - 1
-        if isinstance(head, Classes | Tags):
-            labels = head.labels
-            facts["id2label"] = {str(number): label for number, label in enumerate(labels)}
-            facts["label2id"] = {label: number for number, label in enumerate(labels)}
-            if head.dropout is not None:
-                facts["classifier_dropout_prob" if albert else "classifier_dropout"] = head.dropout
-        if isinstance(head, Classes):
-            facts["problem_type"] = next(key for key, answer in ANSWERS.items() if answer == head.answer)
-        return facts
-
-    return out
-
-
-def _architecture(head: Any, kind: str) -> str:
-    return CLASS[kind] + next(name for name, part in HEADS.items() if isinstance(head, part))
-
-
-def _check_fits(config: BertConfig, head: Any, kind: str) -> None:
-    shared = (config.groups, config.group_layers, config.narrow)
-    refuse(kind, {
-        "model.groups, group_layers or narrow": (kind == "albert") != (0 not in shared),
-        "model.types": config.types < 1,
-        "model.first_position": (kind == "roberta") != (config.first_position > 0),
-        "model.feed_forward": config.feed_forward not in ACTIVATIONS.values(),
-        "head": (kind == "roberta" and isinstance(head, WordsAndPair)) or not isinstance(head, tuple(HEADS.values())),
-        "head.twice": getattr(head, "twice", kind == "roberta") != (kind == "roberta"),
-        "head.activation": isinstance(head, Words | WordsAndPair) and head.activation != _word_activation(config, kind),
-        "head.epsilon": isinstance(head, Words | WordsAndPair) and head.epsilon != config.norm.epsilon,
-    })  # fmt: skip
-
-
-def _word_activation(config: BertConfig, kind: str) -> Any:
-    """Of the head for words: RoBERTa's own, else that of the layers."""
-    layers = config.feed_forward
-    if kind == "roberta":
-        return "gelu"
-    return "gelu-tanh" if getattr(layers, "approximate", "none") == "tanh" else layers.name
-
-
 LAYER = {
     "around_attention.outside": "attention.output.LayerNorm",
     "around_feed_forward.outside": "output.LayerNorm",
+    "attention.qkv": "attention.self.{query,key,value}",
     "attention.output": "attention.output.dense",
     "feed_forward.expand": "intermediate.dense",
     "feed_forward.contract": "output.dense",
@@ -187,49 +160,11 @@ LAYER = {
 ALBERT_LAYER = {
     "around_attention.outside": "attention.LayerNorm",
     "around_feed_forward.outside": "full_layer_layer_norm",
+    "attention.qkv": "attention.{query,key,value}",
     "attention.output": "attention.dense",
     "feed_forward.expand": "ffn",
     "feed_forward.contract": "ffn_output",
 }
-
-
-def _layer(ours: str, theirs: str, names: dict[str, str], attention: str, width: int) -> list[Entry]:
-    maps = [
-        joined(f"{ours}attention.qkv.{end}", {f"{theirs}{attention}{role}.{end}": width for role in roles})
-        for end in ("weight", "bias")
-        for roles in (("query", "key", "value"),)
-    ]
-    return maps + [entry for own, name in names.items() for entry in both(ours + own, theirs + name)]
-
-
-def table(kind: str) -> Callable[[BertConfig, tuple[int, ...], Any], Table]:
-    prefix = f"{kind}."
-
-    def of(config: BertConfig, vocabularies: tuple[int, ...], head: Any) -> Table:
-        entries = [
-            same("encoder.embed.table.weight", f"{prefix}embeddings.word_embeddings.weight"),
-            same("encoder.embed.position.table.weight", f"{prefix}embeddings.position_embeddings.weight"),
-            same("encoder.embed.types.weight", f"{prefix}embeddings.token_type_embeddings.weight"),
-            *both("encoder.embed.norm", f"{prefix}embeddings.LayerNorm"),
-        ]
-        if kind == "albert":
-            entries += both("encoder.embed.widen", f"{prefix}encoder.embedding_hidden_mapping_in")
-            for group in range(config.groups):
-                for inner in range(config.group_layers):
-                    ours = f"encoder.encoder.layers.{group * config.group_layers + inner}."
-                    theirs = f"{prefix}encoder.albert_layer_groups.{group}.albert_layers.{inner}."
-                    entries += _layer(ours, theirs, ALBERT_LAYER, "attention.", config.width)
-        else:
-            theirs = f"{prefix}encoder.layer.{{n}}."
-            one = _layer("encoder.encoder.layers.{n}.", theirs, LAYER, "attention.self.", config.width)
-            entries += layered(config.layers, one)
-        own, copies, useless = _head(head, kind)
-        masks = (r"embeddings\.position_ids$", r"embeddings\.token_type_ids$")
-        return Table((*entries, *own), prefix, copies, (*masks, *useless), OLD_ENDINGS)
-
-    return of
-
-
 # Where each keeps the map for the first token, the words' map, norm and output, and the head for pairs.
 PLACES = {
     "bert": ("bert.pooler.dense", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
@@ -240,45 +175,70 @@ PLACES = {
 }  # fmt: skip
 
 
-def _head(head: Any, kind: str) -> tuple[list[Entry], dict[str, str], list[str]]:
-    """Entries of the head, second names of its tied weights, and heads that its checkpoints carry without need."""
+def names(kind: str, config: BertConfig, head: Any) -> Table:
     pooler, map_, norm, words, pair = PLACES[kind]
-    first = both("head.first.layer.map", pooler)
-    idle = ["^" + name.replace(".", r"\.") + r"\." for name in (pooler, pair) if name]
-    if isinstance(head, Words | WordsAndPair):
-        entries = [*both("head.map", map_), *both("head.norm", norm)]
-        if isinstance(head, WordsAndPair):
-            entries, idle = [*entries, *first, *both("head.pair", pair)], []
-        if not head.tied:  # the bias beside the output is then not used
-            output = [same("head.output.weight", f"{words}.decoder.weight"),
-                      same("head.bias_V", f"{words}.decoder.bias")]  # fmt: skip
-            return [*entries, *output], {}, [*idle, "^" + words.replace(".", r"\.") + r"\.bias$"]
-        table_name = f"{kind}.embeddings.word_embeddings.weight"
-        copies = {f"{words}.decoder.weight": table_name, f"{words}.decoder.bias": f"{words}.bias"}
-        return [*entries, same("head.bias_V", f"{words}.bias")], copies, idle
-    if isinstance(head, Classes) and kind == "roberta":
-        own = [*both("head.first.layer.map", "classifier.dense"), *both("head.labels", "classifier.out_proj")]
-        return own, {}, idle
-    if isinstance(head, Classes):
-        return [*first, *both("head.labels", "classifier")], {}, []
-    if isinstance(head, Tags):
-        return both("head.labels", "classifier"), {}, idle
-    return first if head.first else [], {}, []
+    # Masks in older files, and heads that checkpoints carry without need.
+    useless = [
+        r"embeddings\.position_ids$",
+        r"embeddings\.token_type_ids$",
+        *(f"^{name}." for name in (pooler, pair) if name),
+    ]
+    found = {
+        "encoder.embed.table": f"{kind}.embeddings.word_embeddings",
+        "encoder.embed.position.table": f"{kind}.embeddings.position_embeddings",
+        "encoder.embed.types": f"{kind}.embeddings.token_type_embeddings",
+        "encoder.embed.norm": f"{kind}.embeddings.LayerNorm",
+        "encoder.embed.widen": f"{kind}.encoder.embedding_hidden_mapping_in",
+        "head.first.layer.map": pooler,
+        "head.map": map_,
+        "head.norm": norm,
+        "head.output": f"{words}.decoder",
+        "head.bias_V": f"{words}.bias",
+        "head.pair": pair,
+        "head.labels": "classifier",
+    }
+    copies = {}
+    if isinstance(head, Words) and head.tied:
+        copies = {
+            f"{words}.decoder.weight": f"{found['encoder.embed.table']}.weight",
+            f"{words}.decoder.bias": f"{words}.bias",
+        }
+    elif isinstance(head, Words):
+        found["head.bias_V"] = f"{words}.decoder.bias"
+        useless.append(f"^{words}.bias$")  # beside that of the output it is not used
+    elif isinstance(head, Classes) and kind == "roberta":
+        found |= {"head.first.layer.map": "classifier.dense", "head.labels": "classifier.out_proj"}
+    layers = f"{kind}.encoder." + ("albert_layer_groups.*." if kind == "albert" else "layer.*.")
+    found |= below("encoder.encoder.layers.*.", layers, ALBERT_LAYER if kind == "albert" else LAYER)
+
+    def number(layer: int) -> str:
+        group, inner = divmod(layer, config.group_layers)
+        return f"{group}.albert_layers.{inner}" if kind == "albert" else str(layer)
+
+    endings = {".gamma": ".weight", ".beta": ".bias"}  # of a norm, in old files
+    return Table(found, prefix=f"{kind}.", copies=copies, useless=tuple(useless), endings=endings, number=number)
 
 
-USUAL = {
-    "bert": Usual({"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"}),
-    "roberta": Usual(
-        {"start": "<s>", "end": "</s>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>", "first": "<s>",
-         "separator": "</s>"},
-        enclosed=True,
-    ),
-    "albert": Usual(),
-}  # fmt: skip
-BERT, ROBERTA, ALBERT = (
-    Foreign(
-        kind, "bert", _architectures(kind), config_in, config_out(kind), table(kind), one_vocabulary, settle,
-        usual=USUAL[kind],
+def _foreign(kind: str, fields: Fields, defaults: dict[str, Any], usual: Usual) -> Foreign:
+    return Foreign(
+        kind,
+        tuple(_architectures(kind)),
+        BertConfig(),
+        fields,
+        partial(names, kind),
+        defaults,
+        must={"position_embedding_type": "absolute", "is_decoder": False},
+        ignored=IGNORED,
+        head_in=partial(head_in, kind),
+        head_out=partial(head_out, kind),
+        settle=settle,
+        usual=usual,
     )
-    for kind in CLASS
-)  # fmt: skip
+
+
+SQUARE = {"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"}
+ANGLE = {"start": "<s>", "end": "</s>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>", "first": "<s>",
+         "separator": "</s>"}  # fmt: skip
+BERT = _foreign("bert", FIELDS, {}, Usual(SQUARE))
+ROBERTA = _foreign("roberta", ROBERTA_FIELDS, {}, Usual(ANGLE, enclosed=True))
+ALBERT = _foreign("albert", ALBERT_FIELDS, ALBERT_DEFAULTS, Usual())

@@ -5,259 +5,204 @@ Their weights have the same names. What differs is which choices a config.json c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from headway.errors import InputError, nearest
-from headway.hub.families.foreign import Foreign, Keys, Usual, one_vocabulary, refuse
-from headway.hub.names import Entry, Table, joined, layered, same
-from headway.models import parts
-from headway.models.llama import LlamaConfig, OneRmsNorm, RmsNorm
+from headway.hub import config_keys
+from headway.hub.config_keys import Field, Fields, Keys, NoCounterpart, choice, flag, number, size
+from headway.hub.families.foreign import Foreign, Usual
+from headway.hub.names import Table, below
+from headway.models.llama import LlamaConfig, OneRmsNorm
 from headway.models.rotary_scaling import Dynamic, Linear, Llama3, Scaling, Unscaled, Yarn
 
-ACTIVATIONS: dict[str, Any] = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
+LENGTH = "max_position_embeddings"
+ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """What one of the four has, and takes for granted.
-
-    bias: always there, never, or as the key attention_bias says. window: its keys for a sliding window, none where it
-    has no window. shared: keys and values where config.json names none (0: as many as heads).
-    """
-
-    model_type: str
-    bias: Literal["none", "qkv", "asked"] = "none"
-    window: Literal["none", "all", "upper"] = "none"
-    gemma: bool = False
-    shared: int = 0
-    head_width: int = 0
-    max_length: int = 2048
-    tied: bool = False
+def _stretch(keys: Keys) -> Any:
+    stretch, near, far = (keys.number(key) for key in ("attention_factor", "mscale", "mscale_all_dim"))
+    if stretch is None and near and far:
+        gain = Yarn(YARN["factor"].read(keys)).gain - 1
+        stretch = (near * gain + 1) / (far * gain + 1)
+    return stretch
 
 
-LLAMA_SAYS = Dialect("llama", bias="asked")
-MISTRAL_SAYS = Dialect("mistral", window="all", shared=8, max_length=4096 * 32)
-QWEN2_SAYS = Dialect("qwen2", bias="qkv", window="upper", shared=32, max_length=32768)
-GEMMA_SAYS = Dialect("gemma", bias="asked", gemma=True, shared=16, head_width=256, max_length=8192, tied=True)
-
-
-def config_in(says: Dialect, facts: dict[str, Any]) -> LlamaConfig:
-    keys = Keys(facts)
-    keys.ignore("pretraining_tp")  # how one product is cut into several
-    keys.must("mlp_bias", False)
-    layers, heads = keys.size("num_hidden_layers"), keys.size("num_attention_heads")
-    width = keys.size("hidden_size")
-    head_width = keys.take("head_dim", says.head_width, int)
-    window, windowed_from = _window_in(says, keys, layers)
-    epsilon = keys.number("rms_norm_eps", 1e-6)
-    base, scaling = rotary_in(keys, keys.size("max_position_embeddings", says.max_length))
-    config = LlamaConfig(
-        layers=layers,
-        width=width,
-        inner=keys.size("intermediate_size"),
-        heads=heads,
-        shared_heads=keys.size("num_key_value_heads", says.shared or heads),
-        head_width=0 if head_width * heads == width else head_width,
-        attention_dropout=keys.number("attention_dropout", 0.0),
-        bias=_bias_in(says, keys),
-        tied=keys.flag("tie_word_embeddings", says.tied),
-        scaled=says.gemma,
-        base=base,
-        scaling=scaling,
-        norm=OneRmsNorm(epsilon) if says.gemma else RmsNorm(epsilon),
-        feed_forward=parts.Gated(activation=_activation_in(says, keys)),
-        window=window,
-        windowed_from=windowed_from,
-        max_length=keys.size("max_position_embeddings", says.max_length),
+FIRST_LENGTH = size("original_max_position_embeddings", lambda keys: keys.facts[LENGTH])
+YARN = {
+    "factor": number("factor", lambda keys: keys.facts[LENGTH] / FIRST_LENGTH.read(keys)),
+    "length": FIRST_LENGTH,
+    "fast": number("beta_fast", 32.0),
+    "slow": number("beta_slow", 1.0),
+    "whole": flag("truncate", True),
+    "stretch": Field(_stretch, number("attention_factor").write),
+}
+LLAMA3 = {
+    "factor": number("factor", 8.0),
+    "length": FIRST_LENGTH,
+    "low": number("low_freq_factor", 1.0),
+    "high": number("high_freq_factor", 4.0),
+}
+FACTOR = {"factor": number("factor", 1.0)}
+SCALINGS: dict[str, tuple[Scaling, Fields]] = {
+    part.name: (part, fields)
+    for part, fields in (
+        (Unscaled(), {}), (Linear(), FACTOR), (Dynamic(), FACTOR), (Llama3(), LLAMA3), (Yarn(), YARN),
     )
-    keys.done()
-    return config
+}  # fmt: skip
 
 
-def _activation_in(says: Dialect, keys: Keys) -> Any:
-    if not says.gemma:
-        return keys.choice("hidden_act", "silu", ACTIVATIONS)
-    keys.must("use_bidirectional_attention", False)
+def _rotary(keys: Keys) -> Keys:
+    """rope_parameters, or older files' rope_theta and rope_scaling; with the config's longest text."""
+    given = dict(keys.take("rope_parameters", None, dict) or keys.take("rope_scaling", {}, dict))
+    keys.ignore("rope_scaling")
+    for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
+        if keys.take(key) is not None:
+            given.setdefault(key, keys.take(key))
+    return Keys(given, f"{keys.where}: rope_parameters")
+
+
+def _scaling_in(keys: Keys) -> Scaling:
+    inner = _rotary(keys)
+    kind = inner.take("rope_type") or inner.take("type") or "default"
+    inner.ignore("type", "rope_theta", LENGTH)
+    inner.must("partial_rotary_factor", 1.0, 1)
+    inner.facts[LENGTH] = keys.size(LENGTH)
+    if kind not in SCALINGS:
+        raise InputError(f"{keys.where}: headway has no rotary scaling '{kind}'{nearest(str(kind), SCALINGS)}")
+    scaling = config_keys.read_fields(*SCALINGS[kind], inner)
+    inner.done()
+    return scaling
+
+
+def _scaling_out(scaling: Scaling, config: LlamaConfig) -> dict[str, Any]:
+    said = config_keys.write_fields(scaling, SCALINGS[scaling.name][1])
+    return {"rope_parameters": {"rope_type": scaling.name, "rope_theta": config.base} | said}
+
+
+def _head_width(said: bool) -> Field:
+    """`said`: config.json has a key for another width than width/heads."""
+
+    def read(keys: Keys) -> int:
+        width: int = keys.take("head_dim", 0, int)
+        return 0 if width * keys.size("num_attention_heads") == keys.size("hidden_size") else width
+
+    def write(width: int, config: LlamaConfig) -> dict[str, Any]:
+        if said:
+            return {"head_dim": width or config.width // config.heads}
+        if width not in (0, config.width // config.heads):
+            raise NoCounterpart
+        return {}
+
+    return Field(read, write)
+
+
+FIELDS = {
+    "layers": size("num_hidden_layers"),
+    "width": size("hidden_size"),
+    "inner": size("intermediate_size"),
+    "heads": size("num_attention_heads"),
+    "shared_heads": Field(
+        size("num_key_value_heads", lambda keys: keys.size("num_attention_heads")).read,
+        lambda heads, config: {"num_key_value_heads": heads or config.heads},
+    ),
+    "head_width": _head_width(said=True),
+    "attention_dropout": number("attention_dropout", 0.0),
+    "tied": flag("tie_word_embeddings", False),
+    "norm.epsilon": number("rms_norm_eps", 1e-6),
+    "feed_forward.activation": choice("hidden_act", "silu", ACTIVATIONS),
+    "base": Field(lambda keys: _rotary(keys).number("rope_theta", 10_000.0), lambda base, config: {}),
+    "scaling": Field(_scaling_in, _scaling_out),
+    "max_length": size(LENGTH),
+}
+
+
+def _gemma_activation(keys: Keys) -> Any:
+    """Gemma was published with "gelu" and trained with its approximation."""
     key = "hidden_activation" if keys.take("hidden_activation") else "hidden_act"
-    keys.ignore("hidden_act")
-    # Gemma was published with "gelu" and trained with its approximation.
     return keys.choice(key, "gelu_pytorch_tanh", ACTIVATIONS | {"gelu": "gelu-tanh"})
 
 
-def _bias_in(says: Dialect, keys: Keys) -> Literal["none", "qkv", "all"]:
-    if says.bias == "asked":
-        return "all" if keys.flag("attention_bias", False) else "none"
-    return says.bias
+GEMMA_ACTIVATION = Field(_gemma_activation, choice("hidden_act", "", ACTIVATIONS).write)
 
 
-def _window_in(says: Dialect, keys: Keys, layers: int) -> tuple[int, int]:
-    """The window (0: none), and the first layer that has it."""
-    if says.window == "none":
-        return 0, 0
+def _window(keys: Keys, upper: bool) -> tuple[int, int]:
+    """The window (0: none), and the first layer that has it. `upper`: it may be another than the first."""
+    layers, first = keys.size("num_hidden_layers"), 0
     width = keys.take("sliding_window", 4096 if "sliding_window" not in keys.facts else 0, int)
-    first = 0
-    if says.window == "upper":
+    if upper:
         first = min(layers, keys.take("max_window_layers", 28, int))
         width = width if keys.flag("use_sliding_window", False) else 0
     kinds = keys.take("layer_types", None, list)
     wanted = ["sliding_attention" if width and n >= first else "full_attention" for n in range(layers)]
     if kinds is not None and kinds != wanted:
         # Newer files name the kind of each layer; what they can say beyond a first layer is not known here.
-        switch = next((n for n, kind in enumerate(kinds) if kind == "sliding_attention"), len(kinds))
-        plain = ["full_attention"] * switch + ["sliding_attention"] * (len(kinds) - switch)
+        first = next((n for n, kind in enumerate(kinds) if kind == "sliding_attention"), len(kinds))
+        plain = ["full_attention"] * first + ["sliding_attention"] * (len(kinds) - first)
         if kinds != plain or len(kinds) != layers or not width:
             raise InputError(f"{keys.where}: layer_types must be full_attention up to one layer, sliding from there on")
-        first = switch
     return (width, first) if width and first < layers else (0, 0)
 
 
-def rotary_in(keys: Keys, max_length: int) -> tuple[float, Scaling]:
-    """The base and the scaling, from rope_parameters or from older files' rope_theta and rope_scaling."""
-    given = dict(keys.take("rope_parameters", None, dict) or keys.take("rope_scaling", {}, dict))
-    keys.ignore("rope_scaling", "rope_theta")
-    for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
-        if keys.take(key) is not None:
-            given.setdefault(key, keys.take(key))
-    inner = Keys(given, f"{keys.where}: rope_parameters")
-    kind = inner.take("rope_type") or inner.take("type") or "default"
-    inner.ignore("type")
-    inner.must("partial_rotary_factor", 1.0, 1)
-    base = inner.number("rope_theta", 10_000.0)
-    if kind not in READ:
-        raise InputError(f"{keys.where}: headway has no rotary scaling '{kind}'{nearest(str(kind), READ)}")
-    scaling = READ[kind](inner, max_length)
-    inner.done()
-    return base, scaling
+def _windows(upper: bool) -> Fields:
+    def first_out(first: int, config: LlamaConfig) -> dict[str, Any]:
+        if first and not upper:
+            raise NoCounterpart
+        return {"use_sliding_window": config.window > 0, "max_window_layers": first} if upper else {}
 
-
-def _llama3_in(inner: Keys, max_length: int) -> Scaling:
-    return Llama3(
-        inner.number("factor", 8.0), inner.number("low_freq_factor", 1.0), inner.number("high_freq_factor", 4.0),
-        inner.size("original_max_position_embeddings", max_length),
-    )  # fmt: skip
-
-
-def _yarn_in(inner: Keys, max_length: int) -> Scaling:
-    length = inner.size("original_max_position_embeddings", max_length)
-    factor = inner.number("factor", max_length / length)
-    stretch = inner.take("attention_factor", None, (int, float))
-    near, far = (inner.take(key, None, (int, float)) for key in ("mscale", "mscale_all_dim"))
-    if stretch is None and near and far:
-        gain = Yarn(factor).gain - 1
-        stretch = (near * gain + 1) / (far * gain + 1)
-    whole = inner.flag("truncate", True)
-    fast, slow = inner.number("beta_fast", 32.0), inner.number("beta_slow", 1.0)
-    return Yarn(factor, length, fast, slow, None if stretch is None else float(stretch), whole)
-
-
-READ: dict[str, Any] = {
-    "default": lambda inner, _: Unscaled(),
-    "linear": lambda inner, _: Linear(inner.number("factor", 1.0)),
-    "dynamic": lambda inner, _: Dynamic(inner.number("factor", 1.0)),
-    "llama3": _llama3_in,
-    "yarn": _yarn_in,
-}
-
-
-def rotary_out(base: float, scaling: Scaling) -> dict[str, Any]:
-    said: dict[str, Any] = {"rope_type": scaling.name, "rope_theta": base}
-    if isinstance(scaling, Linear | Dynamic | Llama3 | Yarn):
-        said["factor"] = scaling.factor
-    if isinstance(scaling, Llama3 | Yarn):
-        said["original_max_position_embeddings"] = scaling.length
-    if isinstance(scaling, Llama3):
-        said |= {"low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
-    if isinstance(scaling, Yarn):
-        said |= {"beta_fast": scaling.fast, "beta_slow": scaling.slow, "truncate": scaling.whole}
-        said |= {} if scaling.stretch is None else {"attention_factor": scaling.stretch}
-    return said
-
-
-def config_out(says: Dialect, config: LlamaConfig, vocabularies: tuple[int, ...]) -> dict[str, Any]:
-    """The keys of config.json; a choice without a counterpart is refused by name."""
-    refuse(says.model_type, {
-        "model.bias": config.bias == "qkv" if says.bias == "asked" else config.bias != says.bias,
-        "model.window": says.window == "none" and config.window > 0,
-        "model.windowed_from": says.window == "all" and config.windowed_from > 0,
-        "model.norm": isinstance(config.norm, OneRmsNorm) != says.gemma,
-        "model.scaled": config.scaled != says.gemma,
-        "model.head_width": says.model_type == "qwen2" and config.head_width not in (0, config.width // config.heads),
-        "model.feed_forward.dropout": config.feed_forward.dropout > 0,
-    })  # fmt: skip
-    activation = next(name for name, ours in ACTIVATIONS.items() if ours == config.feed_forward.activation)
-    said = {
-        "num_hidden_layers": config.layers,
-        "hidden_size": config.width,
-        "intermediate_size": config.inner,
-        "num_attention_heads": config.heads,
-        "num_key_value_heads": config.shared_heads or config.heads,
-        "attention_dropout": config.attention_dropout,
-        "tie_word_embeddings": config.tied,
-        "rms_norm_eps": config.norm.epsilon,
-        "hidden_act": activation,
-        "rope_parameters": rotary_out(config.base, config.scaling),
-        "max_position_embeddings": config.max_length,
-        "vocab_size": vocabularies[0],
+    return {
+        "window": Field(lambda keys: _window(keys, upper)[0], lambda width, config: {"sliding_window": width or None}),
+        "windowed_from": Field(lambda keys: _window(keys, upper)[1], first_out),
     }
-    if says.model_type != "qwen2":
-        said["head_dim"] = config.head_width or config.width // config.heads
-    if says.bias == "asked":
-        said["attention_bias"] = config.bias == "all"
-    if says.window != "none":
-        said["sliding_window"] = config.window or None
-    if says.window == "upper":
-        said |= {"use_sliding_window": config.window > 0, "max_window_layers": config.windowed_from or 0}
-    return said
 
 
-def table(config: LlamaConfig, vocabularies: tuple[int, ...]) -> Table:
-    width = config.head_width or config.width // config.heads
-    shared = width * (config.shared_heads or config.heads)
-    ours, theirs = "decoder.layers.{n}.", "model.layers.{n}."
-    attention, mlp = f"{theirs}self_attn.", f"{theirs}mlp."
+LAYER = {
+    "attention.qkv": "self_attn.{q,k,v}_proj",
+    "attention.output": "self_attn.o_proj",
+    "feed_forward.expand": "mlp.{gate,up}_proj",
+    "feed_forward.contract": "mlp.down_proj",
+    "around_attention.before": "input_layernorm",
+    "around_feed_forward.before": "post_attention_layernorm",
+}
+TABLE = Table(
+    {
+        "embed.table": "model.embed_tokens",
+        "decoder.final": "model.norm",
+        "output": "lm_head",
+        **below("decoder.layers.*.", "model.layers.*.", LAYER),
+    },
+    prefix="model.",
+    copies={"lm_head.weight": "model.embed_tokens.weight"},
+    useless=(r"\.rotary_emb\.inv_freq$",),  # frequencies that older programs kept beside the weights
+)
 
-    def maps(kind: str) -> Entry:
-        rows = {"q": width * config.heads, "k": shared, "v": shared}
-        return joined(f"{ours}attention.qkv.{kind}", {f"{attention}{x}_proj.{kind}": n for x, n in rows.items()})
 
-    layer = [
-        maps("weight"),
-        same(f"{ours}attention.output.weight", f"{attention}o_proj.weight"),
-        joined(
-            f"{ours}feed_forward.expand.weight",
-            {f"{mlp}gate_proj.weight": config.inner, f"{mlp}up_proj.weight": config.inner},
-        ),
-        same(f"{ours}feed_forward.contract.weight", f"{mlp}down_proj.weight"),
-        same(f"{ours}around_attention.before.weight", f"{theirs}input_layernorm.weight"),
-        same(f"{ours}around_feed_forward.before.weight", f"{theirs}post_attention_layernorm.weight"),
-    ]
-    if config.bias != "none":
-        layer.append(maps("bias"))
-    if config.bias == "all":
-        layer.append(same(f"{ours}attention.output.bias", f"{attention}o_proj.bias"))
-    whole = [
-        same("embed.table.weight", "model.embed_tokens.weight"),
-        same("decoder.final.weight", "model.norm.weight"),
-    ]
-    if not config.tied:
-        whole.append(same("output.weight", "lm_head.weight"))
-    copies = {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else None
-    # Frequencies that older programs kept beside the weights.
-    return Table((*whole, *layered(config.layers, layer)), "model.", copies, useless=(r"\.rotary_emb\.inv_freq$",))
+def _foreign(name: str, fields: Fields, base: LlamaConfig, usual: Usual, **defaults: Any) -> Foreign:
+    return Foreign(
+        name.lower(),
+        (f"{name}ForCausalLM", f"{name}Model"),
+        base,
+        FIELDS | fields,
+        lambda config, head: TABLE,
+        defaults,
+        must={"mlp_bias": False, "use_bidirectional_attention": False},
+        ignored=("pretraining_tp", "hidden_act"),  # the first: how one product is cut into several
+        usual=usual,
+    )
 
 
 PLAIN = Usual({"start": "<s>", "end": "</s>", "unknown": "<unk>"}, frame=(True, False))
 BRACKETED = {"start": "<bos>", "end": "<eos>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>"}
-
-
-def _foreign(says: Dialect, name: str, usual: Usual) -> Foreign:
-    return Foreign(
-        says.model_type, "llama", (f"{name}ForCausalLM", f"{name}Model"), partial(config_in, says),
-        partial(config_out, says), table, one_vocabulary, usual=usual,
-    )  # fmt: skip
-
-
-LLAMA, MISTRAL = _foreign(LLAMA_SAYS, "Llama", PLAIN), _foreign(MISTRAL_SAYS, "Mistral", PLAIN)
-QWEN2, GEMMA = _foreign(QWEN2_SAYS, "Qwen2", Usual()), _foreign(GEMMA_SAYS, "Gemma", Usual(BRACKETED, (True, False)))
+BIAS = {"bias": flag("attention_bias", False, yes="all", no="none")}
+LLAMA = _foreign("Llama", BIAS, LlamaConfig(), PLAIN, max_position_embeddings=2048)
+MISTRAL = _foreign(
+    "Mistral", _windows(upper=False), LlamaConfig(), PLAIN, max_position_embeddings=4096 * 32, num_key_value_heads=8
+)
+QWEN2 = _foreign(
+    "Qwen2", _windows(upper=True) | {"head_width": _head_width(said=False)}, LlamaConfig(bias="qkv"), Usual(),
+    max_position_embeddings=32768, num_key_value_heads=32,
+)  # fmt: skip
+GEMMA = _foreign(
+    "Gemma", BIAS | {"feed_forward.activation": GEMMA_ACTIVATION}, LlamaConfig(scaled=True, norm=OneRmsNorm()),
+    Usual(BRACKETED, (True, False)), max_position_embeddings=8192, num_key_value_heads=16, head_dim=256,
+    tie_word_embeddings=True,
+)  # fmt: skip

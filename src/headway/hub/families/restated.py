@@ -68,6 +68,7 @@ def translator(config: TransformerConfig, sizes: tuple[int, ...], weights: Weigh
 
 def gpt(config: GPTConfig, sizes: tuple[int, ...], weights: Weights) -> tuple[Any, Weights]:
     """Every map with a bias; sinusoids as a table that could have been learned."""
+    config = replace(config, word_dropout=0.0, shared_heads=config.shared_heads % config.heads)
     if type(config.position) is parts.Sinusoidal and config.position.order == "pairs":
         table_PD = sinusoid(torch.arange(config.max_length), config.width, config.position.base).float()
         weights = weights | {"embed.position.table.weight": table_PD}

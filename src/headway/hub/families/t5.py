@@ -3,140 +3,86 @@ stack, the bias of distances, belongs to all of its layers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from headway.hub.families.foreign import Foreign, Keys, Usual, refuse
-from headway.hub.names import Entry, Table, joined, layered, same
+from headway.hub.config_keys import Field, choice, flag, number, size
+from headway.hub.families.foreign import Foreign, Usual
+from headway.hub.names import Table, below
 from headway.models import parts
 from headway.models.t5 import T5Config
 
-PROJECTIONS: dict[str, Callable[[float], parts.FeedForward]] = {
-    "relu": parts.Relu,
-    "gelu": parts.Gelu,
-    "gated-gelu": partial(parts.Gated, activation="gelu-tanh"),
-    "gated-gelu_new": partial(parts.Gated, activation="gelu-tanh"),
-    "gated-silu": partial(parts.Gated, activation="silu"),
-    "gated-relu": partial(parts.Gated, activation="relu"),
+PROJECTIONS: dict[str, parts.FeedForward] = {
+    "relu": parts.Relu(),
+    "gelu": parts.Gelu(),
+    "gated-gelu": parts.Gated(activation="gelu-tanh"),
+    "gated-gelu_new": parts.Gated(activation="gelu-tanh"),
+    "gated-silu": parts.Gated(activation="silu"),
+    "gated-relu": parts.Gated(activation="relu"),
 }
-HARMLESS = ("classifier_dropout", "dense_act_fn", "is_gated_act", "decoder_start_token_id")
 
 
-def config_in(facts: dict[str, Any]) -> T5Config:
-    """Whether the head is a weight of its own is for `settle` to see: newer programs say that it is tied even where it
-    is not, and tell the release apart by whether its input is scaled."""
-    keys = Keys(facts)
-    keys.ignore(*HARMLESS)
-    layers, dropout = keys.size("num_layers", 6), keys.number("dropout_rate", 0.1)
-    scaled = keys.flag("scale_decoder_outputs", keys.flag("tie_word_embeddings", True))
-    config = T5Config(
-        encoder_layers=layers,
-        decoder_layers=keys.size("num_decoder_layers", layers),
-        width=keys.size("d_model", 512),
-        head_width=keys.size("d_kv", 64),
-        inner=keys.size("d_ff", 2048),
-        heads=keys.size("num_heads", 8),
-        dropout=dropout,
-        tied=scaled,
-        scaled_output=scaled,
-        feed_forward=keys.choice("feed_forward_proj", "relu", PROJECTIONS)(dropout),
-        position=parts.RelativeBias(
-            keys.size("relative_attention_num_buckets", 32), keys.size("relative_attention_max_distance", 128)
-        ),
-        epsilon=keys.number("layer_norm_epsilon", 1e-6),
-        max_length=keys.size("n_positions", 512),
-    )
-    keys.done()
-    return config
+TIED = flag("tie_word_embeddings", True)
+# Newer programs say that the head is tied even where it is not, and tell the release apart by this; `settle` sees it.
+SCALED = flag("scale_decoder_outputs", TIED.read)
+FIELDS = {
+    "encoder_layers": size("num_layers", 6),
+    "decoder_layers": size("num_decoder_layers", lambda keys: keys.size("num_layers", 6)),
+    "width": size("d_model", 512),
+    "head_width": size("d_kv", 64),
+    "inner": size("d_ff", 2048),
+    "heads": size("num_heads", 8),
+    "dropout": number("dropout_rate", 0.1),
+    "tied": Field(SCALED.read, TIED.write),
+    "scaled_output": SCALED,
+    "feed_forward": choice("feed_forward_proj", "relu", PROJECTIONS),
+    "feed_forward.dropout": number("dropout_rate", 0.1),
+    "position.buckets": size("relative_attention_num_buckets", 32),
+    "position.farthest": size("relative_attention_max_distance", 128),
+    "epsilon": number("layer_norm_epsilon", 1e-6),
+    "max_length": size("n_positions", 512),
+}
 
 
 def settle(config: T5Config, head: None, folder: Path, weights: Collection[str]) -> tuple[T5Config, None]:
+    """Whether the head is a weight of its own."""
     return replace(config, tied=config.scaled_output or "lm_head.weight" not in weights), head
 
 
-def vocabularies(facts: dict[str, Any]) -> tuple[int, ...]:
-    return (Keys(facts).size("vocab_size"),) * 2
-
-
-def config_out(config: T5Config, vocabularies: tuple[int, ...]) -> dict[str, Any]:
-    feed_forward = config.feed_forward
-    projection = next((name for name, part in PROJECTIONS.items() if part(config.dropout) == feed_forward), None)
-    refuse("t5", {f"model.feed_forward={feed_forward.name} with its dropout": projection is None})
-    return {
-        "num_layers": config.encoder_layers,
-        "num_decoder_layers": config.decoder_layers,
-        "d_model": config.width,
-        "d_kv": config.head_width,
-        "d_ff": config.inner,
-        "num_heads": config.heads,
-        "dropout_rate": config.dropout,
-        "tie_word_embeddings": config.tied,
-        "scale_decoder_outputs": config.scaled_output,
-        "feed_forward_proj": projection,
-        "relative_attention_num_buckets": config.position.buckets,
-        "relative_attention_max_distance": config.position.farthest,
-        "layer_norm_epsilon": config.epsilon,
-        "n_positions": config.max_length,
-        "vocab_size": vocabularies[0],
-        "is_encoder_decoder": True,
-    }
-
-
-def table(config: T5Config, vocabularies: tuple[int, ...]) -> Table:
-    copied = [
-        "encoder.embed_tokens.weight",
-        "decoder.embed_tokens.weight",
-        *(["lm_head.weight"] if config.tied else []),
-    ]
-    whole = [same("embed_source.table.weight", "shared.weight")]
-    for side, ours in (("encoder", "source"), ("decoder", "target")):
-        bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        whole.append(same(f"embed_{ours}.position.table.weight", bias))
-        whole.append(same(f"{side}.final.0.weight", f"{side}.final_layer_norm.weight"))
-    if not config.tied:
-        whole.append(same("head.weight", "lm_head.weight"))
+def names(config: T5Config, head: None) -> Table:
+    expand = "wi_{0,1}" if isinstance(config.feed_forward, parts.Gated) else "wi"
+    found = {"embed_source.table": "shared", "head": "lm_head"}
+    for side, ours, last in (("encoder", "source", 1), ("decoder", "target", 2)):
+        bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+        found |= {f"embed_{ours}.position.table": bias, f"{side}.final.*": f"{side}.final_layer_norm"}
+        layer = {
+            "attention.qkv": "0.SelfAttention.{q,k,v}",
+            "attention.output": "0.SelfAttention.o",
+            "around_attention.before": "0.layer_norm",
+            "cross.query": "1.EncDecAttention.q",
+            "cross.key_value": "1.EncDecAttention.{k,v}",
+            "cross.output": "1.EncDecAttention.o",
+            "around_cross.before": "1.layer_norm",
+            "feed_forward.expand": f"{last}.DenseReluDense.{expand}",
+            "feed_forward.contract": f"{last}.DenseReluDense.wo",
+            "around_feed_forward.before": f"{last}.layer_norm",
+        }
+        found |= below(f"{side}.layers.*.", f"{side}.block.*.layer.", layer)
+    copies = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
     # Early files have a bias of distances for the attention on the source too, which no program uses.
     useless = (r"^decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight$",)
-    return Table(
-        (
-            *whole,
-            *layered(config.encoder_layers, list(layer("encoder", config))),
-            *layered(config.decoder_layers, list(layer("decoder", config))),
-        ),
-        copies=dict.fromkeys(copied, "shared.weight"), useless=useless,
-    )  # fmt: skip
+    return Table(found, copies=dict.fromkeys(copies, "shared.weight"), useless=useless)
 
 
-def layer(side: str, config: T5Config) -> Iterator[Entry]:
-    ours, theirs = f"{side}.layers.{{n}}.", f"{side}.block.{{n}}.layer."
-    inner, last = config.heads * config.head_width, 2 if side == "decoder" else 1
-
-    def beside(name: str, site: str, *maps: str) -> Entry:
-        return joined(f"{ours}{name}.weight", {f"{theirs}{site}.{map}.weight": inner for map in maps})
-
-    yield beside("attention.qkv", "0.SelfAttention", "q", "k", "v")
-    yield same(f"{ours}attention.output.weight", f"{theirs}0.SelfAttention.o.weight")
-    yield same(f"{ours}around_attention.before.weight", f"{theirs}0.layer_norm.weight")
-    if side == "decoder":
-        yield beside("cross.query", "1.EncDecAttention", "q")
-        yield beside("cross.key_value", "1.EncDecAttention", "k", "v")
-        yield same(f"{ours}cross.output.weight", f"{theirs}1.EncDecAttention.o.weight")
-        yield same(f"{ours}around_cross.before.weight", f"{theirs}1.layer_norm.weight")
-    dense = f"{theirs}{last}.DenseReluDense"
-    if isinstance(config.feed_forward, parts.Gated):
-        two = {f"{dense}.wi_{n}.weight": config.inner for n in range(2)}
-        yield joined(f"{ours}feed_forward.expand.weight", two)
-    else:
-        yield same(f"{ours}feed_forward.expand.weight", f"{dense}.wi.weight")
-    yield same(f"{ours}feed_forward.contract.weight", f"{dense}.wo.weight")
-    yield same(f"{ours}around_feed_forward.before.weight", f"{theirs}{last}.layer_norm.weight")
-
-
-USUAL = Usual({"end": "</s>", "unknown": "<unk>", "pad": "<pad>"}, frame=(False, True), split=True, sentinels=100)
 T5 = Foreign(
-    "t5", "t5", ("T5ForConditionalGeneration",), config_in, config_out, table, vocabularies, settle, usual=USUAL,
+    "t5",
+    ("T5ForConditionalGeneration",),
+    T5Config(),
+    FIELDS,
+    names,
+    ignored=("classifier_dropout", "dense_act_fn", "is_gated_act", "decoder_start_token_id"),
+    settle=settle,
+    usual=Usual({"end": "</s>", "unknown": "<unk>", "pad": "<pad>"}, frame=(False, True), split=True, sentinels=100),
     seq2seq=True,
-)  # fmt: skip
+)
