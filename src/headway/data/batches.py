@@ -28,14 +28,19 @@ Made = TypeVar("Made", bound=Batch)
 CHUNK = 1 << 16  # examples that are grouped by length at once
 
 
+class Rows(Protocol):
+    """Sequences of ids; `MappedIds` are."""
+
+    @property
+    def lengths(self) -> NDArray[np.int32]: ...
+    def rows(self, examples: Ints, width: int) -> Ints: ...
+
+
 class Pairs(Protocol):
     """A corpus of pairs; `PairStore` is one."""
 
-    @property
-    def source_lengths(self) -> NDArray[np.int32]: ...
-    @property
-    def target_lengths(self) -> NDArray[np.int32]: ...
-    def rows(self, side: str, examples: Ints, width: int) -> Ints: ...
+    source: Rows
+    target: Rows
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ def pair_batches(
     def collate(examples: Ints, lengths: tuple[int, ...]) -> TokenBatch:
         return collate_pairs(pairs, examples, lengths, frame)
 
-    lengths = (pairs.source_lengths, frame.more), (pairs.target_lengths, 1)
+    lengths = (pairs.source.lengths, frame.more), (pairs.target.lengths, 1)
     return BucketedBatches(lengths, collate, budget, seed, shuffle, full)
 
 
@@ -189,14 +194,14 @@ def collate_pairs(
 ) -> TokenBatch:  # fmt: skip
     source_length, target_length = padded
     rows = np.arange(len(examples))
-    lengths = pairs.source_lengths[examples].astype(np.int64) + frame.more
-    source = pairs.rows("source", examples, source_length - len(frame.before))
+    lengths = pairs.source.lengths[examples].astype(np.int64) + frame.more
+    source = pairs.source.rows(examples, source_length - len(frame.before))
     if frame.before:
         source = np.concatenate([np.tile(frame.before, (len(rows), 1)), source], 1)
     for place, word in enumerate(frame.behind):
         source[rows, lengths - len(frame.behind) + place] = word
-    ends = pairs.target_lengths[examples]
-    labels = pairs.rows("target", examples, target_length)
+    ends = pairs.target.lengths[examples]
+    labels = pairs.target.rows(examples, target_length)
     target = np.concatenate([np.full((len(rows), 1), frame.start), labels[:, :-1]], 1)
     labels[rows, ends] = frame.end
     labels[np.arange(target_length) > ends[:, None]] = IGNORED

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from headway.data.readers import lines
@@ -41,17 +42,14 @@ class Sentence:
 def read_conllu(path: str | Path) -> Iterator[Sentence]:
     """The sentences of a file, one after the other."""
     rows: list[tuple[int, str]] = []
-    found = 0
-    for number, line in enumerate(lines(path), start=1):
+    found = False
+    for number, line in enumerate(chain(lines(path), [""]), start=1):
         if line.strip():
             rows.append((number, line))
         elif rows:
-            found += 1
+            found = True
             yield _sentence(rows, str(path))
             rows = []
-    if rows:
-        found += 1
-        yield _sentence(rows, str(path))
     if not found:
         raise InputError(f"{path} has no sentence: expected CoNLL-U, ten columns with tabs between them")
 

@@ -102,11 +102,6 @@ def _is_hidden(file: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
-def read_documents(paths: str | Path | Sequence[str | Path], key: str = "text") -> Iterator[str]:
-    """Every document whole, for corpora whose documents are small."""
-    return ("".join(text) for text in Documents.at(paths, key).texts())
-
-
 def cut_up(text: Iterator[str], size: int = CHUNK) -> Iterator[Chunk]:
     """Chunks of at most `size` characters, so cut that encoding each gives the ids of the whole.
 
@@ -169,13 +164,12 @@ def _characters(path: Path) -> Iterator[str]:
         try:
             text, used = codecs.utf_8_decode(raw, "strict", chunk is None)
         except UnicodeDecodeError as error:
-            raise _no_text(path, raw, error.start, line, column) from error
+            raise _no_text(path, raw, error.start, *_behind(raw[: error.start], line, column)) from error
         if "\0" in text:
-            raise _no_text(path, raw, raw.index(b"\0"), line, column)
-        done, rest = raw[:used], raw[used:]
-        line += done.count(b"\n")
-        column = used - done.rindex(b"\n") - 1 if b"\n" in done else column + used
-        text = held + text
+            at = raw.index(b"\0")
+            raise _no_text(path, raw, at, *_behind(raw[:at], line, column))
+        line, column = _behind(raw[:used], line, column)
+        text, rest = held + text, raw[used:]
         # A carriage return waits: what comes next decides whether it is half a line end.
         held = "\r" if text.endswith("\r") and chunk is not None else ""
         text = text.removesuffix(held).replace("\r\n", "\n")
@@ -186,11 +180,13 @@ def _characters(path: Path) -> Iterator[str]:
         raise InputError(f"file {path} is empty: remove it")
 
 
+def _behind(raw: bytes, line: int, column: int) -> tuple[int, int]:
+    """The line and the column (from 0) behind these bytes, which start at this line and column."""
+    return line + raw.count(b"\n"), len(raw) - raw.rindex(b"\n") - 1 if b"\n" in raw else column + len(raw)
+
+
 def _no_text(path: Path, raw: bytes, at: int, line: int, column: int) -> InputError:
-    """What is wrong with the byte at this place of `raw`, which starts at this line and column (from 0)."""
-    before = raw[:at]
-    line += before.count(b"\n")
-    column = at - before.rindex(b"\n") - 1 if b"\n" in before else column + at
+    """What is wrong with the byte at this place of `raw`, which is at this line and column (from 0)."""
     where = f"{path}, line {line}"
     if line == 1 and column == 0 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return InputError(

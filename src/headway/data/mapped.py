@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast, final
+from typing import Any, BinaryIO, ClassVar, Self, TypeVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +101,7 @@ class IdsWriter:
         self.ids: BinaryIO = self.ids_path.open("wb")
         self.ends: BinaryIO = self.ends_path.open("wb")
 
-    def __enter__(self) -> "IdsWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -158,12 +158,40 @@ def whole(folder: Path, names: Sequence[str]) -> dict[str, Any] | None:
     """store.json's content if the store is there and none of its files was cut short."""
     try:
         meta: dict[str, Any] = json.loads((folder / "store.json").read_text(encoding="utf-8"))
-        if meta["format"] != FORMAT:
-            return None
         sizes = {file: size for name in names for file, size in meta[name]["bytes"].items()}
-        return meta if all((folder / file).stat().st_size == size for file, size in sizes.items()) else None
+        kept = meta["format"] == FORMAT and all((folder / file).stat().st_size == sizes[file] for file in sizes)
+        return meta if kept else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+class Store:
+    """Abstract. A folder with `MappedIds` of these names, each an attribute. reused: whether it was there already."""
+
+    names: ClassVar[tuple[str, ...]]
+    holds: ClassVar[str]
+
+    def __init__(self, folder: str | Path, reused: bool = True):
+        meta = whole(Path(folder), self.names)
+        if meta is None:
+            raise InputError(f"{folder} is not a complete store of {self.holds}: delete it, then it is built again")
+        self.folder, self.reused, self.meta = Path(folder), reused, meta
+        vars(self).update({name: MappedIds(self.folder, name, meta[name]["dtype"]) for name in self.names})
+
+    @classmethod
+    def made(cls, place: Path, write: Callable[[Path], dict[str, Any]]) -> Self:
+        """The one that is there, or else the one that `write` makes."""
+        reused = whole(place, cls.names) is not None
+        if not reused:
+            build(place, cls.names, write)
+        return cls(place, reused)
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.names[0]))
+
+    def __reduce__(self) -> tuple[object, tuple[Path, bool]]:
+        # A worker maps the files itself; pickled as they are, maps would travel as copies.
+        return type(self), (self.folder, self.reused)
 
 
 def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, Any]]) -> None:
