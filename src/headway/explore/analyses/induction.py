@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Table, Traced
-from headway.explore.analyses.heads import attention_sites, head_map, head_rows
+from headway.explore.analyses.heads import head_map, head_rows
+from headway.explore.analyses.sites import sites
 from headway.explore.plots import heat_maps
 from headway.generate.tracing import trace
-
-Array = NDArray[Any]
+from headway.traces import Array
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,10 @@ def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
     with torch.inference_mode(), trace(generator, tensors=("attention.weights", "logits")) as recording:
         model: Any = generator.model
         model(ids_BT)
-    one = recording.row(0)
-    attention_sites(one)
-    stack, site = one.sites()[0]
-    layers = one.layers(stack, f"{site}.weights")
-    found = [scores(recording.row(row).attention(stack, site), before, length) for row in range(options.rows)]
+    first_sites = [sites(recording.row(row))[0] for row in range(options.rows)]
+    found = [scores(site.weights_LHTS, before, length) for site in first_sites]
     previous_LH, induction_LH = (np.mean(some, 0) for some in zip(*found, strict=True))
-    rows = head_rows(f"{stack}.{site}", layers, previous_LH, induction_LH)
+    rows = head_rows(first_sites[0].name, first_sites[0].layers, previous_LH, induction_LH)
     first, second = _losses(recording.tensors["logits"], ids_BT, before, length)
     best = max(rows, key=lambda row: float(row[4] or 0))
     notes = (

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore import plots
@@ -21,9 +20,8 @@ from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, 
 from headway.explore.analyses.silence import ended, last_stack
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import DARK, INK, QUIET, write
-from headway.traces import Trace, log_softmax
+from headway.traces import Array, Trace, log_softmax
 
-Array = NDArray[Any]
 SHOWN = 16  # places of the first text that the picture has
 CELL, TALL, BELOW, LONGEST = 0.74, 0.27, 0.42, 9  # inches of the picture, and letters that fit a cell
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import lines_picture
+from headway.traces import Array
 
 STATES = re.compile(r"^(?P<stack>[a-z_]+?)(\.(?P<layer>\d+))?\.hidden$")
 EMBEDDING, NORMED = "embedding", "norm"
@@ -30,10 +30,10 @@ class Alike:
 
     def __init__(self) -> None:
         self.within = self.texts = 0.0
-        self.total: NDArray[Any] | float = 0.0
+        self.total: Array | float = 0.0
         self.squares, self.places, self.own_pairs = 0.0, 0, 0
 
-    def add(self, hidden_TD: NDArray[Any]) -> None:
+    def add(self, hidden_TD: Array) -> None:
         hidden_TD = hidden_TD.astype(np.float64)
         length_T1 = np.linalg.norm(hidden_TD, axis=1, keepdims=True)
         sum_D = (hidden_TD / np.where(length_T1 > 0, length_T1, 1.0)).sum(0)
@@ -66,9 +66,7 @@ def layer_of(name: str) -> tuple[str, str | int] | None:
 
 def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
     sums: dict[tuple[str, str | int], Alike] = {}
-    texts = 0
     for _, trace in traced.over(read_texts(files)):
-        texts += 1
         for name in trace:
             place = layer_of(name)
             if place is not None:
@@ -86,13 +84,13 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
     return Table(
         ("stack", "layer", "within a text", "between texts"),
         rows_,
-        (f"mean cosine between the vectors of two places, specials left out, over {texts:,} texts",),
+        (f"mean cosine between the vectors of two places, specials left out, over {traced.seen:,} texts",),
     )
 
 
 def draw(table: Table, path: Path) -> Path:
     """Lines over the layers, the embedding in front of them; each stack with its own embedding."""
-    order = list(dict.fromkeys(table.column("stack")))
+    order = table.distinct("stack")
     stacks = [stack for stack in order if not stack.startswith("embed")]
     embeddings = [stack for stack in order if stack.startswith("embed")]
     last = max((layer for layer in table.column("layer") if isinstance(layer, int)), default=-1)
