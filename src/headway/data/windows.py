@@ -10,36 +10,19 @@ B rows, T length.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from headway.batch import IGNORED, TokenBatch
 from headway.data.batches import Ints, permutation, raw_words
 from headway.errors import InputError
-from headway.text.tokenizer import END, PAD
+from headway.text.tokenizer import PAD
 
 # Seeds of random streams, apart from each other.
 DRAWS, PHASE, ORDER = 10, 11, 12
-
-
-@dataclass(frozen=True)
-class TokenArray:
-    """A text's ids, held in memory."""
-
-    ids: NDArray[np.integer]
-    end: int = END
-
-    @property
-    def tokens(self) -> int:
-        return len(self.ids)
-
-    def windows(self, starts: Sequence[int], width: int) -> Ints:
-        return np.stack([self.ids[start : start + width] for start in starts]).astype(np.int64)
 
 
 class Tokens(Protocol):
