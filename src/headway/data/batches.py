@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -181,17 +182,11 @@ def pair_batches(
     pairs: Pairs, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False
 ) -> BucketedBatches[TokenBatch]:
     """Sentence pairs: the sources are the inputs, the targets the tokens to predict."""
-
-    def collate(examples: Ints, lengths: tuple[int, ...]) -> TokenBatch:
-        return collate_pairs(pairs, examples, lengths, frame)
-
     lengths = (pairs.source.lengths, frame.more), (pairs.target.lengths, 1)
-    return BucketedBatches(lengths, collate, budget, seed, shuffle, full)
+    return BucketedBatches(lengths, partial(_collate_pairs, pairs, frame), budget, seed, shuffle, full)
 
 
-def collate_pairs(
-    pairs: Pairs, examples: Ints, padded: tuple[int, ...], frame: Frame = OWN_FRAME
-) -> TokenBatch:  # fmt: skip
+def _collate_pairs(pairs: Pairs, frame: Frame, examples: Ints, padded: tuple[int, ...]) -> TokenBatch:
     source_length, target_length = padded
     rows = np.arange(len(examples))
     lengths = pairs.source.lengths[examples].astype(np.int64) + frame.more

@@ -144,8 +144,7 @@ class DocumentPart:
         for text, part in zip(self.split.documents.texts(), parts, strict=True):
             if cuts:
                 start, end = {"train": (0, cuts[0]), "valid": (cuts[0], cuts[1]), "test": (cuts[1], None)}[self.part]
-                behind = _behind(text, start)
-                yield from cut_up(behind if end is None else _first(behind, end - start), size)
+                yield from cut_up(_between(text, start, end), size)
             elif HELD[part] == self.part:
                 yield from cut_up(text, size)
 
@@ -165,16 +164,10 @@ def hold_out(documents: Documents, share: float = 0.1, test: float = 0.0) -> dic
     return {part: DocumentPart(split, part) for part in parts}
 
 
-def _first(text: Iterator[str], count: int) -> Iterator[str]:
+def _between(text: Iterator[str], start: int, end: int | None) -> Iterator[str]:
+    at = 0
     for some in text:
-        yield some[:count]
-        count -= len(some)
-        if count <= 0:
+        if end is not None and at >= end:
             return
-
-
-def _behind(text: Iterator[str], count: int) -> Iterator[str]:
-    for some in text:
-        if len(some) > count:
-            yield some[count:]
-        count = max(0, count - len(some))
+        yield some[max(0, start - at) : None if end is None else end - at]
+        at += len(some)

@@ -75,9 +75,10 @@ def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
     rows = head_rows(first_sites[0].name, first_sites[0].layers, previous_LH, induction_LH)
     first, second = _losses(recording.tensors["logits"], ids_BT, before, length)
     best = max(rows, key=lambda row: float(row[4] or 0))
+    anywhere = float((1 / np.arange(before + length + 1, before + 2 * length + 1)).mean())  # 1/(places seen)
     notes = (
         f"{options.rows} texts of {length} random tokens twice over; a head that looks anywhere gives "
-        f"{_anywhere(before, length):.3f} to any one place of the second round",
+        f"{anywhere:.3f} to any one place of the second round",
         f"loss in the first round {first:.3f} nats a token, in the second {second:.3f}",
         f"strongest induction: layer {best[1]}, head {best[2]} ({float(best[4] or 0):.3f})",
     )
@@ -91,11 +92,6 @@ def _losses(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, before: int, length:
     starts = [before, before + length]  # of the rounds; the loss of the token at t stands at t − 1
     first, second = (float(loss_BT[:, start : start + length - 1].mean()) for start in starts)
     return first, second
-
-
-def _anywhere(before: int, length: int) -> float:
-    """Mean over the second round of 1/(places seen)."""
-    return float((1 / np.arange(before + length + 1, before + 2 * length + 1)).mean())
 
 
 def draw(table: Table, path: Path) -> Path:

@@ -29,28 +29,22 @@ class Alike:
     """Sums over texts of one layer."""
 
     def __init__(self) -> None:
-        self.within = self.texts = 0.0
         self.total: Array | float = 0.0
-        self.squares, self.places, self.own_pairs = 0.0, 0, 0
+        self.texts: list[tuple[int, float]] = []  # of each its places, and ‖Σ u‖²
 
     def add(self, hidden_TD: Array) -> None:
         hidden_TD = hidden_TD.astype(np.float64)
         length_T1 = np.linalg.norm(hidden_TD, axis=1, keepdims=True)
         sum_D = (hidden_TD / np.where(length_T1 > 0, length_T1, 1.0)).sum(0)
-        count, square = len(hidden_TD), float(sum_D @ sum_D)
-        if count > 1:
-            self.within += (square - count) / (count * (count - 1))
-            self.texts += 1
         self.total = self.total + sum_D
-        self.squares, self.places, self.own_pairs = (
-            self.squares + square, self.places + count, self.own_pairs + count**2,
-        )  # fmt: skip
+        self.texts.append((len(hidden_TD), float(sum_D @ sum_D)))
 
     def means(self) -> tuple[float | None, float | None]:
         """Within a text (the mean over texts), and between texts; None where there are no such pairs."""
-        pairs = self.places**2 - self.own_pairs
-        between = (float(np.sum(np.square(self.total))) - self.squares) / pairs if pairs else None
-        return self.within / self.texts if self.texts else None, between
+        within = [(square - n) / (n * (n - 1)) for n, square in self.texts if n > 1]
+        pairs = sum(n for n, _ in self.texts) ** 2 - sum(n**2 for n, _ in self.texts)
+        between = float(np.sum(np.square(self.total))) - sum(square for _, square in self.texts)
+        return sum(within) / len(within) if within else None, between / pairs if pairs else None
 
 
 def layer_of(name: str) -> tuple[str, str | int] | None:
