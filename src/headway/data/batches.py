@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from headway.batch import IGNORED, Batch, TextInputs, TokenBatch
+from headway.data.store import PairStore
 from headway.text.tokenizer import END, START
 
 Ints = NDArray[np.int64]
@@ -27,21 +28,6 @@ Lengths = tuple[tuple[NDArray[np.int32], int], ...]
 Made = TypeVar("Made", bound=Batch)
 
 CHUNK = 1 << 16  # examples that are grouped by length at once
-
-
-class Rows(Protocol):
-    """Sequences of ids; `MappedIds` are."""
-
-    @property
-    def lengths(self) -> NDArray[np.int32]: ...
-    def rows(self, examples: Ints, width: int) -> Ints: ...
-
-
-class Pairs(Protocol):
-    """A corpus of pairs; `PairStore` is one."""
-
-    source: Rows
-    target: Rows
 
 
 @dataclass(frozen=True)
@@ -179,14 +165,14 @@ class BucketedBatches(Generic[Made]):
 
 
 def pair_batches(
-    pairs: Pairs, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False
+    pairs: PairStore, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False
 ) -> BucketedBatches[TokenBatch]:
     """Sentence pairs: the sources are the inputs, the targets the tokens to predict."""
     lengths = (pairs.source.lengths, frame.more), (pairs.target.lengths, 1)
     return BucketedBatches(lengths, partial(_collate_pairs, pairs, frame), budget, seed, shuffle, full)
 
 
-def _collate_pairs(pairs: Pairs, frame: Frame, examples: Ints, padded: tuple[int, ...]) -> TokenBatch:
+def _collate_pairs(pairs: PairStore, frame: Frame, examples: Ints, padded: tuple[int, ...]) -> TokenBatch:
     source_length, target_length = padded
     rows = np.arange(len(examples))
     lengths = pairs.source.lengths[examples].astype(np.int64) + frame.more

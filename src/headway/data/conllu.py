@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 from headway.data.readers import lines
@@ -80,13 +80,8 @@ def _sentence(numbered: list[tuple[int, str]], path: str) -> Sentence:
         if row.first != place:
             raise InputError(f"{row.where}: word {row.first} where {place} was expected: words count up from 1")
     text, spans = _written(rows)
-    return Sentence(
-        text,
-        tuple(row.form for row in words),
-        tuple(spans),
-        tuple(_head(row, len(words)) for row in words),
-        tuple(row.relation for row in words),
-    )
+    forms, relations = tuple(row.form for row in words), tuple(row.relation for row in words)
+    return Sentence(text, forms, tuple(spans), tuple(_head(row, len(words)) for row in words), relations)
 
 
 def _row(line: str, where: str) -> _Row | None:
@@ -134,8 +129,4 @@ def _shared(written: str, forms: list[str], start: int) -> list[Span]:
     """Each word's own part of a written form, where they spell it one behind the other; else all have all of it."""
     if "".join(forms) != written:
         return [(start, start + len(written))] * len(forms)
-    spans = []
-    for form in forms:
-        spans.append((start, start + len(form)))
-        start += len(form)
-    return spans
+    return list(pairwise(accumulate(map(len, forms), initial=start)))

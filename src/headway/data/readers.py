@@ -7,14 +7,15 @@ import gzip
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeVar
 
 from headway.errors import InputError, nearest
 
 Form = Literal["text", "tsv", "jsonl", "zip"]
+Value = TypeVar("Value")
 
 ACCEPTED = (
     "give two aligned text files (a.en a.de), or one file that holds both sides: .tsv (source TAB target), "
@@ -157,9 +158,18 @@ def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def at_least_one(values: Iterable[Value], problem: str) -> Iterator[Value]:
+    """The values; where there is none, that is a problem."""
+    empty = True
+    for value in values:
+        empty = False
+        yield value
+    if empty:
+        raise InputError(problem)
+
+
 def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
-    number = 0
-    for number, raw in enumerate(_split(chunks), start=1):
+    for number, raw in enumerate(at_least_one(_split(chunks), f"file {name} is empty"), start=1):
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -167,8 +177,6 @@ def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
                 f"{name}, line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start + 1}); "
                 "convert it first, for example with iconv -f latin1 -t utf-8"
             ) from error
-    if number == 0:
-        raise InputError(f"file {name} is empty")
 
 
 def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from headway.batch import IGNORED, TokenBatch
 from headway.data.token_store import TokenStore
-from headway.data.windows import Tokens, evaluation_windows
+from headway.data.windows import evaluation_windows
 from headway.errors import InputError
 from headway.models.protocols import Scores
 from headway.text.tokenizer import PAD
@@ -129,7 +129,7 @@ def score_store(
     )
 
 
-def _read_through(model: Any, corpus: Tokens, streams: int) -> float:
+def _read_through(model: Any, corpus: TokenStore, streams: int) -> float:
     """−log p of every token from all before it in its stream, the first from an END."""
     device, total = _device(model), corpus.tokens
     length = -(-total // streams)

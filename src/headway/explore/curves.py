@@ -133,8 +133,10 @@ def _draw(axes: Axes, panel: Panel, runs: Sequence[History]) -> None:
         if best is not None:
             colour = plots.style_of(number)["color"]
             axes.plot(*best, marker="o", markersize=8, markerfacecolor="none", markeredgecolor=colour)
-            if len(runs) == 1:
-                _label(axes, best, f"{best[1]:.2f}")
+            if len(runs) == 1:  # a number above the highest point, where nothing can be in its way
+                label = {"ha": "center", "fontsize": 8, "color": INK, "family": list(plots.families())}
+                axes.annotate(f"{best[1]:.2f}", best, (0, 8), textcoords="offset points", **label)
+                axes.margins(y=0.12)
     if len(kinds) > 1:
         styles = [{"color": QUIET} | style for style in (PALE, {"linewidth": 1.6})]
         plots.legend(axes, ("training", "validation"), styles, 8, loc="upper right")
@@ -153,13 +155,6 @@ def _line(axes: Axes, curve: Curve, number: int, *, marked: bool, pale: bool) ->
     there = np.pad(np.isfinite(values), 1)
     alone = there[1:-1] & ~there[:-2] & ~there[2:]  # no line leads there
     axes.plot(steps[alone], values[alone], "o", markersize=3, color=style["color"], alpha=style.get("alpha"))
-
-
-def _label(axes: Axes, point: tuple[int, float], text: str) -> None:
-    """A number above the highest point, where nothing can be in its way."""
-    style = {"ha": "center", "fontsize": 8, "color": INK, "family": list(plots.families())}
-    axes.annotate(text, point, (0, 8), textcoords="offset points", **style)
-    axes.margins(y=0.12)
 
 
 def _name(figure: Figure, names: Sequence[str]) -> None:
