@@ -78,31 +78,25 @@ def score(
     They are drawn with sacreBLEU's own default seed, 12345, whatever SACREBLEU_SEED says, so a score never
     changes from one call to the next. 0: no intervals; 1000 is usual.
     """
-    bleu_metric = _with_plain_scores(_bleu(hypotheses, references, tokenize, lowercase))
+    metric = _bleu(hypotheses, references, tokenize, lowercase)
     check_bootstrap(bootstrap)
     from sacrebleu.metrics import CHRF
 
-    chrf_metric = _with_plain_scores(CHRF(lowercase=lowercase))
+    bleu, chrf = _with_plain_scores(metric), _with_plain_scores(CHRF(lowercase=lowercase))
     with _fixed_seed():
-        bleu = bleu_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
-        chrf = chrf_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
-    ours, theirs = (
-        [text.strip().lower() if lowercase else text.strip() for text in side] for side in (hypotheses, references)
-    )
-    equal = sum(map(operator.eq, ours, theirs))
+        found = [one.corpus_score(hypotheses, [references], n_bootstrap=bootstrap) for one in (bleu, chrf)]
+    # sacreBLEU keeps mean and half width in private fields; its public ones are rounded strings.
+    ends = [(float(one._mean - one._ci), float(one._mean + one._ci)) if bootstrap else None for one in found]
+    ours, theirs = ([text.strip() for text in side] for side in (hypotheses, references))
+    if lowercase:
+        ours, theirs = ([text.lower() for text in side] for side in (ours, theirs))
     return Scores(
-        bleu=float(bleu.score),
-        bleu_signature=str(bleu_metric.get_signature()),
-        bleu_interval=_interval(bleu) if bootstrap else None,
-        precisions=tuple(float(precision) for precision in bleu.precisions),
-        brevity_penalty=float(bleu.bp),
-        length_ratio=float(bleu.ratio),
-        chrf=float(chrf.score),
-        chrf_signature=str(chrf_metric.get_signature()),
-        chrf_interval=_interval(chrf) if bootstrap else None,
-        exact_match=equal / len(hypotheses),
-        sentences=len(hypotheses),
-    )
+        bleu=float(found[0].score), bleu_signature=str(bleu.get_signature()), bleu_interval=ends[0],
+        precisions=tuple(map(float, found[0].precisions)), brevity_penalty=float(found[0].bp),
+        length_ratio=float(found[0].ratio),
+        chrf=float(found[1].score), chrf_signature=str(chrf.get_signature()), chrf_interval=ends[1],
+        exact_match=sum(map(operator.eq, ours, theirs)) / len(ours), sentences=len(ours),
+    )  # fmt: skip
 
 
 def corpus_bleu(
@@ -177,9 +171,3 @@ def _with_plain_scores(metric: Any) -> Any:
 
     metric._compute_score_from_stats = compute_plain
     return metric
-
-
-def _interval(resampled: Any) -> Interval:
-    # sacreBLEU keeps mean and half width in private fields; its public ones are rounded strings.
-    mean, half_width = float(resampled._mean), float(resampled._ci)
-    return mean - half_width, mean + half_width

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def _draw(axes: Axes, panel: Panel, runs: Sequence[History]) -> None:
             colour = plots.style_of(number)["color"]
             axes.plot(*best, marker="o", markersize=8, markerfacecolor="none", markeredgecolor=colour)
             if len(runs) == 1:  # a number above the highest point, where nothing can be in its way
-                label = {"ha": "center", "fontsize": 8, "color": INK, "family": list(plots.families())}
+                label: dict[str, Any] = {"ha": "center", "fontsize": 8, "color": INK, "family": list(plots.families())}
                 axes.annotate(f"{best[1]:.2f}", best, (0, 8), textcoords="offset points", **label)
                 axes.margins(y=0.12)
     if len(kinds) > 1:

@@ -147,15 +147,15 @@ def families() -> tuple[str, ...]:
 
 @cache
 def _letters() -> frozenset[int]:
-    """The code points that our fonts can draw."""
+    """The code points that our fonts can draw, and that of a line end."""
     from matplotlib.font_manager import findfont, get_font
 
-    return frozenset().union(*(get_font(findfont(name)).get_charmap() for name in families()))
+    return frozenset({ord("\n")}).union(*(get_font(findfont(name)).get_charmap() for name in families()))
 
 
 def drawable(text: str) -> str:
     """The text with a circle for every letter that no font has; joiners and variation marks are left out."""
-    known = _letters() | {ord("\n")}
+    known = _letters()
     shown = (letter for letter in text if ord(letter) in known or unicodedata.category(letter) not in UNSEEN)
     return "".join(letter if ord(letter) in known else MISSING_LETTER for letter in shown)
 
@@ -296,7 +296,7 @@ def _heat_map(axes: Axes, one: HeatMap, first: bool) -> None:
                 write(axes, column + 0.5, row + 0.52, _short(float(value)), size, colour, ha="center",
                       va="center_baseline")  # fmt: skip
     if one.best is not None:
-        style = {"fill": False, "edgecolor": ACCENT, "linewidth": 1.6, "zorder": 3, "clip_on": False}
+        style: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 1.6, "zorder": 3, "clip_on": False}
         axes.add_patch(Rectangle(one.best[::-1], 1, 1, **style))
     axes.set_title(one.title, fontsize=8.5, color=INK, loc="left", pad=5)
     axes.set_ylabel("layer" if first else "", fontsize=7.5, color=QUIET, labelpad=2)

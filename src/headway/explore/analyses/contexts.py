@@ -174,7 +174,8 @@ def draw(table: Table, path: Path) -> Path:
     for column, at in enumerate(shown):
         axes = plots.panel(figure, column * (PANEL + BETWEEN), PLOT + ABOVE, PANEL, PANEL)
         colours = [colour_of[sense] for sense in senses]
-        axes.scatter(*points_LN2[at].T, s=26, c=colours, alpha=0.8, linewidths=0)
+        x_N, y_N = points_LN2[at].T
+        axes.scatter(x_N, y_N, s=26, c=colours, alpha=0.8, linewidths=0)
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set(color=HAIRLINE, linewidth=0.8)
         axes.margins(0.12)

@@ -19,9 +19,9 @@ import numpy as np
 from headway.data.gap import Pronoun, read_gap
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, NoOptions, Table, Traced
-from headway.explore.analyses.halves import chosen_on, halves
 from headway.explore.analyses.heads import head_map, head_rows
 from headway.explore.analyses.sites import Span, own_attention, sites
+from headway.explore.analyses.texts import chosen_on, halves
 from headway.explore.plots import heat_maps
 from headway.generate.attention import merge_words
 from headway.traces import Array, Trace

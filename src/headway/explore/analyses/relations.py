@@ -21,8 +21,8 @@ from headway.data.conllu import Sentence, read_conllu
 from headway.errors import InputError
 from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Table, Traced
-from headway.explore.analyses.halves import chosen_on, halves
 from headway.explore.analyses.sites import own_attention, sites
+from headway.explore.analyses.texts import chosen_on, halves
 from headway.explore.plots import ACCENT, HAIRLINE, QUIET, Bar, write
 from headway.generate.attention import merge_words
 from headway.traces import Array, Trace
