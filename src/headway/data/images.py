@@ -25,6 +25,7 @@ from torch import Tensor
 from headway.batch import Batch, column
 from headway.data.batches import permutation, raw_words
 from headway.data.labelled import LabelBatch
+from headway.data.readers import at_least_one
 from headway.data.split import apart
 from headway.errors import InputError
 
@@ -95,11 +96,10 @@ def _drawable(array: NDArray[Any]) -> Bytes:
 
 def read_pictures(places: Sequence[str | Path], channels: int, size: tuple[int, int]) -> Pictures:
     """The pictures of all files and folders, in order."""
-    found = [read for place in map(Path, places) for read in (_folder(place) if place.is_dir() else _idx_pair(place))]
-    if not found:
-        raise InputError(f"{', '.join(map(str, places))}: there is no picture in it")
-    pixels = np.stack([picture(value, channels, size) for value, _, _ in found])
-    return Pictures(pixels, tuple(label for _, label, _ in found), tuple(name for _, _, name in found))
+    found = (read for place in map(Path, places) for read in (_folder(place) if place.is_dir() else _idx_pair(place)))
+    some = at_least_one(found, f"{', '.join(map(str, places))}: there is no picture in it")
+    values, labels, names = zip(*some, strict=True)
+    return Pictures(np.stack([picture(value, channels, size) for value in values]), labels, names)
 
 
 def _folder(place: Path) -> Iterator[tuple[Any, str, str]]:

@@ -60,16 +60,9 @@ class PairStore(Store):
 
 
 def prepare(
-    files: Files,
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
-    folder: str | Path,
-    *,
-    max_length: int,
-    source: str = "source",
-    target: str = "target",
-    progress: Progress | None = None,
-) -> PairStore:
+    files: Files, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, folder: str | Path, *, max_length: int,
+    source: str = "source", target: str = "target", progress: Progress | None = None,
+) -> PairStore:  # fmt: skip
     """Encode the pairs in the files into a store below `folder`, or find the one made of the same before.
 
     A pair with a side of more than max_length ids (specials not counted), or with an empty side, is left out

@@ -22,7 +22,7 @@ from torch import Tensor
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import Ints
 from headway.data.labelled import FramedStore, padded
-from headway.data.readers import bare_suffix, lines, records
+from headway.data.readers import at_least_one, bare_suffix, lines, records
 from headway.data.split import apart
 from headway.errors import InputError
 from headway.text.framing import Framed
@@ -51,10 +51,8 @@ class Sentence(NamedTuple):
 
 def read_tagged(files: Sequence[str | Path]) -> list[Sentence]:
     """The sentences of all files, in order."""
-    found = [sentence for file in files for sentence in _read(Path(file))]
-    if not found:
-        raise InputError(f"{', '.join(map(str, files))}: there is no sentence in it")
-    return found
+    found = (sentence for file in files for sentence in _read(Path(file)))
+    return list(at_least_one(found, f"{', '.join(map(str, files))}: there is no sentence in it"))
 
 
 def _read(path: Path) -> Iterator[Sentence]:

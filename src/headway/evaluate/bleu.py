@@ -65,13 +65,9 @@ class Scores:
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tokenize: str = "13a",
-    lowercase: bool = False,
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False,
     bootstrap: int = 0,
-) -> Scores:
+) -> Scores:  # fmt: skip
     """BLEU (Papineni et al. 2002), chrF2 (Popović 2015) and exact match of a corpus, one reference each.
 
     `bootstrap` resamples of the sentences (Koehn 2004) give the intervals: sacreBLEU's mean ± half width.

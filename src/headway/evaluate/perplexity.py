@@ -87,12 +87,12 @@ class Perplexity:
 def token_logp(model: Scores, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
     """`model.score` without dropout and gradients, on the model's device; its mode stays as it was."""
     device = _device(model)
-    with _judging(model):
+    with judging(model):
         return model.score(ids_BT.to(device), None if segments_BT is None else segments_BT.to(device))
 
 
 @contextmanager
-def _judging(model: Any) -> Iterator[None]:
+def judging(model: Any) -> Iterator[None]:
     """Without dropout and gradients; the model's mode stays as it was."""
     training = getattr(model, "training", False)
     try:
@@ -136,7 +136,7 @@ def _read_through(model: Any, corpus: TokenStore, streams: int) -> float:
     starts = range(0, total, length)
     state, nll = model.start(None, len(starts), device), 0.0
     last_B1 = np.full((len(starts), 1), corpus.end)
-    with _judging(model):
+    with judging(model):
         for at in range(0, length, max(1, TOKENS_AT_ONCE // len(starts))):
             width = min(length - at, max(1, TOKENS_AT_ONCE // len(starts)))
             ids_BT = np.full((len(starts), width), PAD)

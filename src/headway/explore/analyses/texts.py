@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from headway.data.readers import form, lines, read_pairs
+from headway.data.readers import at_least_one, form, lines, read_pairs
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Text
 
@@ -35,18 +35,13 @@ def read_texts(files: Sequence[str], *, blank: bool = False) -> Iterator[Text]:
 def read_parallel(files: Sequence[str]) -> Iterator[Text]:
     """Every pair in its place, so that line numbers fit those of gold alignments: two files, a .tsv, or one file with
     `source ||| target` a line. An empty side is an error."""
-    if len(files) == 1 and form(files[0]) == "text":
-        pairs = _barred(files[0])
-    else:
-        pairs = read_pairs(files)
-    number = 0
-    for number, (first, second) in enumerate(pairs, 1):
+    pairs = _barred(files[0]) if len(files) == 1 and form(files[0]) == "text" else read_pairs(files)
+    some = at_least_one(pairs, f"{files[0]} has no text: give parallel text")
+    for number, (first, second) in enumerate(some, 1):
         where = f"{files[0]}, line {number}"
         if not first.strip() or not second.strip():
             raise InputError(f"{where}: one side is empty, and nothing can be aligned with it")
         yield Text(where, first.strip(), second.strip())
-    if not number:
-        raise InputError(f"{files[0]} has no text: give parallel text")
 
 
 def _barred(file: str) -> Iterator[tuple[str, str]]:
