@@ -26,7 +26,7 @@ from headway.batch import Batch, column
 from headway.data.batches import permutation, raw_words
 from headway.data.labelled import LabelBatch
 from headway.data.readers import at_least_one
-from headway.data.split import apart
+from headway.data.split import hold_out_by_hash
 from headway.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -140,7 +140,7 @@ def hold_out_pictures(pictures: Pictures, share: float) -> tuple[Pictures, Pictu
     """The training and the held-out pictures, chosen by a hash of the pixels: the same on every machine, and equal
     pictures stay together."""
     contents = [pixels.tobytes() for pixels in pictures.pixels_NCHW]
-    train, held = apart(range(len(pictures)), contents, share, "pictures")
+    train, held = hold_out_by_hash(range(len(pictures)), contents, share, "pictures")
     return pictures.those(train), pictures.those(held)
 
 

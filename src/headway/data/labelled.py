@@ -22,7 +22,7 @@ from torch import Tensor
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import BucketedBatches, Ints, Made
 from headway.data.readers import bare_suffix, decoded, lines, records, text_of
-from headway.data.split import apart
+from headway.data.split import hold_out_by_hash
 from headway.errors import InputError
 from headway.text.framing import Framed, Text
 
@@ -105,7 +105,7 @@ def labels_in(texts: Sequence[Labelled]) -> tuple[str, ...]:
 
 def hold_out_labelled(texts: Sequence[Labelled], share: float) -> tuple[list[Labelled], list[Labelled]]:
     """The training texts and the held-out texts, chosen by a hash of the text: the same on every machine."""
-    return apart(texts, [text.text if isinstance(text.text, str) else text.text[0] for text in texts], share)
+    return hold_out_by_hash(texts, [text.text if isinstance(text.text, str) else text.text[0] for text in texts], share)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _part(text: str, share: float) -> str:
     return "valid" if place < share else "test" if place < 2 * share else "train"
 
 
-def apart(
+def hold_out_by_hash(
     values: Sequence[Value], contents: Sequence[str | bytes], share: float, kind: str = "texts"
 ) -> tuple[list[Value], list[Value]]:
     """The values to train on and those to hold out, chosen by a hash of their contents, of a text white space and case

@@ -23,7 +23,7 @@ from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import Ints
 from headway.data.labelled import FramedStore, padded
 from headway.data.readers import at_least_one, bare_suffix, lines, records
-from headway.data.split import apart
+from headway.data.split import hold_out_by_hash
 from headway.errors import InputError
 from headway.text.framing import Framed
 
@@ -111,7 +111,7 @@ def labels_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
 
 def hold_out_tagged(sentences: Sequence[Sentence], share: float) -> tuple[list[Sentence], list[Sentence]]:
     """The training sentences and the held-out ones, chosen by a hash of the text."""
-    return apart(sentences, [sentence.text for sentence in sentences], share)
+    return hold_out_by_hash(sentences, [sentence.text for sentence in sentences], share)
 
 
 def align(framed: Framed, words: Sequence[Span]) -> Framed:
