@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import deck_d
 import numpy as np
 import torch
 from chain_picture import chain_picture
@@ -24,7 +25,6 @@ from votes_picture import votes_picture
 from headway.data.catalog import find
 from headway.data.documents import Documents
 from headway.data.token_store import prepare_documents, train_document_tokenizer
-from headway.explore import deck_d
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import AddK, ModifiedKneserNey, Smoothing, StupidBackoff
 from headway.recipes.counting import TREEBANK

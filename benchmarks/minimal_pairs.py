@@ -20,8 +20,9 @@ from typing import Any
 
 import torch
 
+from headway.data.documents import cut_up
 from headway.errors import InputError
-from headway.evaluate.perplexity import encode_document, token_logp
+from headway.evaluate.perplexity import token_logp
 from headway.text.tokenizer import END, PAD, Tokenizer
 
 TOKENS_AT_ONCE = 1 << 14
@@ -63,7 +64,7 @@ def score_pairs(model: Any, tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Pref
     if not pairs:
         raise InputError("there are no pairs to score: the list is empty")
     texts = [pair.context + ending for pair in pairs for ending in (pair.right, pair.wrong)]
-    rows = [[END, *encode_document(tokenizer, text)] for text in texts]
+    rows = [[END, *_encoded(tokenizer, text)] for text in texts]
     longest, context = max(map(len, rows)) - 1, getattr(model, "context", None)
     if context is not None and longest > context:
         raise InputError(f"a pair has {longest} tokens, the model reads at most {context}: shorten its context")
@@ -72,6 +73,11 @@ def score_pairs(model: Any, tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Pref
             raise InputError(f"the endings of pair {number} are the same tokens to this model: {pairs[number - 1]}")
     logp = [value for some in _batches(rows) for value in _log_probabilities(model, some)]
     return Preference(tuple(right - wrong for right, wrong in zip(logp[::2], logp[1::2], strict=True)))
+
+
+def _encoded(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Its ids as a store has them, without END."""
+    return [i for ids in tokenizer.encode_batch([part.text for part in cut_up(iter([text]))]) for i in ids]
 
 
 def _batches(rows: list[list[int]]) -> list[list[list[int]]]:

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
+from headway.data.token_store import Amount
 from headway.recipes.grammar import sample
+from headway.text.tokenizer import END
+
+
+@dataclass(frozen=True)
+class TokenArray:
+    """A corpus of packed documents that is an array in memory."""
+
+    ids: NDArray[np.integer[Any]]
+    end: int = END
+    amount: Amount | None = None
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
+
+    def windows(self, starts: list[int], width: int) -> NDArray[np.int64]:
+        return np.stack([self.ids[start : start + width] for start in starts]).astype(np.int64)
 
 
 def write_pairs(folder: Path, train: int, valid: int, test: int) -> None:

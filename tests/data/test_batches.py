@@ -87,13 +87,13 @@ def lengths_of(count, longest, seed=0):
     dice = np.random.Generator(np.random.PCG64(seed))
     source = dice.integers(1, longest, count, dtype=np.int32)
     target = np.maximum(1, source + dice.integers(-5, 6, count, dtype=np.int32))
-    return SimpleNamespace(source_lengths=source, target_lengths=target)
+    return SimpleNamespace(source=SimpleNamespace(lengths=source), target=SimpleNamespace(lengths=target))
 
 
 def plain_plan(pairs, budget, seed, epoch):
     """What `plan` gives, pair by pair: (source length, target length, examples) of each batch."""
     groups = {}
-    for example, (s, t) in enumerate(zip(pairs.source_lengths.tolist(), pairs.target_lengths.tolist(), strict=True)):
+    for example, (s, t) in enumerate(zip(pairs.source.lengths.tolist(), pairs.target.lengths.tolist(), strict=True)):
         s, t = rung(s + 1), rung(t + 1)
         groups.setdefault((max(s, t), t, s), []).append(example)
     cuts, waiting, number = [], {}, 0

@@ -4,15 +4,21 @@ import gzip
 import json
 import random
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from headway.data.documents import Documents, cut_up, read_documents
+from headway.data.documents import Documents, cut_up
 from headway.data.readers import CHUNK
 from headway.errors import InputError
 from headway.text.tokenizer import TextOptions, Tokenizer
+
+
+def read_documents(paths: Path | list[Path], key: str = "text") -> Iterator[str]:
+    """Every document whole."""
+    return ("".join(text) for text in Documents.at(paths, key).texts())
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -42,15 +42,15 @@ def test_every_pair_comes_back(tmp_path: Path, tokenizer: Tokenizer) -> None:
     store = built(tmp_path, tokenizer, PAIRS)
     assert len(store) == len(PAIRS) and not store.reused and store.skipped == {"empty": 0, "too_long": 0}
     for i, (source, target) in enumerate(PAIRS):
-        assert tokenizer.decode(store.source(i)) == source and tokenizer.decode(store.target(i)) == target
-    assert store.source_lengths.tolist() == [len(tokenizer.encode(source)) for source, _ in PAIRS]
-    assert store.target_lengths.tolist() == [len(tokenizer.encode(target)) for _, target in PAIRS]
-    assert store.source(0).dtype == np.uint16 and type(store.source(0)) is np.ndarray
+        assert tokenizer.decode(store.source[i]) == source and tokenizer.decode(store.target[i]) == target
+    assert store.source.lengths.tolist() == [len(tokenizer.encode(source)) for source, _ in PAIRS]
+    assert store.target.lengths.tolist() == [len(tokenizer.encode(target)) for _, target in PAIRS]
+    assert store.source[0].dtype == np.uint16 and type(store.source[0]) is np.ndarray
     names = {"source.ids.bin", "source.offsets.npy", "target.ids.bin", "target.offsets.npy", "store.json"}
     assert set(os.listdir(store.folder)) == names
     for outside in (-1, len(PAIRS)):
         with pytest.raises(IndexError):
-            store.source(outside)
+            store.source[outside]
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="needs Linux's /proc")
@@ -61,11 +61,11 @@ def test_what_was_read_does_not_stay_resident(tmp_path: Path, tokenizer: Tokeniz
         return [int(entry.split("Rss:")[1].split()[0]) for entry in maps if str(store.folder) in entry]
 
     store = built(tmp_path, tokenizer, PAIRS)
-    assert store.source(3).sum() > 0 and sum(resident()) > 0
+    assert store.source[3].sum() > 0 and sum(resident()) > 0
     for side in ("source", "target"):
-        ids = store.rows(side, np.arange(len(store)), 30)
+        ids = getattr(store, side).rows(np.arange(len(store)), 30)
         assert tokenizer.decode(ids[7]) == PAIRS[7][side == "target"]
-    assert store.source_lengths.sum() > 0 and store.target_lengths.sum() > 0
+    assert store.source.lengths.sum() > 0 and store.target.lengths.sum() > 0
     assert resident() == [0, 0, 0, 0]
 
 
@@ -73,14 +73,14 @@ def test_a_large_vocabulary_is_kept_in_four_bytes(tmp_path: Path) -> None:
     words = [f"w{n}" for n in range(66_000)]
     large = Tokenizer.train(words, TextOptions(kind="word", size=70_000, min_count=1))
     store = built(tmp_path, large, [(words[-1], words[0])])
-    assert store.source(0).dtype == np.uint32 and large.decode(store.source(0)) == words[-1]
+    assert store.source[0].dtype == np.uint32 and large.decode(store.source[0]) == words[-1]
 
 
 def test_each_side_has_its_own_tokenizer(tmp_path: Path) -> None:
     path = tsv(tmp_path / "p.tsv", PAIRS)
     source, target = train_tokenizers([path], TextOptions(size=280, joint=False))
     store = prepare([path], source, target, tmp_path, max_length=99)
-    assert (source.decode(store.source(3)), target.decode(store.target(3))) == PAIRS[3]
+    assert (source.decode(store.source[3]), target.decode(store.target[3])) == PAIRS[3]
 
 
 def test_long_and_empty_pairs_are_left_out_and_counted_never_cut(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -88,7 +88,7 @@ def test_long_and_empty_pairs_are_left_out_and_counted_never_cut(tmp_path: Path,
     pairs = [*PAIRS[:3], ("", "leer"), (long, "kurz"), ("\u3000 ", "x"), ("short", long), PAIRS[3]]
     store = built(tmp_path, tokenizer, pairs, max_length=40)
     assert store.skipped == {"empty": 2, "too_long": 2} and store.too_long == [5, 7]
-    assert [tokenizer.decode(store.source(i)) for i in range(len(store))] == [source for source, _ in PAIRS[:4]]
+    assert [tokenizer.decode(store.source[i]) for i in range(len(store))] == [source for source, _ in PAIRS[:4]]
     exact = max(len(tokenizer.encode(text)) for pair in PAIRS for text in pair)
     assert built(tmp_path, tokenizer, PAIRS, max_length=exact).skipped["too_long"] == 0
     many = built(tmp_path, tokenizer, [(long, "x")] * 30 + PAIRS[:1], max_length=40)
@@ -134,7 +134,7 @@ def test_a_store_that_was_cut_is_made_again(tmp_path: Path, tokenizer: Tokenizer
     with pytest.raises(InputError, match="not a complete store"):
         PairStore(broken.parent)
     again = built(tmp_path, tokenizer, PAIRS)
-    assert not again.reused and tokenizer.decode(again.target(24)) == PAIRS[24][1]
+    assert not again.reused and tokenizer.decode(again.target[24]) == PAIRS[24][1]
 
 
 def test_an_interruption_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -231,7 +231,7 @@ def test_a_pickled_store_travels_as_its_place(tmp_path: Path, tokenizer: Tokeniz
     store = built(tmp_path, tokenizer, PAIRS)
     packed = pickle.dumps(store)
     again = pickle.loads(packed)
-    assert len(packed) < 1_000 and again.source(7).tolist() == store.source(7).tolist()
+    assert len(packed) < 1_000 and again.source[7].tolist() == store.source[7].tolist()
 
 
 def test_joint_tokenizers_are_one_and_know_both_sides(tmp_path: Path) -> None:

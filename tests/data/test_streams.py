@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from headway.data.streams import StreamBatches
-from headway.data.windows import TokenArray
 from headway.errors import InputError
+from small_world import TokenArray
 
 
 def corpus(tokens=1000):

@@ -39,9 +39,9 @@ def test_every_document_comes_back_with_an_end_behind_it(tmp_path: Path, tokeniz
     store = prepare_documents(jsonl(tmp_path / "a.jsonl", TEXTS), tokenizer, tmp_path / "c")
     assert len(store) == len(TEXTS) and not store.reused
     for i, text in enumerate(TEXTS):
-        ids = store.document(i)
+        ids = store.documents[i]
         assert ids[-1] == END and END not in ids[:-1] and tokenizer.decode(ids) == text and ids.dtype == np.uint16
-    row = np.concatenate([store.document(i) for i in range(len(store))])
+    row = np.concatenate([store.documents[i] for i in range(len(store))])
     assert store.tokens == len(row) and store.counts().tolist() == np.bincount(row).tolist()
     assert store.windows([0, 5, 300], 40).tolist() == [row[at : at + 40].tolist() for at in (0, 5, 300)]
     joined = "".join(TEXTS)
@@ -60,7 +60,7 @@ def test_a_text_in_many_pieces_is_one_document(tmp_path: Path, kind: str, monkey
     corpus = Documents.at(tmp_path / "a.txt")
     learned = train_document_tokenizer(corpus, TextOptions(kind=kind, size=700, min_count=1, exact=True))  # type: ignore[arg-type]
     store = prepare_documents(corpus, learned, tmp_path / "c")
-    assert len(store) == 1 and learned.decode(store.document(0)) == text
+    assert len(store) == 1 and learned.decode(store.documents[0]) == text
     assert store.amount.words == len(text.split()) and store.amount.characters == len(text)
 
 
@@ -68,8 +68,8 @@ def test_empty_documents_are_left_out_and_unknown_ids_are_counted(tmp_path: Path
     letters = Tokenizer.train(["abc \n"], TextOptions(kind="char"))
     store = prepare_documents(jsonl(tmp_path / "a.jsonl", ["", "ab", "", " \n", "axbyz"]), letters, tmp_path / "c")
     assert len(store) == 3 and store.amount.empty == 2 and store.amount.unknown == 3
-    assert store.document(1).tolist() == [*letters.encode(" \n"), END]
-    assert (store.document(2) == UNKNOWN).sum() == 3 and PAD not in store.document(2)
+    assert store.documents[1].tolist() == [*letters.encode(" \n"), END]
+    assert (store.documents[2] == UNKNOWN).sum() == 3 and PAD not in store.documents[2]
     with pytest.raises(InputError, match="there is no text: all of 2 documents are empty"):
         prepare_documents(jsonl(tmp_path / "b.jsonl", ["", ""]), letters, tmp_path / "c")
     assert len(os.listdir(tmp_path / "c")) == 1
@@ -102,7 +102,7 @@ def test_a_store_that_was_cut_is_made_again(tmp_path: Path, tokenizer: Tokenizer
     with pytest.raises(InputError, match="not a complete store of documents"):
         TokenStore(broken.parent)
     again = prepare_documents(corpus, tokenizer, tmp_path / "c")
-    assert not again.reused and tokenizer.decode(again.document(59)) == TEXTS[59]
+    assert not again.reused and tokenizer.decode(again.documents[59]) == TEXTS[59]
     with pytest.raises(InputError, match="not a complete store of sentence pairs"):
         PairStore(again.folder)
 
@@ -134,7 +134,7 @@ def test_a_vocabulary_for_sentences_is_refused(tmp_path: Path) -> None:
 def test_a_pickled_store_travels_as_its_place(tmp_path: Path, tokenizer: Tokenizer) -> None:
     store = prepare_documents(jsonl(tmp_path / "a.jsonl", TEXTS), tokenizer, tmp_path / "c")
     packed = pickle.dumps(store)
-    assert len(packed) < 1_000 and pickle.loads(packed).document(7).tolist() == store.document(7).tolist()
+    assert len(packed) < 1_000 and pickle.loads(packed).documents[7].tolist() == store.documents[7].tolist()
 
 
 def test_a_large_corpus_is_learned_from_in_part_but_every_character_is_known(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.windows import IGNORED, TokenArray, WindowBatches, evaluation_windows
+from headway.data.windows import IGNORED, WindowBatches, evaluation_windows
 from headway.errors import InputError
 from headway.text.tokenizer import END
+from small_world import TokenArray
 
 
 def corpus(tokens, seed=0, base=10):

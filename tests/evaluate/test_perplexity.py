@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.documents import Documents
-from headway.data.token_store import prepare_documents
-from headway.errors import InputError
+from headway.data.documents import Documents, cut_up
+from headway.data.token_store import Amount, prepare_documents
 from headway.evaluate import perplexity
-from headway.evaluate.perplexity import encode_document, score_store, score_text, token_logp
+from headway.evaluate.perplexity import score_store, token_logp
 from headway.models import language
 from headway.models.gpt import GPT, GPTConfig
 from headway.text.tokenizer import END, UNKNOWN, TextOptions, Tokenizer
+from small_world import TokenArray
 
 TEXT = "Who's there?\n\nNay, answer me:  stand, and unfold yourself.\nLong live the king — é!\n" * 3
 CONFIG = GPTConfig(2, 32, heads=2, dropout=0.3, attention_dropout=0.3, max_length=24)
@@ -33,6 +33,20 @@ def model(letters):
         for weight in model.parameters():
             weight.add_(0.3 * torch.randn_like(weight))
     return model
+
+
+def encode_document(tokenizer, text):
+    """Its ids as a store has them, without END."""
+    return [i for ids in tokenizer.encode_batch([part.text for part in cut_up(iter([text]))]) for i in ids]
+
+
+def score_text(model, tokenizer, text, window, stride=None):
+    """One text, or its ids: every token of it, the first from an END alone, as at the start of a document."""
+    ids = encode_document(tokenizer, text) if isinstance(text, str) else list(text)
+    amount, inside = Amount(unknown=ids.count(tokenizer.unknown)), False
+    for part in cut_up(iter([text if isinstance(text, str) else tokenizer.decode(text)])):
+        inside = amount.add(part, inside)
+    return score_store(model, TokenArray(np.asarray(ids), amount=amount), window, stride)
 
 
 class Uniform:
@@ -93,7 +107,7 @@ def test_one_window_over_a_short_text_is_one_pass(model, letters):
 def test_a_text_read_through_foretells_each_token_from_all_before_it(model, letters, streams, at_once, monkeypatch):
     monkeypatch.setattr(perplexity, "TOKENS_AT_ONCE", at_once)
     ids = letters.encode(TEXT[: 23 if streams == 1 else 45])
-    corpus = perplexity.TokenArray(np.asarray(ids))
+    corpus = TokenArray(np.asarray(ids))
     length = -(-len(ids) // streams)
     rows = [ids[start : start + length] for start in range(0, len(ids), length)]
     # A stream that is cut off from the one before it begins with END.
@@ -187,10 +201,8 @@ def test_unknown_ids_are_told(letters):
     assert set(found.values()) >= {"perplexity", "word perplexity", "bits per character", "bits per byte", "stride"}
 
 
-def test_white_space_alone_has_no_words_and_nothing_cannot_be_scored(letters):
+def test_white_space_alone_has_no_words(letters):
     assert math.isnan(score_text(Uniform(9), letters, "\n\n", 24).word_perplexity)
-    with pytest.raises(InputError, match="no text to score"):
-        score_text(Uniform(9), letters, "", 24)
 
 
 def test_a_hopeless_model_is_no_overflow(letters):

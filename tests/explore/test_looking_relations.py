@@ -14,8 +14,8 @@ import pytest
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Table, Traced
-from headway.explore.analyses.halves import halves
 from headway.explore.analyses.relations import DOWN, RELATIONS, UP, Options
+from headway.explore.analyses.texts import halves
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hand_made import HandMade, pointing

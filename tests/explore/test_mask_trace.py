@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from deck_d import BATTERY_CASE, LOG, PROGRAM_CASE, count_votes
 
 from headway.errors import InputError
-from headway.explore.deck_d import BATTERY_CASE, LOG, PROGRAM_CASE, count_votes
 from headway.explore.mask_trace import mask_trace
 
 

@@ -128,14 +128,6 @@ def test_heads_picture_grows_with_layers_and_heads_and_outlines_the_best_only_wh
     assert "#e8772e" not in plain and "#e8772e" in chosen
 
 
-def test_the_lowest_error_is_outlined_where_no_best_head_is_named(tmp_path):
-    weights_LHTS = np.broadcast_to(RED_CAR, (2, 2, 3, 3))
-    aer_LH = np.array([[0.5, 0.4], [0.1, 0.3]])
-    implied = heads_picture(weights_LHTS, SOURCE, TARGET, tmp_path / "a.svg", aer_LH=aer_LH)
-    named = heads_picture(weights_LHTS, SOURCE, TARGET, tmp_path / "b.svg", aer_LH=aer_LH, best=(1, 0))
-    assert implied.read_bytes() == named.read_bytes()
-
-
 def test_wrong_input_is_told_in_one_line(tmp_path):
     good = tmp_path / "a.png"
     with pytest.raises(InputError, match=r"\(3, 3\) does not fit 2 target and 3 source"):
@@ -154,6 +146,4 @@ def test_wrong_input_is_told_in_one_line(tmp_path):
         heads_picture(RED_CAR, SOURCE, TARGET, good)
     with pytest.raises(InputError, match=r"best head \(1, 0\) is outside"):
         heads_picture(RED_CAR[None, None], SOURCE, TARGET, good, best=(1, 0))
-    with pytest.raises(InputError, match=r"error rates of shape \(2, 2\)"):
-        heads_picture(RED_CAR[None, None], SOURCE, TARGET, good, aer_LH=np.zeros((2, 2)))
     assert not good.exists()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from deck_d import BATTERY, BATTERY_CASE, LOG, PAIRS, PROGRAM_CASE, SHOW_ME, Sentences, count_votes
 
 from headway.errors import InputError
-from headway.explore.deck_d import BATTERY, BATTERY_CASE, LOG, PAIRS, PROGRAM_CASE, SHOW_ME, Sentences, count_votes
 from headway.models.skips import SkipPairs, as_attention, learn_scores, mask_of
 from headway.nn.attention import attend, dot
 

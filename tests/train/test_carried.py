@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.data.streams import StreamBatches
-from headway.data.windows import TokenArray
 from headway.errors import InputError
 from headway.models.recurrent import Locked, Recurrent, RecurrentConfig
 from headway.plain import change
@@ -20,6 +19,7 @@ from headway.train.gauge import operations_per_token
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.schedule import Staircase
 from headway.train.step import TrainStep
+from small_world import TokenArray
 
 CPU = torch.device("cpu")
 CONFIG = RecurrentConfig(width=6, layers=2, max_length=5)

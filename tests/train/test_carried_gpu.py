@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from headway.data.streams import StreamBatches
-from headway.data.windows import TokenArray
 from headway.models.recurrent import Gru, Locked, Recurrent, RecurrentConfig, Rnn
 from headway.nn import tap
 from headway.tasks.objective import Carried
 from headway.train.optimiser import AveragedSgd, Masters, Sgd
 from headway.train.step import GraphStep, TrainStep
+from small_world import TokenArray
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.windows import TokenArray
 from headway.data.word_windows import Tiles, WordWindows, count_words
 from headway.errors import InputError
 from headway.generate.words import open_words
@@ -26,7 +25,7 @@ from headway.train.log import Log
 from headway.train.optimiser import Masters, Sgd
 from headway.train.pace import Pace
 from headway.train.run import Run
-from small_world import surroundings
+from small_world import TokenArray, surroundings
 
 V = 30
 

@@ -66,7 +66,7 @@ def compare(
     (place / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (place / "table.md").write_text(as_markdown(rows), encoding="utf-8")
     (place / "table.txt").write_text(as_text(rows) + "\n", encoding="utf-8")
-    comparison_picture(entries, place / "comparison.png")
+    comparison_picture(entries, place / "comparison.png", next(iter(runs.values())).task.headline[1])
     print(json.dumps(results) if as_json else as_text(rows))
     print(f"picture: {place / 'comparison.png'}; table.md, table.txt and results.json beside it", file=sys.stderr)
 

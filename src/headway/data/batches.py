@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from headway.batch import IGNORED, Batch, TextInputs, TokenBatch
+from headway.data.store import PairStore
 from headway.text.tokenizer import END, START
 
 Ints = NDArray[np.int64]
@@ -26,16 +28,6 @@ Lengths = tuple[tuple[NDArray[np.int32], int], ...]
 Made = TypeVar("Made", bound=Batch)
 
 CHUNK = 1 << 16  # examples that are grouped by length at once
-
-
-class Pairs(Protocol):
-    """A corpus of pairs; `PairStore` is one."""
-
-    @property
-    def source_lengths(self) -> NDArray[np.int32]: ...
-    @property
-    def target_lengths(self) -> NDArray[np.int32]: ...
-    def rows(self, side: str, examples: Ints, width: int) -> Ints: ...
 
 
 @dataclass(frozen=True)
@@ -173,30 +165,24 @@ class BucketedBatches(Generic[Made]):
 
 
 def pair_batches(
-    pairs: Pairs, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False
+    pairs: PairStore, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False
 ) -> BucketedBatches[TokenBatch]:
     """Sentence pairs: the sources are the inputs, the targets the tokens to predict."""
-
-    def collate(examples: Ints, lengths: tuple[int, ...]) -> TokenBatch:
-        return collate_pairs(pairs, examples, lengths, frame)
-
-    lengths = (pairs.source_lengths, frame.more), (pairs.target_lengths, 1)
-    return BucketedBatches(lengths, collate, budget, seed, shuffle, full)
+    lengths = (pairs.source.lengths, frame.more), (pairs.target.lengths, 1)
+    return BucketedBatches(lengths, partial(_collate_pairs, pairs, frame), budget, seed, shuffle, full)
 
 
-def collate_pairs(
-    pairs: Pairs, examples: Ints, padded: tuple[int, ...], frame: Frame = OWN_FRAME
-) -> TokenBatch:  # fmt: skip
+def _collate_pairs(pairs: PairStore, frame: Frame, examples: Ints, padded: tuple[int, ...]) -> TokenBatch:
     source_length, target_length = padded
     rows = np.arange(len(examples))
-    lengths = pairs.source_lengths[examples].astype(np.int64) + frame.more
-    source = pairs.rows("source", examples, source_length - len(frame.before))
+    lengths = pairs.source.lengths[examples].astype(np.int64) + frame.more
+    source = pairs.source.rows(examples, source_length - len(frame.before))
     if frame.before:
         source = np.concatenate([np.tile(frame.before, (len(rows), 1)), source], 1)
     for place, word in enumerate(frame.behind):
         source[rows, lengths - len(frame.behind) + place] = word
-    ends = pairs.target_lengths[examples]
-    labels = pairs.rows("target", examples, target_length)
+    ends = pairs.target.lengths[examples]
+    labels = pairs.target.rows(examples, target_length)
     target = np.concatenate([np.full((len(rows), 1), frame.start), labels[:, :-1]], 1)
     labels[rows, ends] = frame.end
     labels[np.arange(target_length) > ends[:, None]] = IGNORED

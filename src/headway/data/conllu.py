@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 from headway.data.readers import lines
@@ -41,17 +42,14 @@ class Sentence:
 def read_conllu(path: str | Path) -> Iterator[Sentence]:
     """The sentences of a file, one after the other."""
     rows: list[tuple[int, str]] = []
-    found = 0
-    for number, line in enumerate(lines(path), start=1):
+    found = False
+    for number, line in enumerate(chain(lines(path), [""]), start=1):
         if line.strip():
             rows.append((number, line))
         elif rows:
-            found += 1
+            found = True
             yield _sentence(rows, str(path))
             rows = []
-    if rows:
-        found += 1
-        yield _sentence(rows, str(path))
     if not found:
         raise InputError(f"{path} has no sentence: expected CoNLL-U, ten columns with tabs between them")
 
@@ -82,13 +80,8 @@ def _sentence(numbered: list[tuple[int, str]], path: str) -> Sentence:
         if row.first != place:
             raise InputError(f"{row.where}: word {row.first} where {place} was expected: words count up from 1")
     text, spans = _written(rows)
-    return Sentence(
-        text,
-        tuple(row.form for row in words),
-        tuple(spans),
-        tuple(_head(row, len(words)) for row in words),
-        tuple(row.relation for row in words),
-    )
+    forms, relations = tuple(row.form for row in words), tuple(row.relation for row in words)
+    return Sentence(text, forms, tuple(spans), tuple(_head(row, len(words)) for row in words), relations)
 
 
 def _row(line: str, where: str) -> _Row | None:
@@ -136,8 +129,4 @@ def _shared(written: str, forms: list[str], start: int) -> list[Span]:
     """Each word's own part of a written form, where they spell it one behind the other; else all have all of it."""
     if "".join(forms) != written:
         return [(start, start + len(written))] * len(forms)
-    spans = []
-    for form in forms:
-        spans.append((start, start + len(form)))
-        start += len(form)
-    return spans
+    return list(pairwise(accumulate(map(len, forms), initial=start)))

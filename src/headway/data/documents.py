@@ -17,6 +17,7 @@ from headway.data.mapped import content_hash
 from headway.data.readers import (
     COMPRESSED,
     NOT_TEXT,
+    at_least_one,
     bare_suffix,
     lines,
     must_be_there,
@@ -76,10 +77,12 @@ class Documents:
                 for where, record in records(lines(file), str(file), repr(self.key)):
                     text = text_of(record, self.key, where)
                     yield _cut_even(text)
-            elif self.lines:
-                yield from map(_cut_even, _lines(file))
+                continue
+            empty = f"file {file} is empty: remove it"
+            if self.lines:
+                yield from map(_cut_even, at_least_one(_lines(file), empty))
             else:
-                yield _characters(file)
+                yield at_least_one(_characters(file), empty)
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         for text in self.texts():
@@ -93,18 +96,14 @@ class Documents:
 
 def left_out(paths: Sequence[str | Path]) -> list[Path]:
     """The files of these folders that are no .txt or .jsonl; hidden ones are not meant anyway."""
-    below = ((folder, file) for folder in map(Path, paths) if folder.is_dir() for file in sorted(folder.rglob("*")))
-    visible = (file for folder, file in below if file.is_file() and not _is_hidden(file, folder))
-    return [file for file in visible if bare_suffix(file) not in IN_FOLDERS]
+    folders = (folder for folder in map(Path, paths) if folder.is_dir())
+    return [file for folder in folders for file in sorted(_visible(folder)) if bare_suffix(file) not in IN_FOLDERS]
 
 
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
-
-
-def read_documents(paths: str | Path | Sequence[str | Path], key: str = "text") -> Iterator[str]:
-    """Every document whole, for corpora whose documents are small."""
-    return ("".join(text) for text in Documents.at(paths, key).texts())
+def _visible(folder: Path) -> Iterator[Path]:
+    for file in folder.rglob("*"):
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            yield file
 
 
 def cut_up(text: Iterator[str], size: int = CHUNK) -> Iterator[Chunk]:
@@ -137,8 +136,7 @@ def _cut(text: str, size: int) -> int:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    below = (file for file in path.rglob("*") if file.is_file() and bare_suffix(file) in IN_FOLDERS)
-    found = [file for file in below if not _is_hidden(file, path)]
+    found = [file for file in _visible(path) if bare_suffix(file) in IN_FOLDERS]
     if not found:
         packed = ", ".join(COMPRESSED)
         raise InputError(f"folder {path} has no {' or '.join(IN_FOLDERS)} (plain, or {packed}): {ACCEPTED}")
@@ -150,47 +148,40 @@ def _cut_even(text: str) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    empty = True
     for line in lines(path):
         if "\0" in line:
             raise InputError(f"{path}: a binary file, not text: {ACCEPTED}")
         if text := line.strip():
-            empty = False
             yield text
-    if empty:
-        raise InputError(f"file {path} is empty: remove it")
 
 
 def _characters(path: Path) -> Iterator[str]:
     """The text of a file, some at a time."""
-    line, column, rest, held, empty = 1, 0, b"", "", True
+    line, column, rest, held = 1, 0, b"", ""
     for chunk in chain(without_bom(unpacked(path)), [None]):
         raw = rest + (chunk or b"")
         try:
             text, used = codecs.utf_8_decode(raw, "strict", chunk is None)
         except UnicodeDecodeError as error:
-            raise _no_text(path, raw, error.start, line, column) from error
+            raise _no_text(path, raw, error.start, *_behind(raw[: error.start], line, column)) from error
         if "\0" in text:
-            raise _no_text(path, raw, raw.index(b"\0"), line, column)
-        done, rest = raw[:used], raw[used:]
-        line += done.count(b"\n")
-        column = used - done.rindex(b"\n") - 1 if b"\n" in done else column + used
-        text = held + text
+            at = raw.index(b"\0")
+            raise _no_text(path, raw, at, *_behind(raw[:at], line, column))
+        line, column = _behind(raw[:used], line, column)
+        text, rest = held + text, raw[used:]
         # A carriage return waits: what comes next decides whether it is half a line end.
         held = "\r" if text.endswith("\r") and chunk is not None else ""
-        text = text.removesuffix(held).replace("\r\n", "\n")
-        empty = empty and not text
-        if text:
+        if text := text.removesuffix(held).replace("\r\n", "\n"):
             yield text
-    if empty:
-        raise InputError(f"file {path} is empty: remove it")
+
+
+def _behind(raw: bytes, line: int, column: int) -> tuple[int, int]:
+    """The line and the column (from 0) behind these bytes, which start at this line and column."""
+    return line + raw.count(b"\n"), len(raw) - raw.rindex(b"\n") - 1 if b"\n" in raw else column + len(raw)
 
 
 def _no_text(path: Path, raw: bytes, at: int, line: int, column: int) -> InputError:
-    """What is wrong with the byte at this place of `raw`, which starts at this line and column (from 0)."""
-    before = raw[:at]
-    line += before.count(b"\n")
-    column = at - before.rindex(b"\n") - 1 if b"\n" in before else column + at
+    """What is wrong with the byte at this place of `raw`, which is at this line and column (from 0)."""
     where = f"{path}, line {line}"
     if line == 1 and column == 0 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return InputError(

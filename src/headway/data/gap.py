@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.readers import lines
+from headway.data.readers import at_least_one, lines
 from headway.errors import InputError, nearest
 
 COLUMNS = ("ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref")
@@ -45,16 +45,12 @@ def read_gap(path: str | Path) -> Iterator[Pronoun]:
         raise InputError(
             f"{path}, line 1: no column '{missing[0]}'{nearest(missing[0], heading)}; GAP has {', '.join(COLUMNS)}"
         )
-    found = 0
-    for number, row in rows:
+    for number, row in at_least_one(rows, f"{path} has column names and no pronoun below them"):
         values = row.split("\t")
         where = f"{path}, line {number}"
         if len(values) != len(heading):
             raise InputError(f"{where}: {len(values)} columns, the first line names {len(heading)}")
-        found += 1
         yield _pronoun(dict(zip(heading, values, strict=True)), where)
-    if not found:
-        raise InputError(f"{path} has column names and no pronoun below them")
 
 
 def _pronoun(row: dict[str, str], where: str) -> Pronoun:

@@ -22,8 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.batch import IGNORED, Batch, column
+from headway.batch import Batch, column
 from headway.data.batches import permutation, raw_words
+from headway.data.labelled import LabelBatch
+from headway.data.readers import at_least_one
+from headway.data.split import hold_out_by_hash
 from headway.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -38,16 +41,7 @@ class ImageInputs(Batch):
     pixels_BCHW: Tensor = column()
 
 
-@dataclass(frozen=True)
-class ImageBatch(Batch):
-    """Pictures with a label each, counted from 0; IGNORED for an empty row."""
-
-    inputs: ImageInputs
-    labels_B: Tensor = column(pad=IGNORED)
-
-    def counted(self) -> dict[str, float]:
-        labels = int((self.labels_B != IGNORED).sum())
-        return {"loss": labels, "nll": labels}
+ImageBatch = LabelBatch
 
 
 @dataclass(frozen=True)
@@ -102,11 +96,10 @@ def _drawable(array: NDArray[Any]) -> Bytes:
 
 def read_pictures(places: Sequence[str | Path], channels: int, size: tuple[int, int]) -> Pictures:
     """The pictures of all files and folders, in order."""
-    found = [read for place in map(Path, places) for read in (_folder(place) if place.is_dir() else _idx_pair(place))]
-    if not found:
-        raise InputError(f"{', '.join(map(str, places))}: there is no picture in it")
-    pixels = np.stack([picture(value, channels, size) for value, _, _ in found])
-    return Pictures(pixels, tuple(label for _, label, _ in found), tuple(name for _, _, name in found))
+    found = (read for place in map(Path, places) for read in (_folder(place) if place.is_dir() else _idx_pair(place)))
+    some = at_least_one(found, f"{', '.join(map(str, places))}: there is no picture in it")
+    values, labels, names = zip(*some, strict=True)
+    return Pictures(np.stack([picture(value, channels, size) for value in values]), labels, names)
 
 
 def _folder(place: Path) -> Iterator[tuple[Any, str, str]]:
@@ -146,12 +139,9 @@ def read_idx(path: Path) -> Bytes:
 def hold_out_pictures(pictures: Pictures, share: float) -> tuple[Pictures, Pictures]:
     """The training and the held-out pictures, chosen by a hash of the pixels: the same on every machine, and equal
     pictures stay together."""
-    places = [hashlib.blake2b(pixels.tobytes(), digest_size=8).digest() for pixels in pictures.pixels_NCHW]
-    held = set(sorted(set(places))[: round(share * len(set(places)))])
-    parts = [[i for i, place in enumerate(places) if (place in held) is out] for out in (False, True)]
-    if not all(parts):
-        raise InputError(f"{len(pictures)} pictures are too few, or too similar, to hold some out: give --valid")
-    return pictures.those(parts[0]), pictures.those(parts[1])
+    contents = [pixels.tobytes() for pixels in pictures.pixels_NCHW]
+    train, held = hold_out_by_hash(range(len(pictures)), contents, share, "pictures")
+    return pictures.those(train), pictures.those(held)
 
 
 class ImageBatches:

@@ -9,21 +9,20 @@ B rows, T length.
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
-from headway.data.batches import BucketedBatches
+from headway.data.batches import BucketedBatches, Ints, Made
 from headway.data.readers import bare_suffix, decoded, lines, records, text_of
+from headway.data.split import hold_out_by_hash
 from headway.errors import InputError
 from headway.text.framing import Framed, Text
 
@@ -106,27 +105,14 @@ def labels_in(texts: Sequence[Labelled]) -> tuple[str, ...]:
 
 def hold_out_labelled(texts: Sequence[Labelled], share: float) -> tuple[list[Labelled], list[Labelled]]:
     """The training texts and the held-out texts, chosen by a hash of the text: the same on every machine."""
-    places = [_place(text.text) for text in texts]
-    held = set(sorted(set(places))[: round(share * len(set(places)))])
-    parts = (
-        [text for text, place in zip(texts, places, strict=True) if place not in held],
-        [text for text, place in zip(texts, places, strict=True) if place in held],
-    )
-    if not all(parts):
-        raise InputError(f"{len(texts)} texts are too few, or too similar, to hold some out: give --valid")
-    return parts
-
-
-def _place(text: Text) -> bytes:
-    first = text if isinstance(text, str) else text[0]
-    return hashlib.blake2b("".join(first.split()).casefold().encode(), digest_size=8).digest()
+    return hold_out_by_hash(texts, [text.text if isinstance(text.text, str) else text.text[0] for text in texts], share)
 
 
 @dataclass(frozen=True)
 class LabelBatch(Batch):
-    """Framed texts with a label each, counted from 0; IGNORED for an empty row."""
+    """Inputs with a label each, counted from 0; IGNORED for an empty row."""
 
-    inputs: TextInputs
+    inputs: Any
     labels_B: Tensor = column(pad=IGNORED)
 
     def counted(self) -> dict[str, float]:
@@ -134,31 +120,38 @@ class LabelBatch(Batch):
         return {"loss": labels, "nll": labels}
 
 
-class LabelStore:
-    """Framed texts and their labels (counted from 0) in memory."""
+class FramedStore(Generic[Made]):
+    """Abstract. Framed texts in memory, and batches of them."""
 
-    def __init__(self, framed: Sequence[Framed], labels: Sequence[int], pad: int) -> None:
+    def __init__(self, framed: Sequence[Framed], pad: int) -> None:
         self.framed, self.pad = list(framed), pad
-        self.labels: NDArray[np.int64] = np.array(labels, np.int64)
         self.lengths = np.array([len(one.ids) for one in framed], np.int32)
         self.paired = any(one.types is not None for one in framed)
 
-    def __len__(self) -> int:
-        return len(self.framed)
+    def collate(self, examples: Ints, lengths: tuple[int, ...]) -> Made:
+        raise NotImplementedError
 
-    def collate(self, examples: NDArray[np.int64], lengths: tuple[int, ...]) -> LabelBatch:
-        ids = [self.framed[example].ids for example in examples.tolist()]
-        types = [self.framed[example].types or [] for example in examples.tolist()]
-        inputs = TextInputs(
-            padded(ids, lengths[0], self.pad),
-            torch.from_numpy(self.lengths[examples].astype(np.int64)),
-            padded(types, lengths[0], 0) if self.paired else None,
-        )
-        return LabelBatch(inputs, torch.from_numpy(self.labels[examples]), examples=tuple(examples.tolist()))
+    def inputs(self, examples: Ints, width: int) -> TextInputs:
+        chosen = [self.framed[example] for example in examples.tolist()]
+        types_BT = padded([one.types or [] for one in chosen], width, 0) if self.paired else None
+        lengths_B = torch.from_numpy(self.lengths[examples].astype(np.int64))
+        return TextInputs(padded([one.ids for one in chosen], width, self.pad), lengths_B, types_BT)
 
-    def batches(self, budget: int, seed: int, shuffle: bool = True, full: bool = False) -> BucketedBatches[LabelBatch]:
+    def batches(self, budget: int, seed: int, shuffle: bool = True, full: bool = False) -> BucketedBatches[Made]:
         """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length."""
         return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full)
+
+
+class LabelStore(FramedStore[LabelBatch]):
+    """With a label (counted from 0) of each text."""
+
+    def __init__(self, framed: Sequence[Framed], labels: Sequence[int], pad: int) -> None:
+        super().__init__(framed, pad)
+        self.labels: Ints = np.array(labels, np.int64)
+
+    def collate(self, examples: Ints, lengths: tuple[int, ...]) -> LabelBatch:
+        labels_B = torch.from_numpy(self.labels[examples])
+        return LabelBatch(self.inputs(examples, lengths[0]), labels_B, examples=tuple(examples.tolist()))
 
 
 def padded(rows: Sequence[Sequence[int]], width: int, pad: int) -> Tensor:

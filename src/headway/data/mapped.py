@@ -18,11 +18,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast, final
+from typing import Any, ClassVar, Self, TypeVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -93,19 +92,17 @@ class IdsWriter:
 
     def __init__(self, folder: Path, name: str, vocabulary: int):
         self.dtype = np.dtype("<u2" if vocabulary < 1 << 16 else "<u4")
-        self.sequences = 0
-        self.end = 0
-        self.ids_path = folder / f"{name}.ids.bin"
-        self.offsets_path = folder / f"{name}.offsets.npy"
-        self.ends_path = folder / f"{name}.ends"
-        self.ids: BinaryIO = self.ids_path.open("wb")
-        self.ends: BinaryIO = self.ends_path.open("wb")
+        self.sequences = self.end = 0
+        self.paths = folder / f"{name}.ids.bin", folder / f"{name}.offsets.npy"
+        self.ids, self.offsets = (path.open("wb") for path in self.paths)
+        self._write_header()
+        self.offsets.write(np.zeros(1, "<i8").tobytes())
 
-    def __enter__(self) -> "IdsWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for stream in (self.ids, self.ends):
+        for stream in (self.ids, self.offsets):
             # What is still buffered may not fit on a full disk; the error that matters is already on its way.
             try:
                 stream.close()
@@ -120,23 +117,23 @@ class IdsWriter:
         flat = np.fromiter(chain.from_iterable(batch), self.dtype, int(lengths.sum()))
         closed = ends if whole is None else ends[np.asarray(whole, bool)]
         self.ids.write(flat.tobytes())
-        self.ends.write(closed.astype("<i8").tobytes())
+        self.offsets.write(closed.astype("<i8").tobytes())
         self.sequences += len(closed)
         self.end = int(ends[-1]) if len(batch) else self.end
         return flat
 
     def close(self) -> dict[str, Any]:
-        """Finish the files; an .npy begins with its length, so the offsets are copied behind a header at the end."""
-        self.ids.close()
-        self.ends.close()
-        shape = (self.sequences + 1,)
-        with self.offsets_path.open("wb") as out, self.ends_path.open("rb") as ends:
-            np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": shape})
-            out.write(np.zeros(1, "<i8").tobytes())
-            shutil.copyfileobj(ends, out)
-        self.ends_path.unlink()
-        sizes = {path.name: path.stat().st_size for path in (self.ids_path, self.offsets_path)}
+        """Finish the files."""
+        self._write_header()
+        self.__exit__(None)
+        sizes = {path.name: path.stat().st_size for path in self.paths}
         return {"dtype": self.dtype.str, "ids": self.end, "bytes": sizes}
+
+    def _write_header(self) -> None:
+        """An .npy begins with its length, which is known at the end; NumPy's header is as long for any length."""
+        self.offsets.seek(0)
+        facts = {"descr": "<i8", "fortran_order": False, "shape": (self.sequences + 1,)}
+        np.lib.format.write_array_header_1_0(self.offsets, facts)
 
 
 def in_order(batches: Iterable[Batch], encoders: Sequence[Callable[[Batch], Made]]) -> Iterator[list[Made]]:
@@ -158,48 +155,65 @@ def whole(folder: Path, names: Sequence[str]) -> dict[str, Any] | None:
     """store.json's content if the store is there and none of its files was cut short."""
     try:
         meta: dict[str, Any] = json.loads((folder / "store.json").read_text(encoding="utf-8"))
-        if meta["format"] != FORMAT:
-            return None
         sizes = {file: size for name in names for file, size in meta[name]["bytes"].items()}
-        return meta if all((folder / file).stat().st_size == size for file, size in sizes.items()) else None
+        kept = meta["format"] == FORMAT and all((folder / file).stat().st_size == sizes[file] for file in sizes)
+        return meta if kept else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
+class Store:
+    """Abstract. A folder with `MappedIds` of these names, each an attribute. reused: whether it was there already."""
+
+    names: ClassVar[tuple[str, ...]]
+    holds: ClassVar[str]
+
+    def __init__(self, folder: str | Path, reused: bool = True):
+        meta = whole(Path(folder), self.names)
+        if meta is None:
+            raise InputError(f"{folder} is not a complete store of {self.holds}: delete it, then it is built again")
+        self.folder, self.reused, self.meta = Path(folder), reused, meta
+        vars(self).update({name: MappedIds(self.folder, name, meta[name]["dtype"]) for name in self.names})
+
+    @classmethod
+    def made(cls, place: Path, write: Callable[[Path], dict[str, Any]]) -> Self:
+        """The one that is there, or else the one that `write` makes."""
+        reused = whole(place, cls.names) is not None
+        if not reused:
+            build(place, cls.names, write)
+        return cls(place, reused)
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.names[0]))
+
+    def __reduce__(self) -> tuple[object, tuple[Path, bool]]:
+        # A worker maps the files itself; pickled as they are, maps would travel as copies.
+        return type(self), (self.folder, self.reused)
+
+
 def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, Any]]) -> None:
     """Let `write` fill a folder beside the place, then rename it; on any failure it is removed."""
-    with _disk_errors(place.parent):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _clean_dead_builds(place.parent)
-        building = place.with_name(f"{BUILDING}{uuid.uuid4().hex}")
-        building.mkdir()
-        try:
-            meta = write(building)
-            (building / "store.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
-            _move(building, place, names)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
-
-
-@contextmanager
-def _disk_errors(root: Path) -> Iterator[None]:
-    """Errors of the disk as an `InputError` that says what to do."""
+    root = place.parent
+    building = root / f"{BUILDING}{uuid.uuid4().hex}"
     try:
-        yield
+        root.mkdir(parents=True, exist_ok=True)
+        _clean_dead_builds(root)
+        building.mkdir()
+        meta = write(building)
+        (building / "store.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        # A store of another process that was faster is kept; a broken one is replaced.
+        if place.exists() and not whole(place, names):
+            shutil.rmtree(place)
+        try:
+            building.rename(place)
+        except OSError:
+            if not whole(place, names):
+                raise
     except OSError as error:
         what = "no room left on the disk for the encoded text" if is_full(error) else f"cannot write ({error.strerror})"
         raise InputError(f"{what} in {root}: make room there, or set HEADWAY_CACHE to another folder") from error
-
-
-def _move(building: Path, place: Path, names: Sequence[str]) -> None:
-    """Rename into place. A store of another process that was faster is kept; a broken one is replaced."""
-    if place.exists() and not whole(place, names):
-        shutil.rmtree(place)
-    try:
-        building.rename(place)
-    except OSError:
-        if not whole(place, names):
-            raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def content_hash(path: Path) -> str:

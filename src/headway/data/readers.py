@@ -7,14 +7,15 @@ import gzip
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeVar
 
 from headway.errors import InputError, nearest
 
 Form = Literal["text", "tsv", "jsonl", "zip"]
+Value = TypeVar("Value")
 
 ACCEPTED = (
     "give two aligned text files (a.en a.de), or one file that holds both sides: .tsv (source TAB target), "
@@ -22,20 +23,8 @@ ACCEPTED = (
 )
 COMPRESSED = (".gz", ".zst")
 # Names that promise something else than lines of text: reading them as text would train on markup or noise.
-NOT_TEXT = (
-    ".json",
-    ".csv",
-    ".parquet",
-    ".arrow",
-    ".xml",
-    ".tmx",
-    ".sgm",
-    ".tar",
-    ".tgz",
-    ".bz2",
-    ".xz",
-    ".7z",
-)
+NOT_TEXT = (".json", ".csv", ".parquet", ".arrow", ".xml", ".tmx", ".sgm", ".tar", ".tgz", ".bz2", ".xz", ".7z")
+FORMS: dict[str, Form] = {".tsv": "tsv", ".jsonl": "jsonl", ".zip": "zip"}  # any other is text
 CHUNK = 1 << 16
 BOM = b"\xef\xbb\xbf"
 
@@ -61,11 +50,7 @@ def form(path: str | Path) -> Form:
     suffix = bare_suffix(path)
     if suffix in NOT_TEXT or (suffix == ".zip" and path.suffix.lower() != ".zip"):
         raise InputError(f"cannot read {path} as parallel text: {ACCEPTED}")
-    if suffix == ".tsv":
-        return "tsv"
-    if suffix == ".jsonl":
-        return "jsonl"
-    return "zip" if suffix == ".zip" else "text"
+    return FORMS.get(suffix, "text")
 
 
 def read_pairs(
@@ -93,13 +78,10 @@ def _all_pairs(paths: list[Path], source: str, target: str) -> Iterator[tuple[st
             yield from _aligned(source_path, target_path)
         return
     for path in paths:
-        match form(path):
-            case "tsv":
-                yield from _tsv(lines(path), str(path))
-            case "jsonl":
-                yield from _jsonl(lines(path), str(path), source, target)
-            case _:
-                yield from _zip(path, source, target)
+        if form(path) == "zip":
+            yield from _zip(path, source, target)
+        else:
+            yield from _rows(lines(path), str(path), form(path), source, target)
 
 
 def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
@@ -116,19 +98,19 @@ def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
         )
 
 
-def _tsv(rows: Iterator[str], name: str) -> Iterator[tuple[str, str]]:
+def _rows(rows: Iterator[str], name: str, kind: str, source: str, target: str) -> Iterator[tuple[str, str]]:
+    """The pairs of lines with tabs, or of JSON lines."""
+    if kind == "jsonl":
+        for where, record in records(rows, name, f"{source!r} and {target!r}"):
+            if source not in record and isinstance(record.get("translation"), dict):
+                record = record["translation"]
+            yield text_of(record, source, where), text_of(record, target, where)
+        return
     for number, row in enumerate(rows, start=1):
         columns = row.split("\t", 2)
         if len(columns) < 2:
             raise InputError(f"{name}, line {number}: no tab; each line must be source TAB target")
         yield columns[0], columns[1]
-
-
-def _jsonl(rows: Iterator[str], name: str, source: str, target: str) -> Iterator[tuple[str, str]]:
-    for where, record in records(rows, name, f"{source!r} and {target!r}"):
-        if source not in record and isinstance(record.get("translation"), dict):
-            record = record["translation"]
-        yield text_of(record, source, where), text_of(record, target, where)
 
 
 def records(rows: Iterator[str], name: str, keys: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -161,28 +143,33 @@ def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
     """The one text of an archive; members whose name starts with "_" are notes or a system's own."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [n for n in archive.namelist() if not n.endswith("/") and not _hidden(n)]
-            suffix = Path(names[0]).suffix.lower() if len(names) == 1 else None
+            files = (n for n in archive.namelist() if not n.endswith("/"))
+            names = [n for n in files if not any(part.startswith(("_", ".")) for part in Path(n).parts)]
+            suffix = Path(names[0]).suffix.lower() if len(names) == 1 else ""
             if suffix not in (".txt", ".tsv", ".jsonl"):
                 held = ", ".join(names[:5]) or "nothing"
                 raise InputError(f"{path} holds {held}: a .zip must hold one .txt or .tsv with tabs, or one .jsonl")
             name = f"{path}/{names[0]}"
             with archive.open(names[0]) as stream:
-                rows = decoded(_read(stream), name)
-                yield from _jsonl(rows, name, source, target) if suffix == ".jsonl" else _tsv(rows, name)
+                yield from _rows(decoded(_read(stream), name), name, suffix[1:], source, target)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise InputError(f"{path} is not a whole, open .zip ({error}): fetch or pack it again") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _hidden(member: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in Path(member).parts)
+def at_least_one(values: Iterable[Value], problem: str) -> Iterator[Value]:
+    """The values; where there is none, that is a problem."""
+    empty = True
+    for value in values:
+        empty = False
+        yield value
+    if empty:
+        raise InputError(problem)
 
 
 def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
-    number = 0
-    for number, raw in enumerate(_split(chunks), start=1):
+    for number, raw in enumerate(at_least_one(_split(chunks), f"file {name} is empty"), start=1):
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -190,8 +177,6 @@ def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
                 f"{name}, line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start + 1}); "
                 "convert it first, for example with iconv -f latin1 -t utf-8"
             ) from error
-    if number == 0:
-        raise InputError(f"file {name} is empty")
 
 
 def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -224,13 +209,8 @@ def unpacked(path: Path) -> Iterator[bytes]:
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as stream:
-            if suffix == ".gz":
-                with gzip.open(stream) as plain:
-                    yield from _read(plain)
-            elif suffix == ".zst":
-                yield from _unpack_zst(_read(stream), path)
-            else:
-                yield from _read(stream)
+            chunks = _read(gzip.GzipFile(fileobj=stream) if suffix == ".gz" else stream)
+            yield from _unpack_zst(chunks, path) if suffix == ".zst" else chunks
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} is not a whole .gz ({error}): fetch or pack it again") from error
     except OSError as error:
@@ -238,8 +218,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
 
 
 def _read(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    while chunk := stream.read(CHUNK):
-        yield chunk
+    return iter(lambda: stream.read(CHUNK), b"")
 
 
 def _unpack_zst(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:

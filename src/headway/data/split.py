@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, final
+from typing import Literal, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from headway.data.readers import read_pairs
 from headway.errors import InputError
 
 PARTS = ("train", "valid", "test")
+Value = TypeVar("Value")
 
 
 def split_corpus(
@@ -37,9 +39,12 @@ def split_corpus(
         raise InputError(f"{count} pairs are too few to hold some out: give --valid files, or more data")
     folder.mkdir(parents=True, exist_ok=True)
     paths = held_out(folder)
-    streams = {part: tuple(path.open("w", encoding="utf-8", newline="\n") for path in paths[part]) for part in PARTS}
     filled, blank = set(), True
-    try:
+    with ExitStack() as stack:
+        streams = {
+            part: [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths[part]]
+            for part in PARTS
+        }
         for pair in read_pairs(files, source, target):
             part = _part(pair[0], share)
             filled.add(part)
@@ -47,10 +52,6 @@ def split_corpus(
             for stream, text in zip(streams[part], pair, strict=True):
                 # A JSON string may hold a line break, which would shift every pair after it.
                 stream.write(text.replace("\n", " ") + "\n")
-    finally:
-        for pair_of_streams in streams.values():
-            for stream in pair_of_streams:
-                stream.close()
     if blank:
         raise InputError(f"each of {count} pairs has an empty side: look into {', '.join(map(str, files))}")
     if filled != set(PARTS):
@@ -68,6 +69,22 @@ def _part(text: str, share: float) -> str:
     digest = hashlib.blake2b(text.strip().lower().encode(), digest_size=8).digest()
     place = int.from_bytes(digest) / 2**64
     return "valid" if place < share else "test" if place < 2 * share else "train"
+
+
+def hold_out_by_hash(
+    values: Sequence[Value], contents: Sequence[str | bytes], share: float, kind: str = "texts"
+) -> tuple[list[Value], list[Value]]:
+    """The values to train on and those to hold out, chosen by a hash of their contents, of a text white space and case
+    apart: the same on every machine, and equal ones stay together."""
+    plain = ["".join(one.split()).casefold().encode() if isinstance(one, str) else one for one in contents]
+    hashes = [hashlib.blake2b(one, digest_size=8).digest() for one in plain]
+    held = set(sorted(set(hashes))[: round(share * len(set(hashes)))])
+    train, out = (
+        [value for value, at in zip(values, hashes, strict=True) if (at in held) is is_out] for is_out in (False, True)
+    )
+    if not train or not out:
+        raise InputError(f"{len(values)} {kind} are too few, or too similar, to hold some out: give --valid")
+    return train, out
 
 
 @final
@@ -127,8 +144,7 @@ class DocumentPart:
         for text, part in zip(self.split.documents.texts(), parts, strict=True):
             if cuts:
                 start, end = {"train": (0, cuts[0]), "valid": (cuts[0], cuts[1]), "test": (cuts[1], None)}[self.part]
-                behind = _behind(text, start)
-                yield from cut_up(behind if end is None else _first(behind, end - start), size)
+                yield from cut_up(_between(text, start, end), size)
             elif HELD[part] == self.part:
                 yield from cut_up(text, size)
 
@@ -148,16 +164,10 @@ def hold_out(documents: Documents, share: float = 0.1, test: float = 0.0) -> dic
     return {part: DocumentPart(split, part) for part in parts}
 
 
-def _first(text: Iterator[str], count: int) -> Iterator[str]:
+def _between(text: Iterator[str], start: int, end: int | None) -> Iterator[str]:
+    at = 0
     for some in text:
-        yield some[:count]
-        count -= len(some)
-        if count <= 0:
+        if end is not None and at >= end:
             return
-
-
-def _behind(text: Iterator[str], count: int) -> Iterator[str]:
-    for some in text:
-        if len(some) > count:
-            yield some[count:]
-        count = max(0, count - len(some))
+        yield some[max(0, start - at) : None if end is None else end - at]
+        at += len(some)

@@ -9,6 +9,8 @@ folder/<fingerprint>/
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
 from itertools import compress, islice
 from pathlib import Path
 from typing import Any, final
@@ -16,7 +18,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.mapped import FORMAT, IdsWriter, MappedIds, build, content_hash, in_order, whole
+from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, content_hash, in_order
 from headway.data.readers import form, read_pairs
 from headway.errors import InputError
 from headway.text.tokenizer import END, TextOptions, Tokenizer
@@ -33,69 +35,34 @@ TOKENIZER_PAIRS = 5_000_000
 
 
 @final
-class PairStore:
+class PairStore(Store):
     """Read-only pairs of id arrays.
 
     skipped: how many pairs were left out, by reason.
     too_long: the numbers of the first pairs that were too long, counted from 1 through all files.
-    reused: whether it was there already.
     """
 
+    names = SIDES
+    holds = "sentence pairs"
+    source: MappedIds
+    target: MappedIds
+
     def __init__(self, folder: str | Path, reused: bool = True):
-        self.folder = Path(folder)
-        self.reused = reused
-        meta = whole(self.folder, SIDES)
-        if meta is None:
-            raise InputError(f"{folder} is not a complete store of sentence pairs: delete it, then it is built again")
-        self.skipped: dict[str, int] = meta["skipped"]
-        self.too_long: list[int] = meta["too_long"]
-        self._sides = {side: MappedIds(self.folder, side, meta[side]["dtype"]) for side in SIDES}
-
-    def __len__(self) -> int:
-        return len(self._sides["source"])
-
-    def __reduce__(self) -> tuple[object, tuple[Path, bool]]:
-        # A worker maps the files itself; pickled as they are, maps would travel as copies.
-        return PairStore, (self.folder, self.reused)
-
-    def source(self, i: int) -> npt.NDArray[np.unsignedinteger]:
-        return self._sides["source"][i]
-
-    def target(self, i: int) -> npt.NDArray[np.unsignedinteger]:
-        return self._sides["target"][i]
-
-    def rows(self, side: str, examples: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
-        """The ids of these pairs' sides as one matrix, padded on the right."""
-        return self._sides[side].rows(examples, width)
+        super().__init__(folder, reused)
+        self.skipped: dict[str, int] = self.meta["skipped"]
+        self.too_long: list[int] = self.meta["too_long"]
 
     def target_counts(self, end: int = END, most: int = 10_000_000) -> npt.NDArray[np.int64]:
         """How often each id, the end of each included, is among the first so many of the target."""
-        target = self._sides["target"]
-        counts = np.bincount(target.ids[:most])
-        counts = np.pad(counts, (0, max(0, end + 1 - len(counts))))
-        counts[end] += np.searchsorted(target.offsets[1:], most, side="right")
+        counts = np.bincount(self.target.ids[:most], minlength=end + 1)
+        counts[end] += np.searchsorted(self.target.offsets[1:], most, side="right")
         return counts
-
-    @property
-    def source_lengths(self) -> npt.NDArray[np.int32]:
-        return self._sides["source"].lengths
-
-    @property
-    def target_lengths(self) -> npt.NDArray[np.int32]:
-        return self._sides["target"].lengths
 
 
 def prepare(
-    files: Files,
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
-    folder: str | Path,
-    *,
-    max_length: int,
-    source: str = "source",
-    target: str = "target",
-    progress: Progress | None = None,
-) -> PairStore:
+    files: Files, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, folder: str | Path, *, max_length: int,
+    source: str = "source", target: str = "target", progress: Progress | None = None,
+) -> PairStore:  # fmt: skip
     """Encode the pairs in the files into a store below `folder`, or find the one made of the same before.
 
     A pair with a side of more than max_length ids (specials not counted), or with an empty side, is left out
@@ -103,11 +70,8 @@ def prepare(
     """
     tokenizers = (source_tokenizer, target_tokenizer)
     place = Path(folder) / _fingerprint(files, [*tokenizers], [max_length, source, target])
-    if whole(place, SIDES):
-        return PairStore(place)
     pairs = read_pairs(files, source, target)
-    build(place, SIDES, lambda building: _write(building, pairs, tokenizers, max_length, progress))
-    return PairStore(place, reused=False)
+    return PairStore.made(place, lambda building: _write(building, pairs, tokenizers, max_length, progress))
 
 
 def train_tokenizers(
@@ -133,57 +97,42 @@ def _write(
     folder: Path, pairs: Pairs, tokenizers: Tokenizers, max_length: int, progress: Progress | None
 ) -> dict[str, Any]:
     """Append batch after batch to the files of both sides; memory holds one. Returns store.json's content."""
-    sieve = _Sieve(max_length)
-    with (
-        IdsWriter(folder, "source", len(tokenizers[0])) as source,
-        IdsWriter(folder, "target", len(tokenizers[1])) as target,
-    ):
-        for source_ids, target_ids in _encoded(pairs, tokenizers):
-            kept = sieve.keeps(source_ids, target_ids)
-            source.append(list(compress(source_ids, kept)))
-            target.append(list(compress(target_ids, kept)))
+    read, skipped, too_long = 0, {"empty": 0, "too_long": 0}, list[int]()
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(IdsWriter(folder, *side)) for side in zip(SIDES, map(len, tokenizers), strict=True)
+        ]
+        for sides in _encoded(pairs, tokenizers):
+            lengths = np.array([[len(ids) for ids in side] for side in sides])
+            empty, long = lengths.min(0) == 0, lengths.max(0) > max_length
+            found = np.flatnonzero(long & ~empty)
+            too_long += (read + 1 + found[: NUMBERS_KEPT - len(too_long)]).tolist()
+            skipped["empty"] += int(empty.sum())
+            skipped["too_long"] += len(found)
+            read += len(empty)
+            for writer, side in zip(writers, sides, strict=True):
+                writer.append(list(compress(side, ~(empty | long))))
             if progress:
-                progress(sieve.read)
-        if not source.sequences:
-            empty, too_long = sieve.skipped["empty"], sieve.skipped["too_long"]
+                progress(read)
+        kept = writers[0].sequences
+        if not kept:
             raise InputError(
-                f"none of {sieve.read} pairs is left: {empty} have an empty side, {too_long} are longer than "
-                f"{max_length} tokens; {'raise the length allowed' if too_long else 'check the files'}"
+                f"none of {read} pairs is left: {skipped['empty']} have an empty side, {skipped['too_long']} are "
+                f"longer than {max_length} tokens; "
+                f"{'raise the length allowed' if skipped['too_long'] else 'check the files'}"
             )
-        sides = {"source": source.close(), "target": target.close()}
-    skipped = {"skipped": sieve.skipped, "too_long": sieve.too_long}
-    return {"format": FORMAT, "pairs": source.sequences, **skipped, **sides}
+        written = {side: writer.close() for side, writer in zip(SIDES, writers, strict=True)}
+    return {"format": FORMAT, "pairs": kept, "skipped": skipped, "too_long": too_long, **written}
 
 
 def _encoded(pairs: Pairs, tokenizers: Tokenizers) -> Iterator[list[list[list[int]]]]:
     """Ids of both sides, batch after batch, in order; white space alone counts as nothing."""
 
-    def encode(batch: list[tuple[str, str]], side: int) -> list[list[int]]:
-        texts = [pair[side] for pair in batch]
-        return tokenizers[side].encode_batch([text if not text.isspace() else "" for text in texts])
+    def encode(side: int, batch: list[tuple[str, str]]) -> list[list[int]]:
+        return tokenizers[side].encode_batch(["" if pair[side].isspace() else pair[side] for pair in batch])
 
     batches = iter(lambda: list(islice(pairs, PAIRS_AT_ONCE)), [])
-    return in_order(batches, [lambda batch: encode(batch, 0), lambda batch: encode(batch, 1)])
-
-
-class _Sieve:
-    """Selects pairs by length, and counts those that are left out."""
-
-    def __init__(self, max_length: int):
-        self.max_length = max_length
-        self.read = 0
-        self.skipped = {"empty": 0, "too_long": 0}
-        self.too_long: list[int] = []
-
-    def keeps(self, source: list[list[int]], target: list[list[int]]) -> npt.NDArray[np.bool_]:
-        lengths = np.array([list(map(len, source)), list(map(len, target))])
-        empty, long = lengths.min(0) == 0, lengths.max(0) > self.max_length
-        too_long = np.flatnonzero(long & ~empty)
-        self.too_long += (self.read + 1 + too_long[: NUMBERS_KEPT - len(self.too_long)]).tolist()
-        self.skipped["empty"] += int(empty.sum())
-        self.skipped["too_long"] += len(too_long)
-        self.read += len(source)
-        return ~(empty | long)
+    return in_order(batches, [partial(encode, 0), partial(encode, 1)])
 
 
 def _fingerprint(files: Files, tokenizers: list[Tokenizer], options: list[object]) -> str:

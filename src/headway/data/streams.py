@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headway.batch import TokenBatch
 from headway.data.batches import Ints, raw_words
-from headway.data.windows import Tokens
+from headway.data.token_store import TokenStore
 from headway.errors import InputError
 
 # Seeds of random streams, apart from each other and from those of the windows.
@@ -55,7 +55,7 @@ class StreamBatches:
     """
 
     def __init__(
-        self, corpora: Tokens | Sequence[Tokens], rows: int, length: int, seed: int, jitter: float = 0.0
+        self, corpora: TokenStore | Sequence[TokenStore], rows: int, length: int, seed: int, jitter: float = 0.0
     ) -> None:
         self.corpora = list(corpora) if isinstance(corpora, Sequence) else [corpora]
         if len(self.corpora) > 1:

@@ -13,19 +13,17 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
-from headway.data.batches import BucketedBatches
-from headway.data.labelled import Labelled, hold_out_labelled, padded
-from headway.data.readers import bare_suffix, lines, records
+from headway.data.batches import Ints
+from headway.data.labelled import FramedStore, padded
+from headway.data.readers import at_least_one, bare_suffix, lines, records
+from headway.data.split import hold_out_by_hash
 from headway.errors import InputError
 from headway.text.framing import Framed
 
@@ -53,10 +51,8 @@ class Sentence(NamedTuple):
 
 def read_tagged(files: Sequence[str | Path]) -> list[Sentence]:
     """The sentences of all files, in order."""
-    found = [sentence for file in files for sentence in _read(Path(file))]
-    if not found:
-        raise InputError(f"{', '.join(map(str, files))}: there is no sentence in it")
-    return found
+    found = (sentence for file in files for sentence in _read(Path(file)))
+    return list(at_least_one(found, f"{', '.join(map(str, files))}: there is no sentence in it"))
 
 
 def _read(path: Path) -> Iterator[Sentence]:
@@ -68,7 +64,7 @@ def _read(path: Path) -> Iterator[Sentence]:
 def _columns(rows: Iterator[str], name: str) -> Iterator[tuple[list[str], list[str]]]:
     words: list[str] = []
     labels: list[str] = []
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(chain(rows, [""]), 1):
         columns = SPACE.split(row.strip(" \t"))
         if columns == [""] or columns[0] == DOCUMENT:
             if words:
@@ -79,8 +75,6 @@ def _columns(rows: Iterator[str], name: str) -> Iterator[tuple[list[str], list[s
         else:
             words.append(columns[0])
             labels.append(columns[-1])
-    if words:
-        yield words, labels
 
 
 def _json(rows: Iterator[str], name: str) -> Iterator[tuple[list[str], list[str]]]:
@@ -117,9 +111,7 @@ def labels_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
 
 def hold_out_tagged(sentences: Sequence[Sentence], share: float) -> tuple[list[Sentence], list[Sentence]]:
     """The training sentences and the held-out ones, chosen by a hash of the text."""
-    numbered = [Labelled(sentence.text, str(number)) for number, sentence in enumerate(sentences)]
-    train, held = hold_out_labelled(numbered, share)
-    return [sentences[int(one.label)] for one in train], [sentences[int(one.label)] for one in held]
+    return hold_out_by_hash(sentences, [sentence.text for sentence in sentences], share)
 
 
 def align(framed: Framed, words: Sequence[Span]) -> Framed:
@@ -150,15 +142,14 @@ class TaggedBatch(Batch):
         return {"loss": words, "nll": words}
 
 
-class TaggedStore:
-    """Sentences in memory, framed and aligned; `number_of` gives the numbers of the labels."""
+class TaggedStore(FramedStore[TaggedBatch]):
+    """Sentences, aligned; `number_of` gives the numbers of the labels."""
 
     def __init__(
         self, sentences: Sequence[Sentence], framed: Sequence[Framed], number_of: dict[str, int], pad: int
     ) -> None:
-        self.sentences, self.pad = sentences, pad
-        self.framed = [align(one, sentence.spans) for one, sentence in zip(framed, sentences, strict=True)]
-        self.lengths = np.array([len(one.ids) for one in self.framed], np.int32)
+        super().__init__([align(one, sentence.spans) for one, sentence in zip(framed, sentences, strict=True)], pad)
+        self.sentences = sentences
         self.labels = [
             [
                 number_of[sentence.labels[word]] if first and word is not None else IGNORED
@@ -167,12 +158,9 @@ class TaggedStore:
             for one, sentence in zip(self.framed, sentences, strict=True)
         ]
 
-    def collate(self, examples: NDArray[np.int64], lengths: tuple[int, ...]) -> TaggedBatch:
-        chosen = examples.tolist()
-        ids_BT = padded([self.framed[example].ids for example in chosen], lengths[0], self.pad)
-        inputs = TextInputs(ids_BT, torch.from_numpy(self.lengths[examples].astype(np.int64)))
-        labels_BT = padded([self.labels[example] for example in chosen], lengths[0], IGNORED)
-        return TaggedBatch(inputs, labels_BT, examples=tuple(chosen))
+    def collate(self, examples: Ints, lengths: tuple[int, ...]) -> TaggedBatch:
+        labels_BT = padded([self.labels[example] for example in examples.tolist()], lengths[0], IGNORED)
+        return TaggedBatch(self.inputs(examples, lengths[0]), labels_BT, examples=tuple(examples.tolist()))
 
     def named(self, example: int, labels: Sequence[int], names: Sequence[str]) -> list[str]:
         """The label of each word from those of its tokens; of a word that was cut off, that of no chunk."""
@@ -182,7 +170,3 @@ class TaggedStore:
             if first and word is not None:
                 found[word] = names[label]
         return found
-
-    def batches(self, budget: int, seed: int, shuffle: bool = True, full: bool = False) -> BucketedBatches[TaggedBatch]:
-        """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length."""
-        return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full)

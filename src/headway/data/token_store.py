@@ -21,14 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.data.documents import Chunk, Corpus
-from headway.data.mapped import FORMAT, IdsWriter, MappedIds, build, in_order, whole
+from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, in_order
 from headway.errors import InputError
 from headway.text.codec import Codec
 from headway.text.tokenizer import END, TextOptions, Tokenizer
 
 Progress = Callable[[int], None]
 
-NAMES = ("documents",)
 CHARACTERS_AT_ONCE = 1 << 18
 LEARNED_FROM = 500_000_000  # characters of a corpus that a vocabulary is learned from
 LEARNING_CHUNK = 1 << 12  # characters: the library is given a thousand chunks at once, and makes much of each
@@ -60,45 +59,33 @@ class Amount:
 
 
 @final
-class TokenStore:
+class TokenStore(Store):
     """Read-only documents of ids, one row: the next document begins behind an END.
 
-    amount: how much text it was made of. reused: whether it was there already.
+    amount: how much text it was made of. documents: their ids, END last.
     """
 
+    names = ("documents",)
+    holds = "documents"
+    documents: MappedIds
+
     def __init__(self, folder: str | Path, reused: bool = True):
-        self.folder = Path(folder)
-        self.reused = reused
-        meta = whole(self.folder, NAMES)
-        if meta is None:
-            raise InputError(f"{folder} is not a complete store of documents: delete it, then it is built again")
-        self.amount = Amount(**meta["amount"])
-        self.end: int = meta.get("end", END)
-        self._ids = MappedIds(self.folder, "documents", meta["documents"]["dtype"])
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __reduce__(self) -> tuple[object, tuple[Path, bool]]:
-        # A worker maps the files itself; pickled as they are, maps would travel as copies.
-        return TokenStore, (self.folder, self.reused)
+        super().__init__(folder, reused)
+        self.amount = Amount(**self.meta["amount"])
+        self.end: int = self.meta.get("end", END)
 
     @property
     def tokens(self) -> int:
         """All ids, each document's END counted."""
-        return len(self._ids.ids)
-
-    def document(self, i: int) -> npt.NDArray[np.unsignedinteger]:
-        """Its ids, END last."""
-        return self._ids[i]
+        return len(self.documents.ids)
 
     def windows(self, starts: Sequence[int], width: int) -> npt.NDArray[np.int64]:
         """The `width` ids from each of these places on."""
-        return self._ids.windows(starts, width)
+        return self.documents.windows(starts, width)
 
     def counts(self, most: int = 10_000_000) -> npt.NDArray[np.int64]:
         """How often each id is among the first so many."""
-        return np.bincount(self._ids.ids[:most])
+        return np.bincount(self.documents.ids[:most])
 
 
 def prepare_documents(
@@ -111,10 +98,7 @@ def prepare_documents(
     if isinstance(tokenizer, Tokenizer) and tokenizer.kind == "bpe" and not tokenizer.exact:
         raise InputError("this vocabulary is for single sentences: learn one with text.exact=true for documents")
     place = Path(folder) / _fingerprint(corpus, tokenizer)
-    if whole(place, NAMES):
-        return TokenStore(place)
-    build(place, NAMES, lambda building: _write(building, corpus, tokenizer, progress))
-    return TokenStore(place, reused=False)
+    return TokenStore.made(place, lambda building: _write(building, corpus, tokenizer, progress))
 
 
 def train_document_tokenizer(corpus: Corpus, options: TextOptions, *, limit: int = LEARNED_FROM) -> Tokenizer:

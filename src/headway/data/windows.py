@@ -10,48 +10,20 @@ B rows, T length.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from headway.batch import IGNORED, TokenBatch
 from headway.data.batches import Ints, permutation, raw_words
+from headway.data.token_store import TokenStore
 from headway.errors import InputError
-from headway.text.tokenizer import END, PAD
+from headway.text.tokenizer import PAD
 
 # Seeds of random streams, apart from each other.
 DRAWS, PHASE, ORDER = 10, 11, 12
-
-
-@dataclass(frozen=True)
-class TokenArray:
-    """A text's ids, held in memory."""
-
-    ids: NDArray[np.integer]
-    end: int = END
-
-    @property
-    def tokens(self) -> int:
-        return len(self.ids)
-
-    def windows(self, starts: Sequence[int], width: int) -> Ints:
-        return np.stack([self.ids[start : start + width] for start in starts]).astype(np.int64)
-
-
-class Tokens(Protocol):
-    """A corpus of packed documents; `TokenStore` is one."""
-
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def end(self) -> int:
-        """The id that stands behind each document."""
-
-    def windows(self, starts: Sequence[int], width: int) -> Ints: ...
 
 
 class WindowBatches:
@@ -67,7 +39,7 @@ class WindowBatches:
     """
 
     def __init__(
-        self, corpora: Tokens | Sequence[Tokens], rows: int, length: int, seed: int,
+        self, corpora: TokenStore | Sequence[TokenStore], rows: int, length: int, seed: int,
         mode: Literal["random", "epoch"] = "random", weights: Sequence[float] | None = None, segments: bool = False,
     ) -> None:  # fmt: skip
         self.corpora = list(corpora) if isinstance(corpora, Sequence) else [corpora]
@@ -132,7 +104,7 @@ class WindowBatches:
 
 
 def evaluation_windows(
-    corpus: Tokens, length: int, stride: int | None = None, rows: int = 8, segments: bool = False
+    corpus: TokenStore, length: int, stride: int | None = None, rows: int = 8, segments: bool = False
 ) -> Iterator[TokenBatch]:
     """Windows from front to back in which every token of a corpus is predicted once; an END precedes the first token.
 
@@ -151,7 +123,7 @@ def evaluation_windows(
         yield _token_batch(*_evaluated(corpus, chosen, width, stride), corpus.end if segments else None, tuple(chosen))
 
 
-def _evaluated(corpus: Tokens, starts: Sequence[int], length: int, stride: int) -> tuple[Ints, Ints]:
+def _evaluated(corpus: TokenStore, starts: Sequence[int], length: int, stride: int) -> tuple[Ints, Ints]:
     """Windows that start at these places of END + corpus, and their labels."""
     window_BT = np.full((len(starts), length + 1), PAD, np.int64)
     labels_BT = np.full((len(starts), length), IGNORED, np.int64)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from headway.batch import Batch
 from headway.data.batches import Ints, permutation
-from headway.data.windows import Tokens
+from headway.data.token_store import TokenStore
 from headway.errors import InputError
 from headway.text.tokenizer import END, PAD, SPECIALS
 
@@ -53,7 +53,7 @@ class Tiles(Batch):
         return {"loss": max(self.pairs, 1), "nll": max(self.pairs, 1), "tokens": self.tokens_read}
 
 
-def count_words(corpora: Sequence[Tokens], vocabulary: int) -> Ints:
+def count_words(corpora: Sequence[TokenStore], vocabulary: int) -> Ints:
     """How often each word is there; specials are no words."""
     counts_V = np.zeros(vocabulary, np.int64)
     for corpus in corpora:
@@ -69,7 +69,7 @@ class WordWindows:
     """The tiles of any step. Every row of text comes once before any comes again."""
 
     def __init__(
-        self, corpora: Sequence[Tokens], tokens: int, window: int, kept_V: Tensor, noise_V: Tensor, seed: int,
+        self, corpora: Sequence[TokenStore], tokens: int, window: int, kept_V: Tensor, noise_V: Tensor, seed: int,
         row: int = ROW, tile: int = TILE, noise: int = NOISE,
     ) -> None:  # fmt: skip
         """About `tokens` of text a step. `kept_V`: the share of a word that is not passed over; `noise_V`: what noise

@@ -54,7 +54,6 @@ class BestHead:
     head: int
     chosen_aer: float
     reported: AlignmentScore
-    chosen_table_LH: np.ndarray
 
 
 def alignment_error(predicted: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links]) -> AlignmentScore:
@@ -68,10 +67,16 @@ def alignment_error(predicted: Sequence[Links], sure: Sequence[Links], possible:
             f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible alignments; "
             "there must be one of each for every sentence"
         )
-    counts = np.zeros(4, dtype=np.int64)
-    for links, sure_links, possible_links in zip(predicted, sure, possible, strict=True):
-        counts += _counts(links, sure_links, possible_links)
-    return _score(counts)
+    given, wanted = sum(map(len, predicted)), sum(map(len, sure))
+    if given + wanted == 0:
+        raise InputError("neither predicted nor sure links; the alignment error rate has nothing to count")
+    hit_sure = sum(len(a & s) for a, s in zip(predicted, sure, strict=True))
+    hit_possible = sum(len(a & (p | s)) for a, s, p in zip(predicted, sure, possible, strict=True))
+    return AlignmentScore(
+        aer=1 - (hit_sure + hit_possible) / (given + wanted),
+        precision=hit_possible / given if given else 1.0,
+        recall=hit_sure / wanted if wanted else 1.0,
+    )
 
 
 def links_from_weights(weights_TS: np.ndarray, target_words: Sequence[int], source_words: Sequence[int]) -> set[Link]:
@@ -128,20 +133,16 @@ def symmetrised(forward: Links, backward: Links, how: Symmetry) -> set[Link]:
 
 def head_table(pairs: Iterable[AttendedPair]) -> np.ndarray:
     """The alignment error rate of every head, aer_LH. The pairs are read once, so a generator will do."""
-    counts_LH: np.ndarray | None = None
+    gold: list[tuple[Links, Links]] = []
+    found: dict[tuple[int, ...], list[set[Link]]] = {}
     for pair in pairs:
-        pair_counts_LH = _head_counts(pair)
-        if counts_LH is None:
-            counts_LH = np.zeros_like(pair_counts_LH)
-        if counts_LH.shape != pair_counts_LH.shape:
-            raise InputError(
-                f"attention of {pair_counts_LH.shape[:2]} layers and heads after {counts_LH.shape[:2]}; "
-                "all pairs must come from one model"
-            )
-        counts_LH += pair_counts_LH
-    if counts_LH is None:
+        gold.append((pair.sure, pair.possible))
+        for place, links in _links_by_head(pair).items():
+            found.setdefault(place, []).append(links)
+    if not gold:
         raise InputError("no sentence pairs to judge the heads on; give at least one")
-    return np.array([[_score(counts).aer for counts in counts_H] for counts_H in counts_LH])
+    errors = [alignment_error(links, *zip(*gold, strict=True)).aer for links in found.values()]
+    return np.array(errors).reshape([size + 1 for size in max(found)])
 
 
 def best_head(chosen_on: Iterable[AttendedPair], reported_on: Iterable[AttendedPair]) -> BestHead:
@@ -151,14 +152,15 @@ def best_head(chosen_on: Iterable[AttendedPair], reported_on: Iterable[AttendedP
     """
     table_LH = head_table(chosen_on)
     layer, head = (int(index) for index in np.unravel_index(np.argmin(table_LH), table_LH.shape))
-    reported = list(reported_on)
+    reported = [(_links_by_head(pair)[layer, head], pair.sure, pair.possible) for pair in reported_on]
     if not reported:
         raise InputError("no sentence pairs to report the best head on; keep some out of the choice")
-    predicted = [
-        links_from_weights(pair.weights_LHTS[layer, head], pair.target_words, pair.source_words) for pair in reported
-    ]
-    score = alignment_error(predicted, [pair.sure for pair in reported], [pair.possible for pair in reported])
-    return BestHead(layer, head, float(table_LH[layer, head]), score, table_LH)
+    return BestHead(layer, head, float(table_LH[layer, head]), alignment_error(*zip(*reported, strict=True)))
+
+
+def _links_by_head(pair: AttendedPair) -> dict[tuple[int, ...], set[Link]]:
+    weights_LHWV = merge_words(pair.weights_LHTS, pair.target_words, pair.source_words)
+    return {place: _argmax_links(weights_LHWV[place]) for place in np.ndindex(weights_LHWV.shape[:2])}
 
 
 def read_links(line: str, *, first: int = 0, where: str = "") -> tuple[set[Link], set[Link]]:
@@ -169,13 +171,14 @@ def read_links(line: str, *, first: int = 0, where: str = "") -> tuple[set[Link]
     """
     _check_first(first)
     sure, possible = set(), set()
+    at = f"{where}: " if where else ""
     for token in line.split():
         match = _LINK.fullmatch(token)
         if match is None:
-            raise InputError(f"{_prefix(where)}'{token}' is no link; write 3-4 if it is sure, 3p4 if possible")
+            raise InputError(f"{at}'{token}' is no link; write 3-4 if it is sure, 3p4 if possible")
         link = (int(match[1]) - first, int(match[3]) - first)
         if min(link) < 0:
-            raise InputError(f"{_prefix(where)}link '{token}' counts words from 0; read it with first=0")
+            raise InputError(f"{at}link '{token}' counts words from 0; read it with first=0")
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
@@ -191,37 +194,6 @@ def write_links(sure: Links, possible: Links = frozenset(), *, first: int = 0) -
     )
 
 
-def _counts(predicted: Links, sure: Links, possible: Links) -> np.ndarray:
-    """|A|, |S|, |A∩S| and |A∩P| of one sentence: they add up over sentences, the rates do not."""
-    return np.array(
-        [len(predicted), len(sure), len(predicted & sure), len(predicted & (possible | sure))], dtype=np.int64
-    )
-
-
-def _score(counts: np.ndarray) -> AlignmentScore:
-    predicted, sure, hit_sure, hit_possible = (int(count) for count in counts)
-    if predicted + sure == 0:
-        raise InputError("neither predicted nor sure links; the alignment error rate has nothing to count")
-    return AlignmentScore(
-        aer=1 - (hit_sure + hit_possible) / (predicted + sure),
-        precision=hit_possible / predicted if predicted else 1.0,
-        recall=hit_sure / sure if sure else 1.0,
-    )
-
-
-def _head_counts(pair: AttendedPair) -> np.ndarray:
-    """The counts of one sentence pair for every head, the four along the last axis."""
-    if np.ndim(pair.weights_LHTS) != 4:
-        raise InputError(f"attention of shape {np.shape(pair.weights_LHTS)}; expected layers, heads, target, source")
-    weights_LHWV = merge_words(pair.weights_LHTS, pair.target_words, pair.source_words)
-    return np.array(
-        [
-            [_counts(_argmax_links(weights_WV), pair.sure, pair.possible) for weights_WV in weights_HWV]
-            for weights_HWV in weights_LHWV
-        ]
-    )
-
-
 def _argmax_links(weights_WV: np.ndarray) -> set[Link]:
     if weights_WV.size == 0:
         return set()
@@ -232,7 +204,3 @@ def _argmax_links(weights_WV: np.ndarray) -> set[Link]:
 def _check_first(first: int) -> None:
     if first not in (0, 1):
         raise InputError(f"first={first}; the first word of a sentence is number 0 or 1")
-
-
-def _prefix(where: str) -> str:
-    return f"{where}: " if where else ""

@@ -3,6 +3,7 @@
 sacreBLEU is imported where it is used: it takes a moment, and `headway --help` should not wait for it.
 """
 
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,14 +48,14 @@ class Scores:
 
     def lines(self) -> list[str]:
         """For a reader."""
-
-        def interval(ends: tuple[float, float] | None) -> str:
-            return f"  (95 %: {ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
-
+        bleu, chrf = (
+            f"  (95 %: {ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
+            for ends in (self.bleu_interval, self.chrf_interval)
+        )
         count = "1 sentence" if self.sentences == 1 else f"{self.sentences:,} sentences"
         return [
-            f"BLEU  {self.bleu:.2f}{interval(self.bleu_interval)}   {self.bleu_signature}",
-            f"chrF  {self.chrf:.2f}{interval(self.chrf_interval)}   {self.chrf_signature}",
+            f"BLEU  {self.bleu:.2f}{bleu}   {self.bleu_signature}",
+            f"chrF  {self.chrf:.2f}{chrf}   {self.chrf_signature}",
             f"exact match {100 * self.exact_match:.1f} %, {count}",
         ]
 
@@ -64,58 +65,46 @@ class Scores:
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tokenize: str = "13a",
-    lowercase: bool = False,
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False,
     bootstrap: int = 0,
-) -> Scores:
+) -> Scores:  # fmt: skip
     """BLEU (Papineni et al. 2002), chrF2 (Popović 2015) and exact match of a corpus, one reference each.
 
     `bootstrap` resamples of the sentences (Koehn 2004) give the intervals: sacreBLEU's mean ± half width.
     They are drawn with sacreBLEU's own default seed, 12345, whatever SACREBLEU_SEED says, so a score never
     changes from one call to the next. 0: no intervals; 1000 is usual.
     """
-    _check_pairs(hypotheses, references)
-    check_tokenizer(tokenize)
+    metric = _bleu(hypotheses, references, tokenize, lowercase)
     check_bootstrap(bootstrap)
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics import CHRF
 
-    # `force` keeps sacreBLEU from warning about text that looks tokenised: the caller chose `tokenize`.
-    bleu_metric = _with_plain_scores(BLEU(tokenize=tokenize, lowercase=lowercase, force=True))
-    chrf_metric = _with_plain_scores(CHRF(lowercase=lowercase))
+    bleu, chrf = _with_plain_scores(metric), _with_plain_scores(CHRF(lowercase=lowercase))
     with _fixed_seed():
-        bleu = bleu_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
-        chrf = chrf_metric.corpus_score(hypotheses, [references], n_bootstrap=bootstrap)
+        found = [one.corpus_score(hypotheses, [references], n_bootstrap=bootstrap) for one in (bleu, chrf)]
+    # sacreBLEU keeps mean and half width in private fields; its public ones are rounded strings.
+    ends = [(float(one._mean - one._ci), float(one._mean + one._ci)) if bootstrap else None for one in found]
+    ours, theirs = ([text.strip() for text in side] for side in (hypotheses, references))
+    if lowercase:
+        ours, theirs = ([text.lower() for text in side] for side in (ours, theirs))
     return Scores(
-        bleu=float(bleu.score),
-        bleu_signature=str(bleu_metric.get_signature()),
-        bleu_interval=_interval(bleu) if bootstrap else None,
-        precisions=tuple(float(precision) for precision in bleu.precisions),
-        brevity_penalty=float(bleu.bp),
-        length_ratio=float(bleu.ratio),
-        chrf=float(chrf.score),
-        chrf_signature=str(chrf_metric.get_signature()),
-        chrf_interval=_interval(chrf) if bootstrap else None,
-        exact_match=_exact_match(hypotheses, references, lowercase),
-        sentences=len(hypotheses),
-    )
+        bleu=float(found[0].score), bleu_signature=str(bleu.get_signature()), bleu_interval=ends[0],
+        precisions=tuple(map(float, found[0].precisions)), brevity_penalty=float(found[0].bp),
+        length_ratio=float(found[0].ratio),
+        chrf=float(found[1].score), chrf_signature=str(chrf.get_signature()), chrf_interval=ends[1],
+        exact_match=sum(map(operator.eq, ours, theirs)) / len(ours), sentences=len(ours),
+    )  # fmt: skip
 
 
 def corpus_bleu(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
 ) -> float:
     """BLEU alone, from 0 to 100: the same figure as `score(...).bleu`, cheap enough for every validation."""
-    _check_pairs(hypotheses, references)
-    check_tokenizer(tokenize)
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    metric = _bleu(hypotheses, references, tokenize, lowercase)
     return float(metric.corpus_score(hypotheses, [references]).score)
 
 
-def _check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def _bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, lowercase: bool) -> Any:
+    """The metric, where there is something that it can score."""
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise InputError("scoring takes lists of sentences, not one text; split it into lines first")
     if len(hypotheses) != len(references):
@@ -125,6 +114,11 @@ def _check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         )
     if not hypotheses:
         raise InputError("nothing to score; give at least one hypothesis and its reference")
+    check_tokenizer(tokenize)
+    from sacrebleu.metrics import BLEU
+
+    # `force` keeps sacreBLEU from warning about text that looks tokenised: the caller chose `tokenize`.
+    return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
 
 
 def check_bootstrap(resamples: int) -> None:
@@ -157,9 +151,8 @@ def _fixed_seed() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
+        del os.environ["SACREBLEU_SEED"]
+        if before is not None:
             os.environ["SACREBLEU_SEED"] = before
 
 
@@ -174,17 +167,3 @@ def _with_plain_scores(metric: Any) -> Any:
 
     metric._compute_score_from_stats = compute_plain
     return metric
-
-
-def _interval(resampled: Any) -> Interval:
-    # sacreBLEU keeps mean and half width in private fields; its public ones are rounded strings.
-    mean, half_width = float(resampled._mean), float(resampled._ci)
-    return mean - half_width, mean + half_width
-
-
-def _exact_match(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> float:
-    def normal(sentence: str) -> str:
-        return sentence.strip().lower() if lowercase else sentence.strip()
-
-    equal = sum(normal(ours) == normal(theirs) for ours, theirs in zip(hypotheses, references, strict=True))
-    return equal / len(hypotheses)

@@ -29,15 +29,10 @@ def recurrent_flops(x: Shape, weights: Sequence[Shape]) -> int:
     return 2 * math.prod(x[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2)
 
 
-def _product(x_RD: Shape, weight_ND: Shape, *_: Any, **__: Any) -> int:
-    return 2 * math.prod(x_RD) * weight_ND[0]
-
-
 # Operators by name: a kernel of our own is known to torch only once its module is imported. Arguments are shapes.
 FORMULAS: dict[str, Callable[..., int]] = {
     # Products in place or with a result wider than the factors.
-    "aten.addmm": lambda total, a, b, *_, **__: 2 * a[0] * a[1] * b[1],
-    "aten.addmm_": lambda total, a, b, *_, **__: 2 * a[0] * a[1] * b[1],
+    **dict.fromkeys(("aten.addmm", "aten.addmm_"), lambda total, a, b, *_, **__: 2 * a[0] * a[1] * b[1]),
     # Attention on a CPU.
     "aten._scaled_dot_product_flash_attention_for_cpu": lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": lambda grad, q, k, v, *_, **__: (
@@ -47,12 +42,11 @@ FORMULAS: dict[str, Callable[..., int]] = {
     "aten.mkldnn_rnn_layer_backward": lambda x, w, u, *_, **__: 2 * recurrent_flops(x, [w, u]),
     "aten._cudnn_rnn": lambda x, weights, *_, **__: recurrent_flops(x, weights),
     "aten._cudnn_rnn_backward": lambda x, weights, *_, **__: 2 * recurrent_flops(x, weights),
-    "headway.product": _product,
+    "headway.product": lambda x_RD, weight_ND, *_, **__: 2 * math.prod(x_RD) * weight_ND[0],
     "headway.attend_prefix": lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
     # One query a row against the whole cache (2, S, B, H, K); its shape does not show how full it is.
     "headway.attend_step": lambda qkv, kv, *_, **__: 2 * math.prod(kv),
-    "headway.gelu": lambda *_, **__: 0,
-    "headway.gelu_backward": lambda *_, **__: 0,
+    **dict.fromkeys(("headway.gelu", "headway.gelu_backward"), lambda *_, **__: 0),
 }
 # Products of two activations, between positions; with a weight as a factor they are a map of each position instead.
 PAIRWISE = {"aten.bmm", "aten.baddbmm"}
@@ -146,8 +140,8 @@ class FlopCounter(FlopCounterMode):
         for path, part in self.model.named_modules() if self.model else ():
             paths.setdefault(part, path)  # a part that stands in two places is one part
         for part, path in paths.items():
-            for hook in (part.register_forward_pre_hook(self._enter(path)), part.register_forward_hook(self._leave)):
-                self._hooks.callback(hook.remove)
+            self._hooks.enter_context(part.register_forward_pre_hook(self._enter(path)))
+            self._hooks.enter_context(part.register_forward_hook(self._leave))
         super().__enter__()
         return self
 

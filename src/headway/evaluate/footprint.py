@@ -8,7 +8,7 @@ computed with and the figures in them that cannot be right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headway.errors import InputError
@@ -71,8 +71,7 @@ class Footprint:
         return {} if self.kg is None else {name: self.kg / (lbs * POUND) for name, lbs in COMPARISONS.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        stated = {name: getattr(self, name) for name in ("seconds", "devices", "watts", "pue", "carbon", "price")}
-        return stated | {"kwh": self.kwh, "kg": self.kg, "cost": self.cost, "shares": self.shares()}
+        return asdict(self) | {"kwh": self.kwh, "kg": self.kg, "cost": self.cost, "shares": self.shares()}
 
 
 @dataclass(frozen=True)
@@ -123,18 +122,10 @@ class Erratum:
 
 
 ERRATA = (
-    Erratum(
-        "NAS on a TPU", "hours", 32_623, 32_633,
-        "$44,055 at the $1.35 of the other TPUv2 row are 32,633 hours",
-    ),
-    Erratum(
-        "NAS on a TPU", "high price", 146_048, 146_848,
-        "32,633 hours at the $4.50 of the other TPUv2 row; $146,048 would be 32,455 hours",
-    ),
-    Erratum(
-        "BERT base", "hours", 79, 79.2,
-        "3.3 days: energy, CO₂ and both prices come out with 79.2", rounded=True,
-    ),
+    Erratum("NAS on a TPU", "hours", 32_623, 32_633, "$44,055 at the $1.35 of the other TPUv2 row are 32,633 hours"),
+    Erratum("NAS on a TPU", "high price", 146_048, 146_848,
+            "32,633 hours at the $4.50 of the other TPUv2 row; $146,048 would be 32,455 hours"),
+    Erratum("BERT base", "hours", 79, 79.2, "3.3 days: energy, CO₂ and both prices come out with 79.2", rounded=True),
 )  # fmt: skip
 
 

@@ -30,23 +30,15 @@ def training_bytes(parameters: int, element: int) -> int:
 
 def state_bytes(state: Any) -> int:
     """Every tensor that a state holds, whatever its structure."""
-    found: dict[int, Tensor] = {}
-    seen: set[int] = set()
+    found: dict[int, Any] = {}
     waiting = [state]
     while waiting:
         value = waiting.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, Tensor):
+        if id(value) not in found:
             found[id(value)] = value
-        elif isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list | tuple):
-            waiting += value
-        else:
-            waiting += getattr(value, "__dict__", {}).values()
-    return sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+            inside = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+            waiting += value if isinstance(value, list | tuple) else inside.values()
+    return sum(value.numel() * value.element_size() for value in found.values() if isinstance(value, Tensor))
 
 
 def activation_bytes(build: Callable[[], nn.Module], inputs: Callable[..., tuple[Any, ...]], *lengths: int) -> int:

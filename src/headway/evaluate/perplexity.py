@@ -13,7 +13,7 @@ B rows, T length.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +23,11 @@ import torch
 from torch import Tensor
 
 from headway.batch import IGNORED, TokenBatch
-from headway.data.documents import cut_up
-from headway.data.token_store import Amount, TokenStore
-from headway.data.windows import TokenArray, Tokens, evaluation_windows
+from headway.data.token_store import TokenStore
+from headway.data.windows import evaluation_windows
 from headway.errors import InputError
 from headway.models.protocols import Scores
-from headway.text.codec import Codec
-from headway.text.tokenizer import END, PAD
+from headway.text.tokenizer import PAD
 
 TOKENS_AT_ONCE = 1 << 14
 LARGEST = 700.0  # exp of more is no float
@@ -89,12 +87,12 @@ class Perplexity:
 def token_logp(model: Scores, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
     """`model.score` without dropout and gradients, on the model's device; its mode stays as it was."""
     device = _device(model)
-    with _judging(model):
+    with judging(model):
         return model.score(ids_BT.to(device), None if segments_BT is None else segments_BT.to(device))
 
 
 @contextmanager
-def _judging(model: Any) -> Iterator[None]:
+def judging(model: Any) -> Iterator[None]:
     """Without dropout and gradients; the model's mode stays as it was."""
     training = getattr(model, "training", False)
     try:
@@ -116,44 +114,14 @@ def score_store(
     Without a window the text is read from front to back, or cut into as many `streams` that are read side by side
     (quicker, and each begins without a past).
     """
-    return _perplexity(model, store, store.amount, window, stride, segments, streams)
-
-
-def score_text(
-    model: Any, tokenizer: Codec, text: str | Sequence[int], window: int | None, stride: int | None = None
-) -> Perplexity:
-    """One text, or its ids: every token of it, the first from an END alone, as at the start of a document."""
-    if isinstance(text, str):
-        ids = encode_document(tokenizer, text)
-    else:
-        ids, text = list(text), tokenizer.decode(text)
-    if not ids:
-        raise InputError("there is no text to score: it is empty")
-    end = END if tokenizer.end is None else tokenizer.end
-    unknown = None if tokenizer.unknown == end else tokenizer.unknown
-    amount = Amount(unknown=0 if unknown is None else ids.count(unknown))
-    inside = False
-    for part in cut_up(iter([text])):
-        inside = amount.add(part, inside)
-    return _perplexity(model, TokenArray(np.asarray(ids), end), amount, window, stride, False)
-
-
-def encode_document(tokenizer: Codec, text: str) -> list[int]:
-    """Its ids as a store has them, without END."""
-    return [i for ids in tokenizer.encode_batch([part.text for part in cut_up(iter([text]))]) for i in ids]
-
-
-def _perplexity(
-    model: Any, corpus: Tokens, amount: Amount, window: int | None, stride: int | None, segments: bool,
-    streams: int = 1,
-) -> Perplexity:  # fmt: skip
+    amount = store.amount
     if window is None:
         if stride is not None:
             raise InputError("a stride is for models that see a window of the text: this one reads all of it")
-        nll, tokens = _read_through(model, corpus, streams), corpus.tokens
+        nll, tokens = _read_through(model, store, streams), store.tokens
     else:
         nll, tokens = 0.0, 0
-        for batch in evaluation_windows(corpus, window, stride, max(1, TOKENS_AT_ONCE // window), segments):
+        for batch in evaluation_windows(store, window, stride, max(1, TOKENS_AT_ONCE // window), segments):
             nll += float(_nll(model, batch))
             tokens += batch.tokens
     return Perplexity(
@@ -161,14 +129,14 @@ def _perplexity(
     )
 
 
-def _read_through(model: Any, corpus: Tokens, streams: int) -> float:
+def _read_through(model: Any, corpus: TokenStore, streams: int) -> float:
     """−log p of every token from all before it in its stream, the first from an END."""
     device, total = _device(model), corpus.tokens
     length = -(-total // streams)
     starts = range(0, total, length)
     state, nll = model.start(None, len(starts), device), 0.0
     last_B1 = np.full((len(starts), 1), corpus.end)
-    with _judging(model):
+    with judging(model):
         for at in range(0, length, max(1, TOKENS_AT_ONCE // len(starts))):
             width = min(length - at, max(1, TOKENS_AT_ONCE // len(starts)))
             ids_BT = np.full((len(starts), width), PAD)

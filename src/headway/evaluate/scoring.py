@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.data.labelled import padded
 from headway.errors import InputError
 from headway.generate.generator import Generator
 from headway.generate.spelling import continuation
@@ -62,14 +63,15 @@ def score_texts(generator: Generator, texts: Sequence[str]) -> list[ScoredText]:
     rows = [[*start, *generator.tokenizer.encode(text)] for text in texts]
     for number, row in enumerate(rows, 1):
         _check_length(f"text {number}", len(row), generator.context)
-    found: list[list[float]] = [[] for _ in texts]
+    found: dict[int, ScoredText] = {}
     for at in _batches(rows):
-        for i, logps in zip(at, _row_logps(generator.model, [rows[i] for i in at], generator.device), strict=True):
-            found[i] = logps[len(start) :]
-    return [
-        ScoredText(text, generator.tokenizer.tokens(row[len(start) :]), logps)
-        for text, row, logps in zip(texts, rows, found, strict=True)
-    ]
+        # Padding is on the right, where no token of the row looks.
+        with torch.inference_mode():
+            logp_BT = generator.model.score(_padded([rows[i] for i in at], generator.device)).double().cpu()
+        for i, logps in zip(at, logp_BT.tolist(), strict=True):
+            own = slice(len(start), len(rows[i]))
+            found[i] = ScoredText(texts[i], generator.tokenizer.tokens(rows[i][own]), logps[own])
+    return [found[i] for i in range(len(texts))]
 
 
 def _check_length(name: str, length: int, context: int) -> None:
@@ -90,15 +92,7 @@ def _batches(rows: list[list[int]]) -> Iterator[list[int]]:
 
 
 def _padded(rows: list[list[int]], device: torch.device) -> Tensor:
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
-
-
-@torch.inference_mode()
-def _row_logps(model: Any, rows: list[list[int]], device: torch.device) -> list[list[float]]:
-    """Padding is on the right, where no token of the row looks."""
-    logp_BT: Tensor = model.score(_padded(rows, device)).double().cpu()
-    return [logps[: len(row)] for row, logps in zip(rows, logp_BT.tolist(), strict=True)]
+    return padded(rows, max(map(len, rows)), 0).to(device)
 
 
 def choose(generator: Generator, prompts: Sequence[str], choices: Sequence[str], by: By = "sum") -> list[list[Choice]]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -19,41 +16,27 @@ class Encoder:
     positions: int = 512
     segments: int = 2
 
-    def embedding(self) -> list[Shape]:
-        rows = (self.vocabulary, self.positions, self.segments)
-        return [*((count, self.width) for count in rows), *self._norm()]
-
-    def layer(self) -> list[Shape]:
-        """Four maps of attention and two of the feed-forward network, each with a bias, and two norms."""
-        maps = [(self.width, self.width)] * 4 + [(self.inner, self.width), (self.width, self.inner)]
-        return [*maps, *((to,) for to, _ in maps), *self._norm(), *self._norm()]
-
-    def pooler(self) -> list[Shape]:
-        return [(self.width, self.width), (self.width,)]
-
-    def _norm(self) -> list[Shape]:
-        return [(self.width,)] * 2
+    @property
+    def matrices(self) -> int:
+        """Of a layer: four maps of attention and two of the feed-forward network."""
+        return 4 * self.width**2 + 2 * self.inner * self.width
 
     def parameters(self) -> dict[str, int]:
-        """Of each part, all its layers together."""
+        """Of each part, all its layers together: matrices, a bias of each map, and norms of 2·width."""
+        norm, biases = 2 * self.width, 5 * self.width + self.inner
         return {
-            "embedding": _numbers(self.embedding()),
-            "layers": self.layers * _numbers(self.layer()),
-            "pooler": _numbers(self.pooler()),
+            "embedding": (self.vocabulary + self.positions + self.segments) * self.width + norm,
+            "layers": self.layers * (self.matrices + biases + 2 * norm),
+            "pooler": self.width**2 + self.width,
         }
 
     def products(self, length: int, batch: int = 1) -> dict[str, int]:
         """Multiply-adds of a forward pass: every matrix once for each token, and the pairs of attention."""
-        matrices = sum(math.prod(shape) for shape in self.layer() if len(shape) == 2)
         return {
-            "maps": batch * length * self.layers * matrices,
+            "maps": batch * length * self.layers * self.matrices,
             "pairs": batch * self.layers * 2 * length**2 * self.width,
             "pooler": batch * self.width**2,
         }
-
-
-def _numbers(shapes: list[Shape]) -> int:
-    return sum(math.prod(shape) for shape in shapes)
 
 
 ENCODERS = {"bert-base": Encoder(12, 768, 3072), "bert-large": Encoder(24, 1024, 4096)}

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -106,7 +106,10 @@ def _dress(axes: Axes, panel: Panel, last_step: int, height: float) -> None:
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=is_step))
     plots.plain_numbers(axes.xaxis)
     axes.set_xlim(0, max(last_step, 1) * 1.02)
-    title, values, multiples = panel.title, _finite(axes), ()  # type: str, np.ndarray, tuple[int, ...]
+    # All values of all curves that can be drawn.
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()])
+    values = values[np.isfinite(values)]
+    title, multiples = panel.title, ()  # type: str, tuple[int, ...]
     if not values.size:
         axes.set_yticks([])
         write(axes, 0.5, 0.5, "no value is a finite number", 8, QUIET, transform=axes.transAxes, ha="center")
@@ -119,12 +122,6 @@ def _dress(axes: Axes, panel: Panel, last_step: int, height: float) -> None:
     write(axes, 0, 1 + BESIDE / height, title, 10, transform=axes.transAxes, va="bottom")
 
 
-def _finite(axes: Axes) -> np.ndarray:
-    """All values of all curves that can be drawn."""
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()])
-    return values[np.isfinite(values)]
-
-
 def _draw(axes: Axes, panel: Panel, runs: Sequence[History]) -> None:
     """Training as a thin pale line where validation stands beside it; a curve that is not a number has a gap."""
     kinds = [kind for kind in KINDS if any(history.curve(kind, panel.name) for history in runs)]
@@ -134,16 +131,15 @@ def _draw(axes: Axes, panel: Panel, runs: Sequence[History]) -> None:
             _line(axes, history.curve(kind, panel.name), number, marked=kind == "validation", pale=pale)
         best = history.best(panel.name) if panel.highest else None
         if best is not None:
-            axes.plot(
-                *best, marker="o", markersize=8, markerfacecolor="none", markeredgecolor=COLOURS[number % len(COLOURS)]
-            )
-            if len(runs) == 1:
-                _label(axes, best, f"{best[1]:.2f}")
+            colour = plots.style_of(number)["color"]
+            axes.plot(*best, marker="o", markersize=8, markerfacecolor="none", markeredgecolor=colour)
+            if len(runs) == 1:  # a number above the highest point, where nothing can be in its way
+                label: dict[str, Any] = {"ha": "center", "fontsize": 8, "color": INK, "family": list(plots.families())}
+                axes.annotate(f"{best[1]:.2f}", best, (0, 8), textcoords="offset points", **label)
+                axes.margins(y=0.12)
     if len(kinds) > 1:
-        styles = (PALE, {"linewidth": 1.6})
-        plots.legend(
-            axes, ("training", "validation"), [{"color": QUIET} | style for style in styles], 8, loc="upper right"
-        )
+        styles = [{"color": QUIET} | style for style in (PALE, {"linewidth": 1.6})]
+        plots.legend(axes, ("training", "validation"), styles, 8, loc="upper right")
 
 
 def _line(axes: Axes, curve: Curve, number: int, *, marked: bool, pale: bool) -> None:
@@ -161,21 +157,6 @@ def _line(axes: Axes, curve: Curve, number: int, *, marked: bool, pale: bool) ->
     axes.plot(steps[alone], values[alone], "o", markersize=3, color=style["color"], alpha=style.get("alpha"))
 
 
-def _label(axes: Axes, point: tuple[int, float], text: str) -> None:
-    """A number above the highest point, where nothing can be in its way."""
-    axes.annotate(
-        text,
-        point,
-        (0, 8),
-        textcoords="offset points",
-        ha="center",
-        fontsize=8,
-        color=INK,
-        family=list(plots.families()),
-    )
-    axes.margins(y=0.12)
-
-
 def _name(figure: Figure, names: Sequence[str]) -> None:
     """One run as a title, several as a legend above all panels."""
     tall = figure.get_size_inches()[1]
@@ -188,7 +169,7 @@ def _name(figure: Figure, names: Sequence[str]) -> None:
     plots.legend(figure, shown, styles, 9.5, loc="lower left", bbox_to_anchor=(0, 1 + ABOVE / tall), ncols=columns)
 
 
-def comparison_picture(entries: Sequence[Entry], path: str | Path) -> Path:
+def comparison_picture(entries: Sequence[Entry], path: str | Path, higher_is_better: bool = True) -> Path:
     """A row a recipe: test (or validation) score with its spread over seeds on the left, training seconds at right."""
     from headway.train.comparison import short  # which imports torch: curves are drawn without
 
@@ -197,7 +178,7 @@ def comparison_picture(entries: Sequence[Entry], path: str | Path) -> Path:
     figure = plots.new_figure(WIDTH, tall)
     tested = all(entry.test for entry in entries)
     scores = [entry.test if tested else entry.validation for entry in entries]
-    better = "lower" if entries[0].figure == "perplexity" else "higher"
+    better = "higher" if higher_is_better else "lower"
     title = f"{'test' if tested else 'validation'} {entries[0].figure}, {better} is better"
     finite = [value for some in scores for value in some if math.isfinite(value)] or [1.0]
     low, high = min(finite), max(finite)

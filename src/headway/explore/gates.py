@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headway.errors import InputError
+from headway.evaluate.perplexity import judging
 from headway.explore import plots
 from headway.explore.plots import QUIET, write
 from headway.nn import tap
@@ -28,11 +28,8 @@ MOST_WORDS = 160
 def gates_of(model: nn.Module, ids_T: Tensor, layer: int = -1) -> dict[str, Floats]:
     """What a recurrent layer's gates, hidden vector and cell were while it read one text: (T, U) by name, from the
     readable version of its kernels."""
-    training = model.training
-    model.eval()
-    with torch.no_grad(), tap.record(model) as seen:
+    with judging(model), tap.record(model) as seen:
         model(ids_T[None])
-    model.train(training)
     layered = {name: hit for name in seen.tensors if (hit := LAYERED.match(name))}
     layers = len({hit[2] for hit in layered.values()})
     if not -layers <= layer < layers:
@@ -54,7 +51,9 @@ def gates_picture(
             raise InputError(f"'{name}' has {len(values_TU)} steps for {len(words)} words: give as many of each")
     if not gates or not 1 <= len(words) <= MOST_WORDS:
         raise InputError(f"a picture of gates has 1 to {MOST_WORDS} words, not {len(words)}")
-    chosen_U = _liveliest(gates, units)
+    # The same units in every panel: those whose cell (or hidden vector) changes most, in their own order.
+    kept_TU = next((gates[name] for name in ("cell", "hidden") if name in gates), next(iter(gates.values())))
+    chosen_U = np.sort(np.argsort(-np.std(kept_TU, axis=0))[:units])
     width, height = len(words) * CELL, len(gates) * (HEIGHT + GAP)
     figure = plots.new_figure(width, height + ABOVE)
     for number, (name, all_TU) in enumerate(gates.items()):
@@ -70,10 +69,3 @@ def gates_picture(
     if title:
         write(figure, 0, 1, title, 10, va="top")
     return plots.save(figure, path)
-
-
-def _liveliest(gates: Mapping[str, Floats], units: int) -> NDArray[np.int64]:
-    """The same units in every panel: those whose cell (or hidden vector) changes most, in their own order."""
-    kept = next((gates[name] for name in ("cell", "hidden") if name in gates), next(iter(gates.values())))
-    spread_U = np.std(kept, axis=0)
-    return np.sort(np.argsort(-spread_U)[:units])

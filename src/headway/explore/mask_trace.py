@@ -9,12 +9,18 @@ import torch
 import torch.nn.functional as F
 
 from headway.errors import InputError, nearest
-from headway.explore.deck_d import LOG, PROGRAM_CASE, count_votes
-from headway.models.skips import as_attention
+from headway.models.skips import SkipPairs, as_attention, learn_scores, mask_of
 from headway.nn.attention import attend, dot
 from headway.traces import Trace, Track
 
 SITE = "mask.0.attention"
+SENTENCES = (
+    "check the program log and find out whether it ran please",
+    "check the battery log and find out whether it ran down please",
+)
+PROGRAM_CASE = "check the program log and find out whether it ran"
+BOUNDARY = 0
+WORDS = sorted({word for text in SENTENCES for word in text.split()})  # their ids stand behind that of the boundary
 
 
 def mask_trace(beginning: str = PROGRAM_CASE) -> Trace:
@@ -22,12 +28,14 @@ def mask_trace(beginning: str = PROGRAM_CASE) -> Trace:
     masks that were learned from the deck's two sentences, so that each word pulls its own mask out."""
     words = beginning.split()
     for word in words:
-        if word not in LOG.words:
-            raise InputError(f"the deck's sentences have no word '{word}'{nearest(word, LOG.words)}")
+        if word not in WORDS:
+            raise InputError(f"the deck's sentences have no word '{word}'{nearest(word, WORDS)}")
     if len(words) < 2:
         raise InputError("a word looks at those before it: give a beginning of two words or more")
-    ids = LOG.ids(beginning)
-    mask_VV = count_votes().mask_VV
+    ids, *texts = ([WORDS.index(word) + 1 for word in text.split()] for text in (beginning, *SENTENCES))
+    stream = [BOUNDARY, *(i for text in texts for i in (*text, BOUNDARY))]
+    pairs = SkipPairs.count(stream, len(WORDS) + 1, BOUNDARY)
+    mask_VV = mask_of(pairs, learn_scores(pairs, stream))
     _, keys_11TV, values_11TV = as_attention([*ids, ids[-1]], mask_VV)
     queries_11TV = F.one_hot(torch.tensor(ids), len(mask_VV)).double()[None, None]
     visible_TT = torch.ones(len(ids), len(ids), dtype=torch.bool).tril(-1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from headway.errors import InputError
 from headway.explore import plots
-from headway.explore.plots import ACCENT, HAIRLINE, QUIET, note, one_line
+from headway.explore.plots import ACCENT, HAIRLINE, note, one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,15 +31,9 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def alignment_picture(
-    weights_TS: np.ndarray,
-    source_words: Sequence[str],
-    target_words: Sequence[str],
-    path: str | Path,
-    *,
-    title: str | None = None,
-    gold: Links | None = None,
-    possible: Links | None = None,
-) -> Path:
+    weights_TS: np.ndarray, source_words: Sequence[str], target_words: Sequence[str], path: str | Path, *,
+    title: str | None = None, gold: Links | None = None, possible: Links | None = None,
+) -> Path:  # fmt: skip
     """A heat map of attention over words, written to `path` as PNG, SVG or PDF, by its suffix.
 
     `gold` are the sure links (source, target), drawn as squares; `possible` the less certain ones, as rings.
@@ -48,7 +42,12 @@ def alignment_picture(
     weights_TS = _check_weights(weights_TS, source_words, target_words, axes=2)
     sure = frozenset(gold or ())
     rings = frozenset(possible or ()) - sure
-    _check_links(sure | rings, len(source_words), len(target_words))
+    for source, target in sorted(sure | rings):
+        if not (0 <= source < len(source_words) and 0 <= target < len(target_words)):
+            raise InputError(
+                f"link {source}-{target} is outside of {len(source_words)} source and {len(target_words)} target "
+                "words; links count from 0, source first"
+            )
     cell = float(np.clip(LONGEST_SIDE / max(weights_TS.shape), SMALLEST_CELL, LARGEST_CELL))
     figure = plots.new_figure(len(source_words) * cell, len(target_words) * cell)
     axes = figure.add_axes((0, 0, 1, 1))
@@ -65,27 +64,21 @@ def alignment_picture(
 
 
 def heads_picture(
-    weights_LHTS: np.ndarray,
-    source_words: Sequence[str],
-    target_words: Sequence[str],
-    path: str | Path,
-    *,
-    title: str | None = None,
-    best: tuple[int, int] | None = None,
-    aer_LH: np.ndarray | None = None,
-) -> Path:
+    weights_LHTS: np.ndarray, source_words: Sequence[str], target_words: Sequence[str], path: str | Path, *,
+    title: str | None = None, best: tuple[int, int] | None = None,
+) -> Path:  # fmt: skip
     """Every head of every layer on one sentence, as small heat maps on one scale; layers run downward.
 
-    `best` is the (layer, head) to outline, counted from 0 (the labels count from 1). `aer_LH` writes its error
-    rate under each head, and its lowest is outlined where `best` names none.
+    `best` is the (layer, head) to outline, counted from 0 (the labels count from 1).
     """
     path = plots.check_path(path)
     weights_LHTS = _check_weights(weights_LHTS, source_words, target_words, axes=4)
     layers, heads, target_size, source_size = weights_LHTS.shape
-    best = _check_best(best, aer_LH, (layers, heads))
+    if best is not None and not (0 <= best[0] < layers and 0 <= best[1] < heads):
+        raise InputError(f"best head {best} is outside of {(layers, heads)} layers and heads; both count from 0")
     cell = float(np.clip(PANEL_SIDE / max(target_size, source_size), SMALLEST_PANEL_CELL, LARGEST_PANEL_CELL))
     width, height = source_size * cell, target_size * cell
-    step_x, step_y = width + 0.14, height + (0.14 if aer_LH is None else 0.27)
+    step_x, step_y = width + 0.14, height + 0.14
     figure = plots.new_figure(heads * step_x, layers * step_y)
     strongest = float(weights_LHTS.max()) or 1.0
     for layer, head in np.ndindex(layers, heads):
@@ -98,16 +91,12 @@ def heads_picture(
         if cell >= SMALLEST_LABELLED_CELL:
             above, beside = source_words if layer == 0 else (), target_words if head == 0 else ()
             plots.label_words(axes, above, beside, size=min(9.0, 43 * cell), gap=0.06 / cell)
-        if aer_LH is not None:
-            error, colour = f"{aer_LH[layer, head]:.2f}", ACCENT if is_best else QUIET
-            note(figure, left + width / 2, bottom - 0.05, error, 7, colour, ha="center", va="top")
         # Numbers on the right and at the bottom, where no word is in the way.
         if head == heads - 1:
             note(figure, left + width + 0.08, bottom + height / 2, f"layer {layer + 1}", va="center_baseline")
         if layer == layers - 1:
             note(figure, left + width / 2, 0.06, f"head {head + 1}", ha="center", va="top")
-    meaning = "best head" if aer_LH is None else "best head; figures are error rates"
-    _key(figure, strongest, squares=meaning * (best is not None))
+    _key(figure, strongest, squares="best head" * (best is not None))
     plots.title(figure, title)
     return plots.save(figure, path)
 
@@ -188,25 +177,3 @@ def _check_weights(
     if not np.isfinite(weights).all():
         raise InputError("attention with NaN or infinite weights; look for a row with nothing visible")
     return weights
-
-
-def _check_links(links: Links, source_size: int, target_size: int) -> None:
-    for source, target in sorted(links):
-        if not (0 <= source < source_size and 0 <= target < target_size):
-            raise InputError(
-                f"link {source}-{target} is outside of {source_size} source and {target_size} target words; "
-                "links count from 0, source first"
-            )
-
-
-def _check_best(
-    best: tuple[int, int] | None, aer_LH: np.ndarray | None, shape: tuple[int, int]
-) -> tuple[int, int] | None:
-    if aer_LH is not None and np.shape(aer_LH) != shape:
-        raise InputError(f"error rates of shape {np.shape(aer_LH)} for {shape} layers and heads")
-    if best is None and aer_LH is not None:
-        layer, head = np.unravel_index(np.argmin(aer_LH), shape)
-        return int(layer), int(head)
-    if best is not None and not (0 <= best[0] < shape[0] and 0 <= best[1] < shape[1]):
-        raise InputError(f"best head {best} is outside of {shape} layers and heads; both count from 0")
-    return best

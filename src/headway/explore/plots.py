@@ -37,13 +37,11 @@ DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)))  # once all co
 # DejaVu comes with matplotlib; the others add the scripts that it lacks, where the machine has them.
 FONTS = ("DejaVu Sans", "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "Noto Emoji")
 MISSING_LETTER = "○"
+UNSEEN = ("Mn", "Cf", "Cc")  # joiners, variation marks
 # The suffixes of a picture, and the field in which each format would write the date or the program.
 FORMATS = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
 DARK = 0.55  # of the shades, from which on letters on them are white
 LINES = (6.4, 3.4)  # inches
-
-
-Place = tuple[float, float, float, float]
 
 
 # Canvas
@@ -66,8 +64,8 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
 
 
-def inches(figure: Figure, left: float, bottom: float, width: float, height: float) -> Place:
-    """A rectangle in inches as fractions of the figure."""
+def inches(figure: Figure, left: float, bottom: float, width: float, height: float) -> Any:
+    """A rectangle in inches as fractions of the figure: (left, bottom, width, height)."""
     across, up = figure.get_size_inches()
     return left / across, bottom / up, width / across, height / up
 
@@ -149,22 +147,17 @@ def families() -> tuple[str, ...]:
 
 @cache
 def _letters() -> frozenset[int]:
-    """The code points that our fonts can draw."""
+    """The code points that our fonts can draw, and that of a line end."""
     from matplotlib.font_manager import findfont, get_font
 
-    return frozenset().union(*(get_font(findfont(name)).get_charmap() for name in families()))
+    return frozenset({ord("\n")}).union(*(get_font(findfont(name)).get_charmap() for name in families()))
 
 
 def drawable(text: str) -> str:
     """The text with a circle for every letter that no font has; joiners and variation marks are left out."""
     known = _letters()
-    drawn = []
-    for letter in text:
-        if ord(letter) in known or letter == "\n":
-            drawn.append(letter)
-        elif unicodedata.category(letter) not in ("Mn", "Cf", "Cc"):
-            drawn.append(MISSING_LETTER)
-    return "".join(drawn)
+    shown = (letter for letter in text if ord(letter) in known or unicodedata.category(letter) not in UNSEEN)
+    return "".join(letter if ord(letter) in known else MISSING_LETTER for letter in shown)
 
 
 def one_line(word: str) -> str:
@@ -233,8 +226,8 @@ def heat(
     an SVG too heavy to open."""
     rows, columns = values_RC.shape
     values_RC = np.asarray(values_RC, dtype=np.float64)
-    largest = float(np.nanmax(values_RC)) if np.isfinite(values_RC).any() else low
-    high = largest if high is None else high
+    if high is None:
+        high = float(np.nanmax(values_RC)) if np.isfinite(values_RC).any() else low
     span: dict[str, Any] = {"cmap": shades(colours), "vmin": low, "vmax": high if high > low else low + 1.0}
     if line is None:
         axes.imshow(values_RC, **span, extent=(0, columns, rows, 0), aspect="auto", interpolation="nearest")
@@ -242,13 +235,6 @@ def heat(
         axes.pcolormesh(values_RC, **span, edgecolors="white", linewidth=line)
     axes.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-
-
-def outline(axes: Axes, row: int, column: int) -> None:
-    from matplotlib.patches import Rectangle
-
-    cell = Rectangle((column, row), 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.6, zorder=3, clip_on=False)
-    axes.add_patch(cell)
 
 
 def label_words(
@@ -291,6 +277,8 @@ def _size(one: HeatMap) -> tuple[float, float]:
 
 
 def _heat_map(axes: Axes, one: HeatMap, first: bool) -> None:
+    from matplotlib.patches import Rectangle
+
     values_RC = np.asarray(one.values_RC, dtype=np.float64)
     rows, columns = values_RC.shape
     heat(axes, values_RC, one.low, one.high, one.colours)
@@ -308,7 +296,8 @@ def _heat_map(axes: Axes, one: HeatMap, first: bool) -> None:
                 write(axes, column + 0.5, row + 0.52, _short(float(value)), size, colour, ha="center",
                       va="center_baseline")  # fmt: skip
     if one.best is not None:
-        outline(axes, *one.best)
+        style: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 1.6, "zorder": 3, "clip_on": False}
+        axes.add_patch(Rectangle(one.best[::-1], 1, 1, **style))
     axes.set_title(one.title, fontsize=8.5, color=INK, loc="left", pad=5)
     axes.set_ylabel("layer" if first else "", fontsize=7.5, color=QUIET, labelpad=2)
     axes.set_xlabel("head", fontsize=7.5, color=QUIET, labelpad=1)
@@ -336,7 +325,7 @@ def lines(
 ) -> None:
     """Lines over whole numbers with a dot at each value, and each line's name at its end."""
     low, high = np.inf, -np.inf
-    for number, (_, points) in enumerate(curves.items()):
+    for number, points in enumerate(curves.values()):
         x, y = np.array([(x, np.nan if y is None else y) for x, y in points], dtype=np.float64).T
         style = styles[number] if styles else style_of(number)
         axes.plot(x, y, linewidth=1.8, marker="o", markersize=4, **style)

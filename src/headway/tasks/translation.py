@@ -121,7 +121,7 @@ class Translation(Task):
                 self.files[part], *self.tokenizers, cache_folder() / "stores", max_length=longest,
                 source=data.source, target=data.target, progress=show,
             )  # fmt: skip
-        tokens = int(store.source_lengths.sum()), int(store.target_lengths.sum())
+        tokens = int(store.source.lengths.sum()), int(store.target.lengths.sum())
         before = " (encoded before)" if store.reused else ""
         log.say(f"{part}: {len(store):,} pairs, {tokens[0]:,} + {tokens[1]:,} tokens{before}")
         log.event("data", part=part, pairs=len(store), skipped=store.skipped, too_long=store.too_long)
@@ -158,7 +158,7 @@ class Translation(Task):
         return corpus_bleu(texts, references, tokenize=self.run.validation.tokenize)
 
     def shown(self, example: int) -> str:
-        return str(self.tokenizers[0].decode(self.stores["train"].source(example).tolist()))
+        return str(self.tokenizers[0].decode(self.stores["train"].source[example].tolist()))
 
     def guess(self) -> float:
         return entropy(self.stores["train"].target_counts(self.card.symbols.end))

@@ -14,17 +14,6 @@ from headway.explore.analyses.rollout import REACH, ROLLOUT
 from headway.explore.analyses.smoothing import SMOOTHING
 
 ALL = (
-    HEADS,
-    ROLLOUT,
-    REACH,
-    SMOOTHING,
-    ALIGNMENT,
-    ANTECEDENTS,
-    RELATIONS,
-    PRONOUNS,
-    IMPORTANCE,
-    LENS,
-    INDUCTION,
-    CONTEXTS,
-)
+    HEADS, ROLLOUT, REACH, SMOOTHING, ALIGNMENT, ANTECEDENTS, RELATIONS, PRONOUNS, IMPORTANCE, LENS, INDUCTION, CONTEXTS
+)  # fmt: skip
 ANALYSES: dict[str, Analysis] = {one.name: one for one in ALL}

@@ -10,8 +10,8 @@ L layers, H heads.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,21 +63,20 @@ def links_of(trace: Trace, owners: Sequence[Sequence[int]]) -> dict[Choice, set[
         raise InputError(f"this model ({family}) has no cross-attention: an alignment needs a translator")
     source, target = owners
     rows = {"written": [*target[1:], -1], "shifted": list(target)}
-    found = {}
     layers = trace.layers("decoder", "cross.weights")
-    for layer, weights_HTS in zip(layers, trace.attention("decoder", "cross"), strict=True):
-        for head, weights_TS in [(MEAN, weights_HTS.mean(0)), *enumerate(weights_HTS)]:
-            for reading in READINGS:
-                found[reading, layer, head] = links_from_weights(weights_TS, rows[reading], source)
-    return found
+    return {
+        (reading, layer, head): links_from_weights(weights_TS, rows[reading], source)
+        for layer, weights_HTS in zip(layers, trace.attention("decoder", "cross"), strict=True)
+        for head, weights_TS in [(MEAN, weights_HTS.mean(0)), *enumerate(weights_HTS)]
+        for reading in READINGS
+    }
 
 
-def all_links(
-    traced: Traced, pairs: Sequence[GoldPair], counted: Counted, turned: bool = False
-) -> dict[Choice, Links]:  # fmt: skip
-    """By choice, then by pair; always as (source, target) of the pairs."""
+def all_links(traced: Traced, texts: Iterable[Text], counted: Counted, turned: bool = False) -> dict[Choice, Links]:
+    """By choice, then by the number of the pair; always as (source, target) of the pairs, also where they are `turned`
+    for a model of the other direction."""
     found: dict[Choice, Links] = {}
-    for number, trace, owners in over_pairs(traced, pairs, counted, turned):
+    for number, trace, owners in over_pairs(traced, texts, counted):
         for choice, links in links_of(trace, owners).items():
             found.setdefault(choice, {})[number] = {(t, s) for s, t in links} if turned else links
     return found
@@ -102,25 +101,44 @@ class Judge:
         fitting = [choice for choice in found if (choice[2] == MEAN) == mean]
         return min(fitting, key=lambda choice: self.score(found[choice], self.odd).aer)
 
+    def row(
+        self, what: str, links: Mapping[int, set[Link]], numbers: Sequence[int], choice: Choice | None = None
+    ) -> tuple[Cell, ...]:
+        return _row(what, len(numbers), self.score(links, numbers), choice)
+
+
+def _row(what: str, pairs: int, score: AlignmentScore, choice: Choice | None = None) -> tuple[Cell, ...]:
+    reading, layer, head = choice or (None, None, None)
+    return (what, layer, None if head == MEAN else head, reading, pairs, score.aer, score.precision, score.recall)
+
 
 def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -> Table:
-    texts = list(read_parallel(files))
+    texts = [replace(text, item=number) for number, text in enumerate(read_parallel(files))]
     pairs = read_gold(options.gold, texts, options.words, options.first)
     counted = Counted(options.words)
-    forward = all_links(traced, pairs, counted)
-    backward = _backward(traced, pairs, options)
-    shared = [set(next(iter(found.values()))) for found in (forward, backward) if found]
-    numbers = sorted(set.intersection(*shared)) if shared else []
-    if len(numbers) < 2:
-        raise InputError(f"{len(numbers)} pairs that can be judged: there must be at least two")
-    judge = Judge(pairs, numbers)
-    rows = _head_rows(judge, forward)
-    rows += _baselines(judge, forward) + _best_rows(judge, forward, backward) + _by_length(judge, forward)
-    rows += _beside(judge, texts, options)
+    forward = all_links(traced, texts, counted)
+    backward: dict[Choice, Links] = {}
+    shared = set(next(iter(forward.values()), {}))
+    if options.reverse:
+        from headway.tasks.loading import load
+
+        other = Traced(load(options.reverse), traced.tensors, long=traced.long, lines=traced.lines)
+        turned = [replace(text, first=str(text.second), second=text.first) for text in texts]
+        backward = all_links(other, turned, Counted(options.words), turned=True)
+        shared &= set(next(iter(backward.values()), {}))
+    if len(shared) < 2:
+        raise InputError(f"{len(shared)} pairs that can be judged: there must be at least two")
+    judge = Judge(pairs, sorted(shared))
+    rows = [*_of_heads(judge, forward), *_best(judge, forward, backward), *_by_length(judge, forward)]
+    if options.beside:
+        beside = enumerate(read_gold(options.beside, texts, options.words, options.beside_first))
+        links = {number: set(pair.possible) for number, pair in beside}
+        name = Path(options.beside).name.removesuffix(".gz")
+        rows += [judge.row(name, links, some) for some in (judge.even, judge.numbers)]
     return Table(
         ("what", "layer", "head", "reading", "pairs", "AER", "precision", "recall"),
         rows,
-        (f"alignment error rate on {len(numbers):,} pairs; as written: a row is of the word then written, shifted: of "
+        (f"alignment error rate on {len(shared):,} pairs; as written: a row is of the word then written, shifted: of "
          "the word just read",
          "best: chosen on every other pair, beginning with the first, and reported on the others, as are the baselines",
          "a head at random: the mean over the heads, in the best one's reading",
@@ -129,81 +147,43 @@ def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -
     )  # fmt: skip
 
 
-def _backward(traced: Traced, pairs: Sequence[GoldPair], options: AlignmentOptions) -> dict[Choice, Links]:
-    if not options.reverse:
-        return {}
-    from headway.tasks.loading import load
-
-    other = Traced(load(options.reverse), traced.tensors, long=traced.long, lines=traced.lines)
-    return all_links(other, pairs, Counted(options.words), turned=True)
-
-
-def _row(what: str, choice: Choice | None, pairs: int, score: AlignmentScore) -> tuple[Cell, ...]:
-    reading, layer, head = choice or (None, None, None)
-    where: tuple[Cell, ...] = (layer, None if head == MEAN else head, reading)
-    return (what, *where, pairs, score.aer, score.precision, score.recall)
-
-
-def _head_rows(judge: Judge, found: Mapping[Choice, Links]) -> list[tuple[Cell, ...]]:
-    names, count = {MEAN: "mean of the layer"}, len(judge.numbers)
-    return [
-        _row(names.get(choice[2], "head"), choice, count, judge.score(found[choice]))
-        for choice in sorted(found, key=lambda choice: (READINGS.index(choice[0]), *choice[1:]))
-    ]
-
-
-def _baselines(judge: Judge, found: Mapping[Choice, Links]) -> list[tuple[Cell, ...]]:
+def _of_heads(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cell, ...]]:
+    """Every head and layer; beside them random links, the diagonal, and a head at random."""
+    for choice in sorted(found, key=lambda choice: (READINGS.index(choice[0]), *choice[1:])):
+        yield judge.row("mean of the layer" if choice[2] == MEAN else "head", found[choice], judge.numbers, choice)
     sizes = [pair.sizes for pair in judge.pairs]
-    rows = [
-        _row(name, None, len(judge.even), judge.score(dict(enumerate(links)), judge.even))
-        for name, links in (("random links", random_links(sizes, SEED)), ("diagonal", diagonal_links(sizes)))
-    ]
+    for name, links in (("random links", random_links(sizes, SEED)), ("diagonal", diagonal_links(sizes))):
+        yield judge.row(name, dict(enumerate(links)), judge.even)
     reading = judge.best(found, mean=False)[0]
-    heads = [judge.score(found[one], judge.even) for one in found if one[2] != MEAN and one[0] == reading]
-    means = [float(np.mean([getattr(one, name) for one in heads])) for name in ("aer", "precision", "recall")]
-    return [*rows, _row("a head at random", None, len(judge.even), AlignmentScore(*means))]
+    heads = [astuple(judge.score(found[one], judge.even)) for one in found if one[2] != MEAN and one[0] == reading]
+    yield _row("a head at random", len(judge.even), AlignmentScore(*np.mean(heads, 0).tolist()))
 
 
-def _best_rows(
+def _best(
     judge: Judge, forward: Mapping[Choice, Links], backward: Mapping[Choice, Links]
-) -> list[tuple[Cell, ...]]:  # fmt: skip
-    rows = []
+) -> Iterator[tuple[Cell, ...]]:  # fmt: skip
     for name, mean in (("best head", False), ("best layer", True)):
         choice = judge.best(forward, mean)
-        rows.append(_row(name, choice, len(judge.even), judge.score(forward[choice], judge.even)))
+        yield judge.row(name, forward[choice], judge.even, choice)
         if not backward:
             continue
         other = judge.best(backward, mean)
-        rows.append(_row(f"{name}, reverse", other, len(judge.even), judge.score(backward[other], judge.even)))
+        yield judge.row(f"{name}, reverse", backward[other], judge.even, other)
         for how in SYMMETRIES:
             links = {at: symmetrised(forward[choice][at], backward[other][at], how) for at in judge.even}
-            rows.append(_row(f"{name}, {how}", None, len(judge.even), judge.score(links, judge.even)))
-    return rows
+            yield judge.row(f"{name}, {how}", links, judge.even)
 
 
-def _by_length(judge: Judge, found: Mapping[Choice, Links]) -> list[tuple[Cell, ...]]:
+def _by_length(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cell, ...]]:
     """The best layer and the diagonal, by the number of source words."""
     choice = judge.best(found, mean=True)
     diagonal = dict(enumerate(diagonal_links([pair.sizes for pair in judge.pairs])))
-    rows = []
     for low, high in LENGTHS:
         some = [number for number in judge.even if low <= judge.pairs[number].sizes[0] <= high]
         name = f"{low} words and more" if high == LENGTHS[-1][1] else f"{low} to {high} words"
         if some:
-            rows.append(_row(f"best layer, {name}", choice, len(some), judge.score(found[choice], some)))
-            rows.append(_row(f"diagonal, {name}", None, len(some), judge.score(diagonal, some)))
-    return rows
-
-
-def _beside(judge: Judge, texts: list[Text], options: AlignmentOptions) -> list[tuple[Cell, ...]]:
-    if not options.beside:
-        return []
-    other = read_gold(options.beside, texts, options.words, options.beside_first)
-    links = {number: set(pair.possible) for number, pair in enumerate(other)}
-    return [
-        _row(Path(options.beside).name.removesuffix(".gz"), None, len(some), judge.score(links, some))
-        for some in (judge.even, judge.numbers)
-    ]
+            yield judge.row(f"best layer, {name}", found[choice], some, choice)
+            yield judge.row(f"diagonal, {name}", diagonal, some)
 
 
 def _more(judge: Judge, found: Mapping[Choice, Links]) -> dict[str, Any]:

@@ -42,6 +42,10 @@ class Table:
         at = self.columns.index(name)
         return [row[at] for row in self.rows]
 
+    def distinct(self, name: str) -> list[Any]:
+        """The values of a column, each once."""
+        return list(dict.fromkeys(self.column(name)))
+
 
 @dataclass(frozen=True)
 class NoOptions:
@@ -74,6 +78,11 @@ class Traced:
     def __init__(self, loaded: Any, tensors: Sequence[str], *, long: Long = "error", lines: int | None = None) -> None:
         self.loaded, self.tensors, self.long, self.lines = loaded, tuple(tensors), long, lines
         self.read = self.skipped = 0
+
+    @property
+    def seen(self) -> int:
+        """How many texts were traced."""
+        return self.read - self.skipped
 
     def trace(self, text: str, second: str | None = None, **more: Any) -> Trace:
         """Of one text. `second`: a translator's target (without it: what it writes), an encoder's second text."""

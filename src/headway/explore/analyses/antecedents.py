@@ -13,26 +13,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.evaluate.alignment import Link
-from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
+from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
-from headway.explore.analyses.heads import attention_sites, head_map, head_rows
+from headway.explore.analyses.heads import head_map, head_rows
+from headway.explore.analyses.sites import Site, sites
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import heat_maps
 from headway.generate.attention import merge_words
-from headway.text.words import Split, word_spans
-from headway.traces import Trace
-
-Array = NDArray[Any]
-Site = tuple[str, str]
+from headway.text.words import Split
+from headway.traces import Array, Trace
 
 
 @dataclass(frozen=True)
@@ -62,14 +59,16 @@ def looks(
 ) -> Iterator[tuple[Site, Look]]:  # fmt: skip
     """Every site and every link of one text."""
     tracks = list(trace.tracks)
-    into = _translations(gold)
-    for stack, site in attention_sites(trace):
-        name = f"{stack}.{trace.layers(stack, f'{site}.weights')[0]}.{site}.weights"
-        rows, columns = (tracks.index(axis) for axis in trace.axes[name][-2:])
+    # The one word that a word is surely translated by; words with several or none are left out.
+    sure = sorted(gold.sure) if gold else []
+    count = Counter(source for source, _ in sure)
+    into = {source: target for source, target in sure if count[source] == 1}
+    for site in sites(trace):
+        rows, columns = tracks.index(site.looks.name), tracks.index(site.seen.name)
         row_words = owners[rows]
         if rows == 1:  # what a decoder reads: a row is of the word that is written next
             row_words = [*row_words[1:], -1]
-        weights_LHWV = merge_words(trace.attention(stack, site), row_words, owners[columns])
+        weights_LHWV = merge_words(site.weights_LHTS, row_words, owners[columns])
         for pronoun, antecedent in links:
             row = pronoun if rows == 0 else into.get(pronoun)
             column = antecedent if columns == 0 else into.get(antecedent)
@@ -77,15 +76,7 @@ def looks(
                 continue  # no translation, or one that is not written yet
             own = row if rows == columns else None
             offset = column - (pronoun if own is None else own)
-            yield (stack, site), _look(weights_LHWV[:, :, row], column, own, offset)
-
-
-def _translations(gold: GoldPair | None) -> dict[int, int]:
-    """The one word that a word is surely translated by; words with several or none are left out."""
-    if gold is None:
-        return {}
-    count = Counter(source for source, _ in gold.sure)
-    return {source: target for source, target in gold.sure if count[source] == 1}
+            yield site, _look(weights_LHWV[:, :, row], column, own, offset)
 
 
 def _look(weights_LHV: Array, column: int, own: int | None, offset: int) -> Look:
@@ -97,36 +88,24 @@ def _look(weights_LHV: Array, column: int, own: int | None, offset: int) -> Look
     return Look(right_LH, weights_LHV[..., column], offset, seen)
 
 
-def read_antecedents(path: str, texts: list[Text], options: AntecedentOptions) -> list[list[Link]]:
-    """Links within the first text."""
-    if not path:
+def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions) -> Table:
+    texts = list(read_texts(files, blank=True))
+    if not options.links:
         raise InputError(
             "links are missing: --set links=FILE, a line a text, 5-1 where word 1 is the antecedent of word 5"
         )
-    alone = [Text(text.where, text.first) for text in texts]
-    return [sorted(pair.sure) for pair in read_gold(path, alone, options.words, options.first)]
-
-
-def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions) -> Table:
-    texts = list(read_texts(files, blank=True))
-    links = read_antecedents(options.links, texts, options)
-    aligned = read_gold(options.gold, texts, options.words, options.first) if options.gold else None
-    if aligned is None:
-        empty: frozenset[Link] = frozenset()
-        pairs = [GoldPair(text, empty, empty, (len(word_spans(text.first, options.words)), 0)) for text in texts]
-    else:
-        pairs = aligned
-    with_links = [number for number, found in enumerate(links) if found]
-    counted, seen = Counted(options.words), dict[Site, list[Look]]()
-    layers: dict[Site, list[int]] = {}
-    for at, trace, owners in over_pairs(traced, [pairs[number] for number in with_links], counted):
-        number = with_links[at]
-        for place, look in looks(trace, owners, links[number], pairs[number] if aligned else None):
-            seen.setdefault(place, []).append(look)
-            layers[place] = trace.layers(place[0], f"{place[1]}.weights")
+    alone = [replace(text, second=None) for text in texts]  # links are within the first text
+    links = [sorted(pair.sure) for pair in read_gold(options.links, alone, options.words, options.first)]
+    gold = read_gold(options.gold, texts, options.words, options.first) if options.gold else None
+    with_links = [replace(text, item=at) for at, text in enumerate(texts) if links[at]]
+    counted, seen, layers = Counted(options.words), dict[str, list[Look]](), dict[str, list[int]]()
+    for at, trace, owners in over_pairs(traced, with_links, counted):
+        for site, look in looks(trace, owners, links[at], gold[at] if gold else None):
+            seen.setdefault(site.name, []).append(look)
+            layers[site.name] = site.layers
     if not seen:
         raise InputError(f"{options.links} has no link that could be looked for: each is a pair of words such as 5-1")
-    rows = [row for place, found in seen.items() for row in _rows(".".join(place), layers[place], found)]
+    rows = [row for name, found in seen.items() for row in _rows(name, layers[name], found)]
     return Table(
         ("what", "site", "layer", "head", "links", "right", "weight"),
         rows,
@@ -161,7 +140,7 @@ def _rows(site: str, layers: Sequence[int], found: Sequence[Look]) -> list[tuple
 def draw(table: Table, path: Path) -> Path:
     """A heat map a site: how often each head is right."""
     heads = Table(table.columns, [row for row in table.rows if row[0] == "head"])
-    maps = [head_map(heads, "right", site, high=1.0, best=True) for site in dict.fromkeys(heads.column("site"))]
+    maps = [head_map(heads, "right", site, high=1.0, best=True) for site in heads.distinct("site")]
     return heat_maps([maps], path, heading="How often a head looks from a pronoun to its antecedent")
 
 

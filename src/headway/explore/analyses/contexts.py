@@ -16,18 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.data.readers import lines
 from headway.errors import InputError
 from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
-from headway.explore.analyses.places import Span, owners
+from headway.explore.analyses.sites import Span, owners
 from headway.explore.analyses.smoothing import Alike
 from headway.explore.plots import COLOURS, DASHES, HAIRLINE, INK, QUIET, write
-from headway.traces import LAYERED, Trace
+from headway.traces import LAYERED, Array, Trace
 
-Array = NDArray[Any]
 MARKED = re.compile(r"\*(\w[^*]*)\*")
 AROUND = 18  # letters of a sentence that a label shows on each side of the word
 PANELS, PANEL, BETWEEN, PLOT, ABOVE = 4, 2.3, 0.18, 1.7, 0.55  # scatter plots of the picture, and inches
@@ -175,14 +173,9 @@ def draw(table: Table, path: Path) -> Path:
     figure = plots.new_figure(width, PANEL + ABOVE + PLOT)
     for column, at in enumerate(shown):
         axes = plots.panel(figure, column * (PANEL + BETWEEN), PLOT + ABOVE, PANEL, PANEL)
-        axes.scatter(
-            points_LN2[at, :, 0],
-            points_LN2[at, :, 1],
-            s=26,
-            c=[colour_of[sense] for sense in senses],
-            alpha=0.8,
-            linewidths=0,
-        )
+        colours = [colour_of[sense] for sense in senses]
+        x_N, y_N = points_LN2[at].T
+        axes.scatter(x_N, y_N, s=26, c=colours, alpha=0.8, linewidths=0)
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set(color=HAIRLINE, linewidth=0.8)
         axes.margins(0.12)

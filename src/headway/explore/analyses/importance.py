@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced, second_text
@@ -22,7 +20,7 @@ from headway.explore.analyses.heads import head_map
 from headway.explore.analyses.silence import attending, silenced
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import heat_maps
-from headway.traces import Trace, log_softmax
+from headway.traces import Array, Trace, log_softmax
 
 Losses = Callable[[], list[float]]  # −log p of each token that is judged, with the model as it is now
 
@@ -86,7 +84,7 @@ def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
     works = [losses_of(traced, text, trace, options) for text, trace in traced.over(read_texts(files))]
     judged = [work for work in works if work is not None]
 
-    def now() -> NDArray[Any]:
+    def now() -> Array:
         return np.array([loss for work in judged for loss in work()])
 
     whole = now()
@@ -118,8 +116,8 @@ def draw(table: Table, path: Path) -> Path:
     """In thousandths, so that a number fits its cell; the palest heads do no harm when they are silenced."""
     columns = tuple("change in 1,000" if name == "change" else name for name in table.columns)
     rows = [(*row[:4], 1000 * float(row[4] or 0), row[5]) for row in table.rows]
-    sites = dict.fromkeys(table.column("site"))
-    maps = [head_map(Table(columns, rows), "change in 1,000", site, best=True) for site in sites]
+    shown = Table(columns, rows)
+    maps = [head_map(shown, "change in 1,000", site, best=True) for site in shown.distinct("site")]
     return heat_maps([maps], path, heading="What silencing a head costs, nats in 1,000 tokens")
 
 

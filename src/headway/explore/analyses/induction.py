@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Table, Traced
-from headway.explore.analyses.heads import attention_sites, head_map, head_rows
+from headway.explore.analyses.heads import head_map, head_rows
+from headway.explore.analyses.sites import sites
 from headway.explore.plots import heat_maps
 from headway.generate.tracing import trace
-
-Array = NDArray[Any]
+from headway.traces import Array
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,16 @@ def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
     with torch.inference_mode(), trace(generator, tensors=("attention.weights", "logits")) as recording:
         model: Any = generator.model
         model(ids_BT)
-    one = recording.row(0)
-    attention_sites(one)
-    stack, site = one.sites()[0]
-    layers = one.layers(stack, f"{site}.weights")
-    found = [scores(recording.row(row).attention(stack, site), before, length) for row in range(options.rows)]
+    first_sites = [sites(recording.row(row))[0] for row in range(options.rows)]
+    found = [scores(site.weights_LHTS, before, length) for site in first_sites]
     previous_LH, induction_LH = (np.mean(some, 0) for some in zip(*found, strict=True))
-    rows = head_rows(f"{stack}.{site}", layers, previous_LH, induction_LH)
+    rows = head_rows(first_sites[0].name, first_sites[0].layers, previous_LH, induction_LH)
     first, second = _losses(recording.tensors["logits"], ids_BT, before, length)
     best = max(rows, key=lambda row: float(row[4] or 0))
+    anywhere = float((1 / np.arange(before + length + 1, before + 2 * length + 1)).mean())  # 1/(places seen)
     notes = (
         f"{options.rows} texts of {length} random tokens twice over; a head that looks anywhere gives "
-        f"{_anywhere(before, length):.3f} to any one place of the second round",
+        f"{anywhere:.3f} to any one place of the second round",
         f"loss in the first round {first:.3f} nats a token, in the second {second:.3f}",
         f"strongest induction: layer {best[1]}, head {best[2]} ({float(best[4] or 0):.3f})",
     )
@@ -95,11 +92,6 @@ def _losses(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, before: int, length:
     starts = [before, before + length]  # of the rounds; the loss of the token at t stands at t − 1
     first, second = (float(loss_BT[:, start : start + length - 1].mean()) for start in starts)
     return first, second
-
-
-def _anywhere(before: int, length: int) -> float:
-    """Mean over the second round of 1/(places seen)."""
-    return float((1 / np.arange(before + length + 1, before + 2 * length + 1)).mean())
 
 
 def draw(table: Table, path: Path) -> Path:

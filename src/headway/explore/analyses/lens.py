@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore import plots
@@ -21,9 +20,8 @@ from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, 
 from headway.explore.analyses.silence import ended, last_stack
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import DARK, INK, QUIET, write
-from headway.traces import Trace, log_softmax
+from headway.traces import Array, Trace, log_softmax
 
-Array = NDArray[Any]
 SHOWN = 16  # places of the first text that the picture has
 CELL, TALL, BELOW, LONGEST = 0.74, 0.27, 0.42, 9  # inches of the picture, and letters that fit a cell
 
@@ -63,7 +61,9 @@ def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
         rank_LT, logp_LT = followed([one["logits"][kept] for one in traces])
         ranks.append(rank_LT)
         logps.append(logp_LT)
-        taken.append(np.zeros((len(traces), 0)) if fills_gaps else _taken(traces))
+        # log p of the token that comes, by layer and place.
+        comes = [[p for p in one.about["next"]["taken"] if p is not None] if not fills_gaps else [] for one in traces]
+        taken.append(np.array(comes, dtype=np.float64))
         shown = shown or _shown(traces, kept[:SHOWN], logp_LT)
     rank_LT, logp_LT, taken_LT = (np.concatenate(some, 1) for some in (ranks, logps, taken))
     rows: list[tuple[Cell, ...]] = []
@@ -75,12 +75,6 @@ def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
         "first: share of places where the last layer's answer already leads; rank (median) and log p of that answer",
     )
     return Table(("layer", "first", "rank", "log p", "log p of the text"), rows, notes, shown)
-
-
-def _taken(traces: list[Trace]) -> Array:
-    """log p of the token that comes, by layer and place."""
-    rows = [[logp for logp in one.about["next"]["taken"] if logp is not None] for one in traces]
-    return np.array(rows, dtype=np.float64)
 
 
 def _shown(traces: list[Trace], places: list[int], logp_LT: Array) -> dict[str, Any]:

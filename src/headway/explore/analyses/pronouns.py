@@ -10,29 +10,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headway.data.gap import Named, Pronoun, read_gap
+from headway.data.gap import Pronoun, read_gap
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, NoOptions, Table, Traced
-from headway.explore.analyses.halves import chosen_on, halves
-from headway.explore.analyses.heads import attention_sites, head_map, head_rows
-from headway.explore.analyses.places import Span, own_attention
+from headway.explore.analyses.heads import head_map, head_rows
+from headway.explore.analyses.sites import Span, own_attention, sites
+from headway.explore.analyses.texts import chosen_on, halves
 from headway.explore.plots import heat_maps
 from headway.generate.attention import merge_words
-from headway.traces import Trace
+from headway.traces import Array, Trace
 
-Array = NDArray[Any]
 BASELINES = ("nearest name", "first name")
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """Of one pronoun: whether each head gives the right name more than the wrong one, and whether the
     mention that it looks at most is one of the right name; the same for the baselines."""
 
@@ -55,7 +52,7 @@ def judged(pronoun: Pronoun, trace: Trace) -> Judged | None:
         return None
     given_LHN = merge_words(weights_LHTS, owner_T, owner_T)[:, :, 0]
     seen = [n for n in range(1, len(visible_N)) if visible_N[n]]
-    is_right = np.array([_same(pronoun.text, spans[n], right) for n in seen])
+    is_right = np.array([pronoun.text[slice(*spans[n])] == right.text for n in seen])
     right_by = tuple(choice(pronoun.span, [right.span, wrong.span]) == 0 for choice in (nearest, first))
     mention_by = tuple(bool(is_right[choice(pronoun.span, [spans[n] for n in seen])]) for choice in (nearest, first))
     return Judged(
@@ -74,10 +71,6 @@ def mentions(pronoun: Pronoun) -> list[Span]:
     return sorted(found)
 
 
-def _same(text: str, span: Span, name: Named) -> bool:
-    return text[slice(*span)] == name.text
-
-
 def nearest(pronoun: Span, names: Sequence[Span]) -> int:
     apart = [max(start - pronoun[1], pronoun[0] - end) for start, end in names]
     return apart.index(min(apart))
@@ -87,58 +80,35 @@ def first(pronoun: Span, names: Sequence[Span]) -> int:
     return names.index(min(names))
 
 
-class Sums:
-    """What was judged right in one half, heads and baselines."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.right_LH: Any = 0
-        self.mention_LH: Any = 0
-        self.right_by, self.mention_by = np.zeros(2), np.zeros(2)
-
-    def add(self, one: Judged) -> None:
-        self.count += 1
-        self.right_LH, self.mention_LH = self.right_LH + one.right_LH, self.mention_LH + one.mention_LH
-        self.right_by, self.mention_by = self.right_by + one.right_by, self.mention_by + one.mention_by
-
-
 def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
-    halves_of = (Sums(), Sums())
+    halves_of: tuple[list[Judged], list[Judged]] = ([], [])
     layers: list[int] = []
-    place, left_out = "", 0
+    place = ""
     texts = halves(files, read_gap, "pronoun")
     of_one_name = (text for text in texts if text.item[1].names[0].meant != text.item[1].names[1].meant)
     for text, trace in traced.over(of_one_name, copied=True):
         measured, pronoun = text.item
-        stack, site = attention_sites(trace)[0]
-        place, layers = f"{stack}.{site}", layers or trace.layers(stack, f"{site}.weights")
+        place, layers = sites(trace)[0].name, sites(trace)[0].layers
         one = judged(pronoun, trace)
-        if one is None:
-            left_out += 1
-        else:
-            halves_of[measured].add(one)
-    if not (halves_of[0].count and halves_of[1].count):
+        if one is not None:
+            halves_of[measured].append(one)
+    if not all(halves_of):
         raise InputError(
             f"{files[0]}: not enough pronouns from which this model sees both the right and the wrong name"
         )
-    return _table(*halves_of, place, layers, chosen_on(files, "pronoun"), left_out)
-
-
-def _table(choosing: Sums, measured: Sums, place: str, layers: list[int], how: str, left_out: int) -> Table:
-    shares = (
-        choosing.right_LH / choosing.count, measured.right_LH / measured.count, measured.mention_LH / measured.count,
-    )  # fmt: skip
-    rows = head_rows(place, layers, *shares)
+    choosing, measured = ([np.mean(some, 0) for some in zip(*half, strict=True)] for half in halves_of)
+    rows = head_rows(place, layers, choosing[0], *measured[:2])
     best = max(rows, key=lambda row: float(row[3] or 0))
-    by = (choosing.right_by / choosing.count, measured.right_by / measured.count, measured.mention_by / measured.count)
+    by = (choosing[2], *measured[2:])
     rows += [(name, None, None, *(float(share[at]) for share in by)) for at, name in enumerate(BASELINES)]
+    count = len(halves_of[1])
     notes = [
-        f"{measured.count:,} pronouns with one right and one wrong name, both of which the model sees from there",
-        f"best head {how}: layer {best[1]}, head {best[2]}, right {float(best[4] or 0):.3f} beside "
-        f"{rows[-2][4]:.3f} (nearest name) and {rows[-1][4]:.3f} (first name)",
+        f"{count:,} pronouns with one right and one wrong name, both of which the model sees from there",
+        f"best head {chosen_on(files, 'pronoun')}: layer {best[1]}, head {best[2]}, right {float(best[4] or 0):.3f} "
+        f"beside {rows[-2][4]:.3f} (nearest name) and {rows[-1][4]:.3f} (first name)",
         "mention: of all places where either name stands, the one that is looked at most is one of the right name",
     ]
-    if left_out:
+    if left_out := traced.seen - count - len(halves_of[0]):
         notes.append(
             f"{left_out:,} pronouns left out: not both names are seen from there, or their tokens are not known"
         )

@@ -16,18 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.data.conllu import Sentence, read_conllu
 from headway.errors import InputError
 from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Table, Traced
-from headway.explore.analyses.halves import chosen_on, halves
-from headway.explore.analyses.heads import attention_sites
-from headway.explore.analyses.places import own_attention
+from headway.explore.analyses.sites import own_attention, sites
+from headway.explore.analyses.texts import chosen_on, halves
 from headway.explore.plots import ACCENT, HAIRLINE, QUIET, Bar, write
 from headway.generate.attention import merge_words
-from headway.traces import Trace
+from headway.traces import Array, Trace
 
 UP, DOWN = "dependent → head", "head → dependent"
 ROW, WIDTH = 0.24, 5.2  # inches of the picture
@@ -43,7 +41,7 @@ class Tally:
     pairs: int = 0
     offsets: Counter[int] = field(default_factory=Counter)
 
-    def add(self, hits_LH: NDArray[np.bool_], offset: int) -> None:
+    def add(self, hits_LH: Array, offset: int) -> None:
         self.hits_LH = self.hits_LH + hits_LH
         self.pairs += 1
         self.offsets[offset] += 1
@@ -59,7 +57,7 @@ class Options:
     least: int = 20
 
 
-def looked_at(weights_LHTS: NDArray[Any], visible_TS: NDArray[Any], word_T: Sequence[int]) -> tuple[Any, Any]:
+def looked_at(weights_LHTS: Array, visible_TS: Array, word_T: Sequence[int]) -> tuple[Array, Array]:
     """(L, H, W) the other word that each word looks at most (−1: at none), and (W, W) which words it may look at."""
     weights_LHWW = merge_words(weights_LHTS, word_T, word_T)
     visible_WW = merge_words(visible_TS, word_T, word_T) > 0
@@ -93,23 +91,20 @@ def chosen(first: Tally, second: Tally) -> tuple[int, int, float, int, float]:
 
 def relations(traced: Traced, files: Sequence[str], options: Options) -> Table:
     tallies: tuple[Tallies, Tallies] = (defaultdict(Tally), defaultdict(Tally))
-    sentences = unknown = 0
-    layers: list[int] = []
+    unknown, layers = 0, list[int]()
     # A model that is given a target does not search for one; its encoder never sees it.
     for text, trace in traced.over(halves(files, read_conllu, "sentence"), copied=True):
         measured, sentence = text.item
-        stack, site = attention_sites(trace)[0]
-        layers = layers or trace.layers(stack, f"{site}.weights")
-        sentences += 1
+        layers = sites(trace)[0].layers
         unknown += not count(tallies[measured], sentence, trace)
     rows = _rows(tallies, layers, options.least)
     if not rows:
         raise InputError(
-            f"no relation has {options.least} pairs in both halves of {sentences:,} sentences: give more of them, or "
+            f"no relation has {options.least} pairs in both halves of {traced.seen:,} sentences: give more of them, or "
             "--set least=1"
         )
     columns = ("relation", "looks", "pairs", "layer", "head", "accuracy", "offset", "by offset")
-    notes = (f"{sentences:,} sentences; heads and offsets {chosen_on(files, 'sentence')}", *_notes(tallies, unknown))
+    notes = (f"{traced.seen:,} sentences; heads and offsets {chosen_on(files, 'sentence')}", *_notes(tallies, unknown))
     return Table(columns, rows, notes, {"looks": _better_ways(tallies[0], {(row[0], row[1]) for row in rows})})
 
 

@@ -10,24 +10,22 @@ L layers, T places.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
-from headway.explore.analyses.heads import attention_sites, entropy
+from headway.explore.analyses.heads import entropy
+from headway.explore.analyses.sites import sites
 from headway.explore.analyses.texts import read_texts
 from headway.explore.picture import alignment_picture
 from headway.explore.plots import lines_picture
-from headway.traces import Trace, Track
+from headway.traces import Array
 
-Array = NDArray[Any]
 SHOWN = 32  # places that a picture has room for
 ROUNDING = 1e-6
 
@@ -69,55 +67,46 @@ def reach(weights_TT: Array, share: float) -> Array:
     return found
 
 
-def stacks(trace: Trace) -> Iterator[tuple[str, Track, list[int], Array]]:
-    """Every stack of self-attention: its name, the places, the numbers of the layers, weights_LHTT."""
-    for stack, site in attention_sites(trace):
-        layers = trace.layers(stack, f"{site}.weights")
-        looks, seen = trace.axes[f"{stack}.{layers[0]}.{site}.weights"][-2:]
-        if looks == seen:
-            yield stack, trace.tracks[looks], layers, trace.attention(stack, site)
-
-
-def _means(sums: dict[tuple[Cell, ...], Array]) -> list[tuple[Cell, ...]]:
-    """Sums with the count of places in front, as rows of means."""
-    return [(*key, *(float(one) for one in total[1:] / total[0])) for key, total in sums.items()]
+def by_layer(
+    traced: Traced, files: Sequence[str], residual: float, measure: Callable[[Array, Array], list[Array]]
+) -> tuple[list[tuple[Cell, ...]], int, dict[str, Any]]:
+    """Rows of means by stack and layer, over how many places, and the last rollout of a text for a picture: the first
+    that is short enough to be read. measure: values (T) of a layer's mean attention and its rollout."""
+    sums: dict[tuple[Cell, ...], Array] = {}
+    shown: dict[str, Any] = {}
+    for _, trace in traced.over(read_texts(files)):
+        for site in filter(lambda site: site.own, sites(trace)):
+            weights_LHTT, rows = site.weights_LHTS, site.looks.ordinary
+            rolled_LTT = rolled_out(weights_LHTT, residual)
+            for layer, weights_HTT, rolled_TT in zip(site.layers, weights_LHTT, rolled_LTT, strict=True):
+                values = measure(weights_HTT.mean(0, dtype=np.float64), rolled_TT)
+                summed = np.array([len(rows), *(value_T[rows].sum() for value_T in values)])
+                sums[site.stack, layer] = sums.get((site.stack, layer), 0) + summed
+            if not shown or (len(site.looks) < len(shown["labels"]) and len(shown["labels"]) > SHOWN):
+                last_TT = [[round(float(one), 5) for one in row] for row in rolled_LTT[-1]]
+                labels = list(site.looks.labels)
+                shown = {"stack": site.stack, "layer": site.layers[-1], "labels": labels, "rollout": last_TT}
+    means = [(*key, *(float(one) for one in total[1:] / total[0])) for key, total in sums.items()]
+    return means, sum({stack: int(total[0]) for (stack, _), total in sums.items()}.values()), shown
 
 
 def rollout(traced: Traced, files: Sequence[str], options: RolloutOptions) -> Table:
-    sums: dict[tuple[Cell, ...], Array] = defaultdict(lambda: np.zeros(5))
-    shown: dict[str, Any] = {}
-    for _, trace in traced.over(read_texts(files)):
-        for stack, track, layers, weights_LHTT in stacks(trace):
-            rolled_LTT, rows = rolled_out(weights_LHTT, options.residual), track.ordinary
-            distance_TT = np.abs(np.subtract.outer(np.arange(len(track)), np.arange(len(track))))
-            for layer, rolled_TT in zip(layers, rolled_LTT, strict=True):
-                summed = [
-                    np.diagonal(rolled_TT)[rows].sum(),
-                    rolled_TT[rows, 0].sum(),
-                    entropy(rolled_TT[rows]).sum(),
-                    (rolled_TT * distance_TT)[rows].sum(),
-                ]
-                sums[stack, layer] += np.array([len(rows), *summed])
-            if not shown or (len(track) < len(shown["labels"]) and len(shown["labels"]) > SHOWN):
-                last_TT = [[round(float(one), 5) for one in row] for row in rolled_LTT[-1]]
-                shown = {"stack": stack, "layer": layers[-1], "labels": list(track.labels), "rollout": last_TT}
-    places = _places(sums)
+    def measure(mean_TT: Array, rolled_TT: Array) -> list[Array]:
+        distance_TT = np.abs(np.subtract.outer(np.arange(len(rolled_TT)), np.arange(len(rolled_TT))))
+        return [np.diagonal(rolled_TT), rolled_TT[:, 0], entropy(rolled_TT), (rolled_TT * distance_TT).sum(-1)]
+
+    rows, places, shown = by_layer(traced, files, options.residual, measure)
     return Table(
         ("stack", "layer", "self", "first", "entropy", "distance"),
-        _means(sums),
+        rows,
         (f"means over {places:,} places; self and first: what is left there of a row of the rollout; entropy in nats",
          "cross-attention is no part of a decoder's rollout"),
         {"shown": shown},
     )  # fmt: skip
 
 
-def _places(sums: dict[tuple[Cell, ...], Array]) -> int:
-    """Of all stacks together, each place once."""
-    return sum({stack: int(total[0]) for (stack, _), total in sums.items()}.values())
-
-
 def draw_rollout(table: Table, path: Path) -> Path:
-    """The last layer's rollout of one text: the first that is short enough to be read."""
+    """The last layer's rollout of one text."""
     shown = table.more["shown"]
     title = f"Rollout through layer {shown['layer']} of the {shown['stack']}: what each place is made of"
     return alignment_picture(np.array(shown["rollout"]), shown["labels"], shown["labels"], path, title=title)
@@ -126,23 +115,15 @@ def draw_rollout(table: Table, path: Path) -> Path:
 def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Table:
     if not 0 < options.share <= 1:
         raise InputError(f"share={options.share:g}: it is a share of the attention, above 0 and at most 1")
-    sums: dict[tuple[Cell, ...], Array] = defaultdict(lambda: np.zeros(4))
-    for _, trace in traced.over(read_texts(files)):
-        for stack, track, layers, weights_LHTT in stacks(trace):
-            rows, rolled_LTT = track.ordinary, rolled_out(weights_LHTT, options.residual)
-            for at, layer in enumerate(layers):
-                mean_TT = weights_LHTT[at].mean(0, dtype=np.float64)
-                seen_TT = (mean_TT > 0).astype(np.float64)
-                summed = [
-                    reach(mean_TT, options.share)[rows].sum(),
-                    reach(rolled_LTT[at], options.share)[rows].sum(),
-                    reach(seen_TT, 1.0)[rows].sum(),
-                ]
-                sums[stack, layer] += np.array([len(rows), *summed])
-    places = _places(sums)
+
+    def measure(mean_TT: Array, rolled_TT: Array) -> list[Array]:
+        seen_TT = (mean_TT > 0).astype(np.float64)
+        return [reach(mean_TT, options.share), reach(rolled_TT, options.share), reach(seen_TT, 1.0)]
+
+    rows, places, _ = by_layer(traced, files, options.residual, measure)
     return Table(
         ("stack", "layer", "of the layer", "through all layers", "visible"),
-        _means(sums),
+        rows,
         (f"distance in tokens within which a place has {options.share:.0%} of its attention, over {places:,} places",
          "of the layer: of it alone (mean of its heads); through all layers: of the rollout up to it; visible: the "
          "farthest place with any weight"),
@@ -153,7 +134,7 @@ def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Tabl
 def draw_reach(table: Table, path: Path) -> Path:
     curves = {
         f"{stack}, {column}": [(row[1], row[at]) for row in table.rows if row[0] == stack]
-        for stack in dict.fromkeys(table.column("stack"))
+        for stack in table.distinct("stack")
         for at, column in enumerate(table.columns[2:], 2)
     }
     value = f"tokens within which a place has {table.more['share']:.0%} of its attention"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -42,11 +42,8 @@ def silenced(part: Attends, head: int) -> Iterator[None]:
         mixed_BTD[..., own] = 0
         return mixed_BTD, *given[1:]
 
-    handle = part.output.register_forward_pre_hook(without)
-    try:
+    with part.output.register_forward_pre_hook(without):
         yield
-    finally:
-        handle.remove()
 
 
 @contextmanager
@@ -60,12 +57,10 @@ def ended(stack: Stack, layers: int) -> Iterator[None]:
         passed += 1
         return None if passed <= layers else given[0]
 
-    handles = [block.register_forward_hook(skip) for block in stack.layers]
-    try:
+    with ExitStack() as hooks:
+        for block in stack.layers:
+            hooks.enter_context(block.register_forward_hook(skip))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def last_stack(model: nn.Module) -> tuple[str, Stack]:

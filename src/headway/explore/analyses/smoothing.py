@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.errors import InputError
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import lines_picture
+from headway.traces import Array
 
 STATES = re.compile(r"^(?P<stack>[a-z_]+?)(\.(?P<layer>\d+))?\.hidden$")
 EMBEDDING, NORMED = "embedding", "norm"
@@ -29,28 +29,22 @@ class Alike:
     """Sums over texts of one layer."""
 
     def __init__(self) -> None:
-        self.within = self.texts = 0.0
-        self.total: NDArray[Any] | float = 0.0
-        self.squares, self.places, self.own_pairs = 0.0, 0, 0
+        self.total: Array | float = 0.0
+        self.texts: list[tuple[int, float]] = []  # of each its places, and ‖Σ u‖²
 
-    def add(self, hidden_TD: NDArray[Any]) -> None:
+    def add(self, hidden_TD: Array) -> None:
         hidden_TD = hidden_TD.astype(np.float64)
         length_T1 = np.linalg.norm(hidden_TD, axis=1, keepdims=True)
         sum_D = (hidden_TD / np.where(length_T1 > 0, length_T1, 1.0)).sum(0)
-        count, square = len(hidden_TD), float(sum_D @ sum_D)
-        if count > 1:
-            self.within += (square - count) / (count * (count - 1))
-            self.texts += 1
         self.total = self.total + sum_D
-        self.squares, self.places, self.own_pairs = (
-            self.squares + square, self.places + count, self.own_pairs + count**2,
-        )  # fmt: skip
+        self.texts.append((len(hidden_TD), float(sum_D @ sum_D)))
 
     def means(self) -> tuple[float | None, float | None]:
         """Within a text (the mean over texts), and between texts; None where there are no such pairs."""
-        pairs = self.places**2 - self.own_pairs
-        between = (float(np.sum(np.square(self.total))) - self.squares) / pairs if pairs else None
-        return self.within / self.texts if self.texts else None, between
+        within = [(square - n) / (n * (n - 1)) for n, square in self.texts if n > 1]
+        pairs = sum(n for n, _ in self.texts) ** 2 - sum(n**2 for n, _ in self.texts)
+        between = float(np.sum(np.square(self.total))) - sum(square for _, square in self.texts)
+        return sum(within) / len(within) if within else None, between / pairs if pairs else None
 
 
 def layer_of(name: str) -> tuple[str, str | int] | None:
@@ -66,9 +60,7 @@ def layer_of(name: str) -> tuple[str, str | int] | None:
 
 def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
     sums: dict[tuple[str, str | int], Alike] = {}
-    texts = 0
     for _, trace in traced.over(read_texts(files)):
-        texts += 1
         for name in trace:
             place = layer_of(name)
             if place is not None:
@@ -86,13 +78,13 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
     return Table(
         ("stack", "layer", "within a text", "between texts"),
         rows_,
-        (f"mean cosine between the vectors of two places, specials left out, over {texts:,} texts",),
+        (f"mean cosine between the vectors of two places, specials left out, over {traced.seen:,} texts",),
     )
 
 
 def draw(table: Table, path: Path) -> Path:
     """Lines over the layers, the embedding in front of them; each stack with its own embedding."""
-    order = list(dict.fromkeys(table.column("stack")))
+    order = table.distinct("stack")
     stacks = [stack for stack in order if not stack.startswith("embed")]
     embeddings = [stack for stack in order if stack.startswith("embed")]
     last = max((layer for layer in table.column("layer") if isinstance(layer, int)), default=-1)

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.explore.mask_trace import BOUNDARY, SENTENCES
 from headway.models.counts import Ints
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.skips import SkipPairs, learn_scores, mask_of
 from headway.models.smoothing import MaximumLikelihood
-
-BOUNDARY = 0
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,7 @@ SHOW_ME = Sentences(
 BATTERY = Sentences((("check whether the battery ran down please", 4), ("check whether the program ran please", 6)))
 PAIRS = ("battery ran", "check whether", "program ran", "the battery", "the program", "ran down", "whether the")
 
-LOG = Sentences((
-    ("check the program log and find out whether it ran please", 1),
-    ("check the battery log and find out whether it ran down please", 1),
-))  # fmt: skip
+LOG = Sentences(tuple((text, 1) for text in SENTENCES))
 PROGRAM_CASE = "check the program log and find out whether it ran"
 BATTERY_CASE = "check the battery log and find out whether it ran"
 
