@@ -59,5 +59,5 @@ def _of_own(tokenizer: Tokenizer, card: Card, layout: Layout) -> tuple[str, dict
         inner.decoder = decoders.Sequence([inner.decoder, decoders.Strip(" ", 1, 0)])
     facts: dict[str, Any] = {key: SPECIALS[i] for key, i in OWN.items()}
     # "</s>" in a text is text.
-    facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False} | layout.tokenizer_facts()
+    facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False} | layout.tokenizer_facts
     return str(inner.to_str(pretty=True)), facts
