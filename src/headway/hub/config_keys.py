@@ -50,7 +50,7 @@ class Keys:
     def __init__(
         self, facts: dict[str, Any], where: str = "config.json", usual: Mapping[str, Any] | None = None
     ) -> None:
-        self.facts, self.where, self.usual = facts, where, usual or {}
+        self.facts, self.where, self.usual, self.family = facts, where, usual or {}, facts.get("model_type")
         self.used: set[str] = set()
 
     def take(self, key: str, default: Any = None, *kinds: type) -> Any:
@@ -85,7 +85,7 @@ class Keys:
         value = self.take(key, allowed[0])
         if value not in allowed:
             choices = " or ".join(map(repr, allowed))
-            raise InputError(f"{self.where}: {key} is {value!r}, headway's {self._family} has only {choices}")
+            raise InputError(f"{self.where}: {key} is {value!r}, headway's {self.family} has only {choices}")
 
     def choice(self, key: str, default: str, choices: Mapping[str, Any]) -> Any:
         value = self.take(key, default)
@@ -106,13 +106,9 @@ class Keys:
         if unknown:
             listed = ", ".join(f"'{key}' ({self.facts[key]!r})" for key in unknown[:4])
             raise InputError(
-                f"{self.where} has {listed}, which headway's {self._family} does not have: it may change what the "
+                f"{self.where} has {listed}, which headway's {self.family} does not have: it may change what the "
                 "model computes, so the model is refused"
             )
-
-    @property
-    def _family(self) -> str:
-        return str(self.facts.get("model_type"))
 
 
 class NoCounterpart(Exception):

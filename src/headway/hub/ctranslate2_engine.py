@@ -64,6 +64,10 @@ def _opened(kind: str, folder: str | Path, device: str, precision: str) -> tuple
         return engine, card, opened[0], opened[-1]
 
 
+def _missing(name: str) -> InputError:
+    return InputError(f"{ENGINE} has no --{name.replace('_', '-')}: leave it out, or leave --engine out")
+
+
 @final
 class FastTranslator(TextTranslator):
     """A `Translator` on CTranslate2."""
@@ -80,8 +84,7 @@ class FastTranslator(TextTranslator):
             raise InputError(f"{ENGINE} does not show its attention: leave --attention, --picture or --engine out")
         for name in ("max_ratio", "max_extra", "finish"):
             if name in how:
-                option = name.replace("_", "-")
-                raise InputError(f"{ENGINE} has no --{option}: leave it out, or leave --engine out")
+                raise _missing(name)
         return super().translate_n(texts, **how)
 
     def attention(self, source: list[int], target: list[int]) -> Attention:
@@ -174,8 +177,7 @@ def _known(wishes: dict[str, Any]) -> dict[str, Any]:
     usual = {f.name: f.default for f in fields(Sampling)} | {"stop": (), "choices": (), "window": False}
     for name, value in wishes.items():
         if name not in SAMPLING and value != usual.get(name):
-            option = {"choices": "choice"}.get(name, name.replace("_", "-"))
-            raise InputError(f"{ENGINE} has no --{option}: leave it out, or leave --engine out")
+            raise _missing("choice" if name == "choices" else name)
     return {theirs: wishes.get(name, usual[name]) for name, theirs in SAMPLING.items()}
 
 

@@ -81,7 +81,7 @@ class SafeWeights:
         path = self.file_of[names[0]]
         if any(self.file_of[name] != path for name in names):
             return None
-        first, facts = _header(path)
+        first, facts = _header(path, path.stat().st_mtime_ns)
         spans = [facts[name]["data_offsets"] for name in names]
         kinds = {(facts[name]["dtype"], *facts[name]["shape"][1:]) for name in names}
         in_order = all(before[1] == after[0] for before, after in zip(spans, spans[1:], strict=False))
@@ -101,15 +101,11 @@ MAPPED = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF1
 
 
 @lru_cache(maxsize=64)
-def _header_of(path: Path, changed: int) -> tuple[int, dict[str, Any]]:
+def _header(path: Path, changed: int) -> tuple[int, dict[str, Any]]:
+    """Where the tensors of a safetensors file begin, and what it says of each."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         return 8 + size, json.loads(file.read(size))
-
-
-def _header(path: Path) -> tuple[int, dict[str, Any]]:
-    """Where the tensors of a safetensors file begin, and what it says of each."""
-    return _header_of(path, path.stat().st_mtime_ns)
 
 
 @contextmanager

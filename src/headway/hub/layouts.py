@@ -7,7 +7,7 @@ with their special tokens; `inner` may be changed.
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import tokenizers
 from tokenizers import Regex, normalizers
@@ -20,6 +20,8 @@ from headway.text.tokenizer import END, SPACE, SPECIALS
 @final
 class SourceAndTarget:
     """A sequence-to-sequence model: END after the source, a search for the target."""
+
+    tokenizer_facts: ClassVar[dict[str, Any]] = {}
 
     def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
         symbols, pad = card.symbols, tokenizer.pad
@@ -44,9 +46,6 @@ class SourceAndTarget:
     def title(self, card: Card) -> str:
         return f"{card.reads.language} → {card.writes.language}"
 
-    def tokenizer_facts(self) -> dict[str, Any]:
-        return {}
-
     def template(self, card: Card, inner: tokenizers.Tokenizer) -> tuple[str, str]:
         one_space = [normalizers.Replace(Regex(f"{SPACE}+"), " "), normalizers.Strip()]
         inner.normalizer = normalizers.Sequence([*one_space, *([inner.normalizer] if inner.normalizer else [])])
@@ -56,6 +55,8 @@ class SourceAndTarget:
 @final
 class RunningText:
     """A model of one text: sampling."""
+
+    tokenizer_facts: ClassVar[dict[str, Any]] = {"bos_token": SPECIALS[END], "padding_side": "left"}
 
     def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
         # headway's own texts follow each other, each after the END of the one before.
@@ -68,9 +69,6 @@ class RunningText:
 
     def title(self, card: Card) -> str:
         return f"A {card.family}"
-
-    def tokenizer_facts(self) -> dict[str, Any]:
-        return {"bos_token": SPECIALS[END], "padding_side": "left"}
 
     def template(self, card: Card, inner: tokenizers.Tokenizer) -> tuple[str, str]:
         # Where each line was a text, a prompt is the beginning of one.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from headway.errors import InputError
-from headway.folder import Loaded, read_model, replace_folder
+from headway.folder import read_model, replace_folder
 from headway.hub.extras import wanted
 from headway.hub.families.exports import export_of
 from headway.hub.hf_export import held
@@ -39,7 +39,9 @@ def export_onnx(model: str | Path, folder: str | Path) -> list[str]:
         for name, graph in graphs.items():
             _write(place / name, *graph, length)
         write_tokenizer(place, loaded, export.layout)
-        _describe(place, loaded)
+        # config.json, where a Hugging Face family holds the model: other programs take shapes and ids from it.
+        with suppress(InputError):
+            write_json(place / CONFIG, held(loaded)[1])
 
     replace_folder(Path(folder), fill)
     return list(graphs)
@@ -90,9 +92,3 @@ def _shapes(part: Any, names: Any, free: dict[str, Any], dims: dict[str, Any]) -
         return free[next(names)]
     taken = [next(names) for _ in part]
     return [{0: dims[B], 2: dims[S] if ".encoder." in name else dims[P]} for name in taken]
-
-
-def _describe(place: Path, loaded: Loaded) -> None:
-    """config.json, where a Hugging Face family holds the model: other programs take shapes and ids from it."""
-    with suppress(InputError):
-        write_json(place / CONFIG, held(loaded)[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from headway.errors import InputError
 from headway.hub.hf_folder import read_json
@@ -17,6 +16,7 @@ POOLINGS: dict[str, Pooling] = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_sqrt_len_tokens": "mean-sqrt",
 }
+NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "max": "max", "mean_sqrt_len_tokens": "mean-sqrt"}
 # Keys of a pooling that do not change the result.
 SIZES = ("word_embedding_dimension", "embedding_dimension")
 
@@ -44,8 +44,12 @@ def declared_vectors(folder: Path) -> Vectors:
 
 def _pooling(path: Path) -> Pooling:
     facts = read_json(path)
-    if "pooling_mode" in facts:
-        return _by_name(facts, path)
+    if "pooling_mode" in facts:  # the key of newer folders
+        if facts["pooling_mode"] not in NAMES:
+            raise InputError(
+                f"{path}: headway has no pooling '{facts['pooling_mode']}': choose one of {', '.join(NAMES)}"
+            )
+        return NAMES[facts["pooling_mode"]]
     chosen = [key for key, value in facts.items() if key.startswith("pooling_mode_") and value]
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         listed = ", ".join(chosen) or "nothing"
@@ -54,14 +58,6 @@ def _pooling(path: Path) -> Pooling:
     if unknown or not facts.get("include_prompt", True):
         raise InputError(f"{path}: headway does not support '{(*unknown, 'include_prompt')[0]}'")
     return POOLINGS[chosen[0]]
-
-
-def _by_name(facts: dict[str, Any], path: Path) -> Pooling:
-    """The key of newer folders."""
-    names: dict[str, Pooling] = {"mean": "mean", "cls": "first", "max": "max", "mean_sqrt_len_tokens": "mean-sqrt"}
-    if facts["pooling_mode"] not in names:
-        raise InputError(f"{path}: headway has no pooling '{facts['pooling_mode']}': choose one of {', '.join(names)}")
-    return names[facts["pooling_mode"]]
 
 
 def _longest(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,9 @@ OWN = {"pad_token": PAD, "bos_token": START, "eos_token": END, "unk_token": UNKN
 
 def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     """`tokenizer.json` and `tokenizer_config.json`."""
-    text, facts = files(loaded.source_tokenizer, loaded.card, layout)
+    tokenizer = loaded.source_tokenizer
+    own = isinstance(tokenizer, Tokenizer)
+    text, facts = _of_own(tokenizer, loaded.card, layout) if own else _of_foreign(tokenizer)
     facts["tokenizer_class"] = "PreTrainedTokenizerFast"
     facts["model_input_names"] = ["input_ids", "attention_mask"]
     if limit := window(loaded.card.config):
@@ -31,15 +32,8 @@ def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     write_json(folder / "tokenizer_config.json", facts)
 
 
-@singledispatch
-def files(tokenizer: Any, card: Card, layout: Layout) -> tuple[str, dict[str, Any]]:
-    """The text of tokenizer.json and the entries of tokenizer_config.json."""
-    raise InputError(f"no tokenizer.json holds a {type(tokenizer).__name__}")
-
-
-@files.register
-def _of_foreign(tokenizer: ForeignTokenizer, card: Card, layout: Layout) -> tuple[str, dict[str, Any]]:
-    """As it was read."""
+def _of_foreign(tokenizer: ForeignTokenizer) -> tuple[str, dict[str, Any]]:
+    """The text of tokenizer.json as it was read, and the entries of tokenizer_config.json."""
     settings = tokenizer.settings
     named = {key: getattr(settings, role) for role, key in ROLES.items()} | {"chat_template": settings.chat}
     facts: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
@@ -51,7 +45,6 @@ def _of_foreign(tokenizer: ForeignTokenizer, card: Card, layout: Layout) -> tupl
     return tokenizer.to_json(), facts
 
 
-@files.register
 def _of_own(tokenizer: Tokenizer, card: Card, layout: Layout) -> tuple[str, dict[str, Any]]:
     """With everything that headway does outside its file: special tokens, white space, the space before a text."""
     if tokenizer.kind == "word" and tokenizer.exact:
@@ -66,5 +59,5 @@ def _of_own(tokenizer: Tokenizer, card: Card, layout: Layout) -> tuple[str, dict
         inner.decoder = decoders.Sequence([inner.decoder, decoders.Strip(" ", 1, 0)])
     facts: dict[str, Any] = {key: SPECIALS[i] for key, i in OWN.items()}
     # "</s>" in a text is text.
-    facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False} | layout.tokenizer_facts()
+    facts |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False} | layout.tokenizer_facts
     return str(inner.to_str(pretty=True)), facts

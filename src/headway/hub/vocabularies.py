@@ -74,11 +74,11 @@ def _settings(folder: Path, facts: dict[str, Any], usual: Usual) -> Settings:
     more = [_spelled(token) for token in named.get("additional_special_tokens") or []]
     keys = zip(("add_bos_token", "add_eos_token"), usual.frame or (None, None), strict=True)
     asked = [None if whole else facts.get(key, default) for key, default in keys]
-    limit = facts.get("model_max_length")
+    limit, ends = facts.get("model_max_length"), decoding_facts(folder).get("eos_token_id")
     return Settings(
         **roles,
         more=tuple(token for token in more if token),
-        stops=_stops(folder),
+        stops=tuple(int(i) for i in (ends if isinstance(ends, list) else [ends]) if i is not None),
         frame=tuple(map(bool, asked)) if any(value is not None for value in asked) else (),
         tidy=bool(facts.get("clean_up_tokenization_spaces", False)),
         chat=_chat(folder, facts),
@@ -103,12 +103,6 @@ def _described(facts: dict[str, Any]) -> list[tokenizers.AddedToken]:
         for token in tokens
         if isinstance(token, dict) and _spelled(token) and token.get("special", True)
     ]
-
-
-def _stops(folder: Path) -> tuple[int, ...]:
-    """Ids that end a text: generation_config.json's, or config.json's."""
-    ends = decoding_facts(folder).get("eos_token_id")
-    return () if ends is None else tuple(int(i) for i in (ends if isinstance(ends, list) else [ends]))
 
 
 def _chat(folder: Path, facts: dict[str, Any]) -> str | None:
@@ -156,7 +150,8 @@ def _byte_pairs(
     try:
         entries = {str(token): int(i) for token, i in read_json(vocabulary).items()}
         lines = merges.read_text(encoding="utf-8").split("\n")
-        pairs = [_pair(line) for line in lines if line and not line.startswith("#version")]
+        parted = (line.split(" ") for line in lines if line and not line.startswith("#version"))
+        pairs = [(first, second) for first, second in parted]
         inner = tokenizers.Tokenizer(models.BPE(entries, pairs, fuse_unk=False))
     except InputError:
         raise
@@ -169,11 +164,6 @@ def _byte_pairs(
         last = str(settings.separator)
         inner.post_processor = enclosed(inner, str(settings.first), last, f"{last}:0 $B:0 {last}:0")
     return inner
-
-
-def _pair(line: str) -> tuple[str, str]:
-    first, second = line.split(" ")
-    return first, second
 
 
 def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tokenizers.Tokenizer:

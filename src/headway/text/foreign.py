@@ -94,10 +94,12 @@ class ForeignTokenizer(Codec):
         self._wordpiece = isinstance(inner.model, models.WordPiece)
 
     def _frame(self, start: bool, end: bool) -> processors.PostProcessor:
-        before = self.settings.start if start else None
-        after = self.settings.end if end else None
-        single = " ".join([*([f"{before}:0"] if before else []), "$A:0", *([f"{after}:0"] if after else [])])
-        pair = " ".join([single, *([f"{before}:1"] if before else []), "$B:1", *([f"{after}:1"] if after else [])])
+        before, after = self.settings.start if start else None, self.settings.end if end else None
+
+        def around(text: str, side: int) -> str:
+            return " ".join(f"{part}:{side}" for part in (before, text, after) if part)
+
+        single, pair = around("$A", 0), f"{around('$A', 0)} {around('$B', 1)}"
         named = [(special, self.inner.token_to_id(special)) for special in (before, after) if special]
         return processors.TemplateProcessing(single=single, pair=pair, special_tokens=named)
 

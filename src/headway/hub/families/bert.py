@@ -221,19 +221,10 @@ def names(kind: str, config: BertConfig, head: Any) -> Table:
 
 def _foreign(kind: str, fields: Fields, defaults: dict[str, Any], usual: Usual) -> Foreign:
     return Foreign(
-        kind,
-        tuple(_architectures(kind)),
-        BertConfig(),
-        fields,
-        partial(names, kind),
-        defaults,
-        must={"position_embedding_type": "absolute", "is_decoder": False},
-        ignored=IGNORED,
-        head_in=partial(head_in, kind),
-        head_out=partial(head_out, kind),
-        settle=settle,
-        usual=usual,
-    )
+        kind, tuple(_architectures(kind)), BertConfig(), fields, partial(names, kind), defaults, usual=usual,
+        must={"position_embedding_type": "absolute", "is_decoder": False}, ignored=IGNORED, settle=settle,
+        head_in=partial(head_in, kind), head_out=partial(head_out, kind),
+    )  # fmt: skip
 
 
 SQUARE = {"unknown": "[UNK]", "pad": "[PAD]", "mask": "[MASK]", "first": "[CLS]", "separator": "[SEP]"}

@@ -97,13 +97,12 @@ def _gpt(loaded: Loaded) -> Any:
 def _feed_forward(config: TransformerConfig | GPTConfig) -> dict[str, Any]:
     """Which non-linearity, and whether it is a gate."""
     kinds = wanted("ctranslate2.specs.common_spec", "ctranslate2").Activation
+    names = {"silu": kinds.SWISH, "gelu": kinds.GELU, "gelu-tanh": kinds.GELUTanh, "relu": kinds.RELU}
     part = config.feed_forward
     if isinstance(part, parts.Gated):
-        gates = {"silu": kinds.SWISH, "gelu": kinds.GELU, "gelu-tanh": kinds.GELUTanh, "relu": kinds.RELU}
-        return {"activation": gates[part.activation], "ffn_glu": True}
-    if isinstance(part, parts.Gelu):
-        return {"activation": kinds.GELUTanh if part.approximate == "tanh" else kinds.GELU}
-    return {"activation": kinds.SWISH if isinstance(part, parts.Silu) else kinds.RELU}
+        return {"activation": names[part.activation], "ffn_glu": True}
+    tanh = isinstance(part, parts.Gelu) and part.approximate == "tanh"
+    return {"activation": names["gelu-tanh" if tanh else part.name]}
 
 
 def _positions(position: Position, length: int, width: int) -> np.ndarray:
@@ -121,19 +120,20 @@ def _positions(position: Position, length: int, width: int) -> np.ndarray:
 
 
 def _stack(side: Any, stack: Any, before: bool) -> None:
+    slot = "before" if before else "outside"
     if before:
         _norm(side.layer_norm, stack.final)
     for spec, block in zip(side.layer, stack.layers, strict=True):
         _linear(spec.self_attention.linear[0], block.attention.qkv)
         _linear(spec.self_attention.linear[1], block.attention.output)
-        _norm(spec.self_attention.layer_norm, _norm_of(block.around_attention, before))
+        _norm(spec.self_attention.layer_norm, getattr(block.around_attention, slot))
         if hasattr(block, "cross"):
             maps = (block.cross.query, block.cross.key_value, block.cross.output)
             for into, layer in zip(spec.attention.linear, maps, strict=True):
                 _linear(into, layer)
-            _norm(spec.attention.layer_norm, _norm_of(block.around_cross, before))
+            _norm(spec.attention.layer_norm, getattr(block.around_cross, slot))
         _feed(spec.ffn, block.feed_forward)
-        _norm(spec.ffn.layer_norm, _norm_of(block.around_feed_forward, before))
+        _norm(spec.ffn.layer_norm, getattr(block.around_feed_forward, slot))
 
 
 def _feed(spec: Any, part: Any) -> None:
@@ -143,11 +143,6 @@ def _feed(spec: Any, part: Any) -> None:
     else:
         _linear(spec.linear_0, part.expand)
     _linear(spec.linear_1, part.contract)
-
-
-def _norm_of(residual: Any, before: bool) -> nn.Module:
-    norm: nn.Module = residual.before if before else residual.outside
-    return norm
 
 
 def _norm(spec: Any, norm: Any) -> None:

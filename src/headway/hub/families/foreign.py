@@ -40,8 +40,8 @@ class Foreign:
     architectures: those that can be read, first the one that is written. base: headway's config with the choices that
     the family always has; fields: those that its config.json has keys for; defaults: of keys that are missing. must:
     keys with the one value that headway has; ignored: keys that change nothing. names: of the weights, by config and
-    head. head_in: the head of an encoder, by its keys and the config; head_out: the keys of any head. settle: config and
-    head completed by the folder's other files and its weights' names. constants: tables of a formula that are stored
+    head. head_in: the head of an encoder, by its keys and the config; head_out: the keys of any head. settle: config
+    and head completed by the folder's other files and its weights' names. constants: tables of a formula, stored
     like weights. seq2seq: a target is decoded by the folder's settings.
     """
 

@@ -47,17 +47,11 @@ TABLE = Table(
         "output": "lm_head",
         **below("decoder.layers.*.", "transformer.h.*.", LAYER),
     },
-    prefix="transformer.",
-    copies={"lm_head.weight": "transformer.wte.weight"},
+    prefix="transformer.", copies={"lm_head.weight": "transformer.wte.weight"},
     useless=(r"\.attn\.bias$", r"\.attn\.masked_bias$"),
-)
+)  # fmt: skip
 GPT2 = Foreign(
-    "gpt2",
-    ("GPT2LMHeadModel", "GPT2Model"),
-    GPTConfig(),
-    FIELDS,
-    lambda config, head: TABLE,
+    "gpt2", ("GPT2LMHeadModel", "GPT2Model"), GPTConfig(), FIELDS, lambda config, head: TABLE, ignored=IGNORED,
     must={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
-    ignored=IGNORED,
     usual=Usual(dict.fromkeys(("start", "end", "unknown"), "<|endoftext|>")),
-)
+)  # fmt: skip

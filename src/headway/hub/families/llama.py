@@ -178,16 +178,10 @@ TABLE = Table(
 
 def _foreign(name: str, fields: Fields, base: LlamaConfig, usual: Usual, **defaults: Any) -> Foreign:
     return Foreign(
-        name.lower(),
-        (f"{name}ForCausalLM", f"{name}Model"),
-        base,
-        FIELDS | fields,
-        lambda config, head: TABLE,
-        defaults,
-        must={"mlp_bias": False, "use_bidirectional_attention": False},
+        name.lower(), (f"{name}ForCausalLM", f"{name}Model"), base, FIELDS | fields, lambda config, head: TABLE,
+        defaults, must={"mlp_bias": False, "use_bidirectional_attention": False}, usual=usual,
         ignored=("pretraining_tp", "hidden_act"),  # the first: how one product is cut into several
-        usual=usual,
-    )
+    )  # fmt: skip
 
 
 PLAIN = Usual({"start": "<s>", "end": "</s>", "unknown": "<unk>"}, frame=(True, False))

@@ -77,24 +77,14 @@ def constants(config: TransformerConfig) -> dict[str, Tensor]:
 TIED = {"tie_word_embeddings": True}
 MUST = TIED | {"normalize_embedding": False, "static_position_embeddings": True, "add_bias_logits": False}
 MARIAN = Foreign(
-    "marian",
-    ("MarianMTModel",),
+    "marian", ("MarianMTModel",),
     TransformerConfig(position=parts.Sinusoidal(order="halves"), norm=parts.PostNorm(), output_bias=True),
-    FIELDS | {"embeddings": flag(SHARED, True, yes="shared", no="tied")},
-    names,
-    must=MUST | {"normalize_before": False, "add_final_layer_norm": False},
-    ignored=IGNORED,
-    head_out=lambda head, config: TIED,
-    constants=constants,
-    usual=Usual({"end": "</s>", "unknown": "<unk>", "pad": "<pad>"}, frame=(False, True)),
-    seq2seq=True,
-)
+    FIELDS | {"embeddings": flag(SHARED, True, yes="shared", no="tied")}, names, ignored=IGNORED, constants=constants,
+    must=MUST | {"normalize_before": False, "add_final_layer_norm": False}, head_out=lambda head, config: TIED,
+    usual=Usual({"end": "</s>", "unknown": "<unk>", "pad": "<pad>"}, frame=(False, True)), seq2seq=True,
+)  # fmt: skip
 PEGASUS = replace(
-    MARIAN,
-    model_type="pegasus",
-    architectures=("PegasusForConditionalGeneration",),
+    MARIAN, model_type="pegasus", architectures=("PegasusForConditionalGeneration",), fields=FIELDS, usual=Usual(),
     base=replace(MARIAN.base, norm=parts.PreNorm()),
-    fields=FIELDS,
     must=MUST | {"normalize_before": True, "add_final_layer_norm": True, SHARED: True},
-    usual=Usual(),
-)
+)  # fmt: skip

@@ -19,6 +19,7 @@ from headway.nn.position import sinusoid
 
 Weights = dict[str, Tensor]
 # Names whose second axis is the stream between the layers; those whose first is are in `INTO_SUM`.
+INSIDE = ("qkv.bias", "query.bias", "key_value.bias", "expand.bias")  # of what a sublayer computes for itself
 READS = ("table.weight", "qkv.weight", "cross.query.weight", "key_value.weight", "expand.weight", "head.weight")
 
 
@@ -34,17 +35,12 @@ def halved(config: TransformerConfig, weights: Weights) -> tuple[TransformerConf
     def moved(name: str, weight: Tensor) -> Tensor:
         if name.endswith(READS):
             return weight.index_select(1, columns_D)
-        if name.endswith(INTO_SUM) or (weight.dim() == 1 and not _is_inside(name)):
+        if name.endswith(INTO_SUM) or (weight.dim() == 1 and not name.endswith(INSIDE)):
             return weight.index_select(0, columns_D)
         return weight
 
     position = replace(config.position, order="halves")
     return replace(config, position=position), {name: moved(name, weight) for name, weight in weights.items()}
-
-
-def _is_inside(name: str) -> bool:
-    """A bias of what a sublayer computes for itself."""
-    return name.endswith(("qkv.bias", "query.bias", "key_value.bias", "expand.bias"))
 
 
 def completed(family: str, config: Any, vocabularies: tuple[int, ...], weights: Weights) -> Weights:

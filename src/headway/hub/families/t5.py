@@ -76,13 +76,7 @@ def names(config: T5Config, head: None) -> Table:
 
 
 T5 = Foreign(
-    "t5",
-    ("T5ForConditionalGeneration",),
-    T5Config(),
-    FIELDS,
-    names,
+    "t5", ("T5ForConditionalGeneration",), T5Config(), FIELDS, names, settle=settle, seq2seq=True,
     ignored=("classifier_dropout", "dense_act_fn", "is_gated_act", "decoder_start_token_id"),
-    settle=settle,
     usual=Usual({"end": "</s>", "unknown": "<unk>", "pad": "<pad>"}, frame=(False, True), split=True, sentinels=100),
-    seq2seq=True,
-)
+)  # fmt: skip
