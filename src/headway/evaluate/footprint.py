@@ -63,6 +63,10 @@ class Footprint:
         return None if self.kwh is None or self.carbon is None else self.kwh * self.carbon
 
     @property
+    def pounds(self) -> float | None:
+        return None if self.kg is None else self.kg / POUND
+
+    @property
     def cost(self) -> float | None:
         return None if self.price is None else self.device_hours * self.price
 
@@ -144,7 +148,7 @@ def disagreements(row: Published) -> list[str]:
     low, high = row.footprint(), row.footprint(rate=1)
     pairs = (
         ("kWh", row.kwh, low.kwh),
-        ("CO₂", row.pounds, None if low.kg is None else low.kg / POUND),
+        ("CO₂", row.pounds, low.pounds),
         ("low price", row.cost[0], low.cost),
         ("high price", row.cost[1], high.cost),
     )

@@ -18,16 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from headway.errors import InputError
-from headway.evaluate.alignment import (
-    SYMMETRIES,
-    AlignmentScore,
-    Link,
-    alignment_error,
-    diagonal_links,
-    links_from_weights,
-    random_links,
-    symmetrised,
-)
+from headway.evaluate import alignment as aligning
+from headway.evaluate.alignment import AlignmentScore, Link
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
 from headway.explore.analyses.texts import read_parallel
@@ -65,7 +57,7 @@ def links_of(trace: Trace, owners: Sequence[Sequence[int]]) -> dict[Choice, set[
     rows = {"written": [*target[1:], -1], "shifted": list(target)}
     layers = trace.layers("decoder", "cross.weights")
     return {
-        (reading, layer, head): links_from_weights(weights_TS, rows[reading], source)
+        (reading, layer, head): aligning.links_from_weights(weights_TS, rows[reading], source)
         for layer, weights_HTS in zip(layers, trace.attention("decoder", "cross"), strict=True)
         for head, weights_TS in [(MEAN, weights_HTS.mean(0)), *enumerate(weights_HTS)]
         for reading in READINGS
@@ -92,7 +84,7 @@ class Judge:
     def score(self, links: Mapping[int, set[Link]], numbers: Sequence[int] | None = None) -> AlignmentScore:
         numbers = self.numbers if numbers is None else numbers
         gold = [self.pairs[number] for number in numbers]
-        return alignment_error(
+        return aligning.alignment_error(
             [links[number] for number in numbers], [pair.sure for pair in gold], [pair.possible for pair in gold]
         )
 
@@ -152,7 +144,10 @@ def _of_heads(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cel
     for choice in sorted(found, key=lambda choice: (READINGS.index(choice[0]), *choice[1:])):
         yield judge.row("mean of the layer" if choice[2] == MEAN else "head", found[choice], judge.numbers, choice)
     sizes = [pair.sizes for pair in judge.pairs]
-    for name, links in (("random links", random_links(sizes, SEED)), ("diagonal", diagonal_links(sizes))):
+    for name, links in (
+        ("random links", aligning.random_links(sizes, SEED)),
+        ("diagonal", aligning.diagonal_links(sizes)),
+    ):
         yield judge.row(name, dict(enumerate(links)), judge.even)
     reading = judge.best(found, mean=False)[0]
     heads = [astuple(judge.score(found[one], judge.even)) for one in found if one[2] != MEAN and one[0] == reading]
@@ -169,15 +164,15 @@ def _best(
             continue
         other = judge.best(backward, mean)
         yield judge.row(f"{name}, reverse", backward[other], judge.even, other)
-        for how in SYMMETRIES:
-            links = {at: symmetrised(forward[choice][at], backward[other][at], how) for at in judge.even}
+        for how in aligning.SYMMETRIES:
+            links = {at: aligning.symmetrised(forward[choice][at], backward[other][at], how) for at in judge.even}
             yield judge.row(f"{name}, {how}", links, judge.even)
 
 
 def _by_length(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cell, ...]]:
     """The best layer and the diagonal, by the number of source words."""
     choice = judge.best(found, mean=True)
-    diagonal = dict(enumerate(diagonal_links([pair.sizes for pair in judge.pairs])))
+    diagonal = dict(enumerate(aligning.diagonal_links([pair.sizes for pair in judge.pairs])))
     for low, high in LENGTHS:
         some = [number for number in judge.even if low <= judge.pairs[number].sizes[0] <= high]
         name = f"{low} words and more" if high == LENGTHS[-1][1] else f"{low} to {high} words"
