@@ -1,7 +1,5 @@
 """headway evaluate"""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """headway vectors"""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headway.cli.neighbours import SIDE

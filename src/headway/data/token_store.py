@@ -7,8 +7,6 @@
 B rows, T length.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence

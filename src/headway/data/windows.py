@@ -7,8 +7,6 @@ ones before it, on every machine.
 B rows, T length.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
