@@ -103,6 +103,7 @@ def _row(what: str, pairs: int, score: AlignmentScore, choice: Choice | None = N
 
 
 def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -> Table:
+    """Word alignment by cross-attention, its error rate against gold links, by layer and head."""
     texts = [replace(text, item=number) for number, text in enumerate(read_parallel(files))]
     pairs = read_gold(options.gold, texts, options.words, options.first)
     counted = Counted(options.words)
@@ -205,7 +206,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([grids], path, heading="Alignment error rate of each head (dark: low)")
 
 
-ALIGNMENT = Analysis(
-    "alignment", "word alignment by cross-attention, its error rate against gold links, by layer and head",
-    "pairs", ("cross.weights",), alignment, draw, AlignmentOptions,
-)  # fmt: skip
+ALIGNMENT = Analysis("alignment", "pairs", ("cross.weights",), alignment, draw, AlignmentOptions)

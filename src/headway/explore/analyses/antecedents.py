@@ -87,6 +87,7 @@ def _look(weights_LHV: Array, column: int, own: int | None, offset: int) -> Look
 
 
 def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions) -> Table:
+    """Which head looks from a pronoun to its antecedent, where a file lists the antecedents."""
     texts = list(read_texts(files, blank=True))
     if not options.links:
         raise InputError(
@@ -142,7 +143,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([maps], path, heading="How often a head looks from a pronoun to its antecedent")
 
 
-ANTECEDENTS = Analysis(
-    "antecedents", "which head looks from a pronoun to its antecedent, where a file lists the antecedents",
-    "lines", ("weights",), antecedents, draw, AntecedentOptions,
-)  # fmt: skip
+ANTECEDENTS = Analysis("antecedents", "lines", ("weights",), antecedents, draw, AntecedentOptions)

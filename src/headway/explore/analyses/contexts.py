@@ -119,6 +119,7 @@ def plane(vectors_ND: Array) -> Array:
 
 
 def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
+    """One word in many sentences: how alike its vectors are by layer, within and across its senses."""
     if len(files) != 1:
         raise InputError(f"{len(files)} files: give one, a text with the word in each line")
     layers: list[int] = []
@@ -193,7 +194,4 @@ def draw(table: Table, path: Path) -> Path:
     return plots.save(figure, path)
 
 
-CONTEXTS = Analysis(
-    "contexts", "one word in many sentences: how alike its vectors are by layer, within and across its senses",
-    "marked", ("hidden",), contexts, draw, Options,
-)  # fmt: skip
+CONTEXTS = Analysis("contexts", "marked", ("hidden",), contexts, draw, Options)

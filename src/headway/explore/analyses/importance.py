@@ -78,6 +78,7 @@ def _gaps(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses 
 
 
 def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
+    """What each head is worth: the loss with that head silenced."""
     parts = attending(traced.loaded.model)
     works = [losses_of(traced, text, trace, options) for text, trace in traced.over(read_texts(files))]
     judged = [work for work in works if work is not None]
@@ -119,7 +120,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([maps], path, heading="What silencing a head costs, nats in 1,000 tokens")
 
 
-IMPORTANCE = Analysis(
-    "importance", "what each head is worth: the loss with that head silenced",
-    "lines", ("embed*.hidden",), importance, draw, Options,
-)  # fmt: skip
+IMPORTANCE = Analysis("importance", "lines", ("embed*.hidden",), importance, draw, Options)

@@ -54,6 +54,7 @@ def random_rounds(generator: Any, length: int, rows: int, seed: int) -> torch.Te
 
 
 def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
+    """Heads that look at the previous token, and heads that carry a repeated pattern on."""
     generator = traced.loaded
     if generator.takes != "one":
         raise InputError("induction is for language models, which read a text from left to right: this is none")
@@ -98,7 +99,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([maps], path, heading="Random tokens read twice over")
 
 
-INDUCTION = Analysis(
-    "induction", "heads that look at the previous token, and heads that carry a repeated pattern on",
-    "nothing", ("attention.weights",), induction, draw, Options,
-)  # fmt: skip
+INDUCTION = Analysis("induction", "nothing", ("attention.weights",), induction, draw, Options)

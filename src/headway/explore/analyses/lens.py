@@ -47,6 +47,7 @@ def followed(logits_LTV: Sequence[Array]) -> tuple[Array, Array]:
 
 
 def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    """What the model would answer if it stopped at each layer."""
     ranks, logps, taken, shown = [], [], [], {}  # type: list[Array], list[Array], list[Array], dict[str, Any]
     fills_gaps = traced.loaded.takes == "pair"
     for text, trace in traced.over(read_texts(files)):
@@ -108,4 +109,4 @@ def draw(table: Table, path: Path) -> Path:
     return plots.save(figure, path)
 
 
-LENS = Analysis("lens", "what the model would answer if it stopped at each layer", "lines", ("hidden",), lens, draw)
+LENS = Analysis("lens", "lines", ("hidden",), lens, draw)

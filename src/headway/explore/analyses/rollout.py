@@ -89,6 +89,8 @@ def by_layer(
 
 
 def rollout(traced: Traced, files: Sequence[str], options: RolloutOptions) -> Table:
+    """Attention followed through all layers (rollout), by layer."""
+
     def measure(mean_TT: Array, rolled_TT: Array) -> list[Array]:
         distance_TT = np.abs(np.subtract.outer(np.arange(len(rolled_TT)), np.arange(len(rolled_TT))))
         return [np.diagonal(rolled_TT), rolled_TT[:, 0], entropy(rolled_TT), (rolled_TT * distance_TT).sum(-1)]
@@ -111,6 +113,7 @@ def draw_rollout(table: Table, path: Path) -> Path:
 
 
 def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Table:
+    """How far back one must go to hold a share of the attention, by layer: the receptive field."""
     if not 0 < options.share <= 1:
         raise InputError(f"share={options.share:g}: it is a share of the attention, above 0 and at most 1")
 
@@ -139,11 +142,5 @@ def draw_reach(table: Table, path: Path) -> Path:
     return lines_picture(curves, path, heading="How far a place sees", value=value)  # type: ignore[arg-type]
 
 
-ROLLOUT = Analysis(
-    "rollout", "attention followed through all layers (rollout), by layer",
-    "lines", ("weights",), rollout, draw_rollout, RolloutOptions,
-)  # fmt: skip
-REACH = Analysis(
-    "reach", "how far back one must go to hold a share of the attention, by layer: the receptive field",
-    "lines", ("weights",), reaches, draw_reach, ReachOptions,
-)  # fmt: skip
+ROLLOUT = Analysis("rollout", "lines", ("weights",), rollout, draw_rollout, RolloutOptions)
+REACH = Analysis("reach", "lines", ("weights",), reaches, draw_reach, ReachOptions)

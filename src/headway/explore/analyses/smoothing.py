@@ -57,6 +57,7 @@ def layer_of(name: str) -> tuple[str, str | int] | None:
 
 
 def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    """Mean cosine between the vectors of different places, by layer: over-smoothing."""
     sums: dict[tuple[str, str | int], Alike] = {}
     for _, trace in traced.over(read_texts(files)):
         for name in trace:
@@ -99,7 +100,4 @@ def draw(table: Table, path: Path) -> Path:
     )  # fmt: skip
 
 
-SMOOTHING = Analysis(
-    "smoothing", "mean cosine between the vectors of different places, by layer: over-smoothing",
-    "lines", ("hidden",), smoothing, draw,
-)  # fmt: skip
+SMOOTHING = Analysis("smoothing", "lines", ("hidden",), smoothing, draw)
