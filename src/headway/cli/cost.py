@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import AS_JSON, argument, option, refuse
+from headway.cli.options import AS_JSON, argument, option
 from headway.cli.table import aligned
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 if TYPE_CHECKING:
     from headway.evaluate.cost import Cost, Sketch

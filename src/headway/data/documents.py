@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from headway.data import readers
 from headway.data.mapped import content_hash
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 ACCEPTED = "give text files (UTF-8), .jsonl, folders of .txt and .jsonl, or .gz and .zst of these"
 IN_FOLDERS = (".txt", ".jsonl")
@@ -50,13 +50,11 @@ class Documents:
     def at(cls, paths: str | Path | Sequence[str | Path], key: str = "text", lines: bool = False) -> Documents:
         """Those in these files, and in the .txt and .jsonl of these folders, in the order of their names."""
         given = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-        if not given:
-            raise InputError(f"no text: {ACCEPTED}")
+        refuse(not given, f"no text: {ACCEPTED}")
         files = tuple(chain.from_iterable(_files(path) for path in given))
         for file in files:
             readers.must_be_there(file)
-            if readers.bare_suffix(file) in (*readers.NOT_TEXT, ".zip"):
-                raise InputError(f"cannot read {file} as text: {ACCEPTED}")
+            refuse(readers.bare_suffix(file) in (*readers.NOT_TEXT, ".zip"), f"cannot read {file} as text: {ACCEPTED}")
         return cls(files, key, lines)
 
     def texts(self) -> Iterator[Iterator[str]]:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 from unittest.mock import patch
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 OFFLINE_TOKENIZERS = ("13a", "char", "intl", "none", "zh")
 # Tokenisers whose dictionaries come as packages: the modules they need and what installs them.
@@ -113,8 +113,7 @@ def _bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, l
             f"{len(hypotheses)} hypotheses but {len(references)} references; "
             "there must be one line of each for every sentence"
         )
-    if not hypotheses:
-        raise InputError("nothing to score; give at least one hypothesis and its reference")
+    refuse(not hypotheses, "nothing to score; give at least one hypothesis and its reference")
     check_tokenizer(tokenize)
     from sacrebleu.metrics import BLEU
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.evaluate.flops import Call, Count, count
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import SEE_ALL
@@ -127,10 +127,8 @@ LOOSE = (
 
 def compare(length: int, width: int, window: int) -> list[LayerCost]:
     """Every kind of layer at this length, width and window."""
-    if min(length, width) < 1:
-        raise InputError(f"a layer needs a length and a width of at least 1, not {length} and {width}")
-    if window < 2:
-        raise InputError(f"a window of {window} connects no two positions: take at least 2")
+    refuse(min(length, width) < 1, f"a layer needs a length and a width of at least 1, not {length} and {width}")
+    refuse(window < 2, f"a window of {window} connects no two positions: take at least 2")
     return [_measure(kind, length, width, window) for kind in KINDS]
 
 

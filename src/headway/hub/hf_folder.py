@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 CONFIG = "config.json"
 SAFE, OLD = "model.safetensors", "pytorch_model.bin"
@@ -171,6 +171,5 @@ def _indexed(path: Path) -> dict[str, Path]:
     if not isinstance(places, dict) or not all(isinstance(place, str) for place in places.values()):
         raise InputError(f"{path}: weight_map must name a file for each weight")
     for place in set(places.values()):
-        if Path(place).name != place:
-            raise InputError(f"{path} names the file '{place}': it must lie in the same folder")
+        refuse(Path(place).name != place, f"{path} names the file '{place}': it must lie in the same folder")
     return {name: path.parent / place for name, place in places.items()}

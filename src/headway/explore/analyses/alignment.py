@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate import alignment as aligning
 from headway.evaluate.alignment import AlignmentScore, Link
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
@@ -117,8 +117,7 @@ def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -
         turned = [replace(text, first=str(text.second), second=text.first) for text in texts]
         backward = all_links(other, turned, Counted(options.words), turned=True)
         shared &= set(next(iter(backward.values()), {}))
-    if len(shared) < 2:
-        raise InputError(f"{len(shared)} pairs that can be judged: there must be at least two")
+    refuse(len(shared) < 2, f"{len(shared)} pairs that can be judged: there must be at least two")
     judge = Judge(pairs, sorted(shared))
     rows = [*_of_heads(judge, forward), *_best(judge, forward, backward), *_by_length(judge, forward)]
     if options.beside:

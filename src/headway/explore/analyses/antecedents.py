@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.alignment import Link
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
@@ -102,8 +102,7 @@ def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions
         for site, look in looks(trace, owners, links[at], gold[at] if gold else None):
             seen.setdefault(site.name, []).append(look)
             layers[site.name] = site.layers
-    if not seen:
-        raise InputError(f"{options.links} has no link that could be looked for: each is a pair of words such as 5-1")
+    refuse(not seen, f"{options.links} has no link that could be looked for: each is a pair of words such as 5-1")
     rows = [row for name, found in seen.items() for row in _rows(name, layers[name], found)]
     return Table(
         ("what", "site", "layer", "head", "links", "right", "weight"),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headway.data.readers import lines
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
 from headway.explore.analyses.sites import Span, owners
@@ -62,8 +62,7 @@ def occurrences(file: str, word: str) -> Iterator[Occurrence]:
             text, length = text[:start] + hit[1] + text[hit.end() :], len(hit[1])
         yield Occurrence(f"{file}, line {number}", sense.strip(), text, (start, start + length))
     if not found:
-        if word:
-            raise InputError(f"'{word}' stands in none of the {number} lines of {file}")
+        refuse(word, f"'{word}' stands in none of the {number} lines of {file}")
         raise InputError(f"{file}: no word is marked in its {number} lines: write *word*, or --set word=…")
 
 
@@ -120,8 +119,7 @@ def plane(vectors_ND: Array) -> Array:
 
 def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
     """One word in many sentences: how alike its vectors are by layer, within and across its senses."""
-    if len(files) != 1:
-        raise InputError(f"{len(files)} files: give one, a text with the word in each line")
+    refuse(len(files) != 1, f"{len(files)} files: give one, a text with the word in each line")
     layers: list[int] = []
     kept, words, tokens = [], [], []
     texts = (Text(one.where, one.text, item=one) for one in occurrences(files[0], options.word))
@@ -132,8 +130,7 @@ def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
             kept.append(text.item)
             words.append(found[1])
             tokens.append(found[2])
-    if len(kept) < 2:
-        raise InputError(f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
+    refuse(len(kept) < 2, f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
     senses = [one.sense for one in kept]
     words_LND = np.stack(words, 1)
     rows: list[tuple[Cell, ...]] = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.data.readers import lines
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.alignment import Link, read_links
 from headway.explore.analyses.analysis import Text, Traced
 from headway.explore.analyses.sites import owners
@@ -50,8 +50,7 @@ class Counted:
 
 def read_gold(path: str, texts: list[Text], split: Split, first: int = 0) -> list[GoldPair]:
     """Links a line, as many lines as texts."""
-    if not path:
-        raise InputError("gold links are missing: --set gold=FILE, a line a text with links as in 0-0 1-2 3p4")
+    refuse(not path, "gold links are missing: --set gold=FILE, a line a text with links as in 0-0 1-2 3p4")
     rows = list(lines(path))
     if len(rows) != len(texts):
         raise InputError(

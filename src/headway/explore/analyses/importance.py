@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced, second_text
 from headway.explore.analyses.heads import head_map
 from headway.explore.analyses.silence import attending, silenced
@@ -87,8 +87,7 @@ def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
         return np.array([loss for work in judged for loss in work()])
 
     whole = now()
-    if not len(whole):
-        raise InputError(f"{files[0]}: none of {len(works)} texts has a word that this model could be judged by")
+    refuse(not len(whole), f"{files[0]}: none of {len(works)} texts has a word that this model could be judged by")
     rows: list[tuple[Cell, ...]] = []
     for (site, layer), part in parts.items():
         for head in range(part.heads):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.analyses.analysis import Analysis, Table, Traced
 from headway.explore.analyses.heads import head_map, head_rows
 from headway.explore.analyses.sites import sites
@@ -62,8 +62,7 @@ def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
         raise InputError(f"{files[0]}: this analysis makes up its own texts, leave the file out")
     before = len(generator.ids(""))
     length = min(options.length, (generator.context - before) // 2)
-    if length < 2:
-        raise InputError(f"this model reads {generator.context} tokens, too few for two rounds of two")
+    refuse(length < 2, f"this model reads {generator.context} tokens, too few for two rounds of two")
     ids_BT = random_rounds(generator, length, options.rows, options.seed).to(generator.device)
     with torch.inference_mode(), trace(generator, tensors=("attention.weights", "logits")) as recording:
         model: Any = generator.model

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
 from headway.explore.analyses.heads import entropy
 from headway.explore.analyses.sites import sites
@@ -45,8 +45,7 @@ class ReachOptions:
 
 def rolled_out(weights_LHTT: Array, residual: float = 0.5) -> Array:
     """R_LTT of one stack of self-attention."""
-    if not 0 <= residual <= 1:
-        raise InputError(f"residual={residual:g}: it is a share, from 0 to 1")
+    refuse(not 0 <= residual <= 1, f"residual={residual:g}: it is a share, from 0 to 1")
     mean_LTT = weights_LHTT.mean(1, dtype=np.float64)
     mixed_LTT = (1 - residual) * mean_LTT + residual * np.eye(mean_LTT.shape[-1])
     layers = [mixed_LTT[0]]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import lines_picture
@@ -65,8 +65,7 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
             if place is not None:
                 track = trace.tracks[trace.axes[name][0]]
                 sums.setdefault(place, Alike()).add(trace[name][track.ordinary])
-    if not sums:
-        raise InputError("this model gives no hidden states by layer: there is nothing to compare")
+    refuse(not sums, "this model gives no hidden states by layer: there is nothing to compare")
     means = {place: alike.means() for place, alike in sums.items()}
     # Where no norm stands behind the last layer, what comes out of the stack is that layer once more.
     for stack in dict.fromkeys(stack for stack, _ in means):
