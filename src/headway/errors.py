@@ -14,7 +14,7 @@ class TooLong(InputError):
 
 
 def refuse(wrong: object, why: str) -> None:
-    """Raise where something is wrong; for checks whose message is cheap, since it is made in any case."""
+    """Raise `InputError` where something is wrong."""
     if wrong:
         raise InputError(why)
 
