@@ -236,8 +236,7 @@ def _unpack_zst(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
                 unpacker = None if unpacker.eof else unpacker
     except zstandard.ZstdError as error:
         raise InputError(f"{path} is not a whole .zst ({error}): fetch or pack it again") from error
-    if unpacker is not None:
-        raise InputError(f"{path} is not a whole .zst (it ends early): fetch or pack it again")
+    refuse(unpacker is not None, f"{path} is not a whole .zst (it ends early): fetch or pack it again")
 
 
 def must_be_there(path: Path) -> None:

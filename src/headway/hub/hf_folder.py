@@ -29,9 +29,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is missing: the folder is incomplete") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} must hold an object with keys, not {type(found).__name__}")
-    return found
+    refuse(not isinstance(found, dict), f"{path} must hold an object with keys, not {type(found).__name__}")
+    return cast(dict[str, Any], found)
 
 
 def optional_json(path: Path) -> dict[str, Any]:

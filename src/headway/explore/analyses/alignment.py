@@ -76,11 +76,11 @@ class Judge:
     """Error rates of links on a choice of pairs."""
 
     def __init__(self, pairs: Sequence[GoldPair], numbers: Sequence[int]) -> None:
-        self.pairs, self.numbers = pairs, list(numbers)
-        self.odd, self.even = self.numbers[::2], self.numbers[1::2]
+        self.pairs, self.numbers, self.odd, self.even = pairs, numbers, numbers[::2], numbers[1::2]
+        self.sizes = [pair.sizes for pair in pairs]
+        self.diagonal = dict(enumerate(aligning.diagonal_links(self.sizes)))
 
-    def score(self, links: Mapping[int, set[Link]], numbers: Sequence[int] | None = None) -> AlignmentScore:
-        numbers = self.numbers if numbers is None else numbers
+    def score(self, links: Mapping[int, set[Link]], numbers: Sequence[int]) -> AlignmentScore:
         gold = [self.pairs[number] for number in numbers]
         return aligning.alignment_error(
             [links[number] for number in numbers], [pair.sure for pair in gold], [pair.possible for pair in gold]
@@ -94,12 +94,9 @@ class Judge:
     def row(
         self, what: str, links: Mapping[int, set[Link]], numbers: Sequence[int], choice: Choice | None = None
     ) -> tuple[Cell, ...]:
-        return _row(what, len(numbers), self.score(links, numbers), choice)
-
-
-def _row(what: str, pairs: int, score: AlignmentScore, choice: Choice | None = None) -> tuple[Cell, ...]:
-    reading, layer, head = choice or (None, None, None)
-    return (what, layer, None if head == MEAN else head, reading, pairs, score.aer, score.precision, score.recall)
+        reading, layer, head = choice or (None, None, None)
+        found = astuple(self.score(links, numbers))
+        return (what, layer, None if head == MEAN else head, reading, len(numbers), *found)
 
 
 def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -> Table:
@@ -141,15 +138,11 @@ def _of_heads(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cel
     """Every head and layer; beside them random links, the diagonal, and a head at random."""
     for choice in sorted(found, key=lambda choice: (READINGS.index(choice[0]), *choice[1:])):
         yield judge.row("mean of the layer" if choice[2] == MEAN else "head", found[choice], judge.numbers, choice)
-    sizes = [pair.sizes for pair in judge.pairs]
-    for name, links in (
-        ("random links", aligning.random_links(sizes, SEED)),
-        ("diagonal", aligning.diagonal_links(sizes)),
-    ):
-        yield judge.row(name, dict(enumerate(links)), judge.even)
+    yield judge.row("random links", dict(enumerate(aligning.random_links(judge.sizes, SEED))), judge.even)
+    yield judge.row("diagonal", judge.diagonal, judge.even)
     reading = judge.best(found, mean=False)[0]
     heads = [astuple(judge.score(found[one], judge.even)) for one in found if one[2] != MEAN and one[0] == reading]
-    yield _row("a head at random", len(judge.even), AlignmentScore(*np.mean(heads, 0).tolist()))
+    yield ("a head at random", None, None, None, len(judge.even), *np.mean(heads, 0).tolist())
 
 
 def _best(
@@ -170,13 +163,12 @@ def _best(
 def _by_length(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cell, ...]]:
     """The best layer and the diagonal, by the number of source words."""
     choice = judge.best(found, mean=True)
-    diagonal = dict(enumerate(aligning.diagonal_links([pair.sizes for pair in judge.pairs])))
     for low, high in LENGTHS:
-        some = [number for number in judge.even if low <= judge.pairs[number].sizes[0] <= high]
+        some = [number for number in judge.even if low <= judge.sizes[number][0] <= high]
         name = f"{low} words and more" if high == LENGTHS[-1][1] else f"{low} to {high} words"
         if some:
             yield judge.row(f"best layer, {name}", found[choice], some, choice)
-            yield judge.row(f"diagonal, {name}", diagonal, some)
+            yield judge.row(f"diagonal, {name}", judge.diagonal, some)
 
 
 def _more(judge: Judge, found: Mapping[Choice, Links]) -> dict[str, Any]:
@@ -184,7 +176,9 @@ def _more(judge: Judge, found: Mapping[Choice, Links]) -> dict[str, Any]:
     layers = sorted({layer for _, layer, _ in found})
     heads = sorted({head for _, _, head in found if head != MEAN})
     tables = {
-        reading: [[judge.score(found[reading, layer, head]).aer for head in (*heads, MEAN)] for layer in layers]
+        reading: [
+            [judge.score(found[reading, layer, head], judge.numbers).aer for head in (*heads, MEAN)] for layer in layers
+        ]
         for reading in READINGS
     }
     return {"layers": layers, "heads": heads, "best": judge.best(found, mean=False), **tables}
