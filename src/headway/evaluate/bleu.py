@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
-from unittest.mock import patch
 
 from headway.errors import InputError, nearest, refuse
 
@@ -76,6 +75,8 @@ def score(
     """
     metric = _bleu(hypotheses, references, tokenize, lowercase)
     check_bootstrap(bootstrap)
+    from unittest.mock import patch
+
     from sacrebleu.metrics import CHRF
 
     bleu, chrf = _with_plain_scores(metric), _with_plain_scores(CHRF(lowercase=lowercase))
