@@ -174,8 +174,7 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
     from headway.recipes import RECIPES
     from headway.train.run import read_run
 
-    if dtype not in DTYPES:
-        raise InputError(f"there is no --dtype '{dtype}'{nearest(dtype, DTYPES)}")
+    refuse(dtype not in DTYPES, f"there is no --dtype '{dtype}'{nearest(dtype, DTYPES)}")
     kind: torch.dtype = getattr(torch, dtype)
     place = Path(what)
     if what not in RECIPES and not place.exists():

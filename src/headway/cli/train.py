@@ -146,8 +146,7 @@ def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | Non
     if size is not None:
         sizes = FAMILIES[run.model.name].sizes
         refuse(init is not None and not has_vectors, "--init brings a model with its own size: leave --size out")
-        if size not in sizes:
-            raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
+        refuse(size not in sizes, f"there is no size '{size}'{nearest(size, sizes)}")
         run = replace(run, model=sizes[size])
     if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
         raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")

@@ -219,8 +219,8 @@ def _row(line: bytes, width: int, where: str) -> tuple[bytes, Floats]:
 
 def _numbers(text: bytes, count: int) -> Floats | None:
     """So many numbers parted by white space, or None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how numpy says that something is no number
+    # A deprecation is how numpy says that something is no number.
+    with warnings.catch_warnings(action="error", category=DeprecationWarning):
         try:
             found = np.fromstring(text, np.float32, sep=" ")
         except (DeprecationWarning, ValueError):

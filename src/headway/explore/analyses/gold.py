@@ -17,9 +17,8 @@ from headway.traces import Trace, Track
 
 @dataclass(frozen=True)
 class GoldPair:
-    """A text, its translation where there is one, and links between words: sure ones, and all possible ones."""
+    """Links between the words of a text and its translation, sure ones and all possible ones; and how many words."""
 
-    text: Text
     sure: frozenset[Link]
     possible: frozenset[Link]
     sizes: tuple[int, int]
@@ -68,7 +67,7 @@ def read_gold(path: str, texts: list[Text], split: Split, first: int = 0) -> lis
                 f"{where}: link {i + first}-{j + first} is outside of a text of {source} words and one of {target}: "
                 "the links belong to other words, or count from another first word (--set first=0 or 1)"
             )
-        found.append(GoldPair(text, frozenset(sure), frozenset(possible), (source, target)))
+        found.append(GoldPair(frozenset(sure), frozenset(possible), (source, target)))
     return found
 
 
