@@ -13,9 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headway.batch import TextInputs
 from headway.errors import InputError
-from headway.evaluate.cost import Sketch
+from headway.evaluate.cost import Sketch, state_bytes
 from headway.evaluate.flops import FORMULAS, Count, count
-from headway.evaluate.memory import activation_bytes, state_bytes
 from headway.evaluate.shapes import ENCODERS
 from headway.models import FAMILIES, gpt, neural_ngram, parts, recurrent, rung, transformer
 from headway.models.ngram import NGram, NGramConfig
@@ -308,7 +307,5 @@ def test_attention_without_a_model() -> None:
 def test_what_a_recurrence_keeps_grows_evenly_with_its_steps() -> None:
     """Long ones are not run: the same must come out as if they were."""
     of = sketch("recurrent", dataclasses.replace(SMALL_LSTM, cell=recurrent.Gru()))
-    four, five, six, nine = (
-        activation_bytes(of.build, lambda length: of.inputs(2, length), length) for length in (4, 5, 6, 9)
-    )
+    four, five, six, nine = (of.activations(2, length) for length in (4, 5, 6, 9))
     assert six - five == five - four and nine - six == 3 * (six - five)

@@ -41,7 +41,7 @@ def test_where_the_orders_are_loose() -> None:
 def test_products_are_those_that_torch_counts(kind: Kind) -> None:
     found = by_name(7, 6, 3)[kind.name]
     with torch.device("meta"):
-        layer, given = kind.build(6, 3, 0), kind.arguments(7, 6)
+        layer, given = kind.build(6, 3, 0), (torch.zeros(1, 7, 6), *kind.more)
         with FlopCounterMode(display=False) as counter:
             layer(*given)
     assert 2 * found.products == counter.get_total_flops() > 0
@@ -52,14 +52,12 @@ def heard(kind: Kind, layers: int, length: int, window: int) -> Tensor:
     """Which positions the last one has heard of above so many real layers, by their gradient."""
     torch.manual_seed(0)
     layer_of = [kind.build(4, window, depth).double() for depth in range(layers)]
-    x, *more = kind.arguments(length, 4)
-    first = x = torch.randn(x.shape, dtype=torch.float64, requires_grad=True)
-    axis = 2 if kind.name.endswith("convolution") else 1
+    first = x = torch.randn(1, length, 4, dtype=torch.float64, requires_grad=True)
     for layer in layer_of:
-        result: Any = layer(x, *more)
+        result: Any = layer(x, *kind.more)
         x = result[0] if isinstance(result, tuple) else result
-    (gradient,) = torch.autograd.grad(x.select(axis, length - 1).square().sum(), first)
-    return gradient.abs().sum(3 - axis)[0] > 0
+    (gradient,) = torch.autograd.grad(x[:, -1].square().sum(), first)
+    return gradient.abs().sum(2)[0] > 0
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

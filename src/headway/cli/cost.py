@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.cost_tables import energy, figures, footprint, in_bytes, layer_rows, many, parts
-from headway.cli.options import AS_JSON, argument, option, refuse
+from headway.cli.options import AS_JSON, argument, option
 from headway.cli.table import aligned
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 if TYPE_CHECKING:
     from headway.evaluate.cost import Cost, Sketch
@@ -28,6 +29,7 @@ OTHERS = {
     "bert-large": ("--length", "--batch-size"),
 }
 Report = tuple[Any, str]  # as plain values, and as text
+Row = tuple[str, ...]
 
 
 def cost(
@@ -114,6 +116,54 @@ def _vocabulary(what: str, sketch: Sketch, learns: bool) -> str:
     return f"{sizes} ({setting}){tables}"
 
 
+def figures(costs: list[Cost]) -> list[Row]:
+    has_source = costs[0].source_length is not None
+    rows: dict[str, Callable[[Cost], str]] = {
+        "rows": lambda one: f"{one.batch:,}",
+        "source length": lambda one: f"{one.source_length:,}",
+        "target length" if has_source else "length": lambda one: f"{one.length:,}",
+        "operations of a forward pass": lambda one: many(one.flops),
+        "  for each token": lambda one: many(one.flops / (one.batch * one.length)),
+        "  between positions": lambda one: f"{one.pairs / one.products:.1%}" if one.products else "–",
+        "operations of a training step": lambda one: many(one.training_flops),
+        "numbers through norms and the like": lambda one: many(one.elements),
+        "products that wait for one another": lambda one: f"{one.steps:,}",
+        "longest path between positions": lambda one: "none" if one.path is None else f"{one.path:,}",
+        "activations in training": lambda one: in_bytes(one.activations),
+        "state after so many tokens": lambda one: in_bytes(one.state),
+        "  for each token more": lambda one: in_bytes(one.state_per_token),
+    }
+    left_out = {"rows": costs[0].batch == 1, "source length": not has_source}
+    return [(name, *map(shown, costs)) for name, shown in rows.items() if not left_out.get(name)]
+
+
+def parts(one: Cost) -> list[Row]:
+    total = one.products or 1
+    rows = [
+        (part.name or "the model", *counts(part.calls, part.products), f"{part.products / total:.1%}",
+         *counts(part.elements))
+        for part in one.parts
+    ]  # fmt: skip
+    return [(f"part, at length {one.length:,}", "calls", "multiply-adds", "share", "other numbers"), *rows]
+
+
+def footprint(used: Footprint) -> list[str]:
+    devices = f" on {used.devices:,} devices" if used.devices > 1 else ""
+    lines = [f"training took {used.seconds:,.0f} s{devices}: {used.device_hours:,.3g} device hours"]
+    if used.kwh is not None:
+        lines.append(f"energy {used.kwh:,.4g} kWh at {used.watts:,g} W a device and a PUE of {used.pue:g}")
+    if used.kg is not None:
+        shares = (f"{share:.2g} × {name}" for name, share in used.shares().items())
+        lines.append(f"CO₂ {used.kg:,.4g} kg at {used.carbon:g} kg/kWh: " + ", ".join(shares))
+    if used.cost is not None:
+        lines.append(f"price {used.cost:,.2f} at {used.price:g} a device hour")
+    if used.kwh is None and used.cost is None:
+        lines.append("--watts gives its energy, --carbon its CO₂ too, --price its price")
+    elif used.kwh is None or used.kg is None:
+        lines += [] if used.carbon is None else ["--carbon needs --watts: CO₂ follows from energy"]
+    return lines
+
+
 def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | None]:
     """The model, and how many seconds its training took, where that is known."""
     import torch
@@ -124,8 +174,7 @@ def _find(what: str, settings: list[str], dtype: str) -> tuple[Sketch, float | N
     from headway.recipes import RECIPES
     from headway.train.run import read_run
 
-    if dtype not in DTYPES:
-        raise InputError(f"there is no --dtype '{dtype}'{nearest(dtype, DTYPES)}")
+    refuse(dtype not in DTYPES, f"there is no --dtype '{dtype}'{nearest(dtype, DTYPES)}")
     kind: torch.dtype = getattr(torch, dtype)
     place = Path(what)
     if what not in RECIPES and not place.exists():
@@ -163,12 +212,17 @@ def _usual_length(sketch: Sketch) -> int:
 def _layers(lengths: list[int], width: int, window: int) -> Report:
     from headway.evaluate.layers import LOOSE, compare
 
+    title = ("layer", "order", "that is", "multiply-adds", "times", "parameters", "steps", "path", "over layers")
     tables = [compare(length, width, window) for length in lengths]
-    blocks = [
-        "\n".join([f"L = {length:,}, d = {width:,}, k = {window}", *aligned(layer_rows(table))])
-        for length, table in zip(lengths, tables, strict=True)
-    ]
-    return [one.to_dict() for table in tables for one in table], "\n\n".join([*blocks, "\n".join(LOOSE)])
+    blocks = []
+    for length, table in zip(lengths, tables, strict=True):
+        rows = [
+            (one.name, one.order, *counts(one.formula, one.products), f"{one.products / one.formula:.4g}",
+             *counts(one.parameters, one.steps, one.path, one.layers))
+            for one in table
+        ]  # fmt: skip
+        blocks.append("\n".join([f"L = {length:,}, d = {width:,}, k = {window}", *aligned([title, *rows])]))
+    return [asdict(one) for table in tables for one in table], "\n\n".join([*blocks, "\n".join(LOOSE)])
 
 
 def _encoder(name: str, lengths: list[int], batch: int) -> Report:
@@ -176,14 +230,16 @@ def _encoder(name: str, lengths: list[int], batch: int) -> Report:
 
     shape = ENCODERS[name]
     parameters = shape.parameters()
-    total, costs = sum(parameters.values()), []
-    rows = [["length"], ["operations of a forward pass"], ["  between positions"]]
+    total, costs = sum(parameters.values()), list[dict[str, int]]()
     for length in lengths:
         by_kind = shape.products(length, batch)
-        products, pairs = sum(by_kind.values()), by_kind["pairs"]
-        costs.append({"length": length, "batch": batch, "products": products, "pairs": pairs})
-        for row, cell in zip(rows, (f"{length:,}", many(2 * products), f"{pairs / products:.1%}"), strict=True):
-            row.append(cell)
+        products = sum(by_kind.values())
+        costs.append({"length": length, "batch": batch, "products": products, "pairs": by_kind["pairs"]})
+    rows = [
+        ("length", *counts(*lengths)),
+        ("operations of a forward pass", *(many(2 * one["products"]) for one in costs)),
+        ("  between positions", *(f"{one['pairs'] / one['products']:.1%}" for one in costs)),
+    ]
     lines = [
         f"{name}: {total:,} parameters, from its shapes alone",
         *aligned([(f"  {part}", f"{count:,}") for part, count in parameters.items()]),
@@ -194,11 +250,55 @@ def _encoder(name: str, lengths: list[int], batch: int) -> Report:
 
 
 def _energy() -> Report:
-    """The lecture's tables, computed again."""
-    from dataclasses import asdict
+    """The lecture's tables beside what its formula gives, and what cannot be right in them."""
+    from headway.evaluate import footprint as tables
 
-    from headway.evaluate.footprint import COMPARISONS, ERRATA, PUBLISHED, TRAININGS, corrected, disagreements
+    title = ("training", "devices", "hours", "kWh printed", "worked out", "CO₂ lbs printed", "worked out", "not right")
+    rows, plain = [title], []
+    for row in tables.PUBLISHED:
+        made, wrong = row.footprint(), tables.disagreements(row)
+        plain.append(asdict(row) | {"not_right": wrong, "corrected": asdict(tables.corrected(row))})
+        rows.append(
+            (row.model, f"{row.chip} × {row.devices}", f"{row.hours:,}", whole(row.kwh), whole(made.kwh),
+             whole(row.pounds), whole(made.pounds), ", ".join(wrong) or "–")
+        )  # fmt: skip
+    prices = ", ".join(f"{chip} {low:.2f} to {high:.2f}" for chip, (low, high) in tables.PRICES.items())
+    notes = [
+        f"{found.model}, {found.column}: {'rounded' if found.rounded else 'misprinted'} {found.printed:,}, "
+        f"must be {found.right:,}: {found.why}"
+        for found in tables.ERRATA
+    ]
+    others = tables.COMPARISONS | tables.TRAININGS
+    lines = [
+        *aligned(rows),
+        f"worked out with a PUE of {tables.PUE} and {tables.POUNDS_PER_KWH} lbs of CO₂ for each kWh; dollars an "
+        f"hour: {prices}",
+        "",
+        *notes,
+        "",
+        *aligned([("CO₂", "lbs"), *((name, f"{count:,}") for name, count in others.items())]),
+    ]
+    errata = [asdict(found) for found in tables.ERRATA]
+    return {"published": plain, "errata": errata, "comparisons_lbs": others}, "\n".join(lines)
 
-    rows = [asdict(row) | {"not_right": disagreements(row), "corrected": asdict(corrected(row))} for row in PUBLISHED]
-    errata = [asdict(found) for found in ERRATA]
-    return {"published": rows, "errata": errata, "comparisons_lbs": COMPARISONS | TRAININGS}, "\n".join(energy())
+
+def counts(*values: int) -> Row:
+    return tuple(f"{value:,}" for value in values)
+
+
+def many(count: float) -> str:
+    return _scaled(count, 1000, ("k", "M", "G", "T", "P", "E")) or f"{count:,.0f}"
+
+
+def in_bytes(count: int) -> str:
+    return _scaled(count, 1024, ("KiB", "MiB", "GiB", "TiB")) or f"{count:,} B"
+
+
+def _scaled(count: float, base: int, units: Row) -> str:
+    """In the largest unit that fits; empty for less than the first one."""
+    fitting = [(base**power, unit) for power, unit in enumerate(units, 1) if count >= base**power]
+    return f"{count / fitting[-1][0]:,.4g} {fitting[-1][1]}" if fitting else ""
+
+
+def whole(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"

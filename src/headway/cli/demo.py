@@ -1,7 +1,5 @@
 """headway demo"""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """headway recipes"""
 
-from __future__ import annotations
-
 from headway.cli.options import AS_JSON
 
 

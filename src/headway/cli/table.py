@@ -1,7 +1,5 @@
 """Tables of plain text."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 
 

@@ -1,12 +1,9 @@
 """Texts for a command: from the command line, a file or standard input, one a line."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 
-from headway.cli.options import refuse
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 
 def name_of(file: str) -> str:

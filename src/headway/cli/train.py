@@ -9,9 +9,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option, refuse
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.cli.processes import is_first, report_once
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 if TYPE_CHECKING:
     from headway.train.job import Outcome
@@ -146,8 +146,7 @@ def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | Non
     if size is not None:
         sizes = FAMILIES[run.model.name].sizes
         refuse(init is not None and not has_vectors, "--init brings a model with its own size: leave --size out")
-        if size not in sizes:
-            raise InputError(f"there is no size '{size}'{nearest(size, sizes)}")
+        refuse(size not in sizes, f"there is no size '{size}'{nearest(size, sizes)}")
         run = replace(run, model=sizes[size])
     if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
         raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")

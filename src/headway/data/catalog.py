@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 Progress = Callable[[int, int | None], None]
 
@@ -140,8 +140,7 @@ def find(name: str, *, download: bool = False, progress: Progress | None = None)
     missing = f"no file {name}: set HEADWAY_DATA to a folder that has it"
     if entry is None:
         raise InputError(missing + nearest(name, FILES))
-    if not download:
-        raise InputError(f"{missing}, or pass --download to fetch it from {entry.url}")
+    refuse(not download, f"{missing}, or pass --download to fetch it from {entry.url}")
     return fetch(entry, cache_folder() / "data", progress)
 
 
@@ -214,6 +213,5 @@ def _roots() -> list[Path]:
     if not chosen:
         return [cached]
     root = Path(chosen).expanduser()
-    if not root.is_dir():
-        raise InputError(f"HEADWAY_DATA is {chosen}, which is not a folder: set it to the one that holds the data")
+    refuse(not root.is_dir(), f"HEADWAY_DATA is {chosen}, which is not a folder: set it to the one that holds the data")
     return [root, cached]

@@ -4,8 +4,6 @@ A line `3-4` is the written form of two words (we've), which share its place in 
 was left out of the sentence: only enhanced graphs have it, and it is passed over.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 from headway.data.readers import lines
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 COLUMNS = 10
 NUMBER = re.compile(r"^(\d+)(?:-(\d+)|\.(\d+))?$")
@@ -50,8 +48,7 @@ def read_conllu(path: str | Path) -> Iterator[Sentence]:
             found = True
             yield _sentence(rows, str(path))
             rows = []
-    if not found:
-        raise InputError(f"{path} has no sentence: expected CoNLL-U, ten columns with tabs between them")
+    refuse(not found, f"{path} has no sentence: expected CoNLL-U, ten columns with tabs between them")
 
 
 @dataclass(frozen=True)
@@ -74,8 +71,7 @@ def _sentence(numbered: list[tuple[int, str]], path: str) -> Sentence:
         if not line.startswith("#") and (row := _row(line, f"{path}, line {number}")) is not None
     ]
     words = [row for row in rows if row.first == row.last]
-    if not words:
-        raise InputError(f"{path}, line {numbered[-1][0]}: a sentence without a word ends here")
+    refuse(not words, f"{path}, line {numbered[-1][0]}: a sentence without a word ends here")
     for place, row in enumerate(words, start=1):
         if row.first != place:
             raise InputError(f"{row.where}: word {row.first} where {place} was expected: words count up from 1")

@@ -13,20 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from headway.data import readers
 from headway.data.mapped import content_hash
-from headway.data.readers import (
-    COMPRESSED,
-    NOT_TEXT,
-    at_least_one,
-    bare_suffix,
-    lines,
-    must_be_there,
-    records,
-    text_of,
-    unpacked,
-    without_bom,
-)
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 ACCEPTED = "give text files (UTF-8), .jsonl, folders of .txt and .jsonl, or .gz and .zst of these"
 IN_FOLDERS = (".txt", ".jsonl")
@@ -61,28 +50,26 @@ class Documents:
     def at(cls, paths: str | Path | Sequence[str | Path], key: str = "text", lines: bool = False) -> Documents:
         """Those in these files, and in the .txt and .jsonl of these folders, in the order of their names."""
         given = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-        if not given:
-            raise InputError(f"no text: {ACCEPTED}")
+        refuse(not given, f"no text: {ACCEPTED}")
         files = tuple(chain.from_iterable(_files(path) for path in given))
         for file in files:
-            must_be_there(file)
-            if bare_suffix(file) in (*NOT_TEXT, ".zip"):
-                raise InputError(f"cannot read {file} as text: {ACCEPTED}")
+            readers.must_be_there(file)
+            refuse(readers.bare_suffix(file) in (*readers.NOT_TEXT, ".zip"), f"cannot read {file} as text: {ACCEPTED}")
         return cls(files, key, lines)
 
     def texts(self) -> Iterator[Iterator[str]]:
         """Each document as an iterator over its text; it has to be read before the next."""
         for file in self.files:
-            if bare_suffix(file) == ".jsonl":
-                for where, record in records(lines(file), str(file), repr(self.key)):
-                    text = text_of(record, self.key, where)
+            if readers.bare_suffix(file) == ".jsonl":
+                for where, record in readers.records(readers.lines(file), str(file), repr(self.key)):
+                    text = readers.text_of(record, self.key, where)
                     yield _cut_even(text)
                 continue
             empty = f"file {file} is empty: remove it"
             if self.lines:
-                yield from map(_cut_even, at_least_one(_lines(file), empty))
+                yield from map(_cut_even, readers.at_least_one(_lines(file), empty))
             else:
-                yield at_least_one(_characters(file), empty)
+                yield readers.at_least_one(_characters(file), empty)
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         for text in self.texts():
@@ -90,14 +77,16 @@ class Documents:
 
     def identity(self) -> list[object]:
         other = ["lines"] if self.lines else None
-        forms = [self.key if bare_suffix(file) == ".jsonl" else other for file in self.files]
+        forms = [self.key if readers.bare_suffix(file) == ".jsonl" else other for file in self.files]
         return [[form, content_hash(file)] for form, file in zip(forms, self.files, strict=True)]
 
 
 def left_out(paths: Sequence[str | Path]) -> list[Path]:
     """The files of these folders that are no .txt or .jsonl; hidden ones are not meant anyway."""
     folders = (folder for folder in map(Path, paths) if folder.is_dir())
-    return [file for folder in folders for file in sorted(_visible(folder)) if bare_suffix(file) not in IN_FOLDERS]
+    return [
+        file for folder in folders for file in sorted(_visible(folder)) if readers.bare_suffix(file) not in IN_FOLDERS
+    ]
 
 
 def _visible(folder: Path) -> Iterator[Path]:
@@ -136,9 +125,9 @@ def _cut(text: str, size: int) -> int:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = [file for file in _visible(path) if bare_suffix(file) in IN_FOLDERS]
+    found = [file for file in _visible(path) if readers.bare_suffix(file) in IN_FOLDERS]
     if not found:
-        packed = ", ".join(COMPRESSED)
+        packed = ", ".join(readers.COMPRESSED)
         raise InputError(f"folder {path} has no {' or '.join(IN_FOLDERS)} (plain, or {packed}): {ACCEPTED}")
     return sorted(found, key=lambda file: file.relative_to(path).parts)
 
@@ -148,7 +137,7 @@ def _cut_even(text: str) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    for line in lines(path):
+    for line in readers.lines(path):
         if "\0" in line:
             raise InputError(f"{path}: a binary file, not text: {ACCEPTED}")
         if text := line.strip():
@@ -158,7 +147,7 @@ def _lines(path: Path) -> Iterator[str]:
 def _characters(path: Path) -> Iterator[str]:
     """The text of a file, some at a time."""
     line, column, rest, held = 1, 0, b"", ""
-    for chunk in chain(without_bom(unpacked(path)), [None]):
+    for chunk in chain(readers.without_bom(readers.unpacked(path)), [None]):
         raw = rest + (chunk or b"")
         try:
             text, used = codecs.utf_8_decode(raw, "strict", chunk is None)

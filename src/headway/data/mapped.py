@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import InputError, is_full
+from headway.errors import InputError, is_full, refuse
 from headway.text.tokenizer import PAD
 
 Batch = TypeVar("Batch")
@@ -218,8 +218,7 @@ def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, A
 
 def content_hash(path: Path) -> str:
     """A hash of what is in a file."""
-    if not path.is_file():
-        raise InputError(f"{path} is not a regular file: it is read more than once, so save it to one first")
+    refuse(not path.is_file(), f"{path} is not a regular file: it is read more than once, so save it to one first")
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "blake2b").hexdigest()

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 Form = Literal["text", "tsv", "jsonl", "zip"]
 Value = TypeVar("Value")
@@ -164,8 +164,7 @@ def at_least_one(values: Iterable[Value], problem: str) -> Iterator[Value]:
     for value in values:
         empty = False
         yield value
-    if empty:
-        raise InputError(problem)
+    refuse(empty, problem)
 
 
 def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
@@ -237,13 +236,11 @@ def _unpack_zst(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
                 unpacker = None if unpacker.eof else unpacker
     except zstandard.ZstdError as error:
         raise InputError(f"{path} is not a whole .zst ({error}): fetch or pack it again") from error
-    if unpacker is not None:
-        raise InputError(f"{path} is not a whole .zst (it ends early): fetch or pack it again")
+    refuse(unpacker is not None, f"{path} is not a whole .zst (it ends early): fetch or pack it again")
 
 
 def must_be_there(path: Path) -> None:
-    if path.is_dir():
-        raise InputError(f"{path} is a folder, expected a file of text")
+    refuse(path.is_dir(), f"{path} is a folder, expected a file of text")
     if not path.exists():
         raise InputError(f"no file {path}{_like(path)}")
 

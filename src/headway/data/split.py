@@ -3,8 +3,6 @@
 Pairs by a hash of the source text, documents by a hash of their text, one long text by its last characters.
 """
 
-from __future__ import annotations
-
 import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 
 from headway.data.documents import CHUNK, Chunk, Documents, cut_up
 from headway.data.readers import read_pairs
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 PARTS = ("train", "valid", "test")
 Value = TypeVar("Value")
@@ -35,8 +33,7 @@ def split_corpus(
     """
     count = sum(1 for _ in read_pairs(files, source, target))
     share = min(hold_out, count // 10) / max(count, 1)
-    if share == 0:
-        raise InputError(f"{count} pairs are too few to hold some out: give --valid files, or more data")
+    refuse(share == 0, f"{count} pairs are too few to hold some out: give --valid files, or more data")
     folder.mkdir(parents=True, exist_ok=True)
     paths = held_out(folder)
     filled, blank = set(), True
@@ -52,8 +49,7 @@ def split_corpus(
             for stream, text in zip(streams[part], pair, strict=True):
                 # A JSON string may hold a line break, which would shift every pair after it.
                 stream.write(text.replace("\n", " ") + "\n")
-    if blank:
-        raise InputError(f"each of {count} pairs has an empty side: look into {', '.join(map(str, files))}")
+    refuse(blank, f"each of {count} pairs has an empty side: look into {', '.join(map(str, files))}")
     if filled != set(PARTS):
         raise InputError(f"{count} pairs are too few, or too much alike, to hold some out: give --valid and --test")
     return paths
@@ -82,8 +78,7 @@ def hold_out_by_hash(
     train, out = (
         [value for value, at in zip(values, hashes, strict=True) if (at in held) is is_out] for is_out in (False, True)
     )
-    if not train or not out:
-        raise InputError(f"{len(values)} {kind} are too few, or too similar, to hold some out: give --valid")
+    refuse(not train or not out, f"{len(values)} {kind} are too few, or too similar, to hold some out: give --valid")
     return train, out
 
 
@@ -157,8 +152,7 @@ def hold_out(documents: Documents, share: float = 0.1, test: float = 0.0) -> dic
     for name, value, least in (("hold out", share, "above"), ("hold out for a test", test, "at least")):
         if not (0 < value < 1 or (value == 0 and least == "at least")):
             raise InputError(f"the share to {name} is {value}: it must be {least} 0 and below 1")
-    if share + test >= 1:
-        raise InputError(f"the shares to hold out are {share} and {test}: that leaves nothing to learn from")
+    refuse(share + test >= 1, f"the shares to hold out are {share} and {test}: that leaves nothing to learn from")
     split = HeldOut(documents, share, test)
     parts: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test") if test else ("train", "valid")
     return {part: DocumentPart(split, part) for part in parts}

@@ -18,7 +18,7 @@ from torch import Tensor
 from headway.batch import TokenBatch
 from headway.data.batches import Ints, raw_words
 from headway.data.token_store import TokenStore
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 # Seeds of random streams, apart from each other and from those of the windows.
 TURN, CUTS = 20, 21
@@ -63,8 +63,7 @@ class StreamBatches:
                 f"data.order=stream reads one corpus from front to back, not {len(self.corpora)}: put the files into "
                 "one folder, or set data.order=epoch"
             )
-        if not 0 <= jitter <= 0.25:
-            raise InputError(f"data.jitter must lie between 0 and 0.25, not {jitter}")
+        refuse(not 0 <= jitter <= 0.25, f"data.jitter must lie between 0 and 0.25, not {jitter}")
         self.corpus, self.rows, self.length, self.seed = self.corpora[0], rows, length, seed
         self.columns = (self.corpus.tokens - 1) // rows
         self.per_epoch = self.columns // length

@@ -7,8 +7,6 @@
 B rows, T length.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +20,7 @@ import numpy.typing as npt
 
 from headway.data.documents import Chunk, Corpus
 from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, in_order
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.text.codec import Codec
 from headway.text.tokenizer import END, TextOptions, Tokenizer
 
@@ -134,8 +132,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | 
                 amount.unknown += int((written == tokenizer.unknown).sum())
             if progress:
                 progress(amount.characters)
-        if not amount.documents:
-            raise InputError(f"there is no text: all of {amount.empty} documents are empty")
+        refuse(not amount.documents, f"there is no text: all of {amount.empty} documents are empty")
         documents = writer.close()
     return {"format": FORMAT, "documents": documents, "amount": asdict(amount), "end": end}
 

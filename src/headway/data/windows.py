@@ -7,8 +7,7 @@ ones before it, on every machine.
 B rows, T length.
 """
 
-from __future__ import annotations
-
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
@@ -65,7 +64,7 @@ class WindowBatches:
     def batch(self, step: int) -> TokenBatch:
         """The batch of training step `step`, counted from 0."""
         words = raw_words(2 * self.rows, self.seed, step, DRAWS).tolist()
-        of_rows = [self._corpus(word) for word in words[::2]]
+        of_rows = [bisect_right(self.limits, word) for word in words[::2]]
         starts = [
             self._anywhere(corpus, word) if self.mode == "random" else self._in_turn(corpus, step * self.rows + row)
             for row, (corpus, word) in enumerate(zip(of_rows, words[1::2], strict=True))
@@ -82,9 +81,6 @@ class WindowBatches:
         """(corpus, place in it) of an example."""
         corpus = int(np.searchsorted(self.bases, example, side="right")) - 1
         return corpus, example - self.bases[corpus]
-
-    def _corpus(self, word: int) -> int:
-        return next(number for number, limit in enumerate(self.limits) if word < limit)
 
     def _anywhere(self, corpus: int, word: int) -> int:
         # The upper half of the product: uniform, without the bias of a remainder.

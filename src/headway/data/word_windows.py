@@ -8,8 +8,6 @@ function of (corpora, seed, step) alone.
 R rows of text, L their length, P tiles, T words of a tile, C columns of a tile, M words of noise, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,7 +22,7 @@ from torch import Tensor
 from headway.batch import Batch
 from headway.data.batches import Ints, permutation
 from headway.data.token_store import TokenStore
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.text.tokenizer import END, PAD, SPECIALS
 
 ROW = 512  # tokens of text that stay together
@@ -84,8 +82,7 @@ class WordWindows:
         starts = [np.minimum(np.arange(0, c.tokens, self.row), c.tokens - self.row) for c in corpora]
         self.start_of = np.concatenate(starts)
         self.corpus_of = np.repeat(np.arange(len(starts)), [len(some) for some in starts])
-        if not len(self.start_of):
-            raise InputError("there is no text to learn words from")
+        refuse(not len(self.start_of), "there is no text to learn words from")
 
     @property
     def tokens(self) -> int:

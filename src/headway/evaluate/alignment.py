@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate.attention import merge_words
 
 Link = tuple[int, int]
@@ -68,8 +68,7 @@ def alignment_error(predicted: Sequence[Links], sure: Sequence[Links], possible:
             "there must be one of each for every sentence"
         )
     given, wanted = sum(map(len, predicted)), sum(map(len, sure))
-    if given + wanted == 0:
-        raise InputError("neither predicted nor sure links; the alignment error rate has nothing to count")
+    refuse(given + wanted == 0, "neither predicted nor sure links; the alignment error rate has nothing to count")
     hit_sure = sum(len(a & s) for a, s in zip(predicted, sure, strict=True))
     hit_possible = sum(len(a & (p | s)) for a, s, p in zip(predicted, sure, possible, strict=True))
     return AlignmentScore(
@@ -95,8 +94,7 @@ def random_links(sizes: Sequence[tuple[int, int]], seed: int) -> list[set[Link]]
     """
     drawn = []
     for sentence, (source_size, target_size) in enumerate(sizes):
-        if source_size < 1:
-            raise InputError(f"sentence {sentence} has {source_size} source words; a link needs at least one")
+        refuse(source_size < 1, f"sentence {sentence} has {source_size} source words; a link needs at least one")
         source_W = np.random.default_rng((seed, sentence)).integers(source_size, size=target_size)
         drawn.append({(int(source), target) for target, source in enumerate(source_W)})
     return drawn
@@ -139,8 +137,7 @@ def head_table(pairs: Iterable[AttendedPair]) -> np.ndarray:
         gold.append((pair.sure, pair.possible))
         for place, links in _links_by_head(pair).items():
             found.setdefault(place, []).append(links)
-    if not gold:
-        raise InputError("no sentence pairs to judge the heads on; give at least one")
+    refuse(not gold, "no sentence pairs to judge the heads on; give at least one")
     errors = [alignment_error(links, *zip(*gold, strict=True)).aer for links in found.values()]
     return np.array(errors).reshape([size + 1 for size in max(found)])
 
@@ -153,8 +150,7 @@ def best_head(chosen_on: Iterable[AttendedPair], reported_on: Iterable[AttendedP
     table_LH = head_table(chosen_on)
     layer, head = (int(index) for index in np.unravel_index(np.argmin(table_LH), table_LH.shape))
     reported = [(_links_by_head(pair)[layer, head], pair.sure, pair.possible) for pair in reported_on]
-    if not reported:
-        raise InputError("no sentence pairs to report the best head on; keep some out of the choice")
+    refuse(not reported, "no sentence pairs to report the best head on; keep some out of the choice")
     return BestHead(layer, head, float(table_LH[layer, head]), alignment_error(*zip(*reported, strict=True)))
 
 
@@ -202,5 +198,4 @@ def _argmax_links(weights_WV: np.ndarray) -> set[Link]:
 
 
 def _check_first(first: int) -> None:
-    if first not in (0, 1):
-        raise InputError(f"first={first}; the first word of a sentence is number 0 or 1")
+    refuse(first not in (0, 1), f"first={first}; the first word of a sentence is number 0 or 1")

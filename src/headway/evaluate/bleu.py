@@ -5,13 +5,12 @@ sacreBLEU is imported where it is used: it takes a moment, and `headway --help` 
 
 import operator
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 OFFLINE_TOKENIZERS = ("13a", "char", "intl", "none", "zh")
 # Tokenisers whose dictionaries come as packages: the modules they need and what installs them.
@@ -76,10 +75,13 @@ def score(
     """
     metric = _bleu(hypotheses, references, tokenize, lowercase)
     check_bootstrap(bootstrap)
+    from unittest.mock import patch
+
     from sacrebleu.metrics import CHRF
 
     bleu, chrf = _with_plain_scores(metric), _with_plain_scores(CHRF(lowercase=lowercase))
-    with _fixed_seed():
+    # sacreBLEU reads its bootstrap seed from the environment only.
+    with patch.dict(os.environ, SACREBLEU_SEED=str(BOOTSTRAP_SEED)):
         found = [one.corpus_score(hypotheses, [references], n_bootstrap=bootstrap) for one in (bleu, chrf)]
     # sacreBLEU keeps mean and half width in private fields; its public ones are rounded strings.
     ends = [(float(one._mean - one._ci), float(one._mean + one._ci)) if bootstrap else None for one in found]
@@ -112,8 +114,7 @@ def _bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, l
             f"{len(hypotheses)} hypotheses but {len(references)} references; "
             "there must be one line of each for every sentence"
         )
-    if not hypotheses:
-        raise InputError("nothing to score; give at least one hypothesis and its reference")
+    refuse(not hypotheses, "nothing to score; give at least one hypothesis and its reference")
     check_tokenizer(tokenize)
     from sacrebleu.metrics import BLEU
 
@@ -141,19 +142,6 @@ def check_tokenizer(name: str) -> None:
         raise InputError(f"BLEU tokeniser '{name}' is not installed; fix it with: pip install '{package}'")
     known = (*OFFLINE_TOKENIZERS, *PACKAGED_TOKENIZERS)
     raise InputError(f"no BLEU tokeniser '{name}' that works offline{nearest(name, known)}")
-
-
-@contextmanager
-def _fixed_seed() -> Iterator[None]:
-    """sacreBLEU reads its bootstrap seed from the environment only; put ours there for a moment."""
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = str(BOOTSTRAP_SEED)
-    try:
-        yield
-    finally:
-        del os.environ["SACREBLEU_SEED"]
-        if before is not None:
-            os.environ["SACREBLEU_SEED"] = before
 
 
 def _with_plain_scores(metric: Any) -> Any:

@@ -1,36 +1,27 @@
-"""What a model costs at a length: FLOPs, memory, products that wait for one another, the longest path.
+"""What a model costs: FLOPs, memory, products that wait for one another, the longest path between positions.
 
 A training step is a forward pass and a backward pass of twice its products: one for the gradient of the inputs, one for
 that of the weights. (A fused attention that recomputes its scores does a little more; a recurrence whose first state is
 not learned does a little less.)
 """
 
-from __future__ import annotations
-
+import warnings
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from headway.batch import TextInputs
 from headway.errors import InputError
-from headway.evaluate.flops import Call, Count, ShapesOnly, count
-from headway.evaluate.memory import activation_bytes, state_bytes, training_bytes, weight_bytes
+from headway.evaluate.flops import Call, Count, Part, ShapesOnly, count
 from headway.models import FAMILIES, build
+from headway.nn.mask import triangle
+from headway.nn.recurrent import RecurrentLayer
 
 TRAINING = 3  # forward passes that the products of a training step are worth
-
-
-@dataclass(frozen=True)
-class Part:
-    """Equal parts of all layers together, as one line of a table."""
-
-    name: str
-    calls: int
-    products: int
-    elements: int
+FEW = 4  # steps of a recurrence that are run
 
 
 @dataclass(frozen=True)
@@ -106,9 +97,10 @@ class Sketch:
 
     def size(self) -> Size:
         with torch.device("meta"):
-            model = self.build()
-        count = sum(weight.numel() for weight in model.parameters())
-        return Size(count, weight_bytes(model), training_bytes(count, self.dtype.itemsize), _learns(model))
+            weights = list(self.build().parameters())  # each once, also where parts share it
+        count = sum(weight.numel() for weight in weights)
+        held = sum(weight.numel() * weight.element_size() for weight in weights)
+        return Size(count, held, training_bytes(count, self.dtype.itemsize), _learned(weights))
 
     def cost(self, length: int, source_length: int | None = None, batch: int = 1) -> Cost:
         if min(length, batch, source_length or 1) < 1:
@@ -117,24 +109,24 @@ class Sketch:
         if source_length is not None and not family.has_source:
             raise InputError(f"a model of the family '{self.family}' has no source: leave the source's length out")
         lengths = (source_length or length, length) if family.has_source else (length,)
+        kept = 0
         try:
             with torch.device("meta"), torch.no_grad():
-                model = self.build().eval()
-                passed = count(model, *self.inputs(batch, *lengths)) if _learns(model) else _looked_up(model)
+                model: Any = self.build().eval()
+                learns = _learned(list(model.parameters()))
+                # Of a model that is counted: no products, and what a pass looks up depends on what its tables hold.
+                passed = count(model, *self.inputs(batch, *lengths)) if learns else Count([Call("", span=model.reach)])
                 state, before = (
                     self._state_after(model, batch, (*lengths[:-1], read)) for read in (length, length - 1)
                 )
-            kept = activation_bytes(self.build, partial(self.inputs, batch), *lengths) if _learns(model) else 0
+            if learns:
+                kept = self.activations(batch, *lengths)
         except IndexError as error:
             raise InputError(f"length {length} is too long for this model: {error}") from error
         flops, pairs, elements, steps = map(passed.total, ("flops", "pairs", "elements", "steps"))
-        parts = [
-            Part(name, len(calls), sum(call.flops for call in calls) // 2, sum(call.elements for call in calls))
-            for name, calls in passed.parts().items()
-        ]
         return Cost(
             batch, length, lengths[0] if family.has_source else None, flops // 2, pairs // 2, elements, steps,
-            passed.path(max(lengths)), kept, state, state - before, tuple(parts), passed.unknown,
+            passed.path(max(lengths)), kept, state, state - before, passed.parts(), passed.unknown,
         )  # fmt: skip
 
     def _state_after(self, model: Any, batch: int, lengths: tuple[int, ...]) -> int:
@@ -148,12 +140,66 @@ class Sketch:
                 _, state = model.read(ids_BT, state)
         return state_bytes(state)
 
+    def activations(self, batch: int, *lengths: int) -> int:
+        """Bytes that a forward pass in training keeps for the gradient, weights aside.
 
-def _learns(model: nn.Module) -> bool:
+        Counted from what autograd stores while the pass runs on tensors without memory, with the fused attention that
+        training uses; the loss, which is computed in chunks, is not in it.
+        """
+        with torch.device("meta"):
+            steps = any(isinstance(part, nn.RNNBase | RecurrentLayer) for part in self.build().modules())
+        if not steps or len(lengths) > 1 or lengths[0] <= FEW:
+            return self._kept(batch, *lengths)
+        # A recurrence keeps the same amount at every step, and without its kernel a step is slow: a few are enough.
+        some, more = (self._kept(batch, length) for length in (FEW // 2, FEW))
+        return some + (more - some) * (lengths[0] - FEW // 2) // (FEW // 2)
+
+    def _kept(self, batch: int, *lengths: int) -> int:
+        kept: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            kept[storage._cdata] = storage.nbytes()
+            return tensor
+
+        triangle.cache_clear()  # cached masks of real tensors stay out, and none without memory stays in the cache
+        try:
+            # A warning is about a setting for AMD GPUs. Without oneDNN: its LSTM keeps memory that is not shown here.
+            with (
+                warnings.catch_warnings(action="ignore", category=UserWarning),
+                torch.backends.mkldnn.flags(enabled=False),
+                FakeTensorMode(),
+            ):
+                model = self.build().train()
+                with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                    # The result must live until all is counted: a freed storage may be used again.
+                    result = model(*self.inputs(batch, *lengths))
+                for tensor in (*model.parameters(), *model.buffers()):
+                    kept.pop(tensor.untyped_storage()._cdata, None)
+                del result
+        finally:
+            triangle.cache_clear()
+        return sum(kept.values())
+
+
+def _learned(weights: list[nn.Parameter]) -> bool:
     """By gradients, not by counting."""
-    return any(weight.requires_grad for weight in model.parameters())
+    return any(weight.requires_grad for weight in weights)
 
 
-def _looked_up(model: Any) -> Count:
-    """Of a model that is counted: no products, and what a pass looks up depends on what its tables hold."""
-    return Count([Call("", span=model.reach)])
+def training_bytes(parameters: int, element: int) -> int:
+    """Weights and gradients, Adam's two moments and, under bfloat16, a float32 copy of each weight and gradient."""
+    return parameters * (2 * element + 8 + (0 if element >= 4 else 8))
+
+
+def state_bytes(state: Any) -> int:
+    """Every tensor that a state holds, whatever its structure."""
+    found: dict[int, Any] = {}
+    waiting = [state]
+    while waiting:
+        value = waiting.pop()
+        if id(value) not in found:
+            found[id(value)] = value
+            inside = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+            waiting += value if isinstance(value, list | tuple) else inside.values()
+    return sum(value.numel() * value.element_size() for value in found.values() if isinstance(value, Tensor))

@@ -83,6 +83,16 @@ class Call:
     hops: int = 1
 
 
+@dataclass(frozen=True)
+class Part:
+    """Equal parts of all layers together, as one line of a table."""
+
+    name: str
+    calls: int
+    products: int
+    elements: int
+
+
 @dataclass
 class Count:
     """All calls of one pass. unknown: operators outside torch that have no formula; the figures are then too low."""
@@ -106,14 +116,17 @@ class Count:
             hops, left = hops + taken, max(left - taken * span, call.grid - 1)
         return None if left else hops
 
-    def parts(self) -> dict[str, list[Call]]:
-        """The calls that did something, equal parts of all layers together."""
+    def parts(self) -> tuple[Part, ...]:
+        """Those that did something."""
         found: dict[str, list[Call]] = {}
         for call in self.calls:
             if call.flops or call.elements:
                 name = re.sub(r"\.layers\.\d+(?=\.)|\.\d+(?=\.|$)", "", call.path)
                 found.setdefault(name, []).append(call)
-        return found
+        return tuple(
+            Part(name, len(calls), sum(call.flops for call in calls) // 2, sum(call.elements for call in calls))
+            for name, calls in found.items()
+        )
 
 
 class _NoTracker(nullcontext[None]):
@@ -131,16 +144,13 @@ class FlopCounter(FlopCounterMode):
         lacking = {_operator(name): formula for name, formula in FORMULAS.items() if _operator(name) is not None}
         super().__init__(display=False, custom_mapping=lacking)
         self.mod_tracker = _NoTracker()  # type: ignore[assignment]  # torch's fails at weights given to a part
-        self.model, self.count, self._running = model, Count(), [Call("")]
+        self.count, self._running, self._hooks = Count(), [Call("")], ExitStack()
+        self._paths = {part: path for path, part in model.named_modules()} if model else {}
         self._weights = {weight.untyped_storage()._cdata for weight in model.parameters()} if model else set()
-        self._hooks = ExitStack()
 
     def __enter__(self) -> FlopCounter:
-        paths: dict[nn.Module, str] = {}
-        for path, part in self.model.named_modules() if self.model else ():
-            paths.setdefault(part, path)  # a part that stands in two places is one part
-        for part, path in paths.items():
-            self._hooks.enter_context(part.register_forward_pre_hook(self._enter(path)))
+        for part in self._paths:
+            self._hooks.enter_context(part.register_forward_pre_hook(self._enter))
             self._hooks.enter_context(part.register_forward_hook(self._leave))
         super().__enter__()
         return self
@@ -149,13 +159,10 @@ class FlopCounter(FlopCounterMode):
         self._hooks.close()
         return super().__exit__(*error)
 
-    def _enter(self, path: str) -> Callable[..., None]:
-        def enter(part: nn.Module, given: Any) -> None:
-            # `reach`: how far a part carries information between positions, as attention does.
-            self._running.append(Call(path, span=getattr(part, "reach", 0)))
-            self.count.calls.append(self._running[-1])
-
-        return enter
+    def _enter(self, part: nn.Module, given: Any) -> None:
+        # `reach`: how far a part carries information between positions, as attention does.
+        self._running.append(Call(self._paths[part], span=getattr(part, "reach", 0)))
+        self.count.calls.append(self._running[-1])
 
     def _leave(self, *_: Any) -> None:
         self._running.pop()

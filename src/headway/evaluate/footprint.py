@@ -6,8 +6,6 @@ The lecture's two tables (C, "Open-source", after Strubell et al. 2019) are here
 computed with and the figures in them that cannot be right.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -61,6 +59,10 @@ class Footprint:
     @property
     def kg(self) -> float | None:
         return None if self.kwh is None or self.carbon is None else self.kwh * self.carbon
+
+    @property
+    def pounds(self) -> float | None:
+        return None if self.kg is None else self.kg / POUND
 
     @property
     def cost(self) -> float | None:
@@ -144,7 +146,7 @@ def disagreements(row: Published) -> list[str]:
     low, high = row.footprint(), row.footprint(rate=1)
     pairs = (
         ("kWh", row.kwh, low.kwh),
-        ("CO₂", row.pounds, None if low.kg is None else low.kg / POUND),
+        ("CO₂", row.pounds, low.pounds),
         ("low price", row.cost[0], low.cost),
         ("high price", row.cost[1], high.cost),
     )

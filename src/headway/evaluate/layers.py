@@ -5,18 +5,16 @@ width d do at length L, and how many of them it takes until information from the
 of them are causal, as in a language model.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.evaluate.flops import Call, Count, count
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import SEE_ALL
@@ -25,8 +23,8 @@ from headway.nn.mask import SEE_ALL
 @dataclass(frozen=True)
 class Kind:
     """A layer type: its name, the orders of its operations, its steps and its path, and how a real one is built (of
-    width d, window k and the number of layers below it) and called (length L, width d). grows: higher layers reach
-    further.
+    width d, window k and the number of layers below it). more: what it is called with beside x_BTD. grows: higher
+    layers reach further.
     """
 
     name: str
@@ -34,8 +32,11 @@ class Kind:
     steps: str
     path: str
     build: Callable[[int, int, int], nn.Module]
-    arguments: Callable[[int, int], tuple[Any, ...]]
+    more: tuple[Any, ...] = ()
     grows: bool = False
+
+    def counted(self, layer: nn.Module, length: int, width: int) -> Count:
+        return count(layer, torch.zeros(1, length, width), *self.more)
 
 
 @dataclass(frozen=True)
@@ -57,26 +58,13 @@ class LayerCost:
     path: int
     layers: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def _rows(length: int, width: int) -> tuple[Tensor, ...]:
-    return (torch.zeros(1, length, width),)
-
-
-def _channels(length: int, width: int) -> tuple[Tensor, ...]:
-    return (torch.zeros(1, width, length),)
-
-
-def _seeing_all(length: int, width: int) -> tuple[Any, ...]:
-    return (torch.zeros(1, length, width), SEE_ALL)
-
-
-def _convolution(width: int, window: int, dilation: int = 1) -> nn.Module:
+class Convolution(nn.Conv1d):
     """Σ_j W_j x_(t−j·dilation), j = 0 … k − 1: padded on the left alone."""
-    left = nn.ConstantPad1d(((window - 1) * dilation, 0), 0.0)
-    return nn.Sequential(left, nn.Conv1d(width, width, window, dilation=dilation))
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        left = (self.kernel_size[0] - 1) * self.dilation[0]
+        return super().forward(F.pad(x_BTD.mT, (left, 0))).mT
 
 
 class Core(nn.Module):
@@ -115,15 +103,15 @@ def _order(length: int, width: int, window: int) -> dict[str, int]:
 
 # fmt: off
 KINDS = (
-    Kind("RNN", "L·d²", "L", "L", lambda d, k, at: nn.RNN(d, d, batch_first=True), _rows),
-    Kind("GRU", "L·d²", "L", "L", lambda d, k, at: nn.GRU(d, d, batch_first=True), _rows),
-    Kind("LSTM", "L·d²", "L", "L", lambda d, k, at: nn.LSTM(d, d, batch_first=True), _rows),
-    Kind("convolution", "L·d²·k", "1", "L/k", lambda d, k, at: _convolution(d, k), _channels),
-    Kind("dilated convolution", "L·d²·k", "1", "log_k L", lambda d, k, at: _convolution(d, k, k**at), _channels,
+    Kind("RNN", "L·d²", "L", "L", lambda d, k, at: nn.RNN(d, d, batch_first=True)),
+    Kind("GRU", "L·d²", "L", "L", lambda d, k, at: nn.GRU(d, d, batch_first=True)),
+    Kind("LSTM", "L·d²", "L", "L", lambda d, k, at: nn.LSTM(d, d, batch_first=True)),
+    Kind("convolution", "L·d²·k", "1", "L/k", lambda d, k, at: Convolution(d, d, k)),
+    Kind("dilated convolution", "L·d²·k", "1", "log_k L", lambda d, k, at: Convolution(d, d, k, dilation=k**at),
          grows=True),
-    Kind("attention, core alone", "L²·d", "1", "1", lambda d, k, at: Core(), _rows),
-    Kind("attention with its maps", "L²·d", "1", "1", lambda d, k, at: SelfAttention(d, 1), _seeing_all),
-    Kind("windowed attention, core", "L·k·d", "1", "L/k", lambda d, k, at: WindowedCore(k), _rows),
+    Kind("attention, core alone", "L²·d", "1", "1", lambda d, k, at: Core()),
+    Kind("attention with its maps", "L²·d", "1", "1", lambda d, k, at: SelfAttention(d, 1), (SEE_ALL,)),
+    Kind("windowed attention, core", "L·k·d", "1", "L/k", lambda d, k, at: WindowedCore(k)),
 )
 # fmt: on
 
@@ -139,17 +127,15 @@ LOOSE = (
 
 def compare(length: int, width: int, window: int) -> list[LayerCost]:
     """Every kind of layer at this length, width and window."""
-    if min(length, width) < 1:
-        raise InputError(f"a layer needs a length and a width of at least 1, not {length} and {width}")
-    if window < 2:
-        raise InputError(f"a window of {window} connects no two positions: take at least 2")
+    refuse(min(length, width) < 1, f"a layer needs a length and a width of at least 1, not {length} and {width}")
+    refuse(window < 2, f"a window of {window} connects no two positions: take at least 2")
     return [_measure(kind, length, width, window) for kind in KINDS]
 
 
 def _measure(kind: Kind, length: int, width: int, window: int) -> LayerCost:
     with torch.device("meta"), torch.no_grad():
         layer = kind.build(width, window, 0)
-        one = count(layer, *kind.arguments(length, width))
+        one = kind.counted(layer, length, width)
         stack = _stack(kind, length, window)
     path = stack.path(length)
     assert path is not None
@@ -165,8 +151,7 @@ def _stack(kind: Kind, length: int, window: int) -> Count:
     layer reaches does not depend on its width, so these have width 1."""
 
     def connections(depth: int) -> list[Call]:
-        layer = kind.build(1, window, depth)
-        return [call for call in count(layer, *kind.arguments(length, 1)).calls if call.span]
+        return [call for call in kind.counted(kind.build(1, window, depth), length, 1).calls if call.span]
 
     if not kind.grows:
         first = connections(0)

@@ -10,8 +10,6 @@ no windows: it reads the text from front to back, and each token is predicted fr
 B rows, T length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,7 +23,7 @@ from torch import Tensor
 from headway.batch import IGNORED, TokenBatch
 from headway.data.token_store import TokenStore
 from headway.data.windows import evaluation_windows
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.models.protocols import Scores
 from headway.text.tokenizer import PAD
 
@@ -116,8 +114,7 @@ def score_store(
     """
     amount = store.amount
     if window is None:
-        if stride is not None:
-            raise InputError("a stride is for models that see a window of the text: this one reads all of it")
+        refuse(stride is not None, "a stride is for models that see a window of the text: this one reads all of it")
         nll, tokens = _read_through(model, store, streams), store.tokens
     else:
         nll, tokens = 0.0, 0

@@ -6,8 +6,6 @@ predicts words can classify, decide and answer without being trained to (Radford
 B rows, T length, C choices.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.data.labelled import padded
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate.generator import Generator
 from headway.generate.spelling import continuation
 
@@ -75,8 +73,7 @@ def score_texts(generator: Generator, texts: Sequence[str]) -> list[ScoredText]:
 
 
 def _check_length(name: str, length: int, context: int) -> None:
-    if length > context:
-        raise InputError(f"{name} has {length} tokens, this model reads at most {context}: shorten it")
+    refuse(length > context, f"{name} has {length} tokens, this model reads at most {context}: shorten it")
 
 
 def _batches(rows: list[list[int]]) -> Iterator[list[int]]:
@@ -101,8 +98,7 @@ def choose(generator: Generator, prompts: Sequence[str], choices: Sequence[str],
     by: judged by the log-probability of the whole answer, per token or per character: otherwise long answers are
     unlikely.
     """
-    if by not in get_args(By):
-        raise InputError(f"choices are judged by {', '.join(get_args(By))}, not by {by!r}")
+    refuse(by not in get_args(By), f"choices are judged by {', '.join(get_args(By))}, not by {by!r}")
     if len(choices) < 2 or "" in choices or len(set(choices)) < len(choices):
         raise InputError("give at least two choices, all different and none of them empty")
     answers = [continuation(generator.tokenizer, choice) for choice in choices]

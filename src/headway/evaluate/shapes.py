@@ -1,7 +1,5 @@
 """Published models that headway does not build, as the shapes of their weights alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

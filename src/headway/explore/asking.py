@@ -3,15 +3,13 @@
 T places, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, with_note
 from headway.generate.spelling import HALF
 from headway.generate.tracing import described, labels
@@ -133,9 +131,7 @@ def _named(model: Model, trace: Trace, most: int) -> Trace:
 def spelled(model: Model, ids: Sequence[int]) -> str:
     """The text of these tokens: one to continue from."""
     for i in ids:
-        if not 0 <= i < model.vocabulary:
-            raise InputError(f"there is no token {i}: the vocabulary has {model.vocabulary}")
+        refuse(not 0 <= i < model.vocabulary, f"there is no token {i}: the vocabulary has {model.vocabulary}")
     text = model.tokenizers[1].decode(ids)
-    if text.endswith(HALF):
-        raise InputError("this token is half a character: no text can continue from it alone")
+    refuse(text.endswith(HALF), "this token is half a character: no text can continue from it alone")
     return str(text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.explore import plots
 from headway.explore.plots import COLOURS, HAIRLINE, INK, QUIET, Bar, write
 from headway.train.history import KINDS, Curve, History
@@ -88,12 +88,10 @@ def curves_picture(runs: Mapping[str, History], path: str | Path, *, value: str 
 
 def _choose(runs: Mapping[str, History], value: str | None) -> list[Panel]:
     known = list(dict.fromkeys(name for history in runs.values() for name in history.names))
-    if not known:
-        raise InputError(f"nothing to draw: {', '.join(runs) or 'no run'} has not logged a step yet")
+    refuse(not known, f"nothing to draw: {', '.join(runs) or 'no run'} has not logged a step yet")
     if value is None:
         return [panel for panel in PANELS if panel.name in known] or [Panel(known[0], known[0])]
-    if value not in known:
-        raise InputError(f"no value '{value}' was logged; there is: {', '.join(known)}")
+    refuse(value not in known, f"no value '{value}' was logged; there is: {', '.join(known)}")
     named = {panel.name: panel for panel in PANELS}
     return [named.get(value) or Panel(value, value.replace("_", " "))]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.perplexity import judging
 from headway.explore import plots
 from headway.explore.plots import QUIET, write
@@ -32,8 +32,7 @@ def gates_of(model: nn.Module, ids_T: Tensor, layer: int = -1) -> dict[str, Floa
         model(ids_T[None])
     layered = {name: hit for name in seen.tensors if (hit := LAYERED.match(name))}
     layers = len({hit[2] for hit in layered.values()})
-    if not -layers <= layer < layers:
-        raise InputError(f"there is no layer {layer}: this model has {layers}, counted from 0")
+    refuse(not -layers <= layer < layers, f"there is no layer {layer}: this model has {layers}, counted from 0")
     return {
         hit[3]: seen.tensors[name][0].double().cpu().numpy()
         for name, hit in layered.items()

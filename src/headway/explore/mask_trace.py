@@ -3,12 +3,10 @@
 H one head, T words of a beginning, V vocabulary.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 from headway.models.skips import SkipPairs, as_attention, learn_scores, mask_of
 from headway.nn.attention import attend, dot
 from headway.traces import Trace, Track
@@ -30,8 +28,7 @@ def mask_trace(beginning: str = PROGRAM_CASE) -> Trace:
     for word in words:
         if word not in WORDS:
             raise InputError(f"the deck's sentences have no word '{word}'{nearest(word, WORDS)}")
-    if len(words) < 2:
-        raise InputError("a word looks at those before it: give a beginning of two words or more")
+    refuse(len(words) < 2, "a word looks at those before it: give a beginning of two words or more")
     ids, *texts = ([WORDS.index(word) + 1 for word in text.split()] for text in (beginning, *SENTENCES))
     stream = [BOUNDARY, *(i for text in texts for i in (*text, BOUNDARY))]
     pairs = SkipPairs.count(stream, len(WORDS) + 1, BOUNDARY)

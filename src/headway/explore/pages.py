@@ -1,7 +1,5 @@
 """The page: one HTML file that shows traces, which are inside it or come from a server."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib
@@ -10,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.payload import payload
 from headway.traces import Trace
 
@@ -22,8 +20,7 @@ PLACE = "<!--headway:data-->"
 
 def page_html(traces: Sequence[bytes] = (), host: dict[str, Any] | None = None) -> str:
     """The page with these traces inside, or with a description of the models of its server."""
-    if not PAGE.is_file():
-        raise InputError(f"the page is not built ({PAGE.name} is missing): see web/README.md")
+    refuse(not PAGE.is_file(), f"the page is not built ({PAGE.name} is missing): see web/README.md")
     tags = []
     if host is not None:
         plain = json.dumps(host, ensure_ascii=False).replace("<", "\\u003c")  # no text ends the tag that it is in

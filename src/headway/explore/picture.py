@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore import plots
 from headway.explore.plots import ACCENT, HAIRLINE, note, one_line
 
@@ -172,8 +172,7 @@ def _check_weights(
             f"attention of shape {weights.shape} does not fit {len(target_words)} target "
             f"and {len(source_words)} source words; expected axes {expected}"
         )
-    if weights.size == 0:
-        raise InputError("nothing to show: the sentence or the model is empty")
+    refuse(weights.size == 0, "nothing to show: the sentence or the model is empty")
     if not np.isfinite(weights).all():
         raise InputError("attention with NaN or infinite weights; look for a row with nothing visible")
     return weights

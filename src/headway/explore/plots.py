@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,10 +51,8 @@ def check_path(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: a picture is written as .png, .svg or .pdf; end its name in one of them")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: a picture needs the name of a file")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: no folder '{path.parent}' to write the picture in; make it first")
+    refuse(path.is_dir(), f"{path} is a folder: a picture needs the name of a file")
+    refuse(not path.parent.is_dir(), f"{path}: no folder '{path.parent}' to write the picture in; make it first")
     return path
 
 

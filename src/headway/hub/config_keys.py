@@ -6,14 +6,12 @@
 Every key is used, checked or known to change nothing. What headway's config has and no key can say is refused by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 T = TypeVar("T")
 KINDS = {int: "whole number", float: "number", list: "list", dict: "object"}
@@ -66,8 +64,7 @@ class Keys:
         value = self.take(key, default, int)
         if value is None:
             raise InputError(f"{self.where} lacks the key '{key}'")
-        if value < least:
-            raise InputError(f"{self.where}: {key} is {value}, it must be at least {least}")
+        refuse(value < least, f"{self.where}: {key} is {value}, it must be at least {least}")
         return int(value)
 
     def number(self, key: str, default: Any = None) -> Any:

@@ -4,8 +4,6 @@ It takes folders that `headway export --format ctranslate2` wrote, and any model
 then converted first. What it cannot do is refused by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -15,7 +13,7 @@ from typing import Any, final
 
 import torch
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import FAST_WEIGHTS, Card, find_model, open_processors, read_card, read_model
 from headway.generate.attention import Attention
 from headway.generate.sampling import Sampling
@@ -49,8 +47,7 @@ def _opened(kind: str, folder: str | Path, device: str, precision: str) -> tuple
     """CTranslate2's Translator or Generator over the model in a folder."""
     if device not in ("auto", "cpu"):
         raise InputError(f"{ENGINE} is for the CPU: leave --device {device} out, or leave --engine out")
-    if precision not in PRECISIONS:
-        raise InputError(f"{ENGINE} has --dtype {', '.join(PRECISIONS)}, not {precision}")
+    refuse(precision not in PRECISIONS, f"{ENGINE} has --dtype {', '.join(PRECISIONS)}, not {precision}")
     library = wanted("ctranslate2", "ctranslate2")
     with _converted(folder, precision) as place:
         card = read_card(place)
@@ -80,8 +77,7 @@ class FastTranslator(TextTranslator):
         self.id_of = {name: i for i, name in enumerate(self.target_names)}
 
     def translate_n(self, texts: Sequence[str], *, attention: bool = False, **how: Any) -> list[list[Translation]]:
-        if attention:
-            raise InputError(f"{ENGINE} does not show its attention: leave --attention, --picture or --engine out")
+        refuse(attention, f"{ENGINE} does not show its attention: leave --attention, --picture or --engine out")
         for name in ("max_ratio", "max_extra", "finish"):
             if name in how:
                 raise _missing(name)

@@ -1,7 +1,5 @@
 """Folders for CTranslate2, an engine for fast inference on a CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headway.errors import InputError

@@ -1,14 +1,12 @@
 """Models as folders that `transformers` opens: the same numbers, and a tokenizer with the same ids."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import Card, Loaded, read_model, replace_folder, weights_of
 from headway.hub.decoding import GENERATION
 from headway.hub.families import FOREIGN
@@ -40,8 +38,7 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     """The first foreign family that holds the model exactly, its config.json and its weights."""
     card, sizes = loaded.card, loaded.card.sizes
     families = [foreign for foreign in FOREIGN.values() if foreign.family == card.family]
-    if not families:
-        raise InputError(f"no Hugging Face family holds a headway {card.family}")
+    refuse(not families, f"no Hugging Face family holds a headway {card.family}")
     if loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there"

@@ -3,8 +3,6 @@
 Weights are memory-mapped, one at a time: each is released after it was copied.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 CONFIG = "config.json"
 SAFE, OLD = "model.safetensors", "pytorch_model.bin"
@@ -31,9 +29,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is missing: the folder is incomplete") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} must hold an object with keys, not {type(found).__name__}")
-    return found
+    refuse(not isinstance(found, dict), f"{path} must hold an object with keys, not {type(found).__name__}")
+    return cast(dict[str, Any], found)
 
 
 def optional_json(path: Path) -> dict[str, Any]:
@@ -173,6 +170,5 @@ def _indexed(path: Path) -> dict[str, Path]:
     if not isinstance(places, dict) or not all(isinstance(place, str) for place in places.values()):
         raise InputError(f"{path}: weight_map must name a file for each weight")
     for place in set(places.values()):
-        if Path(place).name != place:
-            raise InputError(f"{path} names the file '{place}': it must lie in the same folder")
+        refuse(Path(place).name != place, f"{path} names the file '{place}': it must lie in the same folder")
     return {name: path.parent / place for name, place in places.items()}

@@ -1,7 +1,5 @@
 """Models as ONNX graphs in the layout that programs around ONNX Runtime look for. Batch and lengths are free."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator
@@ -79,8 +77,7 @@ def _quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)

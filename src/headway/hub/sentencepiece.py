@@ -4,8 +4,6 @@ The sentencepiece package parses the file. Settings that change how text becomes
 counterpart for are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.hub.extras import wanted
 from headway.text.codec import SPACE_MARK
 
@@ -128,6 +126,5 @@ def read_sentencepiece(path: Path) -> SentencePieces:
         "tokens that are switched off": any(token.type == UNUSED for token in proto.pieces),
     }
     for fault, present in unsupported.items():
-        if present:
-            raise InputError(f"{path} has {fault}, which headway does not support: save its tokenizer.json beside it")
+        refuse(present, f"{path} has {fault}, which headway does not support: save its tokenizer.json beside it")
     return SentencePieces(proto)

@@ -1,14 +1,12 @@
 """The tokenizer of a Hugging Face folder: its `tokenizer.json`, or one built from the older vocabulary files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.hub.decoding import decoding_facts
 from headway.hub.families import FOREIGN
 from headway.hub.families.bert import BERT
@@ -173,8 +171,7 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     usual = BERT.usual.specials
     unknown, first, last = (getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator"))
     for token in (unknown, first, last):
-        if token not in entries:
-            raise InputError(f"{folder / 'vocab.txt'} lacks the special '{token}'")
+        refuse(token not in entries, f"{folder / 'vocab.txt'} lacks the special '{token}'")
     inner = tokenizers.Tokenizer(models.WordPiece(entries, unk_token=unknown))
     inner.normalizer = normalizers.BertNormalizer(
         clean_text=True,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.data.images import Bytes, picture
-from headway.errors import InputError
+from headway.errors import refuse
 
 CLASS = "[class]"
 
@@ -33,8 +33,7 @@ class ImageConfig:
     std: tuple[float, ...] = (0.5,)
 
     def __post_init__(self) -> None:
-        if self.size not in (1, 3):
-            raise InputError(f"a picture has 1 channel (grey) or 3 (colour), not {self.size}")
+        refuse(self.size not in (1, 3), f"a picture has 1 channel (grey) or 3 (colour), not {self.size}")
 
     @property
     def summary(self) -> str:

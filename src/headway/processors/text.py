@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.text.codec import Codec
 from headway.text.foreign import ForeignTokenizer
 from headway.text.symbols import Symbols
@@ -45,8 +45,7 @@ class TextConfig:
                 return TextProcessor(self, other.tokenizer)
         load: Any = ForeignTokenizer.load if self.foreign else Tokenizer.load
         tokenizer = load(folder / self.file)
-        if len(tokenizer) > self.size:
-            raise InputError(f"{folder / self.file} has {len(tokenizer)} entries, the model {self.size}")
+        refuse(len(tokenizer) > self.size, f"{folder / self.file} has {len(tokenizer)} entries, the model {self.size}")
         return TextProcessor(self, tokenizer)
 
 

@@ -1,7 +1,5 @@
 """Recipes for language models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from headway.models import ModelConfig

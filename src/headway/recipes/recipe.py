@@ -1,7 +1,5 @@
 """What a recipe is, and how a function becomes one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

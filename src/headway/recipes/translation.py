@@ -1,7 +1,5 @@
 """Recipes for translators."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

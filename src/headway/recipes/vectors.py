@@ -1,7 +1,5 @@
 """Recipes for word vectors."""
 
-from __future__ import annotations
-
 from headway.models.skip_gram import SkipGramConfig
 from headway.recipes.recipe import recipe
 from headway.tasks.objective import NegativeSampling

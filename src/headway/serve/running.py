@@ -1,7 +1,5 @@
 """The application on a port of this machine, until Ctrl-C."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

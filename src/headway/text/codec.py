@@ -1,7 +1,5 @@
 """What every tokenizer is: headway's own (`text.tokenizer`) and those of other programs (`text.foreign`)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -97,10 +95,12 @@ class Codec(Protocol):
         return raw
 
 
-def enclosed(inner: tokenizers.Tokenizer, first: str, last: str, second: str) -> processors.TemplateProcessing:
-    """`first` before a text and `last` after it; `second`: how the second text of a pair follows."""
-    single = f"{first}:0 $A:0 {last}:0"
-    named = [(token, inner.token_to_id(token)) for token in (first, last)]
+def enclosed(
+    inner: tokenizers.Tokenizer, first: str | None, last: str | None, second: str
+) -> processors.TemplateProcessing:
+    """`first` before a text and `last` after it (None: none); `second`: how the second text of a pair follows."""
+    single = " ".join(f"{part}:0" for part in (first, "$A", last) if part)
+    named = [(token, inner.token_to_id(token)) for token in (first, last) if token]
     return processors.TemplateProcessing(single=single, pair=f"{single} {second}", special_tokens=named)
 
 

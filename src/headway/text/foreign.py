@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, final
 
 import tokenizers
-from tokenizers import models, processors
+from tokenizers import models
 
 from headway.errors import InputError
 from headway.plain import from_plain, to_plain
 from headway.text.chat import Chat
-from headway.text.codec import SPACE_MARK, Codec, encoded, hashed
+from headway.text.codec import SPACE_MARK, Codec, enclosed, encoded, hashed
 from headway.text.tokenizer import BYTE_OF
 
 SETTINGS = "tokenizer.settings.json"
@@ -88,20 +88,13 @@ class ForeignTokenizer(Codec):
         specials = {name: token for name, token in asked.items() if token is not None}
         self.chat = None if settings.chat is None else Chat(settings.chat, specials)
         if settings.frame:
-            inner.post_processor = self._frame(*settings.frame)
+            given = zip((settings.start, settings.end), settings.frame, strict=True)
+            first, last = (token if asked else None for token, asked in given)
+            second = " ".join(f"{part}:1" for part in (first, "$B", last) if part)
+            inner.post_processor = enclosed(inner, first, last, second)
         decoder = json.loads(inner.to_str())["decoder"]
         self._bytes = "ByteLevel" in json.dumps(decoder)
         self._wordpiece = isinstance(inner.model, models.WordPiece)
-
-    def _frame(self, start: bool, end: bool) -> processors.PostProcessor:
-        before, after = self.settings.start if start else None, self.settings.end if end else None
-
-        def around(text: str, side: int) -> str:
-            return " ".join(f"{part}:{side}" for part in (before, text, after) if part)
-
-        single, pair = around("$A", 0), f"{around('$A', 0)} {around('$B', 1)}"
-        named = [(special, self.inner.token_to_id(special)) for special in (before, after) if special]
-        return processors.TemplateProcessing(single=single, pair=pair, special_tokens=named)
 
     @classmethod
     def from_json(cls, text: str, settings: Settings = Settings()) -> ForeignTokenizer:  # noqa: B008

@@ -16,7 +16,7 @@ from typing import Literal, final
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.text.codec import Codec, enclosed, hashed, readable
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -62,13 +62,11 @@ class TextOptions:
     marks: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"text.kind is {self.kind!r}: it must be 'bpe', 'word' or 'char'")
+        refuse(self.kind not in KINDS, f"text.kind is {self.kind!r}: it must be 'bpe', 'word' or 'char'")
         smallest = len(SPECIALS) + (BYTES if self.kind == "bpe" else 1)
         if self.size < smallest:
             raise InputError(f"text.size is {self.size}: a {self.kind} vocabulary needs at least {smallest} entries")
-        if self.min_count < 1:
-            raise InputError(f"text.min_count is {self.min_count}: it must be at least 1")
+        refuse(self.min_count < 1, f"text.min_count is {self.min_count}: it must be at least 1")
         if self.marks and (self.kind != "word" or self.exact):
             raise InputError("text.marks splits words from punctuation: it needs text.kind=word and text.exact=false")
 
@@ -114,8 +112,7 @@ class Tokenizer(Codec):
         except Exception as error:  # the library raises bare Exception
             raise InputError(f"not a tokenizer.json: {error}") from error
         found = tuple(inner.id_to_token(i) for i in range(len(SPECIALS)))
-        if found != SPECIALS:
-            raise InputError(f"the first entries of the vocabulary are {found}, expected {SPECIALS}")
+        refuse(found != SPECIALS, f"the first entries of the vocabulary are {found}, expected {SPECIALS}")
         return cls(inner)
 
     @classmethod
@@ -227,8 +224,7 @@ def _train_words(chunks: Iterator[list[str]], options: TextOptions) -> tokenizer
     counting.train_from_iterator(chunks, trainer)
     id_of = counting.get_vocab()
     words = [word for word in sorted(id_of, key=id_of.__getitem__) if word not in SPECIALS]
-    if not words:
-        raise InputError(f"no word occurs {options.min_count} times: lower text.min_count or give more text")
+    refuse(not words, f"no word occurs {options.min_count} times: lower text.min_count or give more text")
     return _known_words(words[: options.size - len(SPECIALS)], options)
 
 
@@ -262,8 +258,7 @@ def _train_characters(chunks: Iterator[list[str]], options: TextOptions) -> toke
     for chunk in chunks:
         text = "".join(chunk)
         counts.update(lower.normalize_str(text) if lower else text)
-    if not "".join(counts).strip():
-        raise InputError("there is no text to learn a vocabulary from: it is all white space")
+    refuse(not "".join(counts).strip(), "there is no text to learn a vocabulary from: it is all white space")
     frequent = sorted(counts, key=lambda letter: (-counts[letter], letter))[: options.size - len(SPECIALS)]
     vocabulary = {entry: i for i, entry in enumerate([*SPECIALS, *sorted(frequent)])}
     # BPE without merges: the library then splits into characters without a regular expression, four times as fast.

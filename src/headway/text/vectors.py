@@ -7,8 +7,6 @@ Either may be packed (.gz). A name in .bin is binary, one in .txt or .vec text; 
 Files are read in chunks: memory holds the vectors and one chunk. N words, D width, Q of them asked for.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import warnings
@@ -22,7 +20,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import InputError, is_full
+from headway.errors import InputError, is_full, refuse
 
 Floats = NDArray[np.float32]
 Group = tuple[int, list[bytes], Floats]  # the number of the first line or word in the file, words, rows
@@ -75,8 +73,7 @@ class WordVectors:
         plus = [words] if isinstance(words, str) else list(words)
         rows_Q = [self.row(word) for word in (*plus, *minus)]
         sign_Q = np.array([1.0] * len(plus) + [-1.0] * len(minus), np.float32)
-        if not rows_Q:
-            raise InputError("no word to find the neighbours of")
+        refuse(not rows_Q, "no word to find the neighbours of")
         goal_D = sign_Q @ self.unit_ND[rows_Q]
         length = float(np.linalg.norm(goal_D))
         cosine_N = self.unit_ND @ (goal_D / length if length else goal_D)
@@ -104,15 +101,12 @@ def read_vectors(path: str | Path, width: int | None = None) -> WordVectors:
     Those of another `width` than is wanted are refused before they are all read.
     """
     path = Path(path)
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: expected a file of word vectors")
+    refuse(not path.exists(), f"there is no file {path}")
+    refuse(path.is_dir(), f"{path} is a folder: expected a file of word vectors")
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             head = stream.peek(CHUNK)
-            if not head.strip():
-                raise InputError(f"file {path} is empty: a vector file has a word and its numbers on each line")
+            refuse(not head.strip(), f"file {path} is empty: a vector file has a word and its numbers on each line")
             form = _form(path)
             is_binary = CONTROL.search(head) is not None if form is None else form
             return WordVectors(*_read(path, stream, is_binary, width))
@@ -225,8 +219,8 @@ def _row(line: bytes, width: int, where: str) -> tuple[bytes, Floats]:
 
 def _numbers(text: bytes, count: int) -> Floats | None:
     """So many numbers parted by white space, or None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how numpy says that something is no number
+    # A deprecation is how numpy says that something is no number.
+    with warnings.catch_warnings(action="error", category=DeprecationWarning):
         try:
             found = np.fromstring(text, np.float32, sep=" ")
         except (DeprecationWarning, ValueError):
@@ -298,10 +292,8 @@ def check_name(path: str | Path) -> bool:
     form = _form(path)
     if form is None:
         raise InputError(f"{path}: the name of a vector file ends in .txt, .vec or .bin (packed: .gz)")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: expected the name of a file")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} for {path.name}: make it first")
+    refuse(path.is_dir(), f"{path} is a folder: expected the name of a file")
+    refuse(not path.parent.is_dir(), f"there is no folder {path.parent} for {path.name}: make it first")
     return form
 
 

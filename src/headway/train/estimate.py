@@ -10,7 +10,7 @@ import torch
 
 from headway.device import choose
 from headway.errors import InputError
-from headway.evaluate.memory import training_bytes
+from headway.evaluate.cost import training_bytes
 from headway.folder import find_model, read_card
 from headway.models import FAMILIES, build
 from headway.plain import to_plain

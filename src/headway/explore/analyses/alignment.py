@@ -7,8 +7,6 @@ are chosen on the odd lines and reported on the even ones: the lowest of many no
 L layers, H heads.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -17,17 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.errors import InputError
-from headway.evaluate.alignment import (
-    SYMMETRIES,
-    AlignmentScore,
-    Link,
-    alignment_error,
-    diagonal_links,
-    links_from_weights,
-    random_links,
-    symmetrised,
-)
+from headway.errors import InputError, refuse
+from headway.evaluate import alignment as aligning
+from headway.evaluate.alignment import AlignmentScore, Link
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
 from headway.explore.analyses.texts import read_parallel
@@ -65,7 +55,7 @@ def links_of(trace: Trace, owners: Sequence[Sequence[int]]) -> dict[Choice, set[
     rows = {"written": [*target[1:], -1], "shifted": list(target)}
     layers = trace.layers("decoder", "cross.weights")
     return {
-        (reading, layer, head): links_from_weights(weights_TS, rows[reading], source)
+        (reading, layer, head): aligning.links_from_weights(weights_TS, rows[reading], source)
         for layer, weights_HTS in zip(layers, trace.attention("decoder", "cross"), strict=True)
         for head, weights_TS in [(MEAN, weights_HTS.mean(0)), *enumerate(weights_HTS)]
         for reading in READINGS
@@ -86,13 +76,13 @@ class Judge:
     """Error rates of links on a choice of pairs."""
 
     def __init__(self, pairs: Sequence[GoldPair], numbers: Sequence[int]) -> None:
-        self.pairs, self.numbers = pairs, list(numbers)
-        self.odd, self.even = self.numbers[::2], self.numbers[1::2]
+        self.pairs, self.numbers, self.odd, self.even = pairs, numbers, numbers[::2], numbers[1::2]
+        self.sizes = [pair.sizes for pair in pairs]
+        self.diagonal = dict(enumerate(aligning.diagonal_links(self.sizes)))
 
-    def score(self, links: Mapping[int, set[Link]], numbers: Sequence[int] | None = None) -> AlignmentScore:
-        numbers = self.numbers if numbers is None else numbers
+    def score(self, links: Mapping[int, set[Link]], numbers: Sequence[int]) -> AlignmentScore:
         gold = [self.pairs[number] for number in numbers]
-        return alignment_error(
+        return aligning.alignment_error(
             [links[number] for number in numbers], [pair.sure for pair in gold], [pair.possible for pair in gold]
         )
 
@@ -104,15 +94,13 @@ class Judge:
     def row(
         self, what: str, links: Mapping[int, set[Link]], numbers: Sequence[int], choice: Choice | None = None
     ) -> tuple[Cell, ...]:
-        return _row(what, len(numbers), self.score(links, numbers), choice)
-
-
-def _row(what: str, pairs: int, score: AlignmentScore, choice: Choice | None = None) -> tuple[Cell, ...]:
-    reading, layer, head = choice or (None, None, None)
-    return (what, layer, None if head == MEAN else head, reading, pairs, score.aer, score.precision, score.recall)
+        reading, layer, head = choice or (None, None, None)
+        found = astuple(self.score(links, numbers))
+        return (what, layer, None if head == MEAN else head, reading, len(numbers), *found)
 
 
 def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -> Table:
+    """Word alignment by cross-attention, its error rate against gold links, by layer and head."""
     texts = [replace(text, item=number) for number, text in enumerate(read_parallel(files))]
     pairs = read_gold(options.gold, texts, options.words, options.first)
     counted = Counted(options.words)
@@ -126,8 +114,7 @@ def alignment(traced: Traced, files: Sequence[str], options: AlignmentOptions) -
         turned = [replace(text, first=str(text.second), second=text.first) for text in texts]
         backward = all_links(other, turned, Counted(options.words), turned=True)
         shared &= set(next(iter(backward.values()), {}))
-    if len(shared) < 2:
-        raise InputError(f"{len(shared)} pairs that can be judged: there must be at least two")
+    refuse(len(shared) < 2, f"{len(shared)} pairs that can be judged: there must be at least two")
     judge = Judge(pairs, sorted(shared))
     rows = [*_of_heads(judge, forward), *_best(judge, forward, backward), *_by_length(judge, forward)]
     if options.beside:
@@ -151,12 +138,11 @@ def _of_heads(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cel
     """Every head and layer; beside them random links, the diagonal, and a head at random."""
     for choice in sorted(found, key=lambda choice: (READINGS.index(choice[0]), *choice[1:])):
         yield judge.row("mean of the layer" if choice[2] == MEAN else "head", found[choice], judge.numbers, choice)
-    sizes = [pair.sizes for pair in judge.pairs]
-    for name, links in (("random links", random_links(sizes, SEED)), ("diagonal", diagonal_links(sizes))):
-        yield judge.row(name, dict(enumerate(links)), judge.even)
+    yield judge.row("random links", dict(enumerate(aligning.random_links(judge.sizes, SEED))), judge.even)
+    yield judge.row("diagonal", judge.diagonal, judge.even)
     reading = judge.best(found, mean=False)[0]
     heads = [astuple(judge.score(found[one], judge.even)) for one in found if one[2] != MEAN and one[0] == reading]
-    yield _row("a head at random", len(judge.even), AlignmentScore(*np.mean(heads, 0).tolist()))
+    yield ("a head at random", None, None, None, len(judge.even), *np.mean(heads, 0).tolist())
 
 
 def _best(
@@ -169,21 +155,20 @@ def _best(
             continue
         other = judge.best(backward, mean)
         yield judge.row(f"{name}, reverse", backward[other], judge.even, other)
-        for how in SYMMETRIES:
-            links = {at: symmetrised(forward[choice][at], backward[other][at], how) for at in judge.even}
+        for how in aligning.SYMMETRIES:
+            links = {at: aligning.symmetrised(forward[choice][at], backward[other][at], how) for at in judge.even}
             yield judge.row(f"{name}, {how}", links, judge.even)
 
 
 def _by_length(judge: Judge, found: Mapping[Choice, Links]) -> Iterator[tuple[Cell, ...]]:
     """The best layer and the diagonal, by the number of source words."""
     choice = judge.best(found, mean=True)
-    diagonal = dict(enumerate(diagonal_links([pair.sizes for pair in judge.pairs])))
     for low, high in LENGTHS:
-        some = [number for number in judge.even if low <= judge.pairs[number].sizes[0] <= high]
+        some = [number for number in judge.even if low <= judge.sizes[number][0] <= high]
         name = f"{low} words and more" if high == LENGTHS[-1][1] else f"{low} to {high} words"
         if some:
             yield judge.row(f"best layer, {name}", found[choice], some, choice)
-            yield judge.row(f"diagonal, {name}", diagonal, some)
+            yield judge.row(f"diagonal, {name}", judge.diagonal, some)
 
 
 def _more(judge: Judge, found: Mapping[Choice, Links]) -> dict[str, Any]:
@@ -191,7 +176,9 @@ def _more(judge: Judge, found: Mapping[Choice, Links]) -> dict[str, Any]:
     layers = sorted({layer for _, layer, _ in found})
     heads = sorted({head for _, _, head in found if head != MEAN})
     tables = {
-        reading: [[judge.score(found[reading, layer, head]).aer for head in (*heads, MEAN)] for layer in layers]
+        reading: [
+            [judge.score(found[reading, layer, head], judge.numbers).aer for head in (*heads, MEAN)] for layer in layers
+        ]
         for reading in READINGS
     }
     return {"layers": layers, "heads": heads, "best": judge.best(found, mean=False), **tables}
@@ -212,7 +199,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([grids], path, heading="Alignment error rate of each head (dark: low)")
 
 
-ALIGNMENT = Analysis(
-    "alignment", "word alignment by cross-attention, its error rate against gold links, by layer and head",
-    "pairs", ("cross.weights",), alignment, draw, AlignmentOptions,
-)  # fmt: skip
+ALIGNMENT = Analysis("alignment", "pairs", ("cross.weights",), alignment, draw, AlignmentOptions)

@@ -3,8 +3,6 @@
 Analyses read traces, so none of them depends on a model family. Layers and heads count from 0, as in a trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,16 +115,20 @@ class Traced:
 
 @dataclass(frozen=True)
 class Analysis:
-    """name, and a summary of one line. takes: what DATA is. tensors: what it reads of a trace.
+    """takes: what DATA is. tensors: what it reads of a trace.
 
-    run: (traced, files, options) → table. options: a frozen dataclass, all fields with defaults (`--set key=value`).
-    draw: (table, path) → path.
+    run: (traced, files, options) → table; its docstring is the summary. options: a frozen dataclass, all fields with
+    defaults (`--set key=value`). draw: (table, path) → path.
     """
 
     name: str
-    summary: str
     takes: Takes
     tensors: tuple[str, ...]
     run: Callable[[Traced, Sequence[str], Any], Table]
     draw: Callable[[Table, Path], Path] | None = None
     options: type = NoOptions
+
+    @property
+    def summary(self) -> str:
+        """One line, as a list has it."""
+        return str(self.run.__doc__)[:1].lower() + str(self.run.__doc__)[1:].rstrip(".")

@@ -9,8 +9,6 @@ the rest.
 T target places, S source places, W target words, V source words, L layers, H heads.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.alignment import Link
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
 from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_gold
@@ -89,6 +87,7 @@ def _look(weights_LHV: Array, column: int, own: int | None, offset: int) -> Look
 
 
 def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions) -> Table:
+    """Which head looks from a pronoun to its antecedent, where a file lists the antecedents."""
     texts = list(read_texts(files, blank=True))
     if not options.links:
         raise InputError(
@@ -103,8 +102,7 @@ def antecedents(traced: Traced, files: Sequence[str], options: AntecedentOptions
         for site, look in looks(trace, owners, links[at], gold[at] if gold else None):
             seen.setdefault(site.name, []).append(look)
             layers[site.name] = site.layers
-    if not seen:
-        raise InputError(f"{options.links} has no link that could be looked for: each is a pair of words such as 5-1")
+    refuse(not seen, f"{options.links} has no link that could be looked for: each is a pair of words such as 5-1")
     rows = [row for name, found in seen.items() for row in _rows(name, layers[name], found)]
     return Table(
         ("what", "site", "layer", "head", "links", "right", "weight"),
@@ -144,7 +142,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([maps], path, heading="How often a head looks from a pronoun to its antecedent")
 
 
-ANTECEDENTS = Analysis(
-    "antecedents", "which head looks from a pronoun to its antecedent, where a file lists the antecedents",
-    "lines", ("weights",), antecedents, draw, AntecedentOptions,
-)  # fmt: skip
+ANTECEDENTS = Analysis("antecedents", "lines", ("weights",), antecedents, draw, AntecedentOptions)

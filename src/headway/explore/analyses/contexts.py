@@ -7,8 +7,6 @@ a word, here of the same sense and of different senses, by layer, beside that of
 L layers with the input before them, N occurrences, T places, D width.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headway.data.readers import lines
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore import plots
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced
 from headway.explore.analyses.sites import Span, owners
@@ -64,8 +62,7 @@ def occurrences(file: str, word: str) -> Iterator[Occurrence]:
             text, length = text[:start] + hit[1] + text[hit.end() :], len(hit[1])
         yield Occurrence(f"{file}, line {number}", sense.strip(), text, (start, start + length))
     if not found:
-        if word:
-            raise InputError(f"'{word}' stands in none of the {number} lines of {file}")
+        refuse(word, f"'{word}' stands in none of the {number} lines of {file}")
         raise InputError(f"{file}: no word is marked in its {number} lines: write *word*, or --set word=…")
 
 
@@ -121,8 +118,8 @@ def plane(vectors_ND: Array) -> Array:
 
 
 def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
-    if len(files) != 1:
-        raise InputError(f"{len(files)} files: give one, a text with the word in each line")
+    """One word in many sentences: how alike its vectors are by layer, within and across its senses."""
+    refuse(len(files) != 1, f"{len(files)} files: give one, a text with the word in each line")
     layers: list[int] = []
     kept, words, tokens = [], [], []
     texts = (Text(one.where, one.text, item=one) for one in occurrences(files[0], options.word))
@@ -133,8 +130,7 @@ def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
             kept.append(text.item)
             words.append(found[1])
             tokens.append(found[2])
-    if len(kept) < 2:
-        raise InputError(f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
+    refuse(len(kept) < 2, f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
     senses = [one.sense for one in kept]
     words_LND = np.stack(words, 1)
     rows: list[tuple[Cell, ...]] = [
@@ -195,7 +191,4 @@ def draw(table: Table, path: Path) -> Path:
     return plots.save(figure, path)
 
 
-CONTEXTS = Analysis(
-    "contexts", "one word in many sentences: how alike its vectors are by layer, within and across its senses",
-    "marked", ("hidden",), contexts, draw, Options,
-)  # fmt: skip
+CONTEXTS = Analysis("contexts", "marked", ("hidden",), contexts, draw, Options)

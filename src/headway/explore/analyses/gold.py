@@ -3,13 +3,11 @@
 T target places, S source places, W target words, V source words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.data.readers import lines
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.alignment import Link, read_links
 from headway.explore.analyses.analysis import Text, Traced
 from headway.explore.analyses.sites import owners
@@ -19,9 +17,8 @@ from headway.traces import Trace, Track
 
 @dataclass(frozen=True)
 class GoldPair:
-    """A text, its translation where there is one, and links between words: sure ones, and all possible ones."""
+    """Links between the words of a text and its translation, sure ones and all possible ones; and how many words."""
 
-    text: Text
     sure: frozenset[Link]
     possible: frozenset[Link]
     sizes: tuple[int, int]
@@ -52,8 +49,7 @@ class Counted:
 
 def read_gold(path: str, texts: list[Text], split: Split, first: int = 0) -> list[GoldPair]:
     """Links a line, as many lines as texts."""
-    if not path:
-        raise InputError("gold links are missing: --set gold=FILE, a line a text with links as in 0-0 1-2 3p4")
+    refuse(not path, "gold links are missing: --set gold=FILE, a line a text with links as in 0-0 1-2 3p4")
     rows = list(lines(path))
     if len(rows) != len(texts):
         raise InputError(
@@ -71,7 +67,7 @@ def read_gold(path: str, texts: list[Text], split: Split, first: int = 0) -> lis
                 f"{where}: link {i + first}-{j + first} is outside of a text of {source} words and one of {target}: "
                 "the links belong to other words, or count from another first word (--set first=0 or 1)"
             )
-        found.append(GoldPair(text, frozenset(sure), frozenset(possible), (source, target)))
+        found.append(GoldPair(frozenset(sure), frozenset(possible), (source, target)))
     return found
 
 

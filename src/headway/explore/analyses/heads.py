@@ -6,8 +6,6 @@ over all of them.
 L layers, H heads, T places that look, S places that are looked at.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -64,6 +62,7 @@ def entropy(weights: Array) -> Array:
 
 
 def heads(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    """Attention to next, previous, first, separator, self; entropy, distance: by layer and head."""
     layers: dict[str, list[int]] = {}
     sums: dict[tuple[str, str], Array] = {}
     counts: Counter[tuple[str, str]] = Counter()
@@ -124,7 +123,4 @@ def head_map(table: Table, name: str, site: str, title: str = "", *, best: bool 
     return HeatMap(title or site, values_LH, rows=layers, **more)
 
 
-HEADS = Analysis(
-    "heads", "attention to next, previous, first, separator, self; entropy, distance: by layer and head",
-    "lines", ("weights",), heads, draw,
-)  # fmt: skip
+HEADS = Analysis("heads", "lines", ("weights",), heads, draw)

@@ -6,15 +6,13 @@ Language models are judged by log p(x_t | x_<t), translators by log p(y_t | y_<t
 H heads, T places, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Text, Traced, second_text
 from headway.explore.analyses.heads import head_map
 from headway.explore.analyses.silence import attending, silenced
@@ -80,6 +78,7 @@ def _gaps(traced: Traced, text: Text, trace: Trace, options: Options) -> Losses 
 
 
 def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
+    """What each head is worth: the loss with that head silenced."""
     parts = attending(traced.loaded.model)
     works = [losses_of(traced, text, trace, options) for text, trace in traced.over(read_texts(files))]
     judged = [work for work in works if work is not None]
@@ -88,8 +87,7 @@ def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
         return np.array([loss for work in judged for loss in work()])
 
     whole = now()
-    if not len(whole):
-        raise InputError(f"{files[0]}: none of {len(works)} texts has a word that this model could be judged by")
+    refuse(not len(whole), f"{files[0]}: none of {len(works)} texts has a word that this model could be judged by")
     rows: list[tuple[Cell, ...]] = []
     for (site, layer), part in parts.items():
         for head in range(part.heads):
@@ -121,7 +119,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([maps], path, heading="What silencing a head costs, nats in 1,000 tokens")
 
 
-IMPORTANCE = Analysis(
-    "importance", "what each head is worth: the loss with that head silenced",
-    "lines", ("embed*.hidden",), importance, draw, Options,
-)  # fmt: skip
+IMPORTANCE = Analysis("importance", "lines", ("embed*.hidden",), importance, draw, Options)

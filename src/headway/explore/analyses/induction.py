@@ -6,8 +6,6 @@ second round gives to the token behind its own first occurrence, the one that co
 B rows, H heads, N tokens of a round, T places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.analyses.analysis import Analysis, Table, Traced
 from headway.explore.analyses.heads import head_map, head_rows
 from headway.explore.analyses.sites import sites
@@ -56,6 +54,7 @@ def random_rounds(generator: Any, length: int, rows: int, seed: int) -> torch.Te
 
 
 def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
+    """Heads that look at the previous token, and heads that carry a repeated pattern on."""
     generator = traced.loaded
     if generator.takes != "one":
         raise InputError("induction is for language models, which read a text from left to right: this is none")
@@ -63,8 +62,7 @@ def induction(traced: Traced, files: Sequence[str], options: Options) -> Table:
         raise InputError(f"{files[0]}: this analysis makes up its own texts, leave the file out")
     before = len(generator.ids(""))
     length = min(options.length, (generator.context - before) // 2)
-    if length < 2:
-        raise InputError(f"this model reads {generator.context} tokens, too few for two rounds of two")
+    refuse(length < 2, f"this model reads {generator.context} tokens, too few for two rounds of two")
     ids_BT = random_rounds(generator, length, options.rows, options.seed).to(generator.device)
     with torch.inference_mode(), trace(generator, tensors=("attention.weights", "logits")) as recording:
         model: Any = generator.model
@@ -100,7 +98,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([maps], path, heading="Random tokens read twice over")
 
 
-INDUCTION = Analysis(
-    "induction", "heads that look at the previous token, and heads that carry a repeated pattern on",
-    "nothing", ("attention.weights",), induction, draw, Options,
-)  # fmt: skip
+INDUCTION = Analysis("induction", "nothing", ("attention.weights",), induction, draw, Options)

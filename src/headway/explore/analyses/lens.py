@@ -6,8 +6,6 @@ layers alone. What is followed is the answer that the whole model gives.
 L layers and the input before them, T places, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +47,7 @@ def followed(logits_LTV: Sequence[Array]) -> tuple[Array, Array]:
 
 
 def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    """What the model would answer if it stopped at each layer."""
     ranks, logps, taken, shown = [], [], [], {}  # type: list[Array], list[Array], list[Array], dict[str, Any]
     fills_gaps = traced.loaded.takes == "pair"
     for text, trace in traced.over(read_texts(files)):
@@ -110,4 +109,4 @@ def draw(table: Table, path: Path) -> Path:
     return plots.save(figure, path)
 
 
-LENS = Analysis("lens", "what the model would answer if it stopped at each layer", "lines", ("hidden",), lens, draw)
+LENS = Analysis("lens", "lines", ("hidden",), lens, draw)

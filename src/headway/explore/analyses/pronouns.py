@@ -6,8 +6,6 @@ over the name's tokens and the mean over its own. Beside the heads: the nearer o
 L layers, H heads, N stretches of the text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -81,6 +79,7 @@ def first(pronoun: Span, names: Sequence[Span]) -> int:
 
 
 def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    """Heads by which a pronoun looks at the right name, beside the nearest name and the first."""
     halves_of: tuple[list[Judged], list[Judged]] = ([], [])
     layers: list[int] = []
     place = ""
@@ -127,7 +126,4 @@ def draw(table: Table, path: Path) -> Path:
     return heat_maps([maps], path, heading="Which name a pronoun looks at")
 
 
-PRONOUNS = Analysis(
-    "pronouns", "heads by which a pronoun looks at the right name, beside the nearest name and the first",
-    "gap", ("attention.weights", "attention.mask"), pronouns, draw,
-)  # fmt: skip
+PRONOUNS = Analysis("pronouns", "gap", ("attention.weights", "attention.mask"), pronouns, draw)

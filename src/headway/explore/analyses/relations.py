@@ -7,8 +7,6 @@ the word itself are left out, since neither is ever the answer.
 L layers, H heads, W words.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -90,6 +88,7 @@ def chosen(first: Tally, second: Tally) -> tuple[int, int, float, int, float]:
 
 
 def relations(traced: Traced, files: Sequence[str], options: Options) -> Table:
+    """Heads that find the other word of a dependency, beside the best fixed offset."""
     tallies: tuple[Tallies, Tallies] = (defaultdict(Tally), defaultdict(Tally))
     unknown, layers = 0, list[int]()
     # A model that is given a target does not search for one; its encoder never sees it.
@@ -166,7 +165,4 @@ def draw(table: Table, path: Path) -> Path:
     return plots.save(figure, path)
 
 
-RELATIONS = Analysis(
-    "relations", "heads that find the other word of a dependency, beside the best fixed offset",
-    "conllu", ("attention.weights", "attention.mask"), relations, draw, Options,
-)  # fmt: skip
+RELATIONS = Analysis("relations", "conllu", ("attention.weights", "attention.mask"), relations, draw, Options)

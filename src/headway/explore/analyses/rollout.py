@@ -8,8 +8,6 @@ The reach of a place is the smallest distance within which it has a stated share
 L layers, T places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.analyses.analysis import Analysis, Cell, Table, Traced
 from headway.explore.analyses.heads import entropy
 from headway.explore.analyses.sites import sites
@@ -47,8 +45,7 @@ class ReachOptions:
 
 def rolled_out(weights_LHTT: Array, residual: float = 0.5) -> Array:
     """R_LTT of one stack of self-attention."""
-    if not 0 <= residual <= 1:
-        raise InputError(f"residual={residual:g}: it is a share, from 0 to 1")
+    refuse(not 0 <= residual <= 1, f"residual={residual:g}: it is a share, from 0 to 1")
     mean_LTT = weights_LHTT.mean(1, dtype=np.float64)
     mixed_LTT = (1 - residual) * mean_LTT + residual * np.eye(mean_LTT.shape[-1])
     layers = [mixed_LTT[0]]
@@ -91,6 +88,8 @@ def by_layer(
 
 
 def rollout(traced: Traced, files: Sequence[str], options: RolloutOptions) -> Table:
+    """Attention followed through all layers (rollout), by layer."""
+
     def measure(mean_TT: Array, rolled_TT: Array) -> list[Array]:
         distance_TT = np.abs(np.subtract.outer(np.arange(len(rolled_TT)), np.arange(len(rolled_TT))))
         return [np.diagonal(rolled_TT), rolled_TT[:, 0], entropy(rolled_TT), (rolled_TT * distance_TT).sum(-1)]
@@ -113,6 +112,7 @@ def draw_rollout(table: Table, path: Path) -> Path:
 
 
 def reaches(traced: Traced, files: Sequence[str], options: ReachOptions) -> Table:
+    """How far back one must go to hold a share of the attention, by layer: the receptive field."""
     if not 0 < options.share <= 1:
         raise InputError(f"share={options.share:g}: it is a share of the attention, above 0 and at most 1")
 
@@ -141,11 +141,5 @@ def draw_reach(table: Table, path: Path) -> Path:
     return lines_picture(curves, path, heading="How far a place sees", value=value)  # type: ignore[arg-type]
 
 
-ROLLOUT = Analysis(
-    "rollout", "attention followed through all layers (rollout), by layer",
-    "lines", ("weights",), rollout, draw_rollout, RolloutOptions,
-)  # fmt: skip
-REACH = Analysis(
-    "reach", "how far back one must go to hold a share of the attention, by layer: the receptive field",
-    "lines", ("weights",), reaches, draw_reach, ReachOptions,
-)  # fmt: skip
+ROLLOUT = Analysis("rollout", "lines", ("weights",), rollout, draw_rollout, RolloutOptions)
+REACH = Analysis("reach", "lines", ("weights",), reaches, draw_reach, ReachOptions)

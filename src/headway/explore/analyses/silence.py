@@ -1,14 +1,12 @@
 """Ablation from outside: a silenced head, and a stack that ends early. The parts themselves have no code for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Stack
 from headway.nn.tap import IN_LAYER, named_parts
@@ -25,16 +23,14 @@ def attending(model: nn.Module) -> dict[Site, Attends]:
         place = IN_LAYER.match(path)
         if place and isinstance(part, SelfAttention | CrossAttention):
             found[f"{place[1]}{place[3]}", int(place[2])] = part
-    if not found:
-        raise InputError(f"this model ({type(model).__name__}) has no heads to silence: it has no attention")
+    refuse(not found, f"this model ({type(model).__name__}) has no heads to silence: it has no attention")
     return dict(sorted(found.items(), key=lambda one: (not one[0][0].startswith("encoder"), *one[0])))
 
 
 @contextmanager
 def silenced(part: Attends, head: int) -> Iterator[None]:
     """Concat(head₁ … 0 … head_H)Wᴼ: what this head adds to the sum is left out (Michel et al. 2019, 2.2)."""
-    if not 0 <= head < part.heads:
-        raise InputError(f"there is no head {head}: this attention has {part.heads}, counted from 0")
+    refuse(not 0 <= head < part.heads, f"there is no head {head}: this attention has {part.heads}, counted from 0")
     own = slice(head * part.head_width, (head + 1) * part.head_width)
 
     def without(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -66,7 +62,6 @@ def ended(stack: Stack, layers: int) -> Iterator[None]:
 def last_stack(model: nn.Module) -> tuple[str, Stack]:
     """The stack that a model's answer is made of, and its name."""
     stacks = {path: part for path, part in named_parts(model) if isinstance(part, Stack)}
-    if not stacks:
-        raise InputError(f"this model ({type(model).__name__}) is no stack of blocks: there are no layers to stop at")
+    refuse(not stacks, f"this model ({type(model).__name__}) is no stack of blocks: there are no layers to stop at")
     name = "decoder" if "decoder" in stacks else next(iter(stacks))
     return name, stacks[name]

@@ -3,8 +3,6 @@
 L layers, H heads, T and S places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

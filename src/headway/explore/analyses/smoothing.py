@@ -6,8 +6,6 @@ The second is what any two places have in common (anisotropy: Ethayarajh 2019); 
 to standing in one text. From sums alone: Σ over pairs of uₛ·uₜ = ½ (‖Σ u‖² − n) for unit vectors u.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import lines_picture
@@ -59,6 +57,7 @@ def layer_of(name: str) -> tuple[str, str | int] | None:
 
 
 def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
+    """Mean cosine between the vectors of different places, by layer: over-smoothing."""
     sums: dict[tuple[str, str | int], Alike] = {}
     for _, trace in traced.over(read_texts(files)):
         for name in trace:
@@ -66,8 +65,7 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
             if place is not None:
                 track = trace.tracks[trace.axes[name][0]]
                 sums.setdefault(place, Alike()).add(trace[name][track.ordinary])
-    if not sums:
-        raise InputError("this model gives no hidden states by layer: there is nothing to compare")
+    refuse(not sums, "this model gives no hidden states by layer: there is nothing to compare")
     means = {place: alike.means() for place, alike in sums.items()}
     # Where no norm stands behind the last layer, what comes out of the stack is that layer once more.
     for stack in dict.fromkeys(stack for stack, _ in means):
@@ -101,7 +99,4 @@ def draw(table: Table, path: Path) -> Path:
     )  # fmt: skip
 
 
-SMOOTHING = Analysis(
-    "smoothing", "mean cosine between the vectors of different places, by layer: over-smoothing",
-    "lines", ("hidden",), smoothing, draw,
-)  # fmt: skip
+SMOOTHING = Analysis("smoothing", "lines", ("hidden",), smoothing, draw)

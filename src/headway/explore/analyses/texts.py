@@ -1,14 +1,12 @@
 """Files of text as analyses read them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from headway.data.readers import at_least_one, form, lines, read_pairs
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.analyses.analysis import Text
 
 BAR = "|||"  # between the two sides in the files of word aligners
@@ -28,8 +26,7 @@ def read_texts(files: Sequence[str], *, blank: bool = False) -> Iterator[Text]:
         else:
             found = True
         yield Text(f"{files[0]}, line {number}", first, second)
-    if not found:
-        raise InputError(f"{files[0]} has no text ({number} lines, all blank): give a file with a text a line")
+    refuse(not found, f"{files[0]} has no text ({number} lines, all blank): give a file with a text a line")
 
 
 def read_parallel(files: Sequence[str]) -> Iterator[Text]:

@@ -13,8 +13,6 @@ writes these files, so headway does.
 N n-grams of one order, M their words, V vocabulary.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import re
@@ -29,7 +27,7 @@ import numpy as np
 import torch
 
 from headway.data.readers import lines
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import find_model, read_model, text_card, weights_of, with_tokenizers, write_model
 from headway.models.counts import Ints
 from headway.models.ngram import NGram, NGramConfig
@@ -54,8 +52,7 @@ def export_arpa(folder: str | Path, path: str | Path) -> str:
     found, path = read_model(folder), Path(path)
     if not isinstance(found.model, NGram):
         raise InputError(f"{folder} is a model of the family '{found.card.family}': only n-grams have an ARPA file")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} for {path.name}: make it first")
+    refuse(not path.parent.is_dir(), f"there is no folder {path.parent} for {path.name}: make it first")
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         opened: Any = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open

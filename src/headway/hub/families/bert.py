@@ -4,15 +4,13 @@
 ALBERT has no dropout behind its feed-forward network; headway's has that of the config, which is 0 as it was published.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.hub.config_keys import Field, Fields, Keys, NoCounterpart, choice, misfit, number, size
 from headway.hub.families.foreign import Foreign, Usual
 from headway.hub.names import Table, below
@@ -67,8 +65,7 @@ def _first(keys: Keys) -> int:
 
 def _rows_behind(keys: Keys) -> int:
     rows = keys.size("max_position_embeddings", 512)
-    if _first(keys) >= rows:
-        raise InputError(f"config.json: max_position_embeddings is {rows}, behind the padding's there is none")
+    refuse(_first(keys) >= rows, f"config.json: max_position_embeddings is {rows}, behind the padding's there is none")
     return rows - _first(keys)
 
 

@@ -1,12 +1,10 @@
 """How each headway family is exported. `EXPORTS` is the one place where its name becomes its exporters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.hub.families import ctranslate2, restated
 from headway.hub.families.ctranslate2 import Engine
 from headway.hub.families.restated import Weights
@@ -37,6 +35,5 @@ EXPORTS = {
 
 def export_of(family: str, form: str) -> Export:
     """`form`: the format's name, for the message where no format holds the family."""
-    if family not in EXPORTS:
-        raise InputError(f"headway writes the families {', '.join(EXPORTS)} for {form}, not a {family}")
+    refuse(family not in EXPORTS, f"headway writes the families {', '.join(EXPORTS)} for {form}, not a {family}")
     return EXPORTS[family]
