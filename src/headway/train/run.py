@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from headway.atomic import replaced
 from headway.errors import InputError
 from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig, configs, format_1
@@ -205,6 +205,5 @@ def read_run(path: Path) -> Run:
 
 def write_run(run: Run, path: Path) -> None:
     """Write run.json, by an atomic rename."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(new, path)
+    with replaced(path) as new:
+        new.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
