@@ -6,7 +6,7 @@ B batch, L labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Never
+from typing import Any, Never
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from headway.data.images import ImageInputs
 from headway.device import sent
 from headway.errors import InputError
 from headway.generate.encoder import Guess, HeadedModel
-from headway.generate.tracing import check_one, checked, trace_of
+from headway.generate.tracing import Answering, check_one, checked, trace_of
 from headway.nn import tap
 from headway.nn.tap import chosen
 from headway.processors.image import CLASS
@@ -25,13 +25,11 @@ from headway.traces import Trace, Track
 ROWS = {"cpu": 32, "cuda": 512}
 
 
-class PictureModel(HeadedModel):
+class PictureModel(HeadedModel, Answering):
     """`headway.load(folder)` gives one: `model.classify(["boot.png"])`. A picture is a file's path or an array of bytes
     (height, width) or (height, width, 3)."""
 
-    name = ""
-    takes: ClassVar = "one"
-    vocabulary = 0  # it writes no tokens
+    vocabulary = 0  # type: ignore[assignment]
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         """`limit`: the patches of a picture, and the class token."""
@@ -40,7 +38,7 @@ class PictureModel(HeadedModel):
         self.limit = int(self.model.context)
 
     @property
-    def tokenizers(self) -> Never:
+    def tokenizers(self) -> Never:  # type: ignore[override]
         raise InputError("this model reads pictures: it has no tokens")
 
     def places(self, text: str) -> int:

@@ -5,7 +5,7 @@ T places, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,17 +33,21 @@ UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
 
 
 class Answering:
-    """Abstract. What the page asks of any model that answers. name: how a reader calls it; takes: what it reads
-    besides one text (see `headway.explore.asking`); tokenizers: of what is read, and of what is written."""
+    """Abstract. What the page asks of any model that answers, and `headway.load` gives. name: how a reader calls it;
+    takes: besides a text nothing ("one"), a second text that is read as one with the first ("pair"), or the text to
+    write ("target"); limit: the most tokens (None: any number); tokenizers: of what is read, and of what is written,
+    where that is text."""
 
     name = ""
     takes: ClassVar = "one"
     model: Any
+    limit: Any
     tokenizers: tuple[Any, Any]
+    trace: Callable[..., Trace]
 
     @property
     def vocabulary(self) -> int:
-        """Entries of what it writes."""
+        """Entries of what it writes; 0: it writes no tokens."""
         return len(self.tokenizers[1])
 
     def places(self, text: str) -> int:

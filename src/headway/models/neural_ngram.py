@@ -81,10 +81,8 @@ class NeuralNGram(NextTokenModel):
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         x_RTE = embedded.x_RTD
-        layer_RTD = self.dropout(self.layer(x_RTE))
-        if tap.recording():
-            # Of each place's own word, and what the layer makes of all that it sees.
-            tap.save(self, "embed.tokens", x_RTE[..., -self.config.width :], ("row", "target", "unit"))
-            tap.save(self, "layer.hidden", layer_RTD, ("row", "target", "unit"))
+        if tap.recording():  # of each place's own word
+            tap.save(self, "embed.tokens", x_RTE[..., -self.config.width :])
+        layer_RTD = tap.save(self, "layer.hidden", self.dropout(self.layer(x_RTE)))
         direct = (x_RTE,) if self.config.direct else ()
         return torch.cat([layer_RTD, *direct, torch.ones_like(x_RTE[..., :1])], -1), state

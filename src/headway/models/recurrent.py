@@ -166,9 +166,7 @@ class Recurrent(NextTokenModel):
     def embed(
         self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
-        words_RTD = self.words(self.table(ids_RT), ids_RT)
-        if tap.recording():
-            tap.save(self, "embed.tokens", words_RTD, ("row", "target", "unit"))
+        words_RTD = tap.save(self, "embed.tokens", self.words(self.table(ids_RT), ids_RT))
         return Embedded(words_RTD, lengths_R, segments_RT)
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:

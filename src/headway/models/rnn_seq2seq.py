@@ -74,10 +74,7 @@ class AttentiveLayer(RecurrentLayer):
         self.cross, self.combine = AdditiveAttention(cell.width), nn.Linear(cell.width, cell.width)
 
     def attended(self, d_RTD: Tensor, memory: Memory, view: View) -> Tensor:
-        attended_RTD = torch.tanh(self.cross(d_RTD, memory, view) + self.combine(d_RTD))
-        if tap.recording():
-            tap.save(self, "attended", attended_RTD, ("row", "target", "unit"))
-        return attended_RTD
+        return tap.save(self, "attended", torch.tanh(self.cross(d_RTD, memory, view) + self.combine(d_RTD)))
 
 
 class BidirectionalLayer(nn.Module):
