@@ -13,6 +13,12 @@ class TooLong(InputError):
     """A text that is longer than the model reads."""
 
 
+def refuse(wrong: object, why: str) -> None:
+    """Raise `InputError` where something is wrong."""
+    if wrong:
+        raise InputError(why)
+
+
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """A hint for an error line: `; did you mean 'x'?`, or all right names when none is similar."""
     known = sorted(right)

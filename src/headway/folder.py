@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from headway.atomic import replaced_folder
 from headway.card import Card, Loaded
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 from headway.formats import FORMATS, Format
 from headway.models import FAMILIES, format_1
 from headway.models.blank import blank
@@ -100,8 +100,7 @@ def find_model(folder: str | Path) -> Path:
     for other in FORMATS:
         if (found := other.find(str(folder))) is not None:
             return found
-    if not place.exists():
-        raise InputError(f"there is no folder {folder}")
+    refuse(not place.exists(), f"there is no folder {folder}")
     if (place / "run.json").is_file():
         raise InputError(f"{folder} is a run without a model: `headway train {folder} --resume` resumes it")
     raise InputError(f"{folder} is no model (headway.json is missing): `headway train` makes one")
@@ -165,8 +164,7 @@ def load_weights(model: nn.Module, path: Path, rename: Callable[[str], str] = st
                 raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not have")
             for name in sorted(names):
                 shape, expected = list(file.get_slice(there[name]).get_shape()), list(wanted[name].shape)
-                if shape != expected:
-                    raise InputError(f"{path}: weight '{name}' has shape {shape}, expected {expected}")
+                refuse(shape != expected, f"{path}: weight '{name}' has shape {shape}, expected {expected}")
             with torch.no_grad():
                 for name, weight in wanted.items():
                     weight.copy_(file.get_tensor(there[name]))

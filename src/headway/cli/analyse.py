@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, check_model, flag, option, refuse
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, check_model, flag, option
 from headway.cli.table import aligned
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 if TYPE_CHECKING:
     from headway.explore.analyses.analysis import Analysis, Cell, Table

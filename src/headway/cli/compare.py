@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option, refuse
-from headway.errors import InputError
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
+from headway.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from headway.train.comparison import Entry

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.cost_tables import energy, figures, footprint, in_bytes, layer_rows, many, parts
-from headway.cli.options import AS_JSON, argument, option, refuse
+from headway.cli.options import AS_JSON, argument, option
 from headway.cli.table import aligned
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 if TYPE_CHECKING:
     from headway.evaluate.cost import Cost, Sketch

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from headway.cli import options
-from headway.cli.options import argument, flag, option, refuse
-from headway.errors import InputError
+from headway.cli.options import argument, flag, option
+from headway.errors import InputError, refuse
 from headway.plain import json_line
 
 DEFAULTS = {"tokenize": "13a", "lowercase": False, "bootstrap": 1000, "stride": None}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.cli.options import MODEL, argument, check_model, option, refuse
-from headway.errors import InputError
+from headway.cli.options import MODEL, argument, check_model, option
+from headway.errors import InputError, refuse
 
 FORMS = ("hf", "ctranslate2", "onnx", "arpa")
 ARPA = (".arpa", ".arpa.gz", ".lm", ".lm.gz")

@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import options
-from headway.cli.options import flag, option, refuse
+from headway.cli.options import flag, option
 from headway.cli.texts import asked
+from headway.errors import refuse
 from headway.plain import json_line
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 
 def argument(metavar: str, text: str, default: Any = ...) -> Any:
@@ -70,12 +70,6 @@ def check_output(output: str | None, read: Iterable[str | None]) -> None:
             continue
         if os.path.samefile(output, file):
             raise InputError(f"--output {output} is a file that is read here ({file}): choose another name")
-
-
-def refuse(wrong: object, why: str) -> None:
-    """End the command where something is wrong with its use."""
-    if wrong:
-        raise InputError(why)
 
 
 def refuse_given(options: Mapping[str, object], why: str) -> None:

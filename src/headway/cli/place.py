@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from headway.atomic import replaced
-from headway.cli.options import refuse
-from headway.errors import InputError, is_full
+from headway.errors import InputError, is_full, refuse
 
 if TYPE_CHECKING:
     from headway.train.run import Run

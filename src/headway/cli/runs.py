@@ -11,7 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import AS_JSON, argument, refuse, run_folder
+from headway.cli.options import AS_JSON, argument, run_folder
+from headway.errors import refuse
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.cli.options import DEVICE, DTYPE, LANGUAGE_MODEL, THREADS, check_model, flag, option, refuse
+from headway.cli.options import DEVICE, DTYPE, LANGUAGE_MODEL, THREADS, check_model, flag, option
 from headway.cli.texts import asked
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.plain import json_line
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from headway.cli.options import refuse
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 
 def name_of(file: str) -> str:

@@ -9,9 +9,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option, refuse
+from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.cli.processes import is_first, report_once
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 if TYPE_CHECKING:
     from headway.train.job import Outcome

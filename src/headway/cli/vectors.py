@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.cli.neighbours import SIDE
-from headway.cli.options import argument, flag, option, refuse
+from headway.cli.options import argument, flag, option
+from headway.errors import refuse
 
 
 def vectors(

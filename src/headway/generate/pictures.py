@@ -29,7 +29,7 @@ class PictureModel(HeadedModel, Answering):
     """`headway.load(folder)` gives one: `model.classify(["boot.png"])`. A picture is a file's path or an array of bytes
     (height, width) or (height, width, 3)."""
 
-    vocabulary = 0  # type: ignore[assignment]
+    vocabulary = 0  # it writes no tokens
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         """`limit`: the patches of a picture, and the class token."""

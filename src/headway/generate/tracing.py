@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import models
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.configs import SIZES, family_of, sizes_of, tracks_of
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn import tap
@@ -98,8 +98,7 @@ def checked(model: nn.Module, choice: Choice) -> Choice:
         for number in sorted(wanted or ()):
             if there is None:
                 raise InputError(f"this model ({family_of(model)}) has no {kind}s to choose from")
-            if not 0 <= number < there:
-                raise InputError(f"there is no {kind} {number}: this model has {there}, counted from 0")
+            refuse(not 0 <= number < there, f"there is no {kind} {number}: this model has {there}, counted from 0")
     return choice
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.card import Loaded
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import read_model
 from headway.models import FAMILIES
 from headway.models.configs import token_tables
@@ -37,8 +37,7 @@ class WordTable:
         if self.tokenizer.kind == "bpe" and self.tokenizer.exact and len(ids) > 1:
             ids = self.tokenizer.encode(f" {word}")
             entries = self.tokenizer.tokens(ids)
-        if len(ids) > 1:
-            raise InputError(f"'{word}' is not one entry of the vocabulary, but {len(ids)}: {' '.join(entries)}")
+        refuse(len(ids) > 1, f"'{word}' is not one entry of the vocabulary, but {len(ids)}: {' '.join(entries)}")
         return word if ids == [UNKNOWN] else entries[0]
 
 
@@ -54,8 +53,7 @@ def open_words(place: str | Path, side: str | None = None) -> WordTable:
 def table_of(found: Loaded, place: str, side: str | None = None) -> WordTable:
     """The embedding of a model; `place`: how a message names it."""
     tables = list(token_tables(found.model).values())
-    if not tables:
-        raise InputError(f"{place} is a model of the family '{found.card.family}', which has no word vectors")
+    refuse(not tables, f"{place} is a model of the family '{found.card.family}', which has no word vectors")
     if side is not None and not FAMILIES[found.card.family].has_source:
         raise InputError(f"{place} has one vocabulary: leave --side out")
     if side is not None and side not in SIDES:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.batch import IGNORED
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.crf import Chain
 from headway.models.protocols import Encoded, Encodes, Terms, Tracks
 from headway.nn import embedding, tap
@@ -254,8 +254,7 @@ class CrfHead(TagsHead):
         return Chain(a_L, e_BTL, A_LL, b_L, starts_BT.gather(1, token_BT)), token_BT
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        if smoothing:
-            raise InputError("a conditional random field has no label smoothing: set objective.smoothing=0")
+        refuse(smoothing, "a conditional random field has no label smoothing: set objective.smoothing=0")
         starts_BT = batch.labels_BT != IGNORED
         chain, token_BT = self.chain(encoded, starts_BT)
         labels_BT = batch.labels_BT.gather(1, token_BT).clamp(min=0)

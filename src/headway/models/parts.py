@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.nn import feed_forward, norm, position, residual
 from headway.nn.feed_forward import gelu
 
@@ -62,8 +62,7 @@ class RelativeBias:
     farthest: int = 128
 
     def __post_init__(self) -> None:
-        if self.buckets < 4:
-            raise InputError(f"model.position.buckets must be at least 4, not {self.buckets}")
+        refuse(self.buckets < 4, f"model.position.buckets must be at least 4, not {self.buckets}")
         if self.farthest <= self.buckets // 2:
             raise InputError(
                 f"model.position.farthest must be above {self.buckets // 2}, half of the buckets, not {self.farthest}"

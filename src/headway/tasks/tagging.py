@@ -20,7 +20,7 @@ from headway.tasks.encoding import answered
 from headway.tasks.files import DividedFiles
 from headway.tasks.labelling import TextLabelling
 from headway.tasks.objective import Labels
-from headway.tasks.task import Prediction, Report, entropy, random_ids, refuse
+from headway.tasks.task import Prediction, Report, entropy, random_ids, refuse_unknown
 from headway.text.framing import Framed, frame
 from headway.text.tokenizer import TextOptions
 
@@ -115,7 +115,7 @@ class Tagging(TextLabelling):
 
     @classmethod
     def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse(options, ("truncate",), "a model that labels words")
+        refuse_unknown(options, ("truncate",), "a model that labels words")
         found = answered(values, lambda texts: model.tag(texts, truncate="truncate" in options))
         for text, words in zip(values, found, strict=True):
             labels = [asdict(word) | {"probability": round(word.probability, 6)} for word in words]
@@ -125,7 +125,7 @@ class Tagging(TextLabelling):
     def evaluate(cls, model: Encoder, files: Sequence[str], options: dict[str, Any]) -> Report:
         """F1, precision and recall of the entities that an encoder finds in these sentences, cut where they are longer
         than it takes, as they were in training."""
-        refuse(options, (), "a model that labels words")
+        refuse_unknown(options, (), "a model that labels words")
         sentences = read_tagged(list(files))
         texts = [sentence.text for sentence in sentences]
         framed = frame(model.tokenizer, texts, model.limit, truncate=True, spans=True)

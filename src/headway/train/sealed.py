@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from headway.atomic import flush
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.train.writer import Stage, Writer
 
 FORMAT = 1
@@ -153,8 +153,7 @@ def verify(folder: Path) -> None:
     # The digest finds changed content; comparing bytes finds changes that JSON ignores.
     if data != as_written:
         raise Broken(f"{MANIFEST} was changed")
-    if version > FORMAT:
-        raise InputError(f"{folder} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
+    refuse(version > FORMAT, f"{folder} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
     for name, expected in files.items():
         _verify_file(folder / name, expected)
     for path in sorted(folder.iterdir()):
