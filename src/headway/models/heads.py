@@ -289,11 +289,11 @@ class Headed(nn.Module):
     """head(encoder(x)). In traces and in settings the parts of the encoder keep their own names (`wraps`)."""
 
     wraps: ClassVar[str] = "encoder"
+    head: Head
 
     def __init__(self, encoder: Encodes, config: Any) -> None:
         super().__init__()
-        self.encoder, self.head_config = encoder, config
-        self.head: Head = config.build(encoder)
+        self.encoder, self.head = encoder, config.build(encoder)
         encoder.draw(self.head)
 
     @property
