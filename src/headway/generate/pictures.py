@@ -14,7 +14,7 @@ import torch
 from headway.card import Loaded
 from headway.data.images import ImageInputs
 from headway.device import sent
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate.encoder import Guess, HeadedModel
 from headway.generate.tracing import Answering, check_one, checked, trace_of
 from headway.nn import tap
@@ -47,8 +47,7 @@ class PictureModel(HeadedModel, Answering):
     @torch.inference_mode()
     def classify(self, pictures: Sequence[Any]) -> list[list[Guess]]:
         """The labels of each picture, the most probable first."""
-        if isinstance(pictures, str):
-            raise InputError("give a list of pictures, not one: write [picture]")
+        refuse(isinstance(pictures, str), "give a list of pictures, not one: write [picture]")
         found: list[list[Guess]] = []
         rows = ROWS[self.device.type]
         for start in range(0, len(pictures), rows):

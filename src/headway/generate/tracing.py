@@ -57,8 +57,7 @@ class Answering:
 
 def refuse_one(texts: Any, wanted: str) -> None:
     """A list is wanted, and a text is a list of letters."""
-    if isinstance(texts, str):
-        raise InputError(f"{wanted}, not one text: write [text]")
+    refuse(isinstance(texts, str), f"{wanted}, not one text: write [text]")
 
 
 def sides(name: str, tracks: Sides) -> tuple[str, str]:
@@ -86,8 +85,7 @@ def described(model: nn.Module, name: str = "") -> dict[str, Any]:
 
 def check_one(text: Any) -> None:
     """A list is for those that answer many: translate, generate, embed, …"""
-    if isinstance(text, list | tuple):
-        raise InputError("trace takes one text, not a list: write text, not [text]")
+    refuse(isinstance(text, list | tuple), "trace takes one text, not a list: write text, not [text]")
 
 
 def checked(model: nn.Module, choice: Choice) -> Choice:
@@ -159,11 +157,7 @@ def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     tokens = tokenizer.tokens(ids)
     if isinstance(tokenizer.inner.model, models.WordPiece):
         tokens = [token.removeprefix("##") or token for token in tokens]
-    return [_bare(token) for token in tokens]
-
-
-def _bare(token: str) -> str:
-    return token.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(token)
+    return [token.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(token) for token in tokens]
 
 
 def _spans(

@@ -150,8 +150,7 @@ class Translator(TextTranslator, Writing):
     def _sampled(self, sources: dict[int, list[int]], settings: dict[str, Any]) -> tuple[Wishes, list[Request]]:
         never = tuple(Bias((i,), -math.inf) for i in self.symbols.never)
         wishes, choose = self.settings(settings, Sampling(bias=never))
-        if not isinstance(choose, Sampling):
-            raise InputError("a beam is for translate: leave it out")
+        refuse(not isinstance(choose, Sampling), "a beam is for translate: leave it out")
         framed = [self.framed(source) for source in sources.values()]
         # The most tokens of a translation are by default those of the model's usual search.
         return wishes, [

@@ -44,8 +44,7 @@ class WordTable:
 def open_words(place: str | Path, side: str | None = None) -> WordTable:
     """The vectors of a file, or of a model's folder; of a translator with two tables those of one `side`."""
     if Path(place).is_file():
-        if side is not None:
-            raise InputError(f"{place} is a vector file and has no sides: leave --side out")
+        refuse(side is not None, f"{place} is a vector file and has no sides: leave --side out")
         return WordTable(read_vectors(place))
     return table_of(read_model(place), str(place), side)
 
@@ -56,10 +55,8 @@ def table_of(found: Loaded, place: str, side: str | None = None) -> WordTable:
     refuse(not tables, f"{place} is a model of the family '{found.card.family}', which has no word vectors")
     if side is not None and not FAMILIES[found.card.family].has_source:
         raise InputError(f"{place} has one vocabulary: leave --side out")
-    if side is not None and side not in SIDES:
-        raise InputError(f"--side is '{side}': write source or target")
-    if side is None and len(tables) > 1:
-        raise InputError(f"{place} has a table for each side: write --side source or --side target")
+    refuse(side is not None and side not in SIDES, f"--side is '{side}': write source or target")
+    refuse(side is None and len(tables) > 1, f"{place} has a table for each side: write --side source or --side target")
     at = SIDES.index(side or "source")
     tokenizer = (found.source_tokenizer, found.target_tokenizer)[at]
     weight_VD = tables[min(at, len(tables) - 1)].weight.detach()[len(SPECIALS) : len(tokenizer)]

@@ -13,7 +13,7 @@ from headway.batch import IGNORED, TextInputs
 from headway.card import Loaded
 from headway.data import tagged
 from headway.data.tagged import Sentence, TaggedBatch, TaggedStore, align, read_tagged
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.entities import EntityScores, TagJudge
 from headway.generate.encoder import Encoder, Tagged
 from headway.tasks.encoding import answered
@@ -69,8 +69,7 @@ class Tagging(TextLabelling):
     def open_parts(self) -> dict[str, list[Sentence]]:
         parts = self.divided(read_tagged, tagged.hold_out_tagged)
         self.labels = tagged.labels_of([sentence for part in parts.values() for sentence in part])
-        if len(self.labels) < 2:
-            raise InputError(f"every word has the label '{self.labels[0]}': at least two labels are needed")
+        refuse(len(self.labels) < 2, f"every word has the label '{self.labels[0]}': at least two labels are needed")
         if self.run.objective.judge == "f1" and not any(label.startswith("B-") for label in self.labels):
             raise InputError(f"no label begins with B- or I- ({', '.join(self.labels[:5])} …), so there are no "
                              "entities: set objective.judge=accuracy")  # fmt: skip

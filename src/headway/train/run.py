@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.atomic import replaced
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig, configs, format_1
 from headway.models.heads import HEADS, HeadConfig
@@ -154,8 +154,7 @@ class Run:
                 found: object = self
                 for name in key.split("."):
                     found = getattr(found, name, None)
-                if isinstance(found, int | float) and not allowed(found):
-                    raise InputError(f"{key} must be {expected}, not {found}")
+                refuse(isinstance(found, int | float) and not allowed(found), f"{key} must be {expected}, not {found}")
         configs.check(self.model)
         # Two tokenizers of a model from elsewhere may number their tokens alike.
         if configs.shares_table(self.model) and not self.data.text.joint and not self.init:
