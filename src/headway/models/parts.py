@@ -172,18 +172,14 @@ class PreNorm:
 
 
 @dataclass(frozen=True)
-class BatchNorm:
+class BatchNorm(PostNorm):
     """Outside the sum, with the mean and variance of the batch (graph Transformers: Dwivedi and Bresson 2021)."""
 
     name: ClassVar[str] = "batch"
-    epsilon: float = 1e-5
     momentum: float = 0.1
 
     def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
         return residual.post_norm(lambda: norm.BatchNorm(width, self.epsilon, self.momentum), dropout)
-
-    def final(self, width: int, bias: bool = True) -> nn.Module:
-        return nn.Identity()
 
 
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition

@@ -111,7 +111,8 @@ class Training:
             kinds = {kind: renamed(tensors, self.masters.names) for kind, tensors in kinds.items()}
         self.masters.resume(kinds)
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
-        over = self.pace.resume(facts.get("pace"), self.progress.step, self.progress.seconds)
+        self.pace.first = facts.get("pace")
+        over = self.pace.look(self.progress.step, self.progress.seconds)
         if not (self._out_of_patience() or over):  # the run may have been given more time
             self.progress.stopped = None
         self.health.record = Record(**facts["health"])
