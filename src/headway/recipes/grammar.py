@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.recipes import grammar_rules as rules
 from headway.recipes import grammar_words as lexicon
 from headway.recipes.grammar_rules import Links, Nominal, Phrase, act, be, pair
@@ -296,11 +296,9 @@ def _distinct(seed: int, exclude: Sequence[str] = ()) -> Iterator[Sentence]:
 
 def sample(count: int, seed: int, exclude: Sequence[str] = ()) -> list[Sentence]:
     """`count` sentences with distinct English sides, none of them in `exclude`; the same on every machine."""
-    if count < 0:
-        raise InputError(f"cannot draw {count} sentences: give a count of 0 or more")
+    refuse(count < 0, f"cannot draw {count} sentences: give a count of 0 or more")
     sentences = list(islice(_distinct(seed, exclude), count))
-    if len(sentences) < count:
-        raise InputError(f"the demo's grammar gave only {len(sentences)} of {count} sentences: ask for fewer")
+    refuse(len(sentences) < count, f"the demo's grammar gave only {len(sentences)} of {count} sentences: ask for fewer")
     return sentences
 
 
@@ -309,7 +307,6 @@ def splits(
 ) -> tuple[list[Sentence], list[Sentence], list[Sentence]]:
     """Training, validation and test sentences that share no English sentence, `HELD_OUT` in none of them."""
     for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 0:
-            raise InputError(f"{name} is {count}: give a count of 0 or more")
+        refuse(count < 0, f"{name} is {count}: give a count of 0 or more")
     sentences = sample(train + valid + test, seed, HELD_OUT)
     return sentences[:train], sentences[train : train + valid], sentences[train + valid :]

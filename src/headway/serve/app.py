@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.explore.asking import Question, answer, card, spelled
 from headway.explore.pages import page_html
 from headway.explore.payload import MOST
@@ -63,8 +63,7 @@ def application(
     html = page_html(traces, {"live": bool(models), "cards": cards, "asked": first})
 
     def chosen(number: int) -> Answering:
-        if number >= len(models):
-            raise InputError(f"there is no model {number}: this server has {len(models)}, counted from 0")
+        refuse(number >= len(models), f"there is no model {number}: this server has {len(models)}, counted from 0")
         return models[number]
 
     @app.api_route("/", methods=["GET", "HEAD"])

@@ -107,8 +107,8 @@ class Tagging(TextLabelling):
         ids = random_ids(run, size, device)
         return TaggedBatch(TextInputs(ids).with_lengths(), torch.ones_like(ids))
 
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
+    @staticmethod
+    def opens(loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
         """A model that headway trained gets its words as its data gave them, another as its tokenizer divides them."""
         return (Tagger if loaded.card.run else Encoder)(loaded, device, dtype)
 

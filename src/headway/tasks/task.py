@@ -68,8 +68,8 @@ class Task:
     data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
     must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
     the figure that tables show, and whether higher is better. verb: the command that asks a finished model; verbs:
-    others that it answers too. opens: makes a trained model ready to answer. data_names: what a run learns from, by
-    content: it must not change between a checkpoint and its resumption.
+    others that it answers too. opens: makes a trained model ready to answer, from what was loaded, a device and a
+    dtype. data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
     """
 
     name: ClassVar[str]
@@ -186,11 +186,6 @@ class Task:
         """The data of one recipe among several that are compared: prepared as `like`, the data of the first of them,
         where that is given, and with a part held out for a last test."""
         return data if like is None else replace(data, text=like.text)
-
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Any:
-        """A trained model, ready to answer."""
-        return cls.opens(loaded, device, dtype)
 
     @classmethod
     def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:

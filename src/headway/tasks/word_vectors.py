@@ -79,8 +79,8 @@ class WordVectors(Task):
         if run.data.text.kind != "word":
             raise InputError(f"skip-gram learns vectors of words: set data.text.kind=word, not {run.data.text.kind}")
 
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> WordTable:
+    @staticmethod
+    def opens(loaded: Loaded, device: torch.device, dtype: torch.dtype) -> WordTable:
         return table_of(loaded, "the model")
 
     @classmethod
