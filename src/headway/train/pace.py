@@ -15,7 +15,7 @@ class Pace:
         """`seconds`: 0 for as many as it takes."""
         self.most, self.seconds, self.ranks = steps, seconds, ranks
         self.steps = steps
-        self.first: tuple[int, float] | None = None  # step and seconds of the first look; restored when a run is resumed
+        self.first: tuple[int, float] | None = None  # step and seconds of the first look; a checkpoint has it
 
     def due(self, step: int) -> bool:
         """Whether to look: often at first, since a run may be short; later at the estimated end."""
