@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from headway.atomic import replaced_folder
 from headway.errors import InputError
 from headway.folder import (
     WEIGHTS,
@@ -21,7 +22,6 @@ from headway.folder import (
     find_model,
     read_card,
     read_model,
-    replace_folder,
     text_card,
     weights_of,
     with_tokenizers,
@@ -143,7 +143,7 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize("at", ["save_file", "TextProcessor.save", "_readme", "os.fsync"])
+@pytest.mark.parametrize("at", ["folder.save_file", "folder.TextProcessor.save", "folder._readme", "atomic.os.fsync"])
 def test_a_failure_at_any_point_leaves_the_earlier_model_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -154,7 +154,7 @@ def test_a_failure_at_any_point_leaves_the_earlier_model_whole(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(f"headway.folder.{at}", full)
+    monkeypatch.setattr(f"headway.{at}", full)
     other = {name: tensor + 1 for name, tensor in weights_of(model).items()}
     for place in (tmp_path / "model", tmp_path / "other"):
         with pytest.raises(InputError, match=f"no room left on the disk for {place}"):
@@ -181,19 +181,17 @@ def test_a_rename_that_fails_puts_the_earlier_folder_back(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse_new)
-    with pytest.raises(seen, match="Permission denied" if seen is InputError else None):
-        replace_folder(tmp_path / "x", lambda place: (place / "new").touch())
+    message = "Permission denied" if seen is InputError else None
+    with pytest.raises(seen, match=message), replaced_folder(tmp_path / "x") as place:
+        (place / "new").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["old"]
 
 
 def test_an_error_of_the_writer_itself_leaves_nothing(tmp_path: Path) -> None:
-    def fill(place: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), replaced_folder(tmp_path / "x") as place:
         (place / "half").touch()
         raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        replace_folder(tmp_path / "x", fill)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
@@ -18,18 +18,14 @@ def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
         place = torch.device(device)
     except RuntimeError:
         raise InputError(f"there is no device '{device}': write cpu, cuda or cuda:1") from None
-    if place.type not in ("cpu", "cuda"):
-        raise InputError(f"headway runs on cpu and cuda, not on '{device}'")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("no GPU is available: write --device cpu")
+    refuse(place.type not in ("cpu", "cuda"), f"headway runs on cpu and cuda, not on '{device}'")
+    refuse(place.type == "cuda" and not torch.cuda.is_available(), "no GPU is available: write --device cpu")
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
         raise InputError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPU(s), from cuda:0 on")
     if dtype == "auto":
         dtype = "bfloat16" if place.type == "cuda" else "float32"
-    if dtype not in DTYPES:
-        raise InputError(f"there is no dtype '{dtype}': write float32, tf32, bfloat16 or float64")
-    if dtype == "tf32" and place.type != "cuda":
-        raise InputError("tf32 is a precision of GPUs: write float32")
+    refuse(dtype not in DTYPES, f"there is no dtype '{dtype}': write float32, tf32, bfloat16 or float64")
+    refuse(dtype == "tf32" and place.type != "cuda", "tf32 is a precision of GPUs: write float32")
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     if dtype == "bfloat16" and place.type == "cpu" and not _has_bfloat16():
         # At its first product of bfloat16 on such a CPU torch warns with a stack trace and switches oneDNN off for the

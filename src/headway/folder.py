@@ -10,9 +10,6 @@ README.md           its card: what it is, how it was trained, what it reaches
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +19,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headway.atomic import replaced_folder
 from headway.card import Card, Loaded
-from headway.errors import InputError, is_full, nearest
+from headway.errors import InputError, nearest, refuse
 from headway.formats import FORMATS, Format
 from headway.models import FAMILIES, format_1
 from headway.models.blank import blank
@@ -78,13 +76,10 @@ def with_tokenizers(card: Card, *tokenizers: Codec) -> dict[str, TextProcessor]:
 
 def write_model(folder: Path, weights: dict[str, Tensor], card: Card, processors: Mapping[str, Any]) -> None:
     """Write a model folder; an existing one is replaced when the new one is complete."""
-
-    def fill(place: Path) -> None:
+    with replaced_folder(folder) as place:
         save_file(weights, place / WEIGHTS)
         write_card(place, card, processors)
         (place / "README.md").write_text(_readme(card, weights), encoding="utf-8")
-
-    replace_folder(folder, fill)
 
 
 def write_card(place: Path, card: Card, processors: Mapping[str, Any]) -> None:
@@ -96,32 +91,6 @@ def write_card(place: Path, card: Card, processors: Mapping[str, Any]) -> None:
     (place / "headway.json").write_text(card_json, encoding="utf-8")
 
 
-def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a new folder beside `folder`, then rename it; on any failure the old one stays."""
-    new = folder.with_name(f".{folder.name}.new-{uuid.uuid4().hex[:8]}")
-    old = folder.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:8]}")
-    try:
-        new.mkdir(parents=True)
-        fill(new)
-        for path in new.iterdir():
-            path.chmod(0o644)  # safetensors writes for the owner alone
-            with path.open("rb") as stream:
-                os.fsync(stream.fileno())
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-    except (OSError, SafetensorError) as error:
-        if is_full(error):
-            raise InputError(f"no room left on the disk for {folder}: make room there") from error
-        raise InputError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
-    finally:
-        # After an interrupt too: between the two renames the old folder is the only one.
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def find_model(folder: str | Path) -> Path:
     """The model folder for a path: the folder itself, the `model/` of a run, or a model in another format."""
     place = Path(folder)
@@ -131,8 +100,7 @@ def find_model(folder: str | Path) -> Path:
     for other in FORMATS:
         if (found := other.find(str(folder))) is not None:
             return found
-    if not place.exists():
-        raise InputError(f"there is no folder {folder}")
+    refuse(not place.exists(), f"there is no folder {folder}")
     if (place / "run.json").is_file():
         raise InputError(f"{folder} is a run without a model: `headway train {folder} --resume` resumes it")
     raise InputError(f"{folder} is no model (headway.json is missing): `headway train` makes one")
@@ -196,8 +164,7 @@ def load_weights(model: nn.Module, path: Path, rename: Callable[[str], str] = st
                 raise InputError(f"{path} has a weight '{unknown[0]}' that this model does not have")
             for name in sorted(names):
                 shape, expected = list(file.get_slice(there[name]).get_shape()), list(wanted[name].shape)
-                if shape != expected:
-                    raise InputError(f"{path}: weight '{name}' has shape {shape}, expected {expected}")
+                refuse(shape != expected, f"{path}: weight '{name}' has shape {shape}, expected {expected}")
             with torch.no_grad():
                 for name, weight in wanted.items():
                     weight.copy_(file.get_tensor(there[name]))

@@ -14,7 +14,7 @@ import re
 import types
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 T = TypeVar("T")
 NUMBER = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # also .5 and 10_000
@@ -126,8 +126,7 @@ def change(value: T, settings: list[str]) -> T:
     changes = []
     for setting in settings:
         path, equals, text = setting.partition("=")
-        if not equals:
-            raise InputError(f"'{setting}' is not a setting: write key=value, for example engine.steps=1000")
+        refuse(not equals, f"'{setting}' is not a setting: write key=value, for example engine.steps=1000")
         changes.append((path.strip().split("."), _parse(text.strip()), path.strip()))
     return _change(value, changes) if changes else value
 

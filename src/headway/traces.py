@@ -12,9 +12,7 @@ L layers, H heads, T target places, S source places.
 from __future__ import annotations
 
 import json
-import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -25,7 +23,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
-from headway.errors import InputError, is_full, nearest
+from headway.atomic import written
+from headway.errors import InputError, nearest
 from headway.nn.tap import chosen
 
 FORMAT = 1
@@ -164,7 +163,10 @@ class Trace:
         """One file, written whole or not at all. `uint8` is for attention weights, 1/255 of the largest of their row a
         step; the other tensors are then float16. Integers stay what they are."""
         path = Path(path)
-        _write(path, self.to_bytes(precision))
+        data = self.to_bytes(precision)
+        with written(path) as new:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new.write_bytes(data)
         return path
 
     def to_bytes(self, precision: Precision = "float16") -> bytes:
@@ -221,22 +223,6 @@ def _in_steps(weights: Array) -> tuple[Array, Array]:
     step = (weights.max(-1, initial=0.0) / 255).astype(np.float32)
     step = np.where(step > 0, step, np.float32(1))
     return np.rint(weights.astype(np.float32) / step[..., None]).astype(np.uint8), step
-
-
-def _write(path: Path, data: bytes) -> None:
-    new = path.with_name(f".{path.name}.new-{uuid.uuid4().hex[:8]}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(new, path)
-    except OSError as error:
-        why = "no room left on the disk" if is_full(error) else error.strerror or error
-        raise InputError(f"cannot write {path}: {why}") from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

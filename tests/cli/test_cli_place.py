@@ -221,7 +221,7 @@ def test_an_output_that_cannot_be_finished_keeps_the_earlier_file(
 ) -> None:
     write(tmp_path, "a.fr", ["from before"])
     before = listing(tmp_path)
-    monkeypatch.setattr("headway.cli.place.os.replace", no_room)
+    monkeypatch.setattr("headway.atomic.os.replace", no_room)
     for call in (["translate", world.run, world.root / "test.en"], ["evaluate", world.run, *world.files("test")]):
         assert "no room left" in refuses(*call, *DEVICE, "--output", tmp_path / "a.fr")
         assert listing(tmp_path) == before

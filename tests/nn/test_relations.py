@@ -5,7 +5,7 @@ import torch
 
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import Causal, Padding, Related
-from headway.nn.position import FeatureBias, Position, RelationBias, Rotary, Scene, Sinusoidal, Together
+from headway.nn.position import FeatureBias, RelationBias, Scene
 
 CPU = torch.device("cpu")
 DISTANCES = torch.tensor([[[0, 1, 2, 9], [1, 0, 1, 9], [2, 1, 0, 9], [9, 9, 9, 0]]]).expand(2, -1, -1)
@@ -31,16 +31,6 @@ def test_features_of_an_edge_become_a_number_for_each_head():
     bias = part.bias(torch.zeros(2, 2, 4, 8), facts)
     wanted = torch.einsum("btsf,hf->bhts", facts.relations["edge"], part.map.weight)
     torch.testing.assert_close(bias, wanted)
-
-
-def test_several_parts_add_turn_and_bias_together():
-    rotary, edges, distances = Rotary(8), FeatureBias(2, "edge", 3), RelationBias(2, "distance", 10)
-    part, facts = Together(Sinusoidal(8), rotary, edges, distances), scene()
-    q, k, x = torch.randn(2, 2, 4, 8), torch.randn(2, 2, 4, 8), torch.randn(2, 4, 8)
-    torch.testing.assert_close(part.bias(q, facts), edges.bias(q, facts) + distances.bias(q, facts))
-    torch.testing.assert_close(part.rotate(q, k, 3), rotary.rotate(q, k, 3))
-    torch.testing.assert_close(part.add(x, 1), Sinusoidal(8).add(x, 1))
-    assert Together(Position()).bias(q, facts) is None
 
 
 @pytest.mark.parametrize("shared", [1, 2])

@@ -50,10 +50,12 @@ def test_a_run_that_goes_on_foresees_what_it_foresaw() -> None:
     pace = Pace(10_000, seconds=100.0)
     assert not pace.look(1, 60.0) and not pace.look(180, 77.9)  # most of it was setting up
     again = Pace(10_000, seconds=100.0)
-    assert not again.resume(pace.first, 180, 77.9)
+    again.first = pace.first
+    assert not again.look(180, 77.9)
     assert again.steps == pace.steps == 401
     more = Pace(10_000, seconds=200.0)  # it was given more
-    assert not more.resume(pace.first, 180, 77.9)
+    more.first = pace.first
+    assert not more.look(180, 77.9)
     assert more.steps == 1401
 
 

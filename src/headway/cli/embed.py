@@ -62,7 +62,7 @@ def _progress(start: int, count: int, done: int) -> None:
 @contextmanager
 def _sink(out: str | None, count: int, width: int) -> Iterator[Any]:
     """What vectors are handed to; a file is there only when it is whole."""
-    from headway.cli.place import replaced
+    from headway.atomic import replaced
 
     if out is None:
         yield lambda start, texts, vectors: print(_lines(texts, vectors), end="")

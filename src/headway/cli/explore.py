@@ -11,7 +11,8 @@ from headway.cli.options import DEVICE, DTYPE, THREADS, argument, option, refuse
 from headway.errors import InputError
 
 if TYPE_CHECKING:
-    from headway.explore.asking import Model, Question
+    from headway.explore.asking import Question
+    from headway.generate.tracing import Answering
 
 PORT = 8377
 
@@ -69,7 +70,7 @@ def explore(
     serve(shown, listening, _announce)
 
 
-def _loaded(named: list[str], question: Question, device: str, dtype: str) -> Iterator[Model]:
+def _loaded(named: list[str], question: Question, device: str, dtype: str) -> Iterator[Answering]:
     """One model after the other; each can answer the question."""
     from headway.explore.asking import card
     from headway.generate.tracing import checked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -16,6 +15,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from headway.atomic import replaced
 from headway.errors import InputError, is_full, refuse
 
 if TYPE_CHECKING:
@@ -175,17 +175,6 @@ def opened(output: str | None, option: str = "--output") -> Iterator[TextIO]:
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else replaced(path.resolve()) as part, _writable(part, path) as stream:
         yield stream
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A name for a new file, which takes its place when all of it is written."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _writable(part: Path, path: Path) -> TextIO:

@@ -9,12 +9,12 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 
+from headway.atomic import replaced
 from headway.errors import InputError, nearest, refuse
 
 Progress = Callable[[int, int | None], None]
@@ -160,24 +160,20 @@ def find_all(name: str, *, download: bool = False, progress: Progress | None = N
 def fetch(file: File, root: Path, progress: Progress | None = None) -> Path:
     """Download to root/name. The file appears there only when it is whole and its checksum is right."""
     path = root / file.name
-    # Its own name for each download: two processes may fetch the same file.
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = _stream(file.url, part, progress)
-        if found != file.sha256:
-            raise InputError(
-                f"{file.url} is not what it was: SHA-256 {found}, expected {file.sha256}; "
-                f"get {file.name} elsewhere and put it below HEADWAY_DATA"
-            )
-        part.replace(path)
+        with replaced(path) as part:
+            found = _stream(file.url, part, progress)
+            if found != file.sha256:
+                raise InputError(
+                    f"{file.url} is not what it was: SHA-256 {found}, expected {file.sha256}; "
+                    f"get {file.name} elsewhere and put it below HEADWAY_DATA"
+                )
     except (OSError, HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise InputError(
             f"could not fetch {file.url} to {path}: {reason}; try again, or put the file below HEADWAY_DATA"
         ) from error
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 

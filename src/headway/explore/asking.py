@@ -3,16 +3,18 @@
 T places, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 
 from headway.errors import InputError, refuse
 from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, with_note
 from headway.generate.spelling import HALF
-from headway.generate.tracing import described, labels
+from headway.generate.tracing import Answering, described, labels
 from headway.traces import Trace, log_softmax
 
 TOP = 10  # likeliest entries at each place
@@ -20,27 +22,6 @@ NAMED = 40  # of the likeliest entries at each place that are sent with their na
 SMALL = 4096  # entries of a vocabulary that is named completely
 LEAN = ("*.weights", "*.position", "next")
 AT_ONCE = 1 << 30  # bytes of weights in memory; more are computed a few layers at a time
-
-
-class Model(Protocol):
-    """What `headway.load` gives, whatever its task. takes: besides a text nothing ("one"), a second text that is read
-    as one with the first ("pair"), or the text to write ("target"). limit: the most tokens (None: any number).
-    vocabulary: entries of what is written (0: it writes no tokens). tokenizers: of what is read, and of what is
-    written, where that is text."""
-
-    name: str
-    takes: ClassVar[str]
-    model: Any
-
-    @property
-    def trace(self) -> Callable[..., Trace]: ...
-    @property
-    def limit(self) -> int | None: ...
-    @property
-    def vocabulary(self) -> int: ...
-    def places(self, text: str) -> int: ...
-    @property
-    def tokenizers(self) -> tuple[Any, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +35,7 @@ class Question:
     beam: int | None = None
 
 
-def card(model: Model) -> dict[str, Any]:
+def card(model: Answering) -> dict[str, Any]:
     """What the page shows of a model before there is a trace."""
     about = described(model.model, model.name)
     return {
@@ -63,12 +44,12 @@ def card(model: Model) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def answer(model: Model, question: Question, most: int = MOST) -> bytes:
+def answer(model: Answering, question: Question, most: int = MOST) -> bytes:
     """The trace of a question, as large as the page may have it."""
     return payload(traced(model, question, most), most)
 
 
-def traced(model: Model, question: Question, most: int = MOST) -> Trace:
+def traced(model: Answering, question: Question, most: int = MOST) -> Trace:
     """All that the page shows, or of a long text as much as it can show."""
     size = card(model)["size"]
     depth = max(size.get(key, 0) for key in ("layers", "encoder_layers", "decoder_layers"))
@@ -89,7 +70,7 @@ def traced(model: Model, question: Question, most: int = MOST) -> Trace:
     return _named(model, _by_layers(model, question, groups), most)
 
 
-def _by_layers(model: Model, question: Question, groups: Sequence[tuple[int, ...]]) -> Trace:
+def _by_layers(model: Answering, question: Question, groups: Sequence[tuple[int, ...]]) -> Trace:
     """A few layers at a time, of which only the strongest weights are kept."""
     whole, *others = (strongest(_asked(model, replace(question, layers=group), LEAN)) for group in groups)
     looked_at = dict(whole.about["looked_at"])
@@ -100,7 +81,7 @@ def _by_layers(model: Model, question: Question, groups: Sequence[tuple[int, ...
     return with_note(whole, f"Of each row only the {KEPT} strongest weights are shown: the text is long.")
 
 
-def _asked(model: Model, question: Question, tensors: Sequence[str] | None) -> Trace:
+def _asked(model: Answering, question: Question, tensors: Sequence[str] | None) -> Trace:
     more: dict[str, Any] = {"layers": question.layers, "heads": question.heads, "top": TOP, "tensors": tensors}
     if question.second is not None and model.takes == "one":
         raise InputError("this model reads one text: leave the second one out")
@@ -110,7 +91,7 @@ def _asked(model: Model, question: Question, tensors: Sequence[str] | None) -> T
     return model.trace(*texts, **more)
 
 
-def _named(model: Model, trace: Trace, most: int) -> Trace:
+def _named(model: Answering, trace: Trace, most: int) -> Trace:
     """With the names of what may come next; and in place of the logits, where they are few, log-probabilities: half
     precision has more digits for what is likely."""
     tensors, axes = dict(trace.tensors), dict(trace.axes)
@@ -128,7 +109,7 @@ def _named(model: Model, trace: Trace, most: int) -> Trace:
     return Trace(trace.tracks, tensors, {name: axes[name] for name in tensors}, about)
 
 
-def spelled(model: Model, ids: Sequence[int]) -> str:
+def spelled(model: Answering, ids: Sequence[int]) -> str:
     """The text of these tokens: one to continue from."""
     for i in ids:
         refuse(not 0 <= i < model.vocabulary, f"there is no token {i}: the vocabulary has {model.vocabulary}")

@@ -9,7 +9,6 @@ R rows, C columns.
 from __future__ import annotations
 
 import math
-import os
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.atomic import replaced
 from headway.errors import InputError, refuse
 
 if TYPE_CHECKING:
@@ -122,15 +122,10 @@ def save(figure: Figure, path: Path) -> Path:
     from matplotlib import rc_context
 
     suffix = path.suffix.lower()
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     # Without date and random ids the same picture is the same file.
     more: dict[str, Any] = {"dpi": DPI, "bbox_inches": "tight", "pad_inches": 0.2, "metadata": {FORMATS[suffix]: None}}
-    try:
-        with rc_context({"svg.hashsalt": "headway"}):
-            figure.savefig(unfinished, format=suffix.lstrip("."), **more)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replaced(path) as unfinished, rc_context({"svg.hashsalt": "headway"}):
+        figure.savefig(unfinished, format=suffix.lstrip("."), **more)
     return path
 
 

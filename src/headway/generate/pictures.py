@@ -6,7 +6,7 @@ B batch, L labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Never
+from typing import Any, Never
 
 import numpy as np
 import torch
@@ -14,9 +14,9 @@ import torch
 from headway.card import Loaded
 from headway.data.images import ImageInputs
 from headway.device import sent
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate.encoder import Guess, HeadedModel
-from headway.generate.tracing import check_one, checked, trace_of
+from headway.generate.tracing import Answering, check_one, checked, trace_of
 from headway.nn import tap
 from headway.nn.tap import chosen
 from headway.processors.image import CLASS
@@ -25,12 +25,10 @@ from headway.traces import Trace, Track
 ROWS = {"cpu": 32, "cuda": 512}
 
 
-class PictureModel(HeadedModel):
+class PictureModel(HeadedModel, Answering):
     """`headway.load(folder)` gives one: `model.classify(["boot.png"])`. A picture is a file's path or an array of bytes
     (height, width) or (height, width, 3)."""
 
-    name = ""
-    takes: ClassVar = "one"
     vocabulary = 0  # it writes no tokens
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
@@ -40,7 +38,7 @@ class PictureModel(HeadedModel):
         self.limit = int(self.model.context)
 
     @property
-    def tokenizers(self) -> Never:
+    def tokenizers(self) -> Never:  # type: ignore[override]
         raise InputError("this model reads pictures: it has no tokens")
 
     def places(self, text: str) -> int:
@@ -49,8 +47,7 @@ class PictureModel(HeadedModel):
     @torch.inference_mode()
     def classify(self, pictures: Sequence[Any]) -> list[list[Guess]]:
         """The labels of each picture, the most probable first."""
-        if isinstance(pictures, str):
-            raise InputError("give a list of pictures, not one: write [picture]")
+        refuse(isinstance(pictures, str), "give a list of pictures, not one: write [picture]")
         found: list[list[Guess]] = []
         rows = ROWS[self.device.type]
         for start in range(0, len(pictures), rows):

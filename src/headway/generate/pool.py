@@ -269,9 +269,7 @@ class SamplePool(Pool[Row]):
     def groups(self) -> list[Group]:
         """The chains of the rows; a row that has left may have any."""
         if self.kind.constrained:
-            return [
-                (self._constrained(row.request, row.state), on_device([slot], self.device)) for slot, row in self.open()
-            ]
+            return [(self._constrained(row), on_device([slot], self.device)) for slot, row in self.open()]
         known, groups = self._grouped
         if len(known) != len(self.entries) or any(a is not b for a, b in zip(known, self.entries, strict=True)):
             by: dict[Any, list[int]] = {}
@@ -284,8 +282,9 @@ class SamplePool(Pool[Row]):
             self._grouped = list(self.entries), groups
         return groups
 
-    def _constrained(self, request: Any, state: Any) -> list[Link]:
-        allowed = sorted(request.constrain.allowed(state))
+    def _constrained(self, row: Row) -> list[Link]:
+        request: Any = row.request
+        allowed = sorted(request.constrain.allowed(row.state))
         return [Allowed(on_device(allowed, self.device)), *request.choose.chain()]
 
     def due(self, most: int) -> int:

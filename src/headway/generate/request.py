@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from headway.batch import Batch
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate.beam import Ends
 from headway.generate.history import Branches
 from headway.generate.samples import Step
@@ -71,8 +71,7 @@ class Request:
     def __post_init__(self) -> None:
         for name, least in (("max_new", 1), ("samples", 1), ("seed", 0), ("top", 0)):
             value = operator.index(getattr(self, name))
-            if not least <= value < 1 << 63:
-                raise InputError(f"{name} must be {least} or more, not {value}")
+            refuse(not least <= value < 1 << 63, f"{name} must be {least} or more, not {value}")
 
     @property
     def searched(self) -> bool:
@@ -95,8 +94,7 @@ class Request:
         return 1 if self.searched else self.samples
 
     def check(self, name: str, vocabulary: int, context: int) -> None:
-        if not len(self.given):
-            raise InputError(f"{name} is empty: give at least one id to continue, such as END ({END})")
+        refuse(not len(self.given), f"{name} is empty: give at least one id to continue, such as END ({END})")
         named = self.choose.ids() if isinstance(self.choose, Sampling) else set(self.never)
         for i in {*self.given, *self.stops, *named}:
             if not 0 <= i < vocabulary:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate import chain
 from headway.generate.chain import Link
 
@@ -78,12 +78,10 @@ class Sampling:
         for name, (right, line) in RULES.items():
             if not right(getattr(self, name)):
                 raise InputError(f"{name} {line.format(getattr(self, name))}")
-        if not all(b.ids for b in self.bias):
-            raise InputError("a bias needs at least one id")
+        refuse(not all(b.ids for b in self.bias), "a bias needs at least one id")
         if not all(b.amount < math.inf for b in self.bias):
             raise InputError("a bias must be a number below infinity: to allow only some texts use choices")
-        if not all(self.choices):
-            raise InputError("a choice needs at least one id: that of the token that ends it")
+        refuse(not all(self.choices), "a choice needs at least one id: that of the token that ends it")
         # A list would do for a user, but settings are also keys.
         object.__setattr__(self, "bias", tuple(Bias(tuple(b.ids), b.amount) for b in self.bias))
         object.__setattr__(self, "choices", tuple(map(tuple, self.choices)))

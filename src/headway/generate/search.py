@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 
 @dataclass(frozen=True)
@@ -28,23 +28,18 @@ class Search:
     finish: Literal["full", "bound"] = "full"
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise InputError(f"beam must be at least 1, not {self.beam}")
-        if not 1 <= self.best <= self.beam:
-            raise InputError(f"best must lie between 1 and the beam ({self.beam}), not {self.best}")
+        refuse(self.beam < 1, f"beam must be at least 1, not {self.beam}")
+        refuse(not 1 <= self.best <= self.beam, f"best must lie between 1 and the beam ({self.beam}), not {self.best}")
         for name in ("length_penalty", "max_ratio"):
-            if not math.isfinite(getattr(self, name)):
-                raise InputError(f"{name} must be a finite number, not {getattr(self, name)}")
+            refuse(not math.isfinite(getattr(self, name)), f"{name} must be a finite number, not {getattr(self, name)}")
         for name in ("min_length", "max_ratio", "max_extra"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} must not be negative: {getattr(self, name)}")
+            refuse(getattr(self, name) < 0, f"{name} must not be negative: {getattr(self, name)}")
         if self.max_ratio + self.max_extra == 0:
             raise InputError("max_ratio and max_extra are both 0: the longest output needs at least one token")
 
     def longest(self, source_length: int, limit: int) -> int:
         """The most tokens, without the end, that an output may have; `limit` is the model's own."""
-        if self.min_length > limit:
-            raise InputError(f"min_length is {self.min_length}, this model writes at most {limit} tokens")
+        refuse(self.min_length > limit, f"min_length is {self.min_length}, this model writes at most {limit} tokens")
         scaled = int(min(limit, self.max_ratio * source_length))  # a huge ratio: the product may be infinite
         return max(1, self.min_length, min(limit, scaled + self.max_extra))
 

@@ -5,7 +5,7 @@ T places, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import models
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.configs import SIZES, family_of, sizes_of, tracks_of
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn import tap
@@ -33,17 +33,21 @@ UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
 
 
 class Answering:
-    """Abstract. What the page asks of any model that answers. name: how a reader calls it; takes: what it reads
-    besides one text (see `headway.explore.asking`); tokenizers: of what is read, and of what is written."""
+    """Abstract. What the page asks of any model that answers, and `headway.load` gives. name: how a reader calls it;
+    takes: besides a text nothing ("one"), a second text that is read as one with the first ("pair"), or the text to
+    write ("target"); limit: the most tokens (None: any number); tokenizers: of what is read, and of what is written,
+    where that is text."""
 
     name = ""
     takes: ClassVar = "one"
     model: Any
+    limit: Any
     tokenizers: tuple[Any, Any]
+    trace: Callable[..., Trace]
 
     @property
     def vocabulary(self) -> int:
-        """Entries of what it writes."""
+        """Entries of what it writes; 0: it writes no tokens."""
         return len(self.tokenizers[1])
 
     def places(self, text: str) -> int:
@@ -53,8 +57,7 @@ class Answering:
 
 def refuse_one(texts: Any, wanted: str) -> None:
     """A list is wanted, and a text is a list of letters."""
-    if isinstance(texts, str):
-        raise InputError(f"{wanted}, not one text: write [text]")
+    refuse(isinstance(texts, str), f"{wanted}, not one text: write [text]")
 
 
 def sides(name: str, tracks: Sides) -> tuple[str, str]:
@@ -82,8 +85,7 @@ def described(model: nn.Module, name: str = "") -> dict[str, Any]:
 
 def check_one(text: Any) -> None:
     """A list is for those that answer many: translate, generate, embed, …"""
-    if isinstance(text, list | tuple):
-        raise InputError("trace takes one text, not a list: write text, not [text]")
+    refuse(isinstance(text, list | tuple), "trace takes one text, not a list: write text, not [text]")
 
 
 def checked(model: nn.Module, choice: Choice) -> Choice:
@@ -94,8 +96,7 @@ def checked(model: nn.Module, choice: Choice) -> Choice:
         for number in sorted(wanted or ()):
             if there is None:
                 raise InputError(f"this model ({family_of(model)}) has no {kind}s to choose from")
-            if not 0 <= number < there:
-                raise InputError(f"there is no {kind} {number}: this model has {there}, counted from 0")
+            refuse(not 0 <= number < there, f"there is no {kind} {number}: this model has {there}, counted from 0")
     return choice
 
 
@@ -156,11 +157,7 @@ def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     tokens = tokenizer.tokens(ids)
     if isinstance(tokenizer.inner.model, models.WordPiece):
         tokens = [token.removeprefix("##") or token for token in tokens]
-    return [_bare(token) for token in tokens]
-
-
-def _bare(token: str) -> str:
-    return token.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(token)
+    return [token.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(token) for token in tokens]
 
 
 def _spans(

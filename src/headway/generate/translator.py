@@ -12,7 +12,7 @@ import torch
 
 from headway.batch import TextInputs
 from headway.card import Card, Loaded
-from headway.errors import InputError, TooLong
+from headway.errors import InputError, TooLong, refuse
 from headway.generate.attention import Attention
 from headway.generate.beam_tree import tree
 from headway.generate.history import Branches
@@ -142,18 +142,15 @@ class Translator(TextTranslator, Writing):
         """A sampled translation in parts as they come; they join to what `sample` gives."""
         check_one(text)
         sources = self._sources([text], "stream")
-        if not sources:
-            raise InputError("there is nothing to translate: give a text that is not empty")
+        refuse(not sources, "there is nothing to translate: give a text that is not empty")
         wishes, [asked] = self._sampled(sources, settings)
-        if asked.samples != 1:
-            raise InputError(f"a stream is one text, not {asked.samples}: leave out samples, or use sample_n")
+        refuse(asked.samples != 1, f"a stream is one text, not {asked.samples}: leave out samples, or use sample_n")
         return self.streamed(asked, wishes.stop)
 
     def _sampled(self, sources: dict[int, list[int]], settings: dict[str, Any]) -> tuple[Wishes, list[Request]]:
         never = tuple(Bias((i,), -math.inf) for i in self.symbols.never)
         wishes, choose = self.settings(settings, Sampling(bias=never))
-        if not isinstance(choose, Sampling):
-            raise InputError("a beam is for translate: leave it out")
+        refuse(not isinstance(choose, Sampling), "a beam is for translate: leave it out")
         framed = [self.framed(source) for source in sources.values()]
         # The most tokens of a translation are by default those of the model's usual search.
         return wishes, [
@@ -206,8 +203,7 @@ class Translator(TextTranslator, Writing):
         settings = self._settings(search)
         branches: dict[int, Branches] = {}
         [found] = self.searched([self.framed(source)], settings, branches=branches)
-        if not found:
-            raise InputError("the search found no translation (its weights may not be numbers): give a `target`")
+        refuse(not found, "the search found no translation (its weights may not be numbers): give a `target`")
         spelled = partial(labels, self.target_tokenizer)
         nodes = tree(branches[0], self.symbols.end, settings.length_penalty, found[0].ids, spelled)
         reported = {"beam": {"size": settings.beam, "length_penalty": settings.length_penalty, "nodes": nodes}}

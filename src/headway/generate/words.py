@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.card import Loaded
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import read_model
 from headway.models import FAMILIES
 from headway.models.configs import token_tables
@@ -37,16 +37,14 @@ class WordTable:
         if self.tokenizer.kind == "bpe" and self.tokenizer.exact and len(ids) > 1:
             ids = self.tokenizer.encode(f" {word}")
             entries = self.tokenizer.tokens(ids)
-        if len(ids) > 1:
-            raise InputError(f"'{word}' is not one entry of the vocabulary, but {len(ids)}: {' '.join(entries)}")
+        refuse(len(ids) > 1, f"'{word}' is not one entry of the vocabulary, but {len(ids)}: {' '.join(entries)}")
         return word if ids == [UNKNOWN] else entries[0]
 
 
 def open_words(place: str | Path, side: str | None = None) -> WordTable:
     """The vectors of a file, or of a model's folder; of a translator with two tables those of one `side`."""
     if Path(place).is_file():
-        if side is not None:
-            raise InputError(f"{place} is a vector file and has no sides: leave --side out")
+        refuse(side is not None, f"{place} is a vector file and has no sides: leave --side out")
         return WordTable(read_vectors(place))
     return table_of(read_model(place), str(place), side)
 
@@ -54,14 +52,11 @@ def open_words(place: str | Path, side: str | None = None) -> WordTable:
 def table_of(found: Loaded, place: str, side: str | None = None) -> WordTable:
     """The embedding of a model; `place`: how a message names it."""
     tables = list(token_tables(found.model).values())
-    if not tables:
-        raise InputError(f"{place} is a model of the family '{found.card.family}', which has no word vectors")
+    refuse(not tables, f"{place} is a model of the family '{found.card.family}', which has no word vectors")
     if side is not None and not FAMILIES[found.card.family].has_source:
         raise InputError(f"{place} has one vocabulary: leave --side out")
-    if side is not None and side not in SIDES:
-        raise InputError(f"--side is '{side}': write source or target")
-    if side is None and len(tables) > 1:
-        raise InputError(f"{place} has a table for each side: write --side source or --side target")
+    refuse(side is not None and side not in SIDES, f"--side is '{side}': write source or target")
+    refuse(side is None and len(tables) > 1, f"{place} has a table for each side: write --side source or --side target")
     at = SIDES.index(side or "source")
     tokenizer = (found.source_tokenizer, found.target_tokenizer)[at]
     weight_VD = tables[min(at, len(tables) - 1)].weight.detach()[len(SPECIALS) : len(tokenizer)]

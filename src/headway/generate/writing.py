@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 from headway.generate.engine import Engine
 from headway.generate.offline import generate_all
 from headway.generate.request import Ended, Found, Request, Token, Written
@@ -41,10 +41,8 @@ class Wishes:
     window: bool = False
 
     def __post_init__(self) -> None:
-        if "" in self.stop:
-            raise InputError("a stop string must not be empty: every text has it")
-        if "" in self.choices:
-            raise InputError("a choice must not be empty: there would be nothing to write")
+        refuse("" in self.stop, "a stop string must not be empty: every text has it")
+        refuse("" in self.choices, "a choice must not be empty: there would be nothing to write")
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ class Writing:
         wishes = from_plain(Wishes, {name: given[name] for name in given if name in names})
         rest = {name: to_plain(given[name]) for name in given if name not in names}
         if kind is Search:
-            if wishes.choices:
-                raise InputError("choices are for sampling: leave out beam")
+            refuse(wishes.choices, "choices are for sampling: leave out beam")
             return wishes, from_plain(Search, rest)
         if wishes.choices:
             rest["choices"] = [self.choice(text) for text in wishes.choices]

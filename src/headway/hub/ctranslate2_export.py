@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from headway.atomic import replaced_folder
 from headway.errors import InputError
-from headway.folder import Loaded, read_model, replace_folder, write_card
+from headway.folder import Loaded, read_model, write_card
 from headway.hub.families.ctranslate2 import Engine
 from headway.hub.families.exports import EXPORTS, export_of
 
@@ -14,7 +15,8 @@ def export_ctranslate2(model: str | Path, folder: str | Path, precision: str = "
     loaded = read_model(model)
     if precision not in PRECISIONS:
         raise InputError(f"CTranslate2 folders are written as {', '.join(PRECISIONS)}, not as {precision}")
-    replace_folder(Path(folder), lambda place: write_ctranslate2(place, loaded, precision))
+    with replaced_folder(Path(folder)) as place:
+        write_ctranslate2(place, loaded, precision)
 
 
 def write_ctranslate2(place: Path, loaded: Loaded, precision: str) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
+from headway.atomic import replaced_folder
 from headway.errors import InputError, refuse
-from headway.folder import Card, Loaded, read_model, replace_folder, weights_of
+from headway.folder import Card, Loaded, read_model, weights_of
 from headway.hub.decoding import GENERATION
 from headway.hub.families import FOREIGN
 from headway.hub.families.exports import export_of
@@ -22,15 +23,12 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
     loaded = read_model(model)
     foreign, facts, weights = held(loaded)
     layout = export_of(loaded.card.family, "Hugging Face").layout
-
-    def fill(place: Path) -> None:
+    with replaced_folder(Path(folder)) as place:
         save_file(weights, place / SAFE, metadata={"format": "pt"})
         write_json(place / CONFIG, facts)
         write_json(place / GENERATION, layout.generation(loaded.card, loaded.source_tokenizer))
         write_tokenizer(place, loaded, layout)
         (place / "README.md").write_text(_readme(foreign, loaded.card, layout.title(loaded.card)), encoding="utf-8")
-
-    replace_folder(Path(folder), fill)
     return foreign.model_type
 
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from headway.atomic import replaced_folder
 from headway.errors import InputError
-from headway.folder import read_model, replace_folder
+from headway.folder import read_model
 from headway.hub.extras import wanted
 from headway.hub.families.exports import export_of
 from headway.hub.hf_export import held
@@ -32,16 +33,13 @@ def export_onnx(model: str | Path, folder: str | Path) -> list[str]:
     if export.onnx is None:
         raise InputError(f"headway writes Transformers with a decoder as ONNX, not a {loaded.card.family}")
     graphs, length = export.onnx(loaded.model), int(loaded.card.config.max_length)
-
-    def fill(place: Path) -> None:
+    with replaced_folder(Path(folder)) as place:
         for name, graph in graphs.items():
             _write(place / name, *graph, length)
         write_tokenizer(place, loaded, export.layout)
         # config.json, where a Hugging Face family holds the model: other programs take shapes and ids from it.
         with suppress(InputError):
             write_json(place / CONFIG, held(loaded)[1])
-
-    replace_folder(Path(folder), fill)
     return list(graphs)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.parts import Rotary
 from headway.nn.position import Position
 
@@ -26,8 +26,7 @@ def shares_table(config: Any) -> bool:
 def check(config: Any) -> None:
     """Refuse sizes that do not fit together."""
     width, heads = getattr(config, "width", 0), getattr(config, "heads", 1)
-    if width % heads:
-        raise InputError(f"model.width {width} is not a multiple of model.heads {heads}")
+    refuse(width % heads, f"model.width {width} is not a multiple of model.heads {heads}")
     if heads % (shared := getattr(config, "shared_heads", 0) or heads):
         raise InputError(f"model.heads {heads} is not a multiple of model.shared_heads {shared}")
     if isinstance(getattr(config, "position", None), Rotary) and width // heads % 2:

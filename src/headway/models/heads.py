@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.batch import IGNORED
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.crf import Chain
 from headway.models.protocols import Encoded, Encodes, Terms, Tracks
 from headway.nn import embedding, tap
@@ -254,8 +254,7 @@ class CrfHead(TagsHead):
         return Chain(a_L, e_BTL, A_LL, b_L, starts_BT.gather(1, token_BT)), token_BT
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        if smoothing:
-            raise InputError("a conditional random field has no label smoothing: set objective.smoothing=0")
+        refuse(smoothing, "a conditional random field has no label smoothing: set objective.smoothing=0")
         starts_BT = batch.labels_BT != IGNORED
         chain, token_BT = self.chain(encoded, starts_BT)
         labels_BT = batch.labels_BT.gather(1, token_BT).clamp(min=0)
@@ -290,11 +289,11 @@ class Headed(nn.Module):
     """head(encoder(x)). In traces and in settings the parts of the encoder keep their own names (`wraps`)."""
 
     wraps: ClassVar[str] = "encoder"
+    head: Head
 
     def __init__(self, encoder: Encodes, config: Any) -> None:
         super().__init__()
-        self.encoder, self.head_config = encoder, config
-        self.head: Head = config.build(encoder)
+        self.encoder, self.head = encoder, config.build(encoder)
         encoder.draw(self.head)
 
     @property

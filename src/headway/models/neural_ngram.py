@@ -12,7 +12,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
 from headway.nn import tap
@@ -40,10 +40,8 @@ class NeuralNGramConfig:
     max_length: int = 64
 
     def __post_init__(self) -> None:
-        if self.order < 2:
-            raise InputError(f"model.order must be at least 2, not {self.order}: of order 1 nothing would be seen")
-        if self.hidden < 1:
-            raise InputError(f"model.hidden must be at least 1, not {self.hidden}")
+        refuse(self.order < 2, f"model.order must be at least 2, not {self.order}: of order 1 nothing would be seen")
+        refuse(self.hidden < 1, f"model.hidden must be at least 1, not {self.hidden}")
         if self.tied and self.hidden != self.width:
             raise InputError(f"model.tied needs model.hidden equal to model.width: {self.hidden} is not {self.width}")
 
@@ -81,10 +79,8 @@ class NeuralNGram(NextTokenModel):
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         x_RTE = embedded.x_RTD
-        layer_RTD = self.dropout(self.layer(x_RTE))
-        if tap.recording():
-            # Of each place's own word, and what the layer makes of all that it sees.
-            tap.save(self, "embed.tokens", x_RTE[..., -self.config.width :], ("row", "target", "unit"))
-            tap.save(self, "layer.hidden", layer_RTD, ("row", "target", "unit"))
+        if tap.recording():  # of each place's own word
+            tap.save(self, "embed.tokens", x_RTE[..., -self.config.width :])
+        layer_RTD = tap.save(self, "layer.hidden", self.dropout(self.layer(x_RTE)))
         direct = (x_RTE,) if self.config.direct else ()
         return torch.cat([layer_RTD, *direct, torch.ones_like(x_RTE[..., :1])], -1), state

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.counts import Ints, count_grams
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
@@ -94,8 +94,7 @@ class NGram(NextTokenModel):
     @classmethod
     def count(cls, config: NGramConfig, vocabulary: int, ids_T: Ints) -> NGram:
         """Learned in one pass: count, then smooth. The text begins and ends with the boundary."""
-        if not len(ids_T) > 1:
-            raise InputError("there is nothing to count: the text is empty")
+        refuse(not len(ids_T) > 1, "there is nothing to count: the text is empty")
         grams = count_grams(ids_T, vocabulary, config.order, config.boundary)
         for order, mine in enumerate(grams, 1):
             if not len(mine):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.nn import feed_forward, norm, position, residual
 from headway.nn.feed_forward import gelu
 
@@ -62,8 +62,7 @@ class RelativeBias:
     farthest: int = 128
 
     def __post_init__(self) -> None:
-        if self.buckets < 4:
-            raise InputError(f"model.position.buckets must be at least 4, not {self.buckets}")
+        refuse(self.buckets < 4, f"model.position.buckets must be at least 4, not {self.buckets}")
         if self.farthest <= self.buckets // 2:
             raise InputError(
                 f"model.position.farthest must be above {self.buckets // 2}, half of the buckets, not {self.farthest}"
@@ -173,18 +172,14 @@ class PreNorm:
 
 
 @dataclass(frozen=True)
-class BatchNorm:
+class BatchNorm(PostNorm):
     """Outside the sum, with the mean and variance of the batch (graph Transformers: Dwivedi and Bresson 2021)."""
 
     name: ClassVar[str] = "batch"
-    epsilon: float = 1e-5
     momentum: float = 0.1
 
     def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
         return residual.post_norm(lambda: norm.BatchNorm(width, self.epsilon, self.momentum), dropout)
-
-    def final(self, width: int, bias: bool = True) -> nn.Module:
-        return nn.Identity()
 
 
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition

@@ -119,7 +119,4 @@ class Steps(nn.Module):
     ) -> tuple[Tensor, Any]:
         """head(hidden(embed(ids)))."""
         hidden_RTD, state = self.read(ids_RT, state, segments_RT, lengths_R)
-        logits_RTV = self.head(hidden_RTD, state)
-        if tap.recording():
-            tap.save(self, "logits", logits_RTV, ("row", "target", "vocabulary"))
-        return logits_RTV, state
+        return tap.save(self, "logits", self.head(hidden_RTD, state), ("row", "target", "vocabulary")), state

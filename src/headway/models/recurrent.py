@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
 from headway.nn import recurrent, tap
@@ -68,8 +68,7 @@ class _Shares:
     def __post_init__(self) -> None:
         for share in fields(self):  # type: ignore[arg-type]
             value = getattr(self, share.name)
-            if not 0 <= value < 1:
-                raise InputError(f"model.dropout.{share.name} must be at least 0 and below 1, not {value}")
+            refuse(not 0 <= value < 1, f"model.dropout.{share.name} must be at least 0 and below 1, not {value}")
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,7 @@ class Recurrent(NextTokenModel):
     def embed(
         self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
-        words_RTD = self.words(self.table(ids_RT), ids_RT)
-        if tap.recording():
-            tap.save(self, "embed.tokens", words_RTD, ("row", "target", "unit"))
+        words_RTD = tap.save(self, "embed.tokens", self.words(self.table(ids_RT), ids_RT))
         return Embedded(words_RTD, lengths_R, segments_RT)
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, final
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.models.encoder_decoder import SequenceToSequence, source_slots
 from headway.models.protocols import Embedded, Encoded
 from headway.models.recurrent import Gru, Lstm, Rnn
@@ -48,8 +48,7 @@ class RnnSeq2SeqConfig:
     max_length: int = 512
 
     def __post_init__(self) -> None:
-        if self.width % 2:
-            raise InputError(f"model.width {self.width} is not even: each direction of the encoder has half of it")
+        refuse(self.width % 2, f"model.width {self.width} is not even: each direction of the encoder has half of it")
 
 
 SIZES = {"tiny": RnnSeq2SeqConfig(width=256), "base": RnnSeq2SeqConfig(Lstm(), 2, 2, 1024)}
@@ -74,10 +73,7 @@ class AttentiveLayer(RecurrentLayer):
         self.cross, self.combine = AdditiveAttention(cell.width), nn.Linear(cell.width, cell.width)
 
     def attended(self, d_RTD: Tensor, memory: Memory, view: View) -> Tensor:
-        attended_RTD = torch.tanh(self.cross(d_RTD, memory, view) + self.combine(d_RTD))
-        if tap.recording():
-            tap.save(self, "attended", attended_RTD, ("row", "target", "unit"))
-        return attended_RTD
+        return tap.save(self, "attended", torch.tanh(self.cross(d_RTD, memory, view) + self.combine(d_RTD)))
 
 
 class BidirectionalLayer(nn.Module):

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import refuse
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,7 @@ class SkipGramConfig:
 
     def __post_init__(self) -> None:
         for field, least in {"width": 1, "window": 1, "negatives": 1, "power": 0, "threshold": 0}.items():
-            if getattr(self, field) < least:
-                raise InputError(f"model.{field} must be at least {least}, not {getattr(self, field)}")
+            refuse(getattr(self, field) < least, f"model.{field} must be at least {least}, not {getattr(self, field)}")
 
 
 class SkipGram(nn.Module):

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.models.counts import Ints
 
 HIDDEN = -1e4  # a score that softmax makes exactly 0 of, and that may be multiplied by 0
@@ -51,8 +51,7 @@ class SkipPairs:
         ids_T = torch.as_tensor(ids, dtype=torch.long)
         places, before_TS = _skips(ids_T, boundary, reach)
         there = (before_TS >= 0).nonzero(as_tuple=True)
-        if not len(there[0]):
-            raise InputError("no text has three words in a row: there is no pair to count")
+        refuse(not len(there[0]), "no text has three words in a row: there is no pair to count")
         at = places[there[0]]
         counts_VVV = torch.zeros(vocabulary, vocabulary, vocabulary, dtype=torch.float64)
         one = torch.ones((), dtype=torch.float64)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.counts import Flags, Grams, Ints, continuations
 
 Floats = npt.NDArray[np.float64]
@@ -107,8 +107,7 @@ class AddK(Estimate):
     k: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.k > 0:
-            raise InputError(f"model.smoothing.k must be above 0, not {self.k}")
+        refuse(not self.k > 0, f"model.smoothing.k must be above 0, not {self.k}")
 
     def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
         even_V = uniform(possible_V)
@@ -146,8 +145,7 @@ class StupidBackoff(Estimate):
     alpha: float = 0.4
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha <= 1:
-            raise InputError(f"model.smoothing.alpha must be above 0 and at most 1, not {self.alpha}")
+        refuse(not 0 < self.alpha <= 1, f"model.smoothing.alpha must be above 0 and at most 1, not {self.alpha}")
 
     def estimate(self, grams: list[Grams], possible_V: Flags) -> list[Weights]:
         return _relative(grams, self.alpha)

@@ -228,10 +228,7 @@ class MultiHead(nn.Module):
         tap.save(self, "mixed", mixed, ("row", "head", "target", "key_unit"))
 
     def out(self, mixed_BTD: Tensor) -> Tensor:
-        output_BTD = self.output(mixed_BTD)
-        if tap.recording():
-            tap.save(self, "output", output_BTD, ("row", "target", "unit"))
-        return output_BTD
+        return tap.save(self, "output", self.output(mixed_BTD))
 
 
 class SelfAttention(MultiHead):

@@ -89,14 +89,8 @@ class Stack(nn.Module):
         """Through every block and the final norm; `given` holds the further arguments of each block. `order`: the block
         of each layer, where layers share blocks."""
         blocks = self.layers if order is None else [self.layers[at] for at in order]
-        traced = tap.recording()
         for number, (block, arguments) in enumerate(zip(blocks, given, strict=True)):
             tap.at_layer(number)
-            x_BTD = block(x_BTD, *arguments)
-            if traced:
-                tap.save(block, "hidden", x_BTD, ("row", "target", "unit"))
+            x_BTD = tap.save(block, "hidden", block(x_BTD, *arguments))
         tap.at_layer(None)
-        x_BTD = self.final(x_BTD)
-        if traced:
-            tap.save(self, "hidden", x_BTD, ("row", "target", "unit"))
-        return x_BTD
+        return tap.save(self, "hidden", self.final(x_BTD))

@@ -116,10 +116,10 @@ class TypedEmbedding(nn.Module):
 
 def _tapped(part: nn.Module, tokens_BTD: Tensor, position: Position, start: int | Tensor, x_BTD: Tensor) -> None:
     """The token vectors, what their positions add to them, and the result."""
-    tap.save(part, "tokens", tokens_BTD, ("row", "target", "unit"))
+    tap.save(part, "tokens", tokens_BTD)
     if type(position).add is not Position.add and tap.wants(part, "position"):
-        tap.save(part, "position", position.add(torch.zeros_like(tokens_BTD), start), ("row", "target", "unit"))
-    tap.save(part, "hidden", x_BTD, ("row", "target", "unit"))
+        tap.save(part, "position", position.add(torch.zeros_like(tokens_BTD), start))
+    tap.save(part, "hidden", x_BTD)
 
 
 class JoinedHead(nn.Module):

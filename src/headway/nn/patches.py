@@ -37,6 +37,6 @@ class PatchEmbedding(nn.Module):
         tokens_BTD = torch.cat([first_B1D, patches_BTD], 1)
         x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD))
         if tap.recording():
-            tap.save(self, "tokens", tokens_BTD, ("row", "target", "unit"))
-            tap.save(self, "hidden", x_BTD, ("row", "target", "unit"))
+            tap.save(self, "tokens", tokens_BTD)
+            tap.save(self, "hidden", x_BTD)
         return x_BTD

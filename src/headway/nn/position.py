@@ -9,9 +9,8 @@ B batch, T target length (queries), S source length (keys), H heads, D width, K 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -253,25 +252,3 @@ class FeatureBias(Position):
 
     def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
         return self.map(scene.relation(self.relation)).movedim(-1, 1).to(q_BHTK.dtype)
-
-
-class Together(Position):
-    """Several position parts: each adds and turns in its order, and their biases are summed."""
-
-    def __init__(self, *parts: Position) -> None:
-        super().__init__()
-        self.parts = cast(Sequence[Position], nn.ModuleList(parts))
-
-    def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
-        for part in self.parts:
-            x_BTD = part.add(x_BTD, start)
-        return x_BTD
-
-    def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
-        for part in self.parts:
-            q_BHTK, k_BHTK = part.rotate(q_BHTK, k_BHTK, start)
-        return q_BHTK, k_BHTK
-
-    def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor | None:
-        given = [bias for part in self.parts if (bias := part.bias(q_BHTK, scene)) is not None]
-        return sum(given[1:], given[0]) if given else None

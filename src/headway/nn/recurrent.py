@@ -221,7 +221,7 @@ class RecurrentLayer(nn.Module):
         seen |= dict(zip(self.cell.parts, map(list, zip(*steps, strict=True)), strict=True))
         for name, values in seen.items():
             if tap.wants(self, name):
-                tap.save(self, name, torch.stack(values, 1), ("row", "target", "unit"))
+                tap.save(self, name, torch.stack(values, 1))
         y_BTH = torch.stack([hidden_BH for hidden_BH, *_ in steps], 1)
         if lengths_B is not None:
             y_BTH = y_BTH * (torch.arange(y_BTH.shape[1], device=y_BTH.device) < lengths_B[:, None])[..., None]

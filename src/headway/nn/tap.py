@@ -1,8 +1,8 @@
 """Taps: calls in a forward that hand tensors to a recorder, without the module storing anything.
 
-A part calls `tap.save(self, "weights", tensor, axes)` inside `if tap.recording()`: without a recorder a tap costs that
-one look at a list. Names come from the model's own module tree: `decoder.3.cross.weights`. Tensors that are costly to
-compute are guarded by `tap.wants(self, "scores")`, so that they are built only on request.
+A part calls `tap.save(self, "weights", tensor, axes)`, which returns the tensor: without a recorder a tap costs one
+look at a list. Names come from the model's own module tree: `decoder.3.cross.weights`. Tensors that only a trace needs
+are built inside `if tap.recording()`, or, where they are costly, `if tap.wants(self, "scores")`.
 
 Axes are named by their role: row, head, target (queries), source (keys), unit, key_unit, vocabulary, label.
 """
@@ -20,8 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import refuse
 
+UNITS = ("row", "target", "unit")  # the axes of a vector for each place
 IN_LAYER = re.compile(r"^(.*?)\.layers\.(\d+)(.*)$")
 
 
@@ -103,8 +104,7 @@ def recording() -> bool:
 
 def closed() -> None:
     """Checked before a step is captured or replayed: a recorder would be captured too, or see nothing of a replay."""
-    if _recorders:
-        raise InputError("captured steps cannot be traced: trace a whole text, or use a CPU")
+    refuse(_recorders, "captured steps cannot be traced: trace a whole text, or use a CPU")
 
 
 def wants(module: nn.Module, *names: str) -> bool:
@@ -112,9 +112,11 @@ def wants(module: nn.Module, *names: str) -> bool:
     return any(recorder.place(module, name) is not None for recorder in _recorders for name in names)
 
 
-def save(module: nn.Module, what: str, tensor: Tensor, axes: tuple[str, ...]) -> None:
+def save(module: nn.Module, what: str, tensor: Tensor, axes: tuple[str, ...] = UNITS) -> Tensor:
+    """The tensor itself, recorded where a recorder wants it."""
     for recorder in _recorders:
         recorder.save(module, what, tensor, axes)
+    return tensor
 
 
 def at_layer(number: int | None) -> None:

@@ -19,9 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from headway.errors import InputError, refuse
-from headway.explore.asking import Model, Question, answer, card, spelled
+from headway.explore.asking import Question, answer, card, spelled
 from headway.explore.pages import page_html
 from headway.explore.payload import MOST
+from headway.generate.tracing import Answering
 from headway.serve.limits import Limited
 from headway.serve.worker import Busy, Worker
 
@@ -49,7 +50,8 @@ class Tokens(BaseModel):
 
 
 def application(
-    models: Sequence[Model] = (), question: Question | None = None, traces: Sequence[bytes] = (), *, waiting: int = 8
+    models: Sequence[Answering] = (), question: Question | None = None, traces: Sequence[bytes] = (), *,
+    waiting: int = 8,
 ) -> Limited:  # fmt: skip
     """With models a page on which they can be queried; without, a page of traces. `question`: what it shows first."""
     app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None)
@@ -58,7 +60,7 @@ def application(
     first = asdict(question) if question else None
     html = page_html(traces, {"live": bool(models), "cards": cards, "asked": first})
 
-    def chosen(number: int) -> Model:
+    def chosen(number: int) -> Answering:
         refuse(number >= len(models), f"there is no model {number}: this server has {len(models)}, counted from 0")
         return models[number]
 

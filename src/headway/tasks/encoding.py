@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.generate.encoder import Encoder
-from headway.tasks.task import Prediction, Task, refuse
+from headway.tasks.task import Prediction, Task, refuse_unknown
 
 
 def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]]) -> list[list[Any]]:
@@ -20,8 +20,7 @@ def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]])
 def pair_of(line: str, number: int) -> Any:
     """The two texts of a line; a blank line stays one."""
     first, tab, second = line.partition("\t")
-    if not tab and line.strip():
-        raise InputError(f"line {number} has no tab: with --pairs each line is text TAB text")
+    refuse(not tab and line.strip(), f"line {number} has no tab: with --pairs each line is text TAB text")
     return (first, second) if tab else line
 
 
@@ -39,7 +38,7 @@ class Embedding(Encoding):
 
     @classmethod
     def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse(options, ("truncate",), "a model that gives vectors")
+        refuse_unknown(options, ("truncate",), "a model that gives vectors")
         for text, vector in zip(values, model.embed(values, truncate="truncate" in options), strict=True):
             numbers = [round(float(number), 6) for number in vector]
             yield Prediction(" ".join(map(str, numbers)), {"text": text, "vector": numbers})
@@ -51,7 +50,7 @@ class MaskedWords(Encoding):
 
     @classmethod
     def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse(options, ("truncate",), "a model that fills gaps")
+        refuse_unknown(options, ("truncate",), "a model that fills gaps")
         found = answered(values, lambda texts: model.fill(texts, truncate="truncate" in options))
         for text, gaps in zip(values, found, strict=True):
             rows = [[[guess.text, round(guess.probability, 6)] for guess in guesses] for guesses in gaps]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from headway.data.catalog import find, find_all
 from headway.data.labelled import in_archive
 from headway.data.readers import must_be_there
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.tasks.start import RunContext
 from headway.text.tokenizer import Tokenizer
 
@@ -34,8 +34,7 @@ class DataFiles:
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """The names of each part that has any."""
-        if not self.train:
-            raise InputError(f"no training data: pass --data {self.wanted}")
+        refuse(not self.train, f"no training data: pass --data {self.wanted}")
         return {part: names for part in PARTS if (names := getattr(self, part))}
 
 
@@ -46,8 +45,7 @@ class DividedFiles(DataFiles):
     hold_out: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 < self.hold_out < 1:
-            raise InputError(f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
+        refuse(not 0 < self.hold_out < 1, f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
 
 
 def is_own(name: str) -> bool:
@@ -68,8 +66,7 @@ def look_for_own(run: Any) -> None:
         if path.is_dir():
             continue
         must_be_there(path)
-        if path.is_file() and not path.stat().st_size:
-            raise InputError(f"file {path} is empty")
+        refuse(path.is_file() and not path.stat().st_size, f"file {path} is empty")
 
 
 def look_for_known(run: Any) -> None:

@@ -16,7 +16,7 @@ from headway.tasks.encoding import Encoding
 from headway.tasks.files import found, vocabularies
 from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model
-from headway.tasks.task import Figure, Prediction, Report, refuse
+from headway.tasks.task import Figure, Prediction, Report, refuse_unknown
 from headway.text.framing import Framed, frame
 from headway.text.tokenizer import Tokenizer
 
@@ -91,7 +91,7 @@ class Labelling(Encoding):
 
     @classmethod
     def answer(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse(options, cls.options, f"a model that labels {cls.what}")
+        refuse_unknown(options, cls.options, f"a model that labels {cls.what}")
         for value, guesses in zip(values, cls.guesses(model, values, options), strict=True):
             shown = guesses if "all" in options else guesses[:1]
             line = "\t".join(f"{guess.text}\t{guess.probability:.4f}" for guess in shown)
@@ -102,7 +102,7 @@ class Labelling(Encoding):
     def evaluate(cls, model: Any, files: Sequence[str], options: dict[str, Any]) -> Report:
         """Accuracy, F1 and correlation of the labels that a model gives these examples. A label is written as the model
         calls it, or as its number from 0 on."""
-        refuse(options, (), f"a model that labels {cls.what}")
+        refuse_unknown(options, (), f"a model that labels {cls.what}")
         names, labels, guesses = cls.labelled(model, files)
         given = numbers(names, [best.text for best, *_ in guesses], model.labels)
         scores = LabelScores.of(numbers(names, labels, model.labels, digits=True), given, len(model.labels))

@@ -21,13 +21,13 @@ from headway.data.split import hold_out
 from headway.data.streams import StreamBatch, StreamBatches
 from headway.data.token_store import TokenStore, prepare_documents, train_document_tokenizer
 from headway.data.windows import WindowBatches, evaluation_windows
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.perplexity import Perplexity, score_store
 from headway.generate.generator import Generator
 from headway.tasks.files import DividedFiles, found, listed, vocabularies
 from headway.tasks.objective import Carried, Counting, CrossEntropy, NextToken
 from headway.tasks.start import RunContext, earlier_model
-from headway.tasks.task import Prediction, Report, Task, entropy, random_ids, refuse, with_perplexity
+from headway.tasks.task import Prediction, Report, Task, entropy, random_ids, refuse_unknown, with_perplexity
 from headway.text.tokenizer import END, TextOptions
 
 OPTIONS = {"max_new_tokens": "max_new", "seed": "seed"}  # of an answer, and the generator's names for them
@@ -75,8 +75,7 @@ class PlainText(TextFiles):
         super().__post_init__()
         if self.order == "stream" and self.weights:
             raise InputError("data.weights mix windows: data.order=stream reads one corpus from front to back")
-        if self.order != "stream" and self.jitter:
-            raise InputError("data.jitter moves the cuts of a stream: set data.order=stream")
+        refuse(self.order != "stream" and self.jitter, "data.jitter moves the cuts of a stream: set data.order=stream")
         if self.weights and len(self.weights) != len(self.train):
             raise InputError(f"data.weights has {len(self.weights)} shares for {len(self.train)} corpora")
 
@@ -119,8 +118,7 @@ def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str
     held: dict[str, Corpus] = {part: Documents.at(_found(some, context), lines=lines) for part, some in names.items()}
     if "valid" in held:
         return list(corpora), held
-    if len(corpora) > 1:
-        raise InputError("a mixture of several corpora needs --valid: name the text that it is judged on")
+    refuse(len(corpora) > 1, "a mixture of several corpora needs --valid: name the text that it is judged on")
     parts: dict[str, Corpus] = {**hold_out(corpora[0], data.hold_out, 0.0 if held else data.hold_out_test)}
     return [parts.pop("train")], parts | held
 
@@ -263,7 +261,7 @@ class Language(Task):
     @classmethod
     def answer(cls, model: Generator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
         """A continuation of each text."""
-        refuse(options, OPTIONS, "a language model")
+        refuse_unknown(options, OPTIONS, "a language model")
         settings = {OPTIONS[name]: value for name, value in options.items()}
         for prompt, text in zip(values, model.generate(values, **settings), strict=True):
             yield Prediction(" ".join((prompt + text).split()), {"text": prompt, "continuation": text})
@@ -271,7 +269,7 @@ class Language(Task):
     @classmethod
     def evaluate(cls, model: Generator, files: Sequence[str], options: dict[str, Any]) -> Report:
         """Perplexity of these documents. `stride`: by how many tokens the window moves."""
-        refuse(options, ("stride",), "a language model")
+        refuse_unknown(options, ("stride",), "a language model")
         documents = Documents.at(list(files), lines=model.card.text.lines)
         store = prepare_documents(documents, model.tokenizer, cache_folder() / "stores")
         network: Any = model.model
@@ -289,12 +287,9 @@ class Language(Task):
 
 
 def _check_counting(run: Any, context: RunContext) -> None:
-    if run.init:
-        raise InputError("a model that is counted starts from nothing: leave --init out")
-    if run.data.weights:
-        raise InputError("a model that is counted takes every text once: leave data.weights out")
-    if context.ranks.count > 1:
-        raise InputError("counting takes one process: start it without torchrun")
+    refuse(run.init, "a model that is counted starts from nothing: leave --init out")
+    refuse(run.data.weights, "a model that is counted takes every text once: leave data.weights out")
+    refuse(context.ranks.count > 1, "counting takes one process: start it without torchrun")
 
 
 def in_words(part: str, found: Perplexity) -> dict[str, Any]:

@@ -26,6 +26,6 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto", *, verb:
     loaded = read_model(folder, place, precision)
     if verb is not None and verb not in (task.verb, *task.verbs):
         raise InputError(f"{folder} ({loaded.card.family}) does not {verb}; it answers headway {task.verb} {folder}")
-    answering = task.open(loaded, place, precision)
+    answering = task.opens(loaded, place, precision)
     answering.name = called(folder)
     return answering

@@ -64,26 +64,26 @@ class TokenObjective(Objective):
         weight: Tensor = self.model.output_weight
         return weight if self.training else weight[: self.model.vocabulary]
 
-    def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """The sums of `loss` and `nll` over the batch."""
-        labels_N = batch.labels_BT.flatten()
-        return linear_cross_entropy(self.hidden(batch), self.weight(), labels_N, self.config.smoothing, IGNORED)
+    def terms(self, hidden_ND: Tensor, batch: TokenBatch) -> Terms:
+        labels_N, smoothing = batch.labels_BT.flatten(), self.config.smoothing
+        loss, nll = linear_cross_entropy(hidden_ND, self.weight(), labels_N, smoothing, IGNORED)
+        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
 
     def forward(self, batch: TokenBatch) -> Terms:
-        loss, nll = self.losses(batch)
-        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
+        return self.terms(self.hidden(batch), batch)
 
 
 @final
 class RDropObjective(TokenObjective):
     """Two passes as one batch of twice the rows; in validation, without dropout, one pass."""
 
-    def losses(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: TokenBatch) -> Terms:
         if not self.training:
-            return super().losses(batch)
+            return super().forward(batch)
         twice_2ND, labels_N = self.hidden(TokenBatch.join([batch, batch])), batch.labels_BT.flatten()
         smoothing, distance = self.config.smoothing, self.config.weight
-        return paired_cross_entropy(twice_2ND, self.weight(), labels_N, smoothing, IGNORED, distance)
+        loss, nll = paired_cross_entropy(twice_2ND, self.weight(), labels_N, smoothing, IGNORED, distance)
+        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
 
 
 @final
@@ -108,9 +108,7 @@ class CarriedObjective(TokenObjective):
         hidden_BTD, state = self.model.read(batch.ids_BT, self._begin(batch))
         if self.training:
             self._keep(batch, state)
-        hidden_ND, labels_N = hidden_BTD.flatten(0, 1), batch.labels_BT.flatten()
-        loss, nll = linear_cross_entropy(hidden_ND, self.weight(), labels_N, self.config.smoothing, IGNORED)
-        found: Terms = {"loss": (loss, 1.0), "nll": (nll, 0.0)}
+        found = self.terms(hidden_BTD.flatten(0, 1), batch)
         h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
         terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}
         for name, term in terms.items():

@@ -13,7 +13,7 @@ import torch
 from headway.card import Card
 from headway.data.images import ImageBatch, ImageBatches, ImageInputs, Pictures, hold_out_pictures, read_pictures
 from headway.data.labelled import Labelled, labels_in
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.generate.pictures import PictureModel
 from headway.models.heads import Classes
 from headway.plain import to_plain
@@ -43,10 +43,8 @@ class LabelledImages(DividedFiles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.channels not in (1, 3):
-            raise InputError(f"data.channels must be 1 (grey) or 3 (colour), not {self.channels}")
-        if self.shift < 0:
-            raise InputError(f"data.shift must be 0 or more, not {self.shift}")
+        refuse(self.channels not in (1, 3), f"data.channels must be 1 (grey) or 3 (colour), not {self.channels}")
+        refuse(self.shift < 0, f"data.shift must be 0 or more, not {self.shift}")
 
 
 class ImageClassification(Labelling):
@@ -110,8 +108,7 @@ class ImageClassification(Labelling):
 
     @classmethod
     def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:
-        if texts or not inputs:
-            raise InputError("this model reads pictures: headway predict MODEL PICTURE.png …")
+        refuse(texts or not inputs, "this model reads pictures: headway predict MODEL PICTURE.png …")
         return inputs
 
     @classmethod

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from headway.card import Loaded
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import read_model
 from headway.models import build
 from headway.models.configs import token_tables
@@ -94,8 +94,7 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
     if any(tokenizer.kind == "bpe" for tokenizer in tokenizers):
         raise InputError(f"{path} has vectors of words, the vocabulary has parts of words: set data.text.kind=word")
     tables = token_tables(model)
-    if not tables:
-        raise InputError(f"{path}: the model has no table of vectors to fill")
+    refuse(not tables, f"{path}: the model has no table of vectors to fill")
     width = next(iter(tables.values())).embedding_dim
     vectors = read_vectors(path, width=width)
     filled = words = 0
@@ -108,6 +107,5 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
                 rows[entry] = row
         table.weight[list(rows)] = torch.from_numpy(vectors.table_ND[list(rows.values())]).to(table.weight)
         filled, words = filled + len(rows), words + len(tokenizer) - len(SPECIALS)
-    if not filled:
-        raise InputError(f"{path} has none of the {words:,} words of the vocabulary: is it of another language?")
+    refuse(not filled, f"{path} has none of the {words:,} words of the vocabulary: is it of another language?")
     say(f"{filled:,} of {words:,} words start from {path}")

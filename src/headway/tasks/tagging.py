@@ -13,14 +13,14 @@ from headway.batch import IGNORED, TextInputs
 from headway.card import Loaded
 from headway.data import tagged
 from headway.data.tagged import Sentence, TaggedBatch, TaggedStore, align, read_tagged
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.evaluate.entities import EntityScores, TagJudge
 from headway.generate.encoder import Encoder, Tagged
 from headway.tasks.encoding import answered
 from headway.tasks.files import DividedFiles
 from headway.tasks.labelling import TextLabelling
 from headway.tasks.objective import Labels
-from headway.tasks.task import Prediction, Report, entropy, random_ids, refuse
+from headway.tasks.task import Prediction, Report, entropy, random_ids, refuse_unknown
 from headway.text.framing import Framed, frame
 from headway.text.tokenizer import TextOptions
 
@@ -69,8 +69,7 @@ class Tagging(TextLabelling):
     def open_parts(self) -> dict[str, list[Sentence]]:
         parts = self.divided(read_tagged, tagged.hold_out_tagged)
         self.labels = tagged.labels_of([sentence for part in parts.values() for sentence in part])
-        if len(self.labels) < 2:
-            raise InputError(f"every word has the label '{self.labels[0]}': at least two labels are needed")
+        refuse(len(self.labels) < 2, f"every word has the label '{self.labels[0]}': at least two labels are needed")
         if self.run.objective.judge == "f1" and not any(label.startswith("B-") for label in self.labels):
             raise InputError(f"no label begins with B- or I- ({', '.join(self.labels[:5])} …), so there are no "
                              "entities: set objective.judge=accuracy")  # fmt: skip
@@ -108,14 +107,14 @@ class Tagging(TextLabelling):
         ids = random_ids(run, size, device)
         return TaggedBatch(TextInputs(ids).with_lengths(), torch.ones_like(ids))
 
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
+    @staticmethod
+    def opens(loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Encoder:
         """A model that headway trained gets its words as its data gave them, another as its tokenizer divides them."""
         return (Tagger if loaded.card.run else Encoder)(loaded, device, dtype)
 
     @classmethod
     def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse(options, ("truncate",), "a model that labels words")
+        refuse_unknown(options, ("truncate",), "a model that labels words")
         found = answered(values, lambda texts: model.tag(texts, truncate="truncate" in options))
         for text, words in zip(values, found, strict=True):
             labels = [asdict(word) | {"probability": round(word.probability, 6)} for word in words]
@@ -125,7 +124,7 @@ class Tagging(TextLabelling):
     def evaluate(cls, model: Encoder, files: Sequence[str], options: dict[str, Any]) -> Report:
         """F1, precision and recall of the entities that an encoder finds in these sentences, cut where they are longer
         than it takes, as they were in training."""
-        refuse(options, (), "a model that labels words")
+        refuse_unknown(options, (), "a model that labels words")
         sentences = read_tagged(list(files))
         texts = [sentence.text for sentence in sentences]
         framed = frame(model.tokenizer, texts, model.limit, truncate=True, spans=True)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from headway.batch import Batch
 from headway.card import Card, Loaded
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import text_card, with_tokenizers, write_model
 from headway.plain import to_plain
 from headway.tasks.start import RunContext, first_model
@@ -68,8 +68,8 @@ class Task:
     data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
     must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
     the figure that tables show, and whether higher is better. verb: the command that asks a finished model; verbs:
-    others that it answers too. opens: makes a trained model ready to answer. data_names: what a run learns from, by
-    content: it must not change between a checkpoint and its resumption.
+    others that it answers too. opens: makes a trained model ready to answer, from what was loaded, a device and a
+    dtype. data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
     """
 
     name: ClassVar[str]
@@ -188,15 +188,9 @@ class Task:
         return data if like is None else replace(data, text=like.text)
 
     @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Any:
-        """A trained model, ready to answer."""
-        return cls.opens(loaded, device, dtype)
-
-    @classmethod
     def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:
         """The values that a command line names: files, or texts. `lines`: the lines of both (`headway.cli.texts`)."""
-        if len(inputs) > 1:
-            raise InputError(f"give one file with a text a line, not {len(inputs)}: join them, or use --text")
+        refuse(len(inputs) > 1, f"give one file with a text a line, not {len(inputs)}: join them, or use --text")
         return list(lines(texts, inputs[0] if inputs else None))
 
     @classmethod
@@ -226,7 +220,7 @@ def random_ids(run: Any, size: int, device: torch.device, length: int = LENGTH) 
     return torch.randint(4, size, (max(1, run.engine.batch // length), length), device=device)
 
 
-def refuse(options: dict[str, Any], known: Collection[str], what: str) -> None:
+def refuse_unknown(options: dict[str, Any], known: Collection[str], what: str) -> None:
     """Refuse an option that has no meaning here. `what`: a phrase for what is evaluated."""
     for name in options:
         if name not in known:

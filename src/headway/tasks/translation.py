@@ -19,14 +19,14 @@ from headway.data.catalog import cache_folder
 from headway.data.readers import read_pairs
 from headway.data.split import held_out, split_corpus
 from headway.data.store import PairStore, prepare, train_tokenizers
-from headway.errors import InputError
+from headway.errors import refuse
 from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
 from headway.plain import to_plain
 from headway.tasks.files import PARTS, DataFiles, found, listed, vocabularies
 from headway.tasks.objective import CrossEntropy, RDrop
 from headway.tasks.start import RunContext, earlier_model
-from headway.tasks.task import Figure, Prediction, Report, Task, entropy, random_ids, refuse, with_perplexity
+from headway.tasks.task import Figure, Prediction, Report, Task, entropy, random_ids, refuse_unknown, with_perplexity
 from headway.text.codec import Codec
 from headway.text.tokenizer import TextOptions
 
@@ -52,8 +52,7 @@ class ParallelText(DataFiles):
     text: TextOptions = field(default_factory=TextOptions)
 
     def __post_init__(self) -> None:
-        if self.hold_out < 1:
-            raise InputError(f"data.hold_out must be at least 1, not {self.hold_out}")
+        refuse(self.hold_out < 1, f"data.hold_out must be at least 1, not {self.hold_out}")
 
 
 class Translation(Task):
@@ -166,8 +165,7 @@ class Translation(Task):
     @classmethod
     def check(cls, run: Any) -> None:
         check_tokenizer(run.validation.tokenize)
-        if run.data.text.lines:
-            raise InputError("data.text.lines is for plain text: each line of a pair is a sentence anyway")
+        refuse(run.data.text.lines, "data.text.lines is for plain text: each line of a pair is a sentence anyway")
 
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> TokenBatch:
@@ -176,7 +174,7 @@ class Translation(Task):
 
     @classmethod
     def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse(options, ("beam_size",), "a translator")
+        refuse_unknown(options, ("beam_size",), "a translator")
         search = _search(options)
         for start in range(0, len(values), AT_ONCE):
             texts = values[start : start + AT_ONCE]
@@ -186,7 +184,7 @@ class Translation(Task):
     @classmethod
     def evaluate(cls, model: Translator, files: Sequence[str], options: dict[str, Any]) -> Report:
         """BLEU and chrF of the translations of these pairs. `keep` is called with the translations."""
-        refuse(options, ("tokenize", "lowercase", "bootstrap", *SEARCH, "keep"), "a translator")
+        refuse_unknown(options, ("tokenize", "lowercase", "bootstrap", *SEARCH, "keep"), "a translator")
         pairs = list(read_pairs(list(files), model.card.reads.language, model.card.writes.language))
         texts = model.translate([source for source, _ in pairs], **_search(options))
         if "keep" in options:

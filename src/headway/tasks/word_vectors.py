@@ -11,13 +11,13 @@ import torch
 
 from headway.card import Loaded
 from headway.data.word_windows import Tiles, WordWindows, count_words
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.generate.words import WordTable, table_of
 from headway.models.skip_gram import kept_share, noise
 from headway.tasks.language import TextFiles, open_text
 from headway.tasks.objective import NegativeSampling
 from headway.tasks.start import RunContext, earlier_model
-from headway.tasks.task import Prediction, Task, refuse
+from headway.tasks.task import Prediction, Task, refuse_unknown
 from headway.text.tokenizer import TextOptions
 
 JUDGED, JUDGED_AT_ONCE = 1 << 16, 1 << 13  # tokens of held-out text that a validation takes
@@ -44,16 +44,14 @@ class WordVectors(Task):
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
-        if context.ranks.count > 1:
-            raise InputError("skip-gram learns in one process: start it without torchrun")
+        refuse(context.ranks.count > 1, "skip-gram learns in one process: start it without torchrun")
         earlier = earlier_model(run)
         self.corpus = corpus = open_text(run.data, context, earlier)
         self.data_names = corpus.names()
         self.begin([corpus.tokenizer], earlier)
         config, size = run.model, self.card.reads.size
         counts_V = torch.from_numpy(count_words(corpus.train, size))
-        if not counts_V.sum():
-            raise InputError("no word of the vocabulary is in the text")
+        refuse(not counts_V.sum(), "no word of the vocabulary is in the text")
         kept_V = kept_share(counts_V, config.threshold)
         how = (config.window, kept_V, noise(counts_V, config.power))
         self.batches = WordWindows(corpus.train, run.engine.batch, *how, run.engine.seed)
@@ -81,14 +79,14 @@ class WordVectors(Task):
         if run.data.text.kind != "word":
             raise InputError(f"skip-gram learns vectors of words: set data.text.kind=word, not {run.data.text.kind}")
 
-    @classmethod
-    def open(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> WordTable:
+    @staticmethod
+    def opens(loaded: Loaded, device: torch.device, dtype: torch.dtype) -> WordTable:
         return table_of(loaded, "the model")
 
     @classmethod
     def answer(cls, model: WordTable, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
         """The nearest words of each word."""
-        refuse(options, (), "a model of word vectors")
+        refuse_unknown(options, (), "a model of word vectors")
         for word in values:
             near = model.nearest(word.split()) if word.strip() else []
             pairs = [[one.word, round(one.cosine, 4)] for one in near]

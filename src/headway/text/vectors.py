@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import InputError, is_full, refuse
+from headway.atomic import written
+from headway.errors import InputError, refuse
 
 Floats = NDArray[np.float32]
 Group = tuple[int, list[bytes], Floats]  # the number of the first line or word in the file, words, rows
@@ -273,17 +274,9 @@ def write_vectors(path: str | Path, vectors: WordVectors) -> None:
     path = Path(path)
     form = check_name(path)
     _check_words(vectors.words)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with gzip.open(part, "wb") if path.suffix == ".gz" else part.open("wb") as stream:
-            stream.write(f"{len(vectors)} {vectors.width}\n".encode())
-            stream.writelines(_as_binary(vectors) if form else _as_text(vectors))
-        part.replace(path)
-    except OSError as error:
-        reason = "no room left on the disk" if is_full(error) else error.strerror or error
-        raise InputError(f"cannot write {path}: {reason}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with written(path) as part, gzip.open(part, "wb") if path.suffix == ".gz" else part.open("wb") as stream:
+        stream.write(f"{len(vectors)} {vectors.width}\n".encode())
+        stream.writelines(_as_binary(vectors) if form else _as_text(vectors))
 
 
 def check_name(path: str | Path) -> bool:

@@ -10,7 +10,6 @@ other number of processes.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -19,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
+from headway.atomic import replaced
 from headway.errors import is_full
 from headway.train import sealed
-from headway.train.sealed import Broken, Say, SealedSteps, read_json, read_tensors, write_parts
+from headway.train.sealed import Broken, Say, SealedSteps, read_json, write_parts
 from headway.train.writer import Named, Staged, Writer
 
 PATIENCE = 600  # seconds for the other processes to write their parts
@@ -46,7 +47,7 @@ class Checkpoint:
     def own(self, kind: str, rank: int = 0) -> Named:
         """The tensors of a kind that one process wrote."""
         path = self.folder / f"{kind}-{rank}.safetensors"
-        return read_tensors(path) if path.exists() else {}
+        return load_file(path) if path.exists() else {}
 
     def kinds(self) -> list[str]:
         return sorted({path.stem.rpartition("-")[0] for path in self.folder.glob("*.safetensors")})
@@ -56,7 +57,7 @@ class Checkpoint:
         found: Named = {}
         for path in sorted(self.folder.glob(f"{kind}-*.safetensors")):
             shards = read_json(self.folder / f"shards-{path.stem.rpartition('-')[2]}.json")
-            for name, part in read_tensors(path).items():
+            for name, part in load_file(path).items():
                 place = shards.get(name)
                 if place is None or part.ndim == 0:  # Adam's count of steps is the same for all rows
                     found[name] = part
@@ -150,9 +151,8 @@ class Checkpoints(SealedSteps):
                 place.mkdir(parents=True, exist_ok=True)
                 path.touch()  # an empty file finds room even on a full disk
             return
-        new = path.with_suffix(".new")
-        sealed.write_json(new, seals)
-        os.replace(new, path)
+        with replaced(path) as new:
+            sealed.write_json(new, seals)
 
     def _wait_for_others(self, place: Path) -> None:
         limit = time.monotonic() + PATIENCE

@@ -77,14 +77,15 @@ def _at_once(run: Run, context: RunContext) -> dict[str, Any]:
 
 def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     job = _prepare(run, context)
-    log, ranks = context.log, context.ranks
+    log, ranks, training = context.log, context.ranks, job.training
     try:
-        progress = job.fit()
+        steps = itertools.count(training.progress.step)
+        progress = training.fit(prefetch(job.batch, steps, run.engine.workers))
         job.checkpoints.writer.close()
     except Interrupted as error:
         log.say(str(error))
         job.checkpoints.writer.close()
-        job.training.stop.leave()
+        training.stop.leave()
         raise
     except Exception:  # not a second Ctrl-C, which waits for nothing
         job.checkpoints.hurry()
@@ -210,11 +211,7 @@ class Job:
             )
         self.training.resume(checkpoint)
 
-    def fit(self) -> Progress:
-        steps = itertools.count(self.training.progress.step)
-        return self.training.fit(prefetch(self._batch, steps, self.run.engine.workers))
-
-    def _batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> Batch:
         batch = self.task.batch(step)
         return batch.map(Tensor.pin_memory) if self.device.type == "cuda" else batch
 

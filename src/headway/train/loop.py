@@ -111,7 +111,8 @@ class Training:
             kinds = {kind: renamed(tensors, self.masters.names) for kind, tensors in kinds.items()}
         self.masters.resume(kinds)
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
-        over = self.pace.resume(facts.get("pace"), self.progress.step, self.progress.seconds)
+        self.pace.first = facts.get("pace")
+        over = self.pace.look(self.progress.step, self.progress.seconds)
         if not (self._out_of_patience() or over):  # the run may have been given more time
             self.progress.stopped = None
         self.health.record = Record(**facts["health"])
@@ -163,17 +164,17 @@ class Training:
     def fit(self, batches: Iterator[Batch]) -> Progress:
         """Train to the run's last step, or until patience or time ends; `batches` start at the step after the last."""
         self.objective.train()
-        engine, progress, first = self.run.engine, self.progress, True
+        engine, progress, began = self.run.engine, self.progress, self.progress.step
         self.meter.started = self._since = time.perf_counter()
         with self.stop, self.log.bar("training", engine.steps, " steps") as show:
             while progress.step < engine.steps and not progress.stopped:
                 before = time.perf_counter()
                 self.advance(next(batches))
-                if first and (spent := time.perf_counter() - before) > WARM_UP:  # it may compile
+                spent = time.perf_counter() - before
+                if progress.step == began + 1 and spent > WARM_UP:  # it may compile
                     self.log.say(
                         f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more"
                     )
-                first = False
                 show(progress.step, self.status, self.pace.steps)
                 if self._stop_now():
                     self._interrupt()
@@ -271,22 +272,17 @@ class Training:
             self.log.event("validation", step, **values)
             self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
             if score is not None:
-                self._compare(score)
+                self.judgement += f", score {score:.2f}"
+                progress.scores.append(score)
+                progress.since_best += 1
+                if score > progress.best:
+                    progress.best, progress.best_step, progress.since_best = score, step, 0
+                    self._snapshot(self.snapshots.keep_best)
+                elif self._out_of_patience():
+                    progress.stopped = f"no better score since step {progress.best_step:,}"
         if progress.scores and self.masters.follow_scores(progress.scores):
             progress.since_best = 0
             self.log.say("no better for some time: from now on the mean of the weights is judged and kept")
-
-    def _compare(self, score: float) -> None:
-        progress = self.progress
-        self.judgement += f", score {score:.2f}"
-        progress.scores.append(score)
-        if score > progress.best:
-            progress.best, progress.best_step, progress.since_best = score, progress.step, 0
-            self._snapshot(self.snapshots.keep_best)
-            return
-        progress.since_best += 1
-        if self._out_of_patience():
-            progress.stopped = f"no better score since step {progress.best_step:,}"
 
     def _out_of_patience(self) -> bool:
         return 0 < self.run.validation.patience <= self.progress.since_best

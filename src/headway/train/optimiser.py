@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
 
@@ -156,8 +156,7 @@ class Masters:
         self.masters = [_master(weight) for weight in self.weights]
         self.config, self.clip, self.ranks = config, clip, ranks
         self.sharded = any(is_sharded(weight) for weight in self.weights)
-        if not self.masters:
-            raise InputError("every weight of the model is frozen: there is nothing left to learn (engine.frozen)")
+        refuse(not self.masters, "every weight of the model is frozen: there is nothing left to learn (engine.frozen)")
         factor_of = factors(self.names, rates or {})
         by_kind: dict[tuple[float, bool], list[Tensor]] = {}
         for name, master in zip(self.names, self.masters, strict=True):

@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headway.atomic import replaced_folder
 from headway.batch import Batch
 from headway.errors import InputError
-from headway.folder import FORMAT, WEIGHTS, replace_folder
+from headway.folder import FORMAT, WEIGHTS
 from headway.models.protocols import Terms
 from headway.plain import change, finite, to_plain
 from headway.tasks.objective import Config, Objective
@@ -78,12 +79,10 @@ class OwnTask(Task):
         return super().judge(losses) if self.score is None else ("score", Figure(self.score(self.model), True))
 
     def write(self, folder: Path, weights: dict[str, Tensor], scores: dict[str, Any]) -> None:
-        def fill(place: Path) -> None:
+        with replaced_folder(folder) as place:
             save_file(weights, place / WEIGHTS)
             facts = {"format": FORMAT, "family": self.name, "score": scores, "run": to_plain(self.run)}
             (place / "headway.json").write_text(json.dumps(finite(facts), indent=1) + "\n", encoding="utf-8")
-
-        replace_folder(folder, fill)
 
 
 def fit(

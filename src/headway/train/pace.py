@@ -15,7 +15,7 @@ class Pace:
         """`seconds`: 0 for as many as it takes."""
         self.most, self.seconds, self.ranks = steps, seconds, ranks
         self.steps = steps
-        self.first: tuple[int, float] | None = None  # step and seconds of the first look
+        self.first: tuple[int, float] | None = None  # step and seconds of the first look; a checkpoint has it
 
     def due(self, step: int) -> bool:
         """Whether to look: often at first, since a run may be short; later at the estimated end."""
@@ -33,8 +33,3 @@ class Pace:
             # All processes have one rate: the first one's.
             self.steps = self.ranks.broadcast(min(self.most, step + max(0, round(left))))
         return self.ranks.any(seconds >= self.seconds)
-
-    def resume(self, first: tuple[int, float] | None, step: int, seconds: float) -> bool:
-        """Restore the state of a run; whether it has no time left."""
-        self.first = first
-        return self.look(step, seconds)

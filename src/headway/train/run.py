@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.errors import InputError
+from headway.atomic import replaced
+from headway.errors import InputError, refuse
 from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig, configs, format_1
 from headway.models.heads import HEADS, HeadConfig
@@ -154,8 +154,7 @@ class Run:
                 found: object = self
                 for name in key.split("."):
                     found = getattr(found, name, None)
-                if isinstance(found, int | float) and not allowed(found):
-                    raise InputError(f"{key} must be {expected}, not {found}")
+                refuse(isinstance(found, int | float) and not allowed(found), f"{key} must be {expected}, not {found}")
         configs.check(self.model)
         # Two tokenizers of a model from elsewhere may number their tokens alike.
         if configs.shares_table(self.model) and not self.data.text.joint and not self.init:
@@ -205,6 +204,5 @@ def read_run(path: Path) -> Run:
 
 def write_run(run: Run, path: Path) -> None:
     """Write run.json, by an atomic rename."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(new, path)
+    with replaced(path) as new:
+        new.write_text(json.dumps(to_plain(run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.atomic import flush
+from headway.errors import refuse
 from headway.train.writer import Stage, Writer
 
 FORMAT = 1
@@ -108,11 +108,11 @@ def seal(folder: Path, goal: Path, seals: Mapping[str, Seal]) -> None:
     """Write the manifest and rename the folder; an existing one of that name is deleted."""
     content = {"format": FORMAT, "files": dict(sorted(seals.items()))}
     write_json(folder / MANIFEST, _signed(content))
-    _flush_folder(folder)
+    flush(folder)
     if goal.exists():
         remove(goal)
     folder.rename(goal)
-    _flush_folder(goal.parent)
+    flush(goal.parent)
 
 
 def write_sealed(goal: Path, files: Files, facts: Mapping[str, Any]) -> None:
@@ -153,8 +153,7 @@ def verify(folder: Path) -> None:
     # The digest finds changed content; comparing bytes finds changes that JSON ignores.
     if data != as_written:
         raise Broken(f"{MANIFEST} was changed")
-    if version > FORMAT:
-        raise InputError(f"{folder} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
+    refuse(version > FORMAT, f"{folder} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
     for name, expected in files.items():
         _verify_file(folder / name, expected)
     for path in sorted(folder.iterdir()):
@@ -175,11 +174,6 @@ def _verify_file(path: Path, expected: Seal) -> None:
         raise Broken(f"{path.name} was changed")
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    with safe_open(path, "pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
@@ -192,18 +186,6 @@ def _signed(content: dict[str, Any]) -> dict[str, Any]:
     """With the digest of its own content, at the end."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     return content | {"sha256": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}
-
-
-def _flush_folder(folder: Path) -> None:
-    """Renames in a folder are on the disk only when the folder itself has been flushed."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # no such thing on this system
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def sealed_steps(parent: Path) -> list[int]:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from safetensors.torch import load_file
 from torch import Tensor
 
 from headway.errors import is_full
-from headway.train.sealed import Broken, Say, SealedSteps, clean, read_tensors, verify, write_sealed
+from headway.train.sealed import Broken, Say, SealedSteps, clean, verify, write_sealed
 from headway.train.writer import Staged, Writer
 
 Weights = dict[str, Tensor]
@@ -87,7 +88,7 @@ class Snapshots(SealedSteps):
         if step in self.unsaved:
             return self.unsaved[step]
         verify(self.place(step))
-        return read_tensors(self.place(step) / f"{FILE}.safetensors")
+        return load_file(self.place(step) / f"{FILE}.safetensors")
 
     def average(self, count: int) -> tuple[Weights, list[int]]:
         """The mean of the newest `count` regular snapshots, and which they are; a broken one is named."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.train.history import History, read_history
 
 State = Literal["finished", "running", "stopped", "not started", "broken"]
@@ -142,8 +142,7 @@ def _object(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} is not a JSON object")
+    refuse(not isinstance(found, dict), f"{path} is not a JSON object")
     return found
 
 

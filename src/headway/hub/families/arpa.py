@@ -16,7 +16,6 @@ N n-grams of one order, M their words, V vocabulary.
 import gzip
 import math
 import re
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headway.atomic import replaced
 from headway.data.readers import lines
 from headway.errors import InputError, refuse
 from headway.folder import find_model, read_model, text_card, weights_of, with_tokenizers, write_model
@@ -53,14 +53,9 @@ def export_arpa(folder: str | Path, path: str | Path) -> str:
     if not isinstance(found.model, NGram):
         raise InputError(f"{folder} is a model of the family '{found.card.family}': only n-grams have an ARPA file")
     refuse(not path.parent.is_dir(), f"there is no folder {path.parent} for {path.name}: make it first")
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        opened: Any = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open
-        with opened(part, "wt", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(arpa_lines(found.model, spelled(found.source_tokenizer)))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    opened: Any = partial(gzip.open, compresslevel=6) if path.suffix == ".gz" else open
+    with replaced(path) as part, opened(part, "wt", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(arpa_lines(found.model, spelled(found.source_tokenizer)))
     return found.card.text.kind
 
 

@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from headway.batch import Batch
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.nn.attention import CrossAttention
 from headway.train.parallel.ranks import ALONE, Lost, Ranks, expected
 
@@ -43,8 +43,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "cuda":
-        if device.index is not None:
-            raise InputError(f"several processes take a GPU each: write --device cuda, not {device}")
+        refuse(device.index is not None, f"several processes take a GPU each: write --device cuda, not {device}")
         if local >= torch.cuda.device_count():
             raise InputError(f"process {local} of this machine has no GPU: it has {torch.cuda.device_count()}")
         torch.cuda.set_device(local)
