@@ -1,5 +1,7 @@
 """The command line: one thin module for each command, and one place that turns errors into a line and an exit code."""
 
+from __future__ import annotations
+
 import io
 import os
 import signal

@@ -1,5 +1,7 @@
 """headway demo"""
 
+from __future__ import annotations
+
 from contextlib import closing
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """headway evaluate"""
 
+from __future__ import annotations
+
 import json
 from functools import partial
 from typing import Any

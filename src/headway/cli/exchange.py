@@ -1,5 +1,7 @@
 """headway import, headway export"""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from headway.cli.options import MODEL, argument, check_model, option

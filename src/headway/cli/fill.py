@@ -1,5 +1,7 @@
 """headway fill"""
 
+from __future__ import annotations
+
 import json
 
 from headway.cli.options import DEVICE, DTYPE, LINES, THREADS, TRUNCATE, argument, check_model, flag, option

@@ -1,5 +1,7 @@
 """headway neighbours"""
 
+from __future__ import annotations
+
 import json
 
 from headway.cli.options import argument, flag, option

@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path

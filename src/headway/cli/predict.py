@@ -1,5 +1,7 @@
 """headway predict"""
 
+from __future__ import annotations
+
 from typing import Any
 
 from headway.cli.options import DEVICE, DTYPE, MODEL, TEXTS, THREADS, TRUNCATE, argument, check_model, flag, option

@@ -1,5 +1,7 @@
 """Several processes started by torchrun: the first one reports, another one only an error of its own."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Iterator

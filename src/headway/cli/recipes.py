@@ -1,5 +1,7 @@
 """headway recipes"""
 
+from __future__ import annotations
+
 from headway.cli.options import AS_JSON
 
 

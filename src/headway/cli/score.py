@@ -1,5 +1,7 @@
 """headway score"""
 
+from __future__ import annotations
+
 from typing import Any
 
 from headway.cli.options import DEVICE, DTYPE, LANGUAGE_MODEL, THREADS, check_model, flag, option

@@ -1,5 +1,7 @@
 """Tables of plain text."""
 
+from __future__ import annotations
+
 from collections.abc import Container, Sequence
 
 

@@ -1,5 +1,7 @@
 """Texts for a command: from the command line, a file or standard input, one a line."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 

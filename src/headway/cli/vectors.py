@@ -1,5 +1,7 @@
 """headway vectors"""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from headway.cli.neighbours import SIDE

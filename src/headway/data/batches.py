@@ -6,6 +6,8 @@ ones before it. Padded lengths come from a short list, so that compiled code and
 B rows, S source length, T target length.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -4,6 +4,8 @@ A line `3-4` is the written form of two words (we've), which share its place in 
 was left out of the sentence: only enhanced graphs have it, and it is passed over.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 A table with tabs and a first line of column names; offsets count characters of the text.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,6 +7,8 @@ the label before the first space of a line. A member of an archive is named behi
 B rows, T length.
 """
 
+from __future__ import annotations
+
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

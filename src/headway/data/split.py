@@ -3,6 +3,8 @@
 Pairs by a hash of the source text, documents by a hash of their text, one long text by its last characters.
 """
 
+from __future__ import annotations
+
 import hashlib
 from array import array
 from collections.abc import Iterator, Sequence

@@ -7,6 +7,8 @@ its label, an empty line behind each sentence. Chunks come as BIO: B-X is the fi
 B rows, T length.
 """
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

@@ -7,6 +7,8 @@
 B rows, T length.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -7,6 +7,8 @@ ones before it, on every machine.
 B rows, T length.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

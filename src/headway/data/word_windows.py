@@ -8,6 +8,8 @@ function of (corpora, seed, step) alone.
 R rows of text, L their length, P tiles, T words of a tile, C columns of a tile, M words of noise, V vocabulary.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,6 +5,8 @@ that of the weights. (A fused attention that recomputes its scores does a little
 not learned does a little less.)
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import asdict, dataclass
 from typing import Any

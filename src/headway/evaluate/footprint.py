@@ -6,6 +6,8 @@ The lecture's two tables (C, "Open-source", after Strubell et al. 2019) are here
 computed with and the figures in them that cannot be right.
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 

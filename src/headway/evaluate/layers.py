@@ -5,6 +5,8 @@ width d do at length L, and how many of them it takes until information from the
 of them are causal, as in a language model.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

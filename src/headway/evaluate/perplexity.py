@@ -10,6 +10,8 @@ no windows: it reads the text from front to back, and each token is predicted fr
 B rows, T length.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

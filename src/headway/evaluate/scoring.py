@@ -6,6 +6,8 @@ predicts words can classify, decide and answer without being trained to (Radford
 B rows, T length, C choices.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Published models that headway does not build, as the shapes of their weights alone."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 

@@ -3,6 +3,8 @@
 H one head, T words of a beginning, V vocabulary.
 """
 
+from __future__ import annotations
+
 import torch
 import torch.nn.functional as F
 

@@ -1,5 +1,7 @@
 """The page: one HTML file that shows traces, which are inside it or come from a server."""
 
+from __future__ import annotations
+
 import base64
 import json
 import zlib

@@ -3,6 +3,8 @@
 H heads, T places that look, S places that are looked at, K the strongest weights of a row.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 

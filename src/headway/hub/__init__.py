@@ -1,5 +1,7 @@
 """Formats of other programs, in and out. Importing this registers them for every command and loads nothing heavy."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any

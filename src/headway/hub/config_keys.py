@@ -6,6 +6,8 @@
 Every key is used, checked or known to change nothing. What headway's config has and no key can say is refused by name.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import attrgetter

@@ -4,6 +4,8 @@ It takes folders that `headway export --format ctranslate2` wrote, and any model
 then converted first. What it cannot do is refused by name.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import fields

@@ -1,5 +1,7 @@
 """Folders for CTranslate2, an engine for fast inference on a CPU."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from headway.atomic import replaced_folder

@@ -1,5 +1,7 @@
 """How a target is decoded, by config.json and generation_config.json: start, end, forbidden ids, the search."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

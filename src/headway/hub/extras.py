@@ -1,5 +1,7 @@
 """Libraries that only some formats need: imported where they are used; a missing one is reported with its command."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import Any
 

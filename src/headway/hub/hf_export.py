@@ -1,5 +1,7 @@
 """Models as folders that `transformers` opens: the same numbers, and a tokenizer with the same ids."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -3,6 +3,8 @@
 Weights are memory-mapped, one at a time: each is released after it was copied.
 """
 
+from __future__ import annotations
+
 import json
 import pickle
 from collections.abc import Iterator

@@ -5,6 +5,8 @@ tokenizer_facts: entries of tokenizer_config.json for a tokenizer of headway's. 
 with their special tokens; `inner` may be changed.
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar, final
 
 import tokenizers

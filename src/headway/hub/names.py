@@ -10,6 +10,8 @@ own. Weights that a table does not name are never loaded; missing, unknown or mi
 before anything is filled.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

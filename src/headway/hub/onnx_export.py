@@ -1,5 +1,7 @@
 """Models as ONNX graphs in the layout that programs around ONNX Runtime look for. Batch and lengths are free."""
 
+from __future__ import annotations
+
 import logging
 import warnings
 from collections.abc import Iterator

@@ -5,6 +5,8 @@ Names of inputs and outputs are those that programs around ONNX Runtime look for
 B batch, S source length, T new tokens, P past tokens, H heads, K head width.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

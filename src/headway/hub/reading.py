@@ -1,5 +1,7 @@
 """Hugging Face folders as headway models: config, weights and tokenizer are checked before anything is used."""
 
+from __future__ import annotations
+
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """`hf://owner/name@revision`: a folder of the Hugging Face hub, downloaded on request."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from headway.errors import InputError

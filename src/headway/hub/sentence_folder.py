@@ -1,5 +1,7 @@
 """sentence-transformers folders: how the vector of a text is pooled from those of its tokens."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

@@ -4,6 +4,8 @@ The sentencepiece package parses the file. Settings that change how text becomes
 counterpart for are refused.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

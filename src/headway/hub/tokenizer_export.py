@@ -1,5 +1,7 @@
 """Tokenizers as files that `AutoTokenizer` opens, with the same ids and the same decoded text."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The tokenizer of a Hugging Face folder: its `tokenizer.json`, or one built from the older vocabulary files."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Modalities: one file each. `PROCESSORS` is the one place where the name of a modality becomes its classes."""
 
+from __future__ import annotations
+
 from typing import Any, Union
 
 from headway.processors.image import ImageConfig

@@ -1,5 +1,7 @@
 """Complete named runs, each with the score that it reaches. `RECIPES` is the one place where a name becomes a run."""
 
+from __future__ import annotations
+
 # isort: off
 # The recipes of these modules are listed in this order.
 from headway.recipes import translation, language, counting, ladder, recurrent, rnn_seq2seq, vectors  # noqa: F401

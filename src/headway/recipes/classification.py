@@ -1,5 +1,7 @@
 """Recipes for labels of texts."""
 
+from __future__ import annotations
+
 from headway.evaluate.labels import Judge
 from headway.models.bert import SIZES
 from headway.models.heads import Classes

@@ -1,5 +1,7 @@
 """Recipes for models that are counted: Markov chains, n-grams."""
 
+from __future__ import annotations
+
 from headway.models.ngram import NGramConfig
 from headway.recipes.recipe import recipe
 from headway.tasks.language import PlainText

@@ -1,5 +1,7 @@
 """The demo: a grammar's sentences, a small Transformer, its score, its heads and its pictures."""
 
+from __future__ import annotations
+
 import shutil
 import sys
 import time

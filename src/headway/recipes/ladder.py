@@ -5,6 +5,8 @@ tokens; a rung's rate is the best of the few that were tried on validation. `hea
 --data my.txt` makes the table.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
 

@@ -1,5 +1,7 @@
 """Recipes for language models."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from headway.models import ModelConfig

@@ -1,5 +1,7 @@
 """Recipes for labels of pictures."""
 
+from __future__ import annotations
+
 from headway.models.heads import Classes
 from headway.models.vit import SIZES, ViTConfig
 from headway.recipes.recipe import recipe

@@ -1,5 +1,7 @@
 """What a recipe is, and how a function becomes one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,5 +1,7 @@
 """Recipes for recurrent language models."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from headway.models.recurrent import SIZES, Locked, RecurrentConfig, Stepwise

@@ -1,5 +1,7 @@
 """Recipes for recurrent translators with attention."""
 
+from __future__ import annotations
+
 from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
 from headway.recipes.recipe import recipe, varied
 from headway.recipes.translation import caption_run, multi30k, own_data

@@ -1,5 +1,7 @@
 """Recipes for labels of words."""
 
+from __future__ import annotations
+
 from headway.models.bert import BertConfig
 from headway.models.heads import Crf
 from headway.recipes.recipe import recipe, varied

@@ -1,5 +1,7 @@
 """Recipes for translators."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
 

@@ -1,5 +1,7 @@
 """Recipes for word vectors."""
 
+from __future__ import annotations
+
 from headway.models.skip_gram import SkipGramConfig
 from headway.recipes.recipe import recipe
 from headway.tasks.objective import NegativeSampling

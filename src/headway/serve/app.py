@@ -8,6 +8,8 @@
 Every error is {"error": "one line"}.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,5 +1,7 @@
 """A guard in front of the application: it refuses requests that are too large or come from another site."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 

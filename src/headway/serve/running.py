@@ -1,5 +1,7 @@
 """The application on a port of this machine, until Ctrl-C."""
 
+from __future__ import annotations
+
 import errno
 import os
 import socket

@@ -1,5 +1,7 @@
 """One thread that does the work, and a short queue before it."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

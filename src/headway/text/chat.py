@@ -4,6 +4,8 @@ A template is a program of the model's authors in a small language (Jinja). It r
 its only input and text as its only output.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

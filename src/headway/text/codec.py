@@ -1,5 +1,7 @@
 """What every tokenizer is: headway's own (`text.tokenizer`) and those of other programs (`text.foreign`)."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path

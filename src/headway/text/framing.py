@@ -1,5 +1,7 @@
 """Texts and pairs of texts as an encoder reads them: with special tokens before, between and after them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,5 +1,7 @@
 """The ids that stand around a text which a model writes."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from headway.text.tokenizer import END, START

@@ -7,6 +7,8 @@ Either may be packed (.gz). A name in .bin is binary, one in .txt or .vec text; 
 Files are read in chunks: memory holds the vectors and one chunk. N words, D width, Q of them asked for.
 """
 
+from __future__ import annotations
+
 import gzip
 import re
 import warnings

@@ -1,5 +1,7 @@
 """Words of a text by where they stand in it."""
 
+from __future__ import annotations
+
 import re
 from typing import Literal
 

@@ -7,6 +7,8 @@ are chosen on the odd lines and reported on the even ones: the lowest of many no
 L layers, H heads.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace

@@ -3,6 +3,8 @@
 Analyses read traces, so none of them depends on a model family. Layers and heads count from 0, as in a trace.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -9,6 +9,8 @@ the rest.
 T target places, S source places, W target words, V source words, L layers, H heads.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

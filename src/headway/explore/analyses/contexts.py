@@ -7,6 +7,8 @@ a word, here of the same sense and of different senses, by layer, beside that of
 L layers with the input before them, N occurrences, T places, D width.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

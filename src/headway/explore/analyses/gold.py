@@ -3,6 +3,8 @@
 T target places, S source places, W target words, V source words.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -6,6 +6,8 @@ over all of them.
 L layers, H heads, T places that look, S places that are looked at.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path

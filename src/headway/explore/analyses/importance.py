@@ -6,6 +6,8 @@ Language models are judged by log p(x_t | x_<t), translators by log p(y_t | y_<t
 H heads, T places, V vocabulary.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

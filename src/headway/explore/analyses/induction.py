@@ -6,6 +6,8 @@ second round gives to the token behind its own first occurrence, the one that co
 B rows, H heads, N tokens of a round, T places.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,6 +6,8 @@ layers alone. What is followed is the answer that the whole model gives.
 L layers and the input before them, T places, V vocabulary.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

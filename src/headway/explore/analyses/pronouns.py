@@ -6,6 +6,8 @@ over the name's tokens and the mean over its own. Beside the heads: the nearer o
 L layers, H heads, N stretches of the text.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -7,6 +7,8 @@ the word itself are left out, since neither is ever the answer.
 L layers, H heads, W words.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -8,6 +8,8 @@ The reach of a place is the smallest distance within which it has a stated share
 L layers, T places.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

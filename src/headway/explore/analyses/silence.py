@@ -1,5 +1,7 @@
 """Ablation from outside: a silenced head, and a stack that ends early. The parts themselves have no code for it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

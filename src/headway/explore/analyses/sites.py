@@ -3,6 +3,8 @@
 L layers, H heads, T and S places.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

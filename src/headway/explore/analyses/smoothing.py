@@ -6,6 +6,8 @@ The second is what any two places have in common (anisotropy: Ethayarajh 2019); 
 to standing in one text. From sums alone: Σ over pairs of uₛ·uₜ = ½ (‖Σ u‖² − n) for unit vectors u.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from pathlib import Path

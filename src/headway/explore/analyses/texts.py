@@ -1,5 +1,7 @@
 """Files of text as analyses read them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Foreign families: one file each. `FOREIGN` is the one place where a model_type becomes what headway knows of it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from headway.errors import InputError, nearest, refuse

@@ -13,6 +13,8 @@ writes these files, so headway does.
 N n-grams of one order, M their words, V vocabulary.
 """
 
+from __future__ import annotations
+
 import gzip
 import math
 import re

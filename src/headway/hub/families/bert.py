@@ -4,6 +4,8 @@
 ALBERT has no dropout behind its feed-forward network; headway's has that of the config, which is 0 as it was published.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial

@@ -4,6 +4,8 @@ CTranslate2's own converters need `transformers` and assume the start tokens of 
 choice that both sides have: norm placement, positions, start token.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """How each headway family is exported. `EXPORTS` is the one place where its name becomes its exporters."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """What the hub knows of one foreign family: tables of the keys in its config.json and of its weights' names."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

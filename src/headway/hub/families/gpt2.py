@@ -1,5 +1,7 @@
 """GPT-2 (Radford et al. 2019) in the Hugging Face format ↔ `headway.models.gpt`. Its products are stored transposed."""
 
+from __future__ import annotations
+
 from headway.hub.config_keys import choice, flag, number, size
 from headway.hub.families.foreign import Foreign, Usual
 from headway.hub.names import Table, below

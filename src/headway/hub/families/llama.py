@@ -3,6 +3,8 @@
 Their weights have the same names. What differs is which choices a config.json can say, and what it leaves unsaid.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from headway.errors import InputError, nearest

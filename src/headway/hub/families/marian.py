@@ -2,6 +2,8 @@
 `headway.models.transformer`: one Transformer, the norm after the sum in the first and before the sublayer in the
 second. Their sinusoids have all sines first."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import torch

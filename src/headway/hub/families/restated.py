@@ -3,6 +3,8 @@
 Each function takes a config and its weights by name, and gives others that compute the same function. D width.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

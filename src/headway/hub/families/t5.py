@@ -1,6 +1,8 @@
 """T5 (Raffel et al. 2020) in the Hugging Face format ↔ `headway.models.t5`. What they keep in the first layer of a
 stack, the bias of distances, belongs to all of its layers."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
