@@ -191,6 +191,27 @@ class TextInputs(Batch):
         return replace(self, lengths_B=whole_B)
 
 
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """One text, for a batch that is made of many at once: a tensor of its own for each would take longer than a step of
+    a small model."""
+
+    ids: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        """Tokens."""
+        return len(self.ids)
+
+    @staticmethod
+    def join(rows: Sequence[TextRow]) -> TextInputs:
+        lengths_B = np.fromiter((len(row.ids) for row in rows), np.int64, len(rows))
+        ids_BT = np.zeros((len(rows), lengths_B.max()), np.int64)
+        inside_BT = np.arange(ids_BT.shape[1]) < lengths_B[:, None]
+        ids_BT[inside_BT] = np.fromiter((i for row in rows for i in row.ids), np.int64, lengths_B.sum())
+        return TextInputs(torch.from_numpy(ids_BT), torch.from_numpy(lengths_B))
+
+
 @dataclass(frozen=True)
 class TokenBatch(Batch):
     """Tokens to predict, each from the ones before it and, where there are `inputs`, from those.

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headway.batch import TextRow
 from headway.errors import InputError
 from headway.fast import attention as attention_kernels
 from headway.fast import sampling as search_kernels
 from headway.fast.jit import triton
 from headway.generate import top_k as top_k_module
 from headway.generate.engine import Engine
-from headway.generate.offline import search_all, source_of
+from headway.generate.offline import search_all
 from headway.generate.request import Request
 from headway.generate.search import Search
 from headway.generate.stepper import GraphStepper, PlainStepper
@@ -41,7 +42,7 @@ def run(model, sources, search, limit=CONFIG.max_length, **how):
 
 def asked(source, search, **more):
     longest = search.longest(len(source), CONFIG.max_length)
-    return Request([START], search, longest, inputs=source_of(source), **more)
+    return Request([START], search, longest, inputs=TextRow(source), **more)
 
 
 def engine_of(model, slots=0, length=0, stepper=None):

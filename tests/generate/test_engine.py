@@ -13,10 +13,11 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from foreign_world import from_hf
+from headway.batch import TextRow
 from headway.errors import InputError
 from headway.generate import chain, noise
 from headway.generate.engine import Engine
-from headway.generate.offline import generate_all, source_of
+from headway.generate.offline import generate_all
 from headway.generate.request import Found, Request
 from headway.generate.sampling import Sampling
 from headway.generate.search import Search
@@ -142,7 +143,7 @@ def test_samples_of_a_translator_are_seeded_and_independent_of_their_company(ste
     model, sources = test_beam.model_of(30, seed=5), test_beam.many(9)
     settings = [Sampling(), Sampling(0.7, top_k=9), Sampling(0)]
     requests = [
-        Request([START], settings[i % 3], 6 + i, samples=1 + i % 2, seed=i, inputs=source_of(source))
+        Request([START], settings[i % 3], 6 + i, samples=1 + i % 2, seed=i, inputs=TextRow(source))
         for i, source in enumerate(sources)
     ]
     for batch in (1, 4, 40):
@@ -162,7 +163,7 @@ def test_searches_and_samples_of_one_model_step_side_by_side(stepper):
     search = Search(beam=3, max_ratio=0, max_extra=12)
     requests = [
         replace(test_beam.asked(source, search)) if i % 2 else
-        Request([START], Sampling(), 12, seed=i, inputs=source_of(source))
+        Request([START], Sampling(), 12, seed=i, inputs=TextRow(source))
         for i, source in enumerate(sources)
     ]  # fmt: skip
     alone = [run(model, [request], 64)[0] for request in requests]
@@ -295,7 +296,7 @@ def test_captured_samples_of_a_translator_are_the_plain_ones_and_rows_join_in_be
     device = torch.device("cuda")
     model, sources = test_beam.model_of(30, seed=5).to(device), test_beam.many(20)
     requests = [
-        Request([START], Sampling(0.9), 6 + i, seed=i, inputs=source_of(source)) for i, source in enumerate(sources)
+        Request([START], Sampling(0.9), 6 + i, seed=i, inputs=TextRow(source)) for i, source in enumerate(sources)
     ]
     how = {"context": 64, "device": device}
     plain = generate_all(model, requests, stepper=PlainStepper(model), **how)

@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from headway.batch import TextInputs
+from headway.batch import TextInputs, TextRow
 from headway.cli.app import main
 from headway.errors import InputError
-from headway.generate.offline import generate_all, search_all, source_of
+from headway.generate.offline import generate_all, search_all
 from headway.generate.request import Request
 from headway.generate.sampling import Sampling
 from headway.generate.search import Search
@@ -269,7 +269,7 @@ def test_steps_in_a_fixed_room_give_what_each_source_gives_alone(kind):
 def test_greedy_samples_are_a_beam_of_one_and_both_are_the_best_token_each_time(captured):
     model, greedy = build(EACH["lstm"], sharp=4.0), Sampling(0)
     given = [
-        Request([START], greedy, 12, frozenset({END}), inputs=source_of(source)) for source in sources(6)
+        Request([START], greedy, 12, frozenset({END}), inputs=TextRow(source)) for source in sources(6)
     ]  # fmt: skip
     written = generate_all(model, given, context=64, device=CPU, stepper=Uncaptured(model) if captured else None)
     search = Search(beam=1, max_ratio=0, max_extra=12)

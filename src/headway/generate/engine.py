@@ -24,7 +24,7 @@ from headway.models.protocols import Steps
 from headway.nn.state import State
 
 TOKENS = {"cpu": 4096, "cuda": 1 << 15}  # that are read together, padding counted
-FEW = 512  # tokens that are read together whatever is padded
+FEW = {"cpu": 512, "cuda": 1 << 13}  # that are read together whatever is padded: a GPU has as long for one as for all
 PADDING = 1.25  # the longest of a batch over its shortest
 
 
@@ -46,11 +46,12 @@ class Engine:
         return sum(map(len, self.pools))
 
     @torch.inference_mode()
-    def admit(self, requests: Sequence[Keyed]) -> None:
+    def admit(self, requests: Sequence[Keyed], checked: bool = False) -> None:
         """Take requests in, each under a key of the caller's own."""
         by_kind: dict[Kind, list[Keyed]] = {}
         for key, request in requests:
-            request.check(f"prompt {key + 1}", self.model.vocabulary, self.context)
+            if not checked:
+                request.check(f"prompt {key + 1}", self.model.vocabulary, self.context)
             by_kind.setdefault(request.kind(self.context), []).append((key, request))
         self._settle()
         for kind, some in by_kind.items():
@@ -61,7 +62,7 @@ class Engine:
         of a pool."""
         slots = sum(request.slots for _, request in requests)
         length = max(request.whole if kind.sliding else request.need(self.context) for _, request in requests)
-        for some in _batches(requests, TOKENS.get(self.device.type, TOKENS["cpu"])):
+        for some in _batches(requests, *(sizes.get(self.device.type, sizes["cpu"]) for sizes in (TOKENS, FEW))):
             state = None if kind.sliding else self._state([request for _, request in some])
             self._pool(kind, state, slots, length).enter(some, state)
             slots -= sum(request.slots for _, request in some)
@@ -150,13 +151,13 @@ class Engine:
         self.pools = []
 
 
-def _batches(requests: Sequence[Keyed], most: int) -> Iterator[list[Keyed]]:
+def _batches(requests: Sequence[Keyed], most: int, few: int) -> Iterator[list[Keyed]]:
     """Requests of similar length, the longest first, so that little is padded; at most so many tokens."""
     some: list[Keyed] = []
     longest = 0
     for keyed in sorted(requests, key=lambda keyed: keyed[1].size, reverse=True):
         size, tokens = keyed[1].size, longest * (len(some) + 1)
-        if some and (tokens > most or (tokens > FEW and longest > PADDING * size)):
+        if some and (tokens > most or (tokens > few and longest > PADDING * size)):
             yield some
             some = []
         longest = longest if some else size

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from headway.batch import TextInputs
+from headway.batch import TextRow
 from headway.generate.engine import Engine
 from headway.generate.history import Branches
 from headway.generate.request import UNBOUNDED, Found, Request, Token
@@ -76,7 +76,7 @@ def _refill(engine: Engine, requests: Sequence[Request], waiting: list[int], bat
         joining.append((key, requests[key]))
         slots += requests[key].slots
     if joining:
-        engine.admit(joining)
+        engine.admit(joining, checked=True)
 
 
 def search_all(
@@ -88,10 +88,11 @@ def search_all(
 
     `batch` bounds the sources in use; `branches` is filled with what every hypothesis of each source did.
     """
+    start, end = [symbols.start], frozenset({symbols.end})
     requests = [
         Request(
-            [symbols.start], search, search.longest(len(source), limit), frozenset({symbols.end}),
-            inputs=source_of(source), never=symbols.never, branches=branches is not None,
+            start, search, search.longest(len(source), limit), end,
+            inputs=TextRow(source), never=symbols.never, branches=branches is not None,
         )
         for source in sources
     ]  # fmt: skip
@@ -102,9 +103,3 @@ def search_all(
     if branches is not None:
         branches.update(enumerate(one.branches or [] for one in found))
     return [one.hypotheses for one in found]
-
-
-def source_of(ids: Sequence[int]) -> TextInputs:
-    """One source, as a model takes it."""
-    ids_BT = torch.tensor([ids])
-    return TextInputs(ids_BT, torch.tensor([len(ids)]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
-from headway.batch import Batch
 from headway.errors import InputError, refuse
 from headway.generate.beam import Ends
 from headway.generate.history import Branches
@@ -51,7 +51,8 @@ class Request:
     is the one that ends an output of `max_new` tokens). samples: rows of this request; they share its reading. top: how
     many of the likeliest tokens are reported beside each sampled one. window: a text longer than the context continues
     from its last `context` tokens, read anew at each step; without it such a text is refused and a row ends at the
-    context's end. inputs: the source of a sequence-to-sequence model, a batch of one row. never: ids that no output of
+    context's end. inputs: the source of a sequence-to-sequence model: it has a `size`, and many
+    are joined to a batch. never: ids that no output of
     a search has. branches: report what every hypothesis of a search did.
     """
 
@@ -63,7 +64,7 @@ class Request:
     seed: int = 0
     top: int = 0
     window: bool = False
-    inputs: Batch | None = None
+    inputs: Any = None
     constrain: Constraint | None = None
     never: tuple[int, ...] = ()
     branches: bool = False
@@ -71,7 +72,8 @@ class Request:
     def __post_init__(self) -> None:
         for name, least in (("max_new", 1), ("samples", 1), ("seed", 0), ("top", 0)):
             value = operator.index(getattr(self, name))
-            refuse(not least <= value < 1 << 63, f"{name} must be {least} or more, not {value}")
+            if not least <= value < 1 << 63:
+                raise InputError(f"{name} must be {least} or more, not {value}")
 
     @property
     def searched(self) -> bool:
@@ -83,10 +85,10 @@ class Request:
             return Kind(constrained, search=self.choose, ends=Ends(tuple(sorted(self.stops)), self.never))
         return Kind(constrained, sliding=len(self.given) > context)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Tokens that are read."""
-        return len(self.given) + (0 if self.inputs is None else next(self.inputs.tensors())[1].shape[1])
+        return len(self.given) + (0 if self.inputs is None else self.inputs.size)
 
     @property
     def slots(self) -> int:

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, final
 
 import torch
 
-from headway.batch import TextInputs
+from headway.batch import TextInputs, TextRow
 from headway.card import Card, Loaded
 from headway.errors import InputError, TooLong, refuse
 from headway.generate.attention import Attention
 from headway.generate.beam_tree import tree
 from headway.generate.history import Branches
-from headway.generate.offline import search_all, source_of
+from headway.generate.offline import search_all
 from headway.generate.request import Request
 from headway.generate.sampling import Bias, Sampling
 from headway.generate.search import Hypothesis, Search
@@ -157,7 +157,7 @@ class Translator(TextTranslator, Writing):
             Request(
                 [self.symbols.start], choose,
                 wishes.max_new if "max_new" in settings else self.search.longest(len(source), self.limit),
-                frozenset({self.symbols.end}), wishes.samples, wishes.seed, wishes.top, inputs=source_of(source),
+                frozenset({self.symbols.end}), wishes.samples, wishes.seed, wishes.top, inputs=TextRow(source),
             )
             for source in framed
         ]  # fmt: skip
