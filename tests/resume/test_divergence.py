@@ -96,13 +96,14 @@ def test_the_very_first_step_may_be_bad() -> None:
 def infinite(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[int], bool]], None]]:
     """`infinite(lambda step: …)`: the loss of these steps is infinite."""
     now = {"bad": False}
-    losses = TokenObjective.losses
+    forward = TokenObjective.forward
 
     def patched(objective: TokenObjective, batch: Any) -> Any:
-        loss, nll = losses(objective, batch)
-        return (loss * math.inf, nll) if now["bad"] and objective.training else (loss, nll)
+        terms = forward(objective, batch)
+        loss, weight = terms["loss"]
+        return terms | {"loss": (loss * math.inf, weight)} if now["bad"] and objective.training else terms
 
-    monkeypatch.setattr(TokenObjective, "losses", patched)
+    monkeypatch.setattr(TokenObjective, "forward", patched)
 
     def make(steps: Callable[[int], bool]) -> None:
         before_each_step(monkeypatch, lambda _, step: now.update(bad=steps(step)))
