@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.errors import InputError, nearest, refuse
+from headway.errors import InputError, nearest
 from headway.hub.families.bert import ALBERT, BERT, ROBERTA
 from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
@@ -19,7 +19,8 @@ FOREIGN: dict[str, Foreign] = {
 def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
     """What headway knows of the model that this config.json describes."""
     kind = facts.get("model_type")
-    refuse(kind not in FOREIGN, f"{where}: headway has no model_type '{kind}'{nearest(str(kind), FOREIGN)}")
+    if kind not in FOREIGN:
+        raise InputError(f"{where}: headway has no model_type '{kind}'{nearest(str(kind), FOREIGN)}")
     foreign = FOREIGN[kind]
     asked = facts.get("architectures") or foreign.architectures[:1]
     if not any(name in foreign.architectures for name in asked):
