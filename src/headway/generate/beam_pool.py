@@ -61,9 +61,10 @@ class BeamPool(Pool[int]):
         numbers = list(range(len(self.table_U), len(self.table_U) + len(requests)))
         self.table_U = np.concatenate([self.table_U, new_U])
         self.requests |= dict(zip(numbers, requests, strict=True))
-        for number, (_, request) in zip(numbers, requests, strict=True):
-            if request.constrain is not None:
-                self.states[number] = [request.constrain.start()] * self.search.beam
+        if self.kind.constrained:
+            for number, (_, request) in zip(numbers, requests, strict=True):
+                constraint: Any = request.constrain
+                self.states[number] = [constraint.start()] * self.search.beam
         last_N = on_device([request.given[-1] for _, request in requests], self.device)
         limits_N = on_device(new_U["longest"].tolist(), self.device)
         scores_NK = torch.full((len(requests), self.search.beam), -math.inf, device=self.device)
@@ -190,7 +191,7 @@ class BeamPool(Pool[int]):
             found.append(Found(key, [], self.history.branches(number, born, until) if request.branches else None))
         for f, score, (ids, logp) in zip(source.tolist(), scores_Fb[there].tolist(), traced, strict=True):
             found[f].hypotheses.append(Hypothesis(ids, score, logp))
-        self.leave(slot for slot, number in self.open() if number not in self.requests)
+        self.leave([slot for slot, number in self.open() if number not in self.requests])
         oldest = self.table_U["born"][self.table_U["open"]].min(initial=self.steps)
         self.history.forget(int(oldest))
         return found

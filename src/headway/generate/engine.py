@@ -49,10 +49,14 @@ class Engine:
     def admit(self, requests: Sequence[Keyed], checked: bool = False) -> None:
         """Take requests in, each under a key of the caller's own."""
         by_kind: dict[Kind, list[Keyed]] = {}
+        kinds: dict[tuple[Any, ...], Kind] = {}  # thousands of requests may have the very same settings
         for key, request in requests:
             if not checked:
                 request.check(f"prompt {key + 1}", self.model.vocabulary, self.context)
-            by_kind.setdefault(request.kind(self.context), []).append((key, request))
+            alike = id(request.choose), request.stops, request.never, request.constrain is None, len(request.given)
+            if (kind := kinds.get(alike)) is None:
+                kind = kinds[alike] = request.kind(self.context)
+            by_kind.setdefault(kind, []).append((key, request))
         self._settle()
         for kind, some in by_kind.items():
             self._read(kind, some)

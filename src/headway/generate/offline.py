@@ -39,8 +39,9 @@ def generate_all(
     # equally old.
     low = batch * 3 // 4 if not searched else batch // 2 if device.type == "cuda" else 0
     # Longest first: the batch that needs most memory fails first, if one does.
-    waiting = sorted(range(len(requests)), key=lambda key: requests[key].size)
-    slots = min(batch, sum(request.slots for request in requests))
+    sizes, rows = [request.size for request in requests], [request.slots for request in requests]
+    waiting = sorted(range(len(requests)), key=sizes.__getitem__)
+    slots = min(batch, sum(rows))
     length = max((request.need(context) for request in requests), default=0)
     engine = Engine(model, context=context, device=device, slots=slots, length=length, stepper=stepper)
     answers: list[dict[int, Any]] = [{} for _ in requests]
@@ -48,7 +49,7 @@ def generate_all(
     try:
         while waiting or len(engine):
             if waiting and len(engine) <= low:
-                _refill(engine, requests, waiting, batch)
+                _refill(engine, requests, rows, waiting, batch)
             for output in engine.step():
                 written, answer = output.written, answers[output.key]
                 if ends is not None and isinstance(output, Token) and ends(output) and written is None:
@@ -56,7 +57,7 @@ def generate_all(
                 if written is None:
                     continue
                 answer[output.sample] = written
-                if len(answer) == requests[output.key].slots:
+                if len(answer) == rows[output.key]:
                     done += 1
                     if progress:
                         progress(done)
@@ -68,13 +69,15 @@ def generate_all(
     ]
 
 
-def _refill(engine: Engine, requests: Sequence[Request], waiting: list[int], batch: int) -> None:
+def _refill(
+    engine: Engine, requests: Sequence[Request], rows: Sequence[int], waiting: list[int], batch: int
+) -> None:  # fmt: skip
     joining: list[tuple[int, Request]] = []
     slots = len(engine)
-    while waiting and (not slots or slots + requests[waiting[-1]].slots <= batch):
+    while waiting and (not slots or slots + rows[waiting[-1]] <= batch):
         key = waiting.pop()
         joining.append((key, requests[key]))
-        slots += requests[key].slots
+        slots += rows[key]
     if joining:
         engine.admit(joining, checked=True)
 

@@ -111,6 +111,7 @@ class Pool(Generic[Entry]):
 
     def clear(self) -> None:
         self.entries: list[Entry | None] = []
+        self.taken = 0
         self.pending: deque[PendingSteps] = deque()
         self.sources: list[int] = []  # the source length of each slot
         self._view: Any = None  # of the slots in use, as long as they are the same
@@ -120,7 +121,8 @@ class Pool(Generic[Entry]):
         return [(slot, entry) for slot, entry in enumerate(self.entries) if entry is not None]
 
     def __len__(self) -> int:
-        return sum(entry is not None for entry in self.entries)
+        """Slots that are taken; asked for several times a step."""
+        return self.taken
 
     def fits(self, slots: int, length: int, source_length: int) -> bool:
         free = self.slots - len(self)
@@ -136,13 +138,16 @@ class Pool(Generic[Entry]):
         slots = [*holes, *range(len(self.entries), self.slots)][: len(entries)]
         self.entries += [None] * (max(slots) + 1 - len(self.entries))
         self.sources += [0] * (len(self.entries) - len(self.sources))
+        width = source_length(rows.state)
         for slot, entry in zip(slots, entries, strict=True):
-            self.entries[slot], self.sources[slot] = entry, source_length(rows.state)
+            self.entries[slot], self.sources[slot] = entry, width
+        self.taken += len(slots)
         self.rows.insert(rows, on_device(slots, self.device))
         self._view = None
 
     def leave(self, slots: Iterable[int]) -> None:
         for slot in slots:
+            self.taken -= self.entries[slot] is not None
             self.entries[slot] = None
 
     def outgrown(self) -> list[int]:

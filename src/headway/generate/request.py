@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from headway.errors import InputError, refuse
@@ -85,7 +84,7 @@ class Request:
             return Kind(constrained, search=self.choose, ends=Ends(tuple(sorted(self.stops)), self.never))
         return Kind(constrained, sliding=len(self.given) > context)
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Tokens that are read."""
         return len(self.given) + (0 if self.inputs is None else self.inputs.size)
