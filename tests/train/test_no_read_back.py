@@ -15,9 +15,8 @@ from headway.data.labelled import LabelBatch
 from headway.data.tagged import TaggedBatch
 from headway.models import build
 from headway.models.bert import BertConfig
-from headway.models.crf import Crf
 from headway.models.gpt import GPTConfig
-from headway.models.heads import Classes, Headed, Tags
+from headway.models.heads import Classes, Crf, Headed, Tags
 from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
 from headway.models.transformer import TransformerConfig
 from headway.tasks.objective import CrossEntropy, Labels, NextToken, Objective, RDrop
