@@ -95,12 +95,11 @@ class Visit:
 @contextmanager
 def served(app: Any) -> Iterator[str]:
     """The address of an application that runs in a thread."""
-    import uvicorn
-
     from headway.serve.running import bound
+    from headway.serve.running import server as server_of
 
     listening = bound(0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

@@ -71,7 +71,12 @@ def test_what_is_written_is_read(tmp_path: Path, joint: bool, embeddings: str) -
         assert torch.equal(loaded.model(source, target), model(source, target))
     assert (loaded.source_tokenizer is loaded.target_tokenizer) == joint
     names = {"tokenizer.json"} if joint else {"source.tokenizer.json", "target.tokenizer.json"}
-    assert {path.name for path in (tmp_path / "model").iterdir()} == names | {"headway.json", WEIGHTS, "README.md"}
+    assert {path.name for path in (tmp_path / "model").iterdir()} == names | {
+        "headway.json",
+        WEIGHTS,
+        "README.md",
+        "checksums.json",
+    }
     readme = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "en → fr" in readme and "31.5" in readme and '"recipe": "ours"' in readme
 
@@ -98,6 +103,7 @@ def test_a_folder_of_the_first_format_loads_without_what_is_optional(tmp_path: P
     facts = json.loads(path.read_text(encoding="utf-8"))
     kept = {"format": 1, "vocabularies": list(card.sizes), "text": facts["processors"]["source"]["options"]}
     path.write_text(json.dumps(kept | {key: facts[key] for key in ("family", "config")}), encoding="utf-8")
+    (tmp_path / "checksums.json").unlink()
     loaded = read_card(tmp_path)
     languages = loaded.reads.language, loaded.writes.language
     assert (*languages, loaded.search, loaded.score) == ("source", "target", {}, {})
@@ -126,6 +132,9 @@ def test_weights_that_do_not_fit_are_named(
     weights = load_file(tmp_path / "model" / WEIGHTS)
     change(weights)
     save_file(weights, tmp_path / "model" / WEIGHTS)
+    with pytest.raises(InputError, match="was changed after it was written"):
+        read_model(tmp_path / "model")
+    (tmp_path / "model" / "checksums.json").unlink()
     with pytest.raises(InputError, match=words):
         read_model(tmp_path / "model")
 

@@ -31,3 +31,11 @@ def nearest(wrong: str, right: Iterable[str]) -> str:
 def is_full(error: BaseException) -> bool:
     """Whether an error means that the disk, or the user's quota on it, is full."""
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+
+
+def of_library(error: BaseException) -> str:
+    """What an error of the tokenizers library says, a panic of its Rust code too, which is no `Exception`; anything
+    else that is none (Ctrl-C) is raised again."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+    return " ".join(str(error).split()) or "the library gave up on it"

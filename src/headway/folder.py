@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headway import checksums
 from headway.atomic import replaced_folder
 from headway.card import Card, Loaded
 from headway.errors import InputError, nearest, refuse
@@ -79,6 +80,7 @@ def write_model(folder: Path, weights: dict[str, Tensor], card: Card, processors
     with replaced_folder(folder) as place:
         save_file(weights, place / WEIGHTS)
         write_card(place, card, processors)
+        checksums.write(place, sorted(path.name for path in place.iterdir()))
         (place / "README.md").write_text(_readme(card, weights), encoding="utf-8")
 
 
@@ -190,6 +192,7 @@ def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtyp
     place = find_model(folder)
     if (other := _other_format(place)) is not None:
         return other.read(place, device, dtype)
+    checksums.verify(place)
     card, version = _read_card(place)
     processors = open_processors(place, card)
     if (place / FAST_WEIGHTS).is_file() and not (place / WEIGHTS).exists():

@@ -71,6 +71,8 @@ def from_plain(kind: Any, data: Any, key: str = "") -> Any:
 def _scalar(kind: Any, data: Any, key: str) -> Any:
     if kind is Any:
         return data
+    if isinstance(data, int) and abs(data) >= 2**63:
+        raise InputError(f"{key} is a number of {len(str(abs(data)))} digits: no such number means anything here")
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if kind is int and isinstance(data, float) and data.is_integer():

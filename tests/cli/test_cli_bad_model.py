@@ -9,15 +9,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import DEVICE, World
+from calling import DEVICE, Headway, World
 
 Refuses = Callable[..., str]
 
 
 @pytest.fixture
 def model(world: World, tmp_path: Path) -> Path:
-    """A copy that a test may break."""
-    return Path(shutil.copytree(world.model, tmp_path / "model"))
+    """A copy that a test may break: without its checksums, so that what lies behind them is seen."""
+    model = Path(shutil.copytree(world.model, tmp_path / "model"))
+    (model / "checksums.json").unlink()
+    return model
+
+
+def test_a_file_that_was_changed_is_named(refuses: Refuses, headway: Headway, world: World, tmp_path: Path) -> None:
+    """By every command that takes the model; --no-verify takes weights as they are, and small files never."""
+    model = Path(shutil.copytree(world.model, tmp_path / "model"))
+    assert "as they were written" in headway("verify", model).out
+    weights, source = model / "model.safetensors", world.root / "test.en"
+    data = bytearray(weights.read_bytes())
+    data[-3] ^= 1
+    weights.write_bytes(data)
+    for command in (("translate", model, source, *DEVICE), ("verify", model)):
+        assert "model.safetensors was changed after it was written" in refuses(*command)
+    (model / "tokenizer.json").write_text("{}")
+    assert "tokenizer.json was changed" in refuses("translate", model, source, *DEVICE, "--no-verify")
 
 
 def test_a_folder_that_is_no_model(refuses: Refuses, world: World, tmp_path: Path) -> None:

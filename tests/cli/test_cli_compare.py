@@ -7,9 +7,10 @@ import statistics
 from pathlib import Path
 
 import pytest
-from calling import DEVICE, Headway, write
+from calling import DEVICE, Headway, listing, write
 
 from headway.cli.compare import _budget
+from headway.cli.place import locked
 from headway.recipes import RECIPES
 from headway.recipes.grammar import sample
 from headway.train.comparison import Entry, on_one_text, spread, within
@@ -176,3 +177,46 @@ def test_a_chain_that_gives_a_word_no_chance_is_drawn_too(headway: Headway, text
     answer = headway("compare", "markov", "--data", text, "--out", out, *DEVICE, *chain)
     assert answer.code == 0 and " inf " in answer.out, answer
     assert (out / "comparison.png").is_file() and "Infinity" not in (out / "results.json").read_text()
+
+
+@pytest.mark.parametrize("bad", [["--device", "x"], ["--set", "engine.frozen=nosuch"], ["--set", "init=/nonexistent"]])
+def test_a_comparison_that_cannot_be_replaced_stays(
+    headway: Headway, text: Path, tmp_path: Path, bad: list[str]
+) -> None:
+    out = tmp_path / "out"
+    assert headway(*compare(text, out, "--tokens", "1k")).code == 0
+    before = listing(out)
+    assert headway(*compare(text, out, "--tokens", "1k", "--overwrite", *bad)).code == 2
+    assert listing(out) == before and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_replaced_comparison_is_there_until_the_new_one_is_whole(
+    headway: Headway, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped between two recipes: the earlier results stay, the same command finishes the new ones."""
+    out, drawn = tmp_path / "out", "headway.explore.curves.comparison_picture"
+    assert headway(*compare(text, out, "--tokens", "1k")).code == 0
+    before, command = listing(out), compare(text, out, "--tokens", "2k", "--overwrite")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(drawn, interrupt)
+        assert headway(*command).code == 130
+    assert listing(out) == before
+    trained = models(tmp_path / "out.new")
+    assert len(trained) == 2
+    assert headway(*command).code == 0
+    assert models(out) == trained and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_comparison_that_is_being_trained_is_not_touched(headway: Headway, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert headway(*compare(text, out, "--tokens", "1k")).code == 0
+    before = listing(out)
+    with locked(out):
+        for more in ([], ["--overwrite"]):
+            answer = headway(*compare(text, out, "--tokens", "1k", *more))
+            assert answer.code == 2 and "another process" in answer.line
+    assert listing(out) == before

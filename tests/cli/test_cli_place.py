@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ from typing import Any
 import pytest
 from calling import DEVICE, Headway, World, listing, process, write
 from safetensors import SafetensorError
+
+from headway.cli.place import LOCK, locked
 
 Refuses = Callable[..., str]
 SHORT = ["--set", "engine.steps=4", "engine.snapshot=2", "validation.every=2", "validation.score_every=2"]
@@ -82,11 +87,77 @@ def test_an_empty_folder_is_as_good_as_none_and_is_empty_again_after_a_failure(
     assert headway(*world.train(tmp_path / "x", *SHORT)).code == 0
 
 
-def test_an_earlier_run_survives_a_new_one_that_reads_from_it(refuses: Refuses, world: World, earlier: Path) -> None:
-    """The folder that is to be replaced holds the weights to start from: refused, and both are still there."""
-    before = listing(earlier.parent)
-    refuses(*world.train(earlier, "--init", earlier, "--overwrite"))
-    assert listing(earlier.parent) == before
+def test_a_new_run_may_start_from_the_one_that_it_replaces(headway: Headway, world: World, earlier: Path) -> None:
+    """The folder that is to be replaced holds the weights to start from: it is there until the new run is whole."""
+    assert headway(*world.train(earlier, *SHORT, "--init", earlier, "--overwrite")).code == 0
+    assert [path.name for path in earlier.parent.iterdir()] == ["run"]
+    assert json.loads((earlier / "run.json").read_text())["init"] == str(earlier)
+
+
+def test_the_same_command_resumes_a_run_that_was_to_replace_another(
+    headway: Headway, world: World, earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted, it is beside the earlier run, which is as it was; then it takes its place."""
+    before, new = listing(earlier), earlier.with_name("run.new")
+    command = world.train(earlier, *SHORT, "engine.checkpoint=2", "--overwrite")
+    with monkeypatch.context() as patch:
+        patch.setattr("headway.train.job.Job.finish", interrupt)
+        answer = headway(*command)
+    assert answer.code == 130 and "run is as it was" in answer.err and f"{new} --resume" in answer.err
+    assert listing(earlier) == before and (new / "checkpoints" / "step-4").is_dir()
+    again = headway(*command)
+    assert again.code == 0 and "resuming from step 4" in again.err and f"model: {earlier / 'model'}" in again.out
+    assert [path.name for path in earlier.parent.iterdir()] == ["run"] and listing(earlier) != before
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2], ids=["before", "between", "after"])
+def test_a_kill_while_a_run_takes_its_place_loses_nothing(
+    headway: Headway, world: World, earlier: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """Between the renames the new run is whole, and the same command puts it where --out said."""
+    command, moves = world.train(earlier, *SHORT, "--overwrite"), []
+
+    def take_place(goal: Path, place: Path) -> None:
+        old = goal.with_name(f".{goal.name}.old-1")
+        moves.extend([(goal, old), (place, goal)])
+        for source, target in moves[:cut]:
+            source.rename(target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headway.cli.place.take_place", take_place)
+        assert headway(*command).code == 130
+    again = headway(*command[:-1])
+    assert again.code == (2 if cut == 0 else 0)  # before: another run is there, --overwrite takes its place
+    assert headway(*command).code == 0
+    assert [path.name for path in earlier.parent.iterdir()] == ["run"]
+
+
+def test_whoever_waits_for_a_lock_does_not_take_that_of_a_replaced_folder(tmp_path: Path) -> None:
+    """A second process waits for the lock; the folder is replaced meanwhile; the lock of the old one is not enough."""
+    place = tmp_path / "run"
+    entered: list[int] = []
+
+    def second() -> None:
+        with locked(place):
+            entered.append((place / LOCK).stat().st_ino)
+
+    with locked(place):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.2)
+        place.rename(tmp_path / "old")
+        place.mkdir()
+        first = (tmp_path / "old" / LOCK).stat().st_ino
+        with locked(place):
+            time.sleep(0.2)
+            assert entered == []
+    thread.join()
+    assert len(entered) == 1 and entered[0] != first
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def no_room(*_: Any, **__: Any) -> None:
@@ -131,7 +202,7 @@ def test_a_full_disk_at_the_end_keeps_the_checkpoints_beside_the_earlier_run(
     monkeypatch.setattr("headway.folder.save_file", no_room_in_rust)
     assert "no room left" in refuses(*world.train(earlier, *SHORT, "--overwrite"), after_work=True)
     assert listing(earlier) == before
-    failed = earlier.with_name("run.failed-1")
+    failed = earlier.with_name("run.new")
     assert sorted(path.name for path in earlier.parent.iterdir()) == ["run", failed.name]
     assert sorted(path.name for path in (failed / "checkpoints").iterdir()) == ["step-4"]
     assert not (failed / "model").exists()
@@ -140,9 +211,6 @@ def test_a_full_disk_at_the_end_keeps_the_checkpoints_beside_the_earlier_run(
 def test_an_interrupt_is_one_line_and_leaves_nothing(
     headway: Headway, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("headway.tasks.translation.Translation._files", interrupt)
     answer = headway(*world.train(tmp_path / "x"))
     assert answer.code == 130 and answer.line == "interrupted"
@@ -152,9 +220,6 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(
 def test_an_interrupt_after_a_checkpoint_says_how_to_go_on(
     headway: Headway, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("headway.folder.save_file", interrupt)
     answer = headway(*world.train(tmp_path / "x", *SHORT))
     kept, last = answer.err.splitlines()[-2:]

@@ -47,6 +47,7 @@ def test_every_pair_comes_back(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert store.target.lengths.tolist() == [len(tokenizer.encode(target)) for _, target in PAIRS]
     assert store.source[0].dtype == np.uint16 and type(store.source[0]) is np.ndarray
     names = {"source.ids.bin", "source.offsets.npy", "target.ids.bin", "target.offsets.npy", "store.json"}
+    names |= {"checksums.json"}
     assert set(os.listdir(store.folder)) == names
     for outside in (-1, len(PAIRS)):
         with pytest.raises(IndexError):
@@ -135,6 +136,18 @@ def test_a_store_that_was_cut_is_made_again(tmp_path: Path, tokenizer: Tokenizer
         PairStore(broken.parent)
     again = built(tmp_path, tokenizer, PAIRS)
     assert not again.reused and tokenizer.decode(again.target[24]) == PAIRS[24][1]
+
+
+@pytest.mark.parametrize("name", ["source.ids.bin", "target.ids.bin", "target.offsets.npy", "store.json"])
+def test_a_store_with_a_changed_byte_is_made_again(tmp_path: Path, tokenizer: Tokenizer, name: str) -> None:
+    """Of the same size: only the checksum shows it."""
+    whole = built(tmp_path, tokenizer, PAIRS).folder
+    expected = {path.name: path.read_bytes() for path in whole.iterdir()}
+    data = bytearray(expected[name])
+    data[len(data) // 2] ^= 4
+    (whole / name).write_bytes(data)
+    assert not built(tmp_path, tokenizer, PAIRS).reused
+    assert {path.name: path.read_bytes() for path in whole.iterdir()} == expected
 
 
 def test_an_interruption_leaves_nothing(tmp_path: Path, tokenizer: Tokenizer) -> None:

@@ -48,7 +48,8 @@ def test_every_document_comes_back_with_an_end_behind_it(tmp_path: Path, tokeniz
     amount = store.amount
     assert (amount.documents, amount.characters, amount.bytes) == (60, len(joined), len(joined.encode()))
     assert amount.words == sum(len(text.split()) for text in TEXTS) and amount.unknown == amount.empty == 0
-    assert set(os.listdir(store.folder)) == {"documents.ids.bin", "documents.offsets.npy", "store.json"}
+    names = {"documents.ids.bin", "documents.offsets.npy", "store.json", "checksums.json"}
+    assert set(os.listdir(store.folder)) == names
 
 
 @pytest.mark.parametrize("kind", ["char", "word", "bpe"])

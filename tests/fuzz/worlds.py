@@ -16,7 +16,7 @@ import numpy as np
 from headway.recipes.grammar import sample
 from small_world import write_pairs
 
-TIMES = ("seconds", "tokens_per_second", "training seconds", "of_peak", "memory")
+TIMES = ("seconds", "tokens_per_second", "training seconds", "counting seconds", "of_peak", "memory")
 ENGINE = (
     "engine.device=cpu", "engine.steps=8", "engine.batch=128", "engine.snapshot=3", "engine.log=4", "engine.average=2",
     "engine.checkpoint=3", "engine.keep=2", "validation.every=4", "validation.score_every=4", "engine.workers=1",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -18,6 +20,7 @@ from headway.errors import InputError
 from headway.explore.asking import Question, traced
 from headway.explore.payload import payload
 from headway.serve import app as serving
+from headway.serve import limits, protocol
 from headway.serve.app import application
 from headway.serve.limits import LARGEST
 from headway.serve.running import bound
@@ -166,8 +169,50 @@ def test_what_breaks_inside_is_one_line_and_the_server_lives(translator, monkeyp
 
     monkeypatch.setattr(serving, "answer", broken)
     with served(application([translator])) as address:
-        assert refused(address, "api/trace", {"text": TEXT}) == (500, "RuntimeError: a wire came loose")
+        status, line = refused(address, "api/trace", {"text": TEXT})
+        assert status == 500 and "failed on this request" in line and "RuntimeError" not in line
         assert ask(address, "api/model")[0] == 200
+
+
+def raw(address: str, *parts: bytes) -> tuple[int, dict[str, Any]]:
+    """The answer to bytes that are no whole request: its status and its JSON."""
+    host, port = address.removeprefix("http://").rstrip("/").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        for part in parts:
+            connection.sendall(part)
+        head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+def test_a_client_that_sends_nothing_or_half_is_not_waited_for(translator, monkeypatch):
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.3)
+    head = b"POST /api/trace HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n"
+    with served(application([translator])) as address:
+        for parts in ((), (b"GET / HTTP/1.1\r\n",), (head,), (head, b"\r\n", b'{"te')):
+            status, told = raw(address, *parts)
+            assert status == 408 and "seconds" in told["error"], parts
+        assert ask(address, "api/model")[0] == 200
+
+
+def test_more_connections_than_allowed_and_what_is_no_http_are_told_so(translator, monkeypatch):
+    monkeypatch.setattr(protocol, "CONNECTIONS", 3)
+    with served(application([translator])) as address:
+        assert raw(address, b"\x16\x03\x01\x02\x00\r\n\r\n") == (
+            400,
+            {"error": "this is no HTTP request that can be read"},
+        )
+        host, port = address.removeprefix("http://").rstrip("/").split(":")
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(socket.create_connection((host, int(port))))
+            assert raw(address) == (503, {"error": "too many connections: try again in a moment"})
+
+
+def test_a_layer_that_is_named_a_thousand_times_is_traced_once(address):
+    once = ask(address, "api/trace", {"text": TEXT, "layers": [0], "heads": [1]})
+    assert ask(address, "api/trace", {"text": TEXT, "layers": [0] * 500, "heads": [1] * 500}) == once
+    assert refused(address, "api/trace", {"text": TEXT, "layers": list(range(1001))})[0] == 422
 
 
 def test_a_port_in_use_is_one_line():

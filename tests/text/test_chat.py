@@ -10,7 +10,7 @@ import transformers
 from foreign_world import CHAT, give_tokenizer
 from headway.errors import InputError
 from headway.hub.vocabularies import read_tokenizer
-from headway.text.chat import conversation, rendered
+from headway.text.chat import Chat, conversation, rendered
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 TEMPLATES = {
@@ -81,3 +81,25 @@ def test_messages_need_a_role_and_a_content(tmp_path: Path) -> None:
         rendered(read_tokenizer(tmp_path).chat, [TALK[0], {"role": "user"}])
     with pytest.raises(InputError, match="has no chat template"):
         rendered(Tokenizer.train(["a b a b"], TextOptions(size=300, min_count=1)).chat, TALK)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+        "{{ '%999999999999d' | format(1) }}",
+        "{{ 'a' * 99999999999 }}",
+        "{{ 'a'.center(99999999999) }}",
+        "{{ [1] * 99999999999 }}",
+    ],
+    ids=["loops", "doubling", "width", "product", "filter", "list"],
+)
+def test_a_template_has_so_much_time_and_memory_and_the_next_one_works(
+    monkeypatch: pytest.MonkeyPatch, template: str
+) -> None:
+    monkeypatch.setattr("headway.text.chat.SECONDS", 3.0)
+    with pytest.raises(InputError) as caught:
+        rendered(Chat(template, {}), TALK)
+    assert "chat template" in str(caught.value) and "\n" not in str(caught.value)
+    assert rendered(Chat("{{ messages[-1].content }}", {}), TALK) == "Go on\n"

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import FrameType
 from typing import Any
@@ -47,6 +48,7 @@ COMMANDS = {
     "recipes": "What can be trained, to which score.",
     "runs": "Training runs, and the next command for each.",
     "plot": "Draw what training runs have logged.",
+    "verify": "Compare a folder's files with their checksums.",
 }
 ELSEWHERE = {"classify": "predict.predict", "export": "exchange.export", "import": "exchange.take_in"}
 for _name, _summary in COMMANDS.items():
@@ -67,6 +69,7 @@ def _version(asked: bool) -> None:
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    no_verify: bool = typer.Option(False, "--no-verify", help="Take a model's weights without a look at checksums."),
 ) -> None:
     pass
 
@@ -143,11 +146,13 @@ def main(arguments: list[str] | None = None) -> None:
         _handle_signals()
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
-    given = [argument for argument in given if argument != "--debug"]
+    as_they_are = "--no-verify" in given
+    given = [argument for argument in given if argument not in ("--debug", "--no-verify")]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as for input: the locale changes neither
     try:
-        code = _run(given)
+        with _unverified() if as_they_are else nullcontext():
+            code = _run(given)
     except Exception as error:
         if debug:
             raise
@@ -160,6 +165,12 @@ def main(arguments: list[str] | None = None) -> None:
         print("headway: interrupted", file=sys.stderr)
         code = 130
     _leave(code, at_once=arguments is None and code > 128)
+
+
+def _unverified() -> AbstractContextManager[None]:
+    from headway.checksums import unverified
+
+    return unverified()
 
 
 def _run(given: list[str]) -> int:

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.atomic import replaced
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
+from headway.cli.place import beside, is_taken, refuse_stranger, settle, worked_in
 from headway.errors import InputError, refuse
 
 if TYPE_CHECKING:
@@ -40,10 +42,8 @@ def compare(
 
     The same command resumes a comparison that was stopped; more recipes or seeds are added to the results there.
     """
-    from headway.explore.curves import comparison_picture
-    from headway.plain import finite
     from headway.tasks.files import look_for_known, look_for_own
-    from headway.train.comparison import as_markdown, as_text, table
+    from headway.train.comparison import as_text
 
     budget = _budget(tokens, seconds)
     refuse(seeds < 1, f"--seeds is {seeds}: each recipe is trained at least once")
@@ -55,20 +55,58 @@ def compare(
         look_for_own(run)
         if not download:
             look_for_known(run)
-    if overwrite and place.exists():
-        if not (place / PLAN).is_file():
-            raise InputError(f"{place} is not the folder of a comparison: it is left alone, choose another --out")
-        shutil.rmtree(place)
+    settle(place)
+    refuse_stranger(place, PLAN, "a comparison")
+    goal = place
+    if overwrite and is_taken(goal):
+        place = beside(goal)  # the earlier results stay until the new ones are whole
+        if not _is_same(place, runs, budget, seeds):
+            shutil.rmtree(place, ignore_errors=True)
+    with worked_in(place, goal, is_taken(place), lambda place: any(place.glob("*/seed-*/run.json"))):
+        rows, results = _compared(runs, budget, seeds, place, download)
+    print(json.dumps(results) if as_json else as_text(rows))
+    print(f"picture: {goal / 'comparison.png'}; table.md, table.txt and results.json beside it", file=sys.stderr)
+
+
+def _compared(runs: dict[str, Run], budget: dict[str, float], seeds: int, place: Path, download: bool) -> Any:
+    """Train what is not trained yet; the rows of the table, and all results."""
+    from headway.explore.curves import comparison_picture
+    from headway.plain import finite
+    from headway.train.comparison import as_markdown, as_text, table
+
     runs = _planned(runs, budget, place, download)
     entries = [_trained(name, run, seeds, place, download) for name, run in runs.items()]
     rows = table(entries)
     results = finite({"budget": budget, "runs": [entry.to_plain() for entry in entries]})
-    (place / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (place / "table.md").write_text(as_markdown(rows), encoding="utf-8")
-    (place / "table.txt").write_text(as_text(rows) + "\n", encoding="utf-8")
+    texts = {"results.json": json.dumps(results, indent=1), "table.md": as_markdown(rows), "table.txt": as_text(rows)}
+    for name, text in texts.items():
+        _write(place / name, text.rstrip("\n") + "\n")
     comparison_picture(entries, place / "comparison.png", next(iter(runs.values())).task.headline[1])
-    print(json.dumps(results) if as_json else as_text(rows))
-    print(f"picture: {place / 'comparison.png'}; table.md, table.txt and results.json beside it", file=sys.stderr)
+    return rows, results
+
+
+def _write(path: Path, text: str) -> None:
+    with replaced(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def _is_same(place: Path, runs: dict[str, Run], budget: dict[str, float], seeds: int) -> bool:
+    """Whether the folder holds this comparison, stopped on its way."""
+    try:
+        kept = json.loads((place / PLAN).read_text(encoding="utf-8"))["budget"] == budget
+        # the number of steps comes with the budget
+        return kept and all(_holds(place / name / "seed-1", run) for name, run in runs.items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _holds(folder: Path, run: Run) -> bool:
+    from headway.train.run import read_run
+
+    if not (folder / "run.json").is_file():
+        return True
+    there = read_run(folder / "run.json")
+    return replace(there, engine=run.engine, schedule=run.schedule, validation=run.validation) == run
 
 
 def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
@@ -124,7 +162,7 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
             "--overwrite"
         )
     place.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+    _write(path, json.dumps(plan, indent=1) + "\n")
     planned = {}
     for name, run in runs.items():
         if "seconds" in budget and not run.objective.one_pass and name not in plan["tokens"]:
@@ -133,7 +171,7 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
             _carried_out(probe(run), trial, download)
             plan["tokens"][name] = round(budget["seconds"] * tokens_per_second(trial))
             shutil.rmtree(trial)
-            path.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+            _write(path, json.dumps(plan, indent=1) + "\n")
         tokens = plan["tokens"].get(name, budget.get("tokens"))
         planned[name] = run if tokens is None else within(run, int(tokens))
     return planned

@@ -17,12 +17,12 @@ def demo(
 ) -> None:
     """Everything in a few minutes on a laptop, offline: train, translate, score, look inside. The same
     command resumes what was stopped."""
-    from headway.cli.place import claimed, continued, is_unfinished_demo
+    from headway.cli.place import is_unfinished_demo, set_aside, worked_in
     from headway.recipes.demo import run_demo
     from headway.train.log import Log
 
     place = Path(out)
-    resume = not overwrite and is_unfinished_demo(place)
-    with continued(place) if resume else claimed(place, overwrite), closing(Log(place)) as log:
+    resume = is_unfinished_demo(place)
+    with set_aside(place, overwrite and not resume), worked_in(place, place, resume), closing(Log(place)) as log:
         report = run_demo(place, log, device, steps, resume)
     print(report)

@@ -30,6 +30,7 @@ def flag(name: str, text: str, *names: str, **more: Any) -> Any:
 
 def _use_threads(threads: int) -> int:
     if threads > 0:
+        refuse(threads > 4096, f"--threads is {threads}: a machine has a few of them, 4,096 at most")
         import torch
 
         torch.set_num_threads(threads)

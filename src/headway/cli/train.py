@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import ExitStack, closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -67,34 +66,34 @@ def train(
         if first:
             print(describe(run))
         return
-    from headway.cli.place import holds_run
+    from headway.cli.place import chosen, settle, take_place
 
+    settle(goal := place)
     # Each of several processes checks the folder before the first one changes it.
-    if resume or (not overwrite and holds_run(place, run)):
-        if (scores := finished(place, run)) is not None:
-            if first:
-                _report(scores, place / "model", "finished before; --overwrite trains it again")
-            return
-        resume = True
-    if overwrite and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
-        raise InputError("with --overwrite every restart by torchrun would start again: leave --max-restarts out, "
-                         "or delete the folder yourself")  # fmt: skip
-    outcome = carry_out(run, place, download, first=first, resume=resume, overwrite=overwrite)
+    if not resume:
+        place, resume = chosen(goal, run, overwrite)
+    if resume and (scores := finished(place, run)) is not None:
+        if first:
+            if place != goal:  # it was stopped just before it took its place
+                take_place(goal.resolve(), place)
+            _report(scores, goal / "model", "finished before; --overwrite trains it again")
+        return
+    outcome = carry_out(run, place, download, goal, first=first, resume=resume)
     if first:
-        _report(outcome.scores, outcome.folder, f"{outcome.seconds:.0f} s in all")
+        _report(outcome.scores, goal / "model", f"{outcome.seconds:.0f} s in all")
 
 
 def carry_out(
-    run: Run, place: Path, download: bool, *, first: bool = True, resume: bool = False, overwrite: bool = False
+    run: Run, place: Path, download: bool, goal: Path | None = None, *, first: bool = True, resume: bool = False
 ) -> Outcome:  # fmt: skip
-    """Train a run in its folder, or resume it there."""
-    from headway.cli.place import claimed, continued
+    """Train a run in a folder, or resume it there; then the folder takes the place of `goal`."""
+    from headway.cli.place import worked_in
     from headway.train.job import train
     from headway.train.log import Log
 
     with ExitStack() as stack:
         if first:
-            stack.enter_context(continued(place) if resume else claimed(place, overwrite))
+            stack.enter_context(worked_in(place, goal or place, resume))
         log = stack.enter_context(closing(Log(place if first else None, run.engine.tensorboard)))
         return train(run, place, log, download=download, resume=resume)
 

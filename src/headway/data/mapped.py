@@ -26,6 +26,8 @@ from typing import Any, ClassVar, Self, TypeVar, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from headway import checksums
+from headway.atomic import flush
 from headway.errors import InputError, is_full, refuse
 from headway.text.tokenizer import PAD
 
@@ -151,14 +153,16 @@ def in_order(batches: Iterable[Batch], encoders: Sequence[Callable[[Batch], Made
             yield [made.result() for made in waiting.popleft()]
 
 
-def whole(folder: Path, names: Sequence[str]) -> dict[str, Any] | None:
-    """store.json's content if the store is there and none of its files was cut short."""
+def whole(folder: Path, names: Sequence[str], by_sum: bool = False) -> dict[str, Any] | None:
+    """store.json's content if the store is there and none of its files was cut short or, `by_sum`, changed."""
     try:
         meta: dict[str, Any] = json.loads((folder / "store.json").read_text(encoding="utf-8"))
         sizes = {file: size for name in names for file, size in meta[name]["bytes"].items()}
         kept = meta["format"] == FORMAT and all((folder / file).stat().st_size == sizes[file] for file in sizes)
+        if kept and by_sum:
+            checksums.verify(folder, large=True)
         return meta if kept else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError):
         return None
 
 
@@ -178,7 +182,7 @@ class Store:
     @classmethod
     def made(cls, place: Path, write: Callable[[Path], dict[str, Any]]) -> Self:
         """The one that is there, or else the one that `write` makes."""
-        reused = whole(place, cls.names) is not None
+        reused = whole(place, cls.names, by_sum=True) is not None
         if not reused:
             build(place, cls.names, write)
         return cls(place, reused)
@@ -201,8 +205,11 @@ def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, A
         building.mkdir()
         meta = write(building)
         (building / "store.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        checksums.write(building, sorted(path.name for path in building.iterdir()))
+        for path in (*building.iterdir(), building):
+            flush(path)
         # A store of another process that was faster is kept; a broken one is replaced.
-        if place.exists() and not whole(place, names):
+        if place.exists() and not whole(place, names, by_sum=True):
             shutil.rmtree(place)
         try:
             building.rename(place)

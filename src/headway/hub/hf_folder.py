@@ -18,25 +18,15 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headway.errors import InputError, refuse
+from headway.outside import parsed, read_object
 
 CONFIG = "config.json"
 SAFE, OLD = "model.safetensors", "pytorch_model.bin"
 INDEX = ".index.json"
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: the folder is incomplete") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    refuse(not isinstance(found, dict), f"{path} must hold an object with keys, not {type(found).__name__}")
-    return cast(dict[str, Any], found)
-
-
 def optional_json(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
+    return read_object(path) if path.is_file() else {}
 
 
 def write_json(path: Path, facts: dict[str, Any]) -> None:
@@ -104,7 +94,7 @@ def _header(path: Path, changed: int) -> tuple[int, dict[str, Any]]:
     """Where the tensors of a safetensors file begin, and what it says of each."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        return 8 + size, json.loads(file.read(size))
+        return 8 + size, parsed(file.read(size), f"the header of {path}")
 
 
 @contextmanager
@@ -168,7 +158,7 @@ def open_weights(folder: Path) -> Weights:
 
 
 def _indexed(path: Path) -> dict[str, Path]:
-    places = read_json(path).get("weight_map")
+    places = read_object(path).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(place, str) for place in places.values()):
         raise InputError(f"{path}: weight_map must name a file for each weight")
     for place in set(places.values()):

@@ -14,10 +14,11 @@ from headway.errors import InputError
 from headway.folder import text_card, with_tokenizers, write_model
 from headway.hub.decoding import search_in, symbols_in
 from headway.hub.families import foreign_of
-from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights, read_json
+from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights
 from headway.hub.names import Entry, Table
 from headway.hub.vocabularies import read_tokenizers, two_sided
 from headway.models.blank import blank
+from headway.outside import read_object
 from headway.text.tokenizer import TextOptions
 
 REMOTE = "hf://"
@@ -36,7 +37,7 @@ def find_foreign(given: str) -> Path | None:
 def foreign_card(folder: Path) -> Card:
     """The card of a folder, from its config.json."""
     path = folder / CONFIG
-    facts = read_json(path)
+    facts = read_object(path)
     foreign = foreign_of(facts, str(path))
     try:
         sizes, (config, head) = foreign.vocabularies(facts), foreign.model_in(facts)
@@ -58,7 +59,7 @@ def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Load
         model: nn.Module = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         raise InputError(f"{folder / CONFIG} describes a model that cannot be built: {error}") from error
-    foreign = foreign_of(read_json(folder / CONFIG), str(folder / CONFIG))
+    foreign = foreign_of(read_object(folder / CONFIG), str(folder / CONFIG))
     table = foreign.table(dict(model.named_parameters()), card.config, card.sizes, card.head)
     load_foreign(model, table, open_weights(folder))
     return Loaded(model, card, with_tokenizers(card, source, target))

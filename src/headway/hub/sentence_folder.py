@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from headway.errors import InputError
-from headway.hub.hf_folder import read_json
 from headway.models.heads import Vectors
 from headway.nn.pooling import Pooling
+from headway.outside import read_object
 
 POOLINGS: dict[str, Pooling] = {
     "pooling_mode_mean_tokens": "mean",
@@ -43,7 +43,7 @@ def declared_vectors(folder: Path) -> Vectors:
 
 
 def _pooling(path: Path) -> Pooling:
-    facts = read_json(path)
+    facts = read_object(path)
     if "pooling_mode" in facts:  # the key of newer folders
         if facts["pooling_mode"] not in NAMES:
             raise InputError(
@@ -64,7 +64,7 @@ def _longest(path: Path) -> int:
     """The most tokens of a text, where the folder has a lower limit than the model; 0: none."""
     if not path.is_file():
         return 0
-    facts = read_json(path)
+    facts = read_object(path)
     if facts.get("do_lower_case"):
         raise InputError(f"{path}: do_lower_case changes the text before its tokenizer does; headway does not")
     longest = facts.get("max_seq_length")

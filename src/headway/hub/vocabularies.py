@@ -14,8 +14,9 @@ from headway.hub.families import FOREIGN
 from headway.hub.families.bert import BERT
 from headway.hub.families.foreign import Usual
 from headway.hub.families.marian import MARIAN
-from headway.hub.hf_folder import CONFIG, optional_json, read_json
+from headway.hub.hf_folder import CONFIG, optional_json
 from headway.hub.sentencepiece import read_sentencepiece
+from headway.outside import read_object
 from headway.text.codec import enclosed
 from headway.text.foreign import ROLES, ForeignTokenizer, Settings
 
@@ -36,7 +37,7 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         return (one := read_tokenizer(folder)), one
     facts = optional_json(folder / "tokenizer_config.json")
     settings = _settings(folder, facts, MARIAN.usual)
-    places = {str(token): int(i) for token, i in read_json(folder / "vocab.json").items()}
+    places = {str(token): int(i) for token, i in read_object(folder / "vocab.json").items()}
     if sorted(places.values()) != list(range(len(places))) or facts.get("separate_vocabs"):
         raise InputError(f"{folder / 'vocab.json'} must number the tokens of both sides from 0, each number once")
     source, target = (_numbered(folder / side, places, settings) for side in SIDES)
@@ -148,7 +149,7 @@ def _byte_pairs(
 ) -> tokenizers.Tokenizer:
     """Byte-level BPE as in GPT-2."""
     try:
-        entries = {str(token): int(i) for token, i in read_json(vocabulary).items()}
+        entries = {str(token): int(i) for token, i in read_object(vocabulary).items()}
         lines = merges.read_text(encoding="utf-8").split("\n")
         parted = (line.split(" ") for line in lines if line and not line.startswith("#version"))
         pairs = [(first, second) for first, second in parted]

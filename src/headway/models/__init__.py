@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headway.batch import TextInputs
 from headway.models import bert, gpt, llama, neural_ngram, ngram, recurrent, rnn_seq2seq, rung, t5, transformer, vit
+from headway.models.bounds import refuse_giants
 from headway.models.heads import Headed
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
 
@@ -82,5 +83,6 @@ ModelConfig: Any = Union[tuple(family.config for family in FAMILIES.values())]  
 
 def build(family: str, config: Any, sizes: Sequence[int], head: Any = None) -> Any:
     """A model, its weights drawn anew; with a head, an encoder below it."""
+    refuse_giants(config, tuple(sizes))
     model = FAMILIES[family].model(config, *sizes)
     return model if head is None else Headed(model, head)

@@ -19,6 +19,7 @@ from headway.recipes.translation import demo_run
 from headway.tasks.loading import load
 from headway.train.job import train as train_run
 from headway.train.log import Log
+from headway.train.run import write_run
 
 SHOWN = (
     "He drives the car",
@@ -32,8 +33,11 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume:
     """Train, or resume, and judge; returns the report that is printed and kept as `report.txt`."""
     train, valid, test = splits()
     files = {"train": train, "valid": valid, "test": test}
-    data = {name: _write(out / "data" / name, part) for name, part in files.items()}
+    data = {name: (f"{out / 'data' / name}.en", f"{out / 'data' / name}.fr") for name in files}
     run = varied(demo_run(), data=data, engine={"device": device} | ({} if steps is None else {"steps": steps}))
+    write_run(run, out / "run.json")  # first: a folder without it would be nobody's
+    for name, part in files.items():
+        _write(out / "data" / name, part)
     started = time.perf_counter()
     outcome = train_run(run, out, log, resume=resume)
     seconds = time.perf_counter() - started
@@ -56,8 +60,8 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume:
     return report
 
 
-def _write(place: Path, part: Sequence[Sentence]) -> tuple[str, str]:
-    """Both languages and what the grammar knows of them, a line a sentence; the names of the files of text."""
+def _write(place: Path, part: Sequence[Sentence]) -> None:
+    """Both languages and what the grammar knows of them, a line a sentence."""
     place.parent.mkdir(parents=True, exist_ok=True)
     texts = {
         "en": (s.source for s in part),
@@ -67,7 +71,6 @@ def _write(place: Path, part: Sequence[Sentence]) -> tuple[str, str]:
     }
     for ending, lines in texts.items():
         place.with_suffix(f".{ending}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return f"{place}.en", f"{place}.fr"
 
 
 def _scores(translator: Translator, test: Sequence[Sentence]) -> str:

@@ -40,8 +40,8 @@ class TraceRequest(BaseModel):
     text: str
     second: str | None = None
     model: int = Field(0, ge=0)
-    layers: list[int] | None = None
-    heads: list[int] | None = None
+    layers: set[int] | None = Field(None, max_length=1000)
+    heads: set[int] | None = Field(None, max_length=1000)
     beam: int | None = Field(None, ge=1, le=32)
 
 
@@ -77,7 +77,7 @@ def application(
     @app.post("/api/trace")
     async def trace(request: TraceRequest) -> Response:
         def work() -> bytes:
-            layers, heads = (None if one is None else tuple(one) for one in (request.layers, request.heads))
+            layers, heads = (None if one is None else tuple(sorted(one)) for one in (request.layers, request.heads))
             own = Question(request.text, request.second or None, layers, heads, request.beam)
             return answer(chosen(request.model), own, MOST // len(models) if models else MOST)
 
@@ -108,7 +108,7 @@ def _explain(app: FastAPI) -> None:
     answers(RequestValidationError, 422, _first)
     answers(HTTPException, 404, lambda error: NO_JSON if error.status_code == 400 else f"{error.detail}".lower())
     answers(MemoryError, 503, lambda _: "there is not enough memory for this text: shorten it")
-    answers(Exception, 500, lambda error: f"{type(error).__name__}: {error}")
+    answers(Exception, 500, lambda _: "headway failed on this request: the terminal it runs in shows where")
 
 
 def _first(error: RequestValidationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
@@ -12,12 +13,13 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LARGEST = 1_000_000  # bytes of a request
+BODY_SECONDS = 30.0  # for its body to come
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Limited:
-    """An ASGI application around another. It answers 413 to a request that is too large, and 421 where the host name is
-    not this machine's: another site could point a name of its own at this machine."""
+    """An ASGI application around another. It answers 413 to a request that is too large, 408 to one whose body does not
+    come, and 421 where the host name is not this machine's: another site could point a name of its own at it."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -29,7 +31,11 @@ class Limited:
         if host.rpartition(":")[0] not in LOOPBACK and host not in LOOPBACK:
             refused = JSONResponse({"error": "this server answers on this machine only"}, 421)
             return await refused(scope, receive, send)
-        body = await _body(receive)
+        try:
+            body = await asyncio.wait_for(_body(receive), BODY_SECONDS)
+        except TimeoutError:
+            line = f"the rest of the request did not come within {BODY_SECONDS:g} seconds"
+            return await JSONResponse({"error": line}, 408, {"connection": "close"})(scope, receive, send)
         if body is None:
             line = f"the request is larger than {LARGEST / 1e6:g} MB: shorten the text"
             return await JSONResponse({"error": line}, 413)(scope, receive, send)

@@ -21,16 +21,26 @@ def bound(port: int) -> socket.socket:
         raise InputError(f"port {port} cannot be used: {os.strerror(error.errno or 0)}") from error
 
 
-def serve(app: Any, listening: socket.socket, ready: Callable[[str], None] | None = None) -> None:
-    """Serve until Ctrl-C; `ready` is called with the address."""
+def server(app: Any) -> Any:
+    """uvicorn's server with headway's limits."""
     import uvicorn
 
+    from headway.serve.protocol import Guarded
+
+    config = uvicorn.Config(
+        app, http=Guarded, ws="none", log_level="critical", lifespan="off", access_log=False,
+        timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    return uvicorn.Server(config)
+
+
+def serve(app: Any, listening: socket.socket, ready: Callable[[str], None] | None = None) -> None:
+    """Serve until Ctrl-C; `ready` is called with the address."""
     host, port = listening.getsockname()[:2]
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False, timeout_graceful_shutdown=2)
     if ready:
         ready(f"http://{host}:{port}/")
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        server(app).run(sockets=[listening])
     except KeyboardInterrupt:
         pass
     finally:

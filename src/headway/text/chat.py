@@ -1,22 +1,24 @@
 """Conversations as the one text that a model was trained on: the folder's own chat template, filled in.
 
-A template is a program of the model's authors in a small language (Jinja). It runs in a sandbox, with the messages as
-its only input and text as its only output.
+A template is a program of the model's authors in a small language (Jinja). It runs in a sandbox and a process of its
+own (template.py), with the messages as its only input and text as its only output, for so long and no longer.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from headway.errors import InputError
 
 Message = dict[str, str]  # role: system, user, assistant, …; content
-OLDEST = (3, 1, 6)  # the first version whose sandbox has no known hole
+SECONDS = 10.0  # that a template may take
 
 
 @dataclass(frozen=True)
@@ -40,47 +42,51 @@ def rendered(chat: Chat | None, messages: Sequence[Message]) -> str:
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
             raise InputError(f"message {number} must have a role and a content, both of them text")
-    compiled, errors = _compiled(chat.template)
-    try:
-        text = compiled.render(messages=[dict(m) for m in messages], add_generation_prompt=True, **chat.specials)
-    except errors as error:
-        raise InputError(f"the model's chat template refuses these messages: {error}") from error
-    return str(text)
+    asked = {"template": chat.template, "messages": [dict(m) for m in messages], "specials": chat.specials}
+    found = _process.asked(asked)
+    if "error" in found:
+        raise InputError(found["error"])
+    return found["text"]
 
 
-@lru_cache(maxsize=8)
-def _compiled(template: str) -> tuple[Any, Any]:
-    try:
-        import jinja2
-        from jinja2 import ext, nodes, sandbox
-    except ImportError:
-        raise InputError("a chat template needs the package jinja2: pip install 'headway[hub]'") from None
-    if tuple(int(part) for part in jinja2.__version__.split(".")[:3] if part.isdigit()) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise InputError(f"a chat template needs jinja2 {oldest} or newer, this is {jinja2.__version__}: upgrade it")
+class _Process:
+    """The process of template.py: started when it is needed, ended with this one or when it takes too long."""
 
-    class Answer(ext.Extension):
-        """{% generation %} marks a model's answers for training; the text stays the same."""
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.running: subprocess.Popen[str] | None = None
 
-        tags = {"generation"}
+    def asked(self, question: dict[str, Any]) -> dict[str, str]:
+        with self.lock:
+            if self.running is None or self.running.poll() is not None:
+                self.running = subprocess.Popen(
+                    [sys.executable, "-m", "headway.text.template"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL, text=True, encoding="utf-8", errors="surrogatepass", env=_environment(),
+                )  # fmt: skip
+            running = self.running
+            late = threading.Timer(SECONDS, running.kill)
+            late.start()
+            try:
+                assert running.stdin is not None and running.stdout is not None
+                running.stdin.write(json.dumps(question) + "\n")
+                running.stdin.flush()
+                line = running.stdout.readline()
+            except OSError:
+                line = ""
+            finally:
+                late.cancel()
+            if not line:
+                running.kill()
+                running.wait()
+                why = f"takes longer than {SECONDS:g} s, or more memory than it may have"
+                return {"error": f"the model's chat template {why}: it was ended"}
+            found: dict[str, str] = json.loads(line)
+            return found
 
-        def parse(self, parser: Any) -> Any:
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return nodes.Scope(body, lineno=line)
 
-    def refuse(message: str) -> None:
-        raise jinja2.TemplateError(message)
+def _environment() -> dict[str, str]:
+    """This process's, in which the other one finds the same headway."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
-    def as_json(value: Any, ensure_ascii: bool = False, **how: Any) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, **how)
 
-    place = sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Answer, ext.loopcontrols]
-    )
-    place.filters["tojson"] = as_json
-    place.globals |= {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    try:
-        return place.from_string(template), (jinja2.TemplateError, TypeError, ValueError, KeyError)
-    except jinja2.TemplateError as error:
-        raise InputError(f"the model's chat template cannot be read: {error}") from error
+_process = _Process()

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import tokenizers
 from tokenizers import models
 
-from headway.errors import InputError
+from headway.errors import InputError, of_library
+from headway.outside import read_object
 from headway.plain import from_plain, to_plain
 from headway.text.chat import Chat
 from headway.text.codec import SPACE_MARK, Codec, enclosed, encoded, hashed
@@ -100,8 +101,8 @@ class ForeignTokenizer(Codec):
     def from_json(cls, text: str, settings: Settings = Settings()) -> ForeignTokenizer:  # noqa: B008
         try:
             return cls(tokenizers.Tokenizer.from_str(text), settings, text)
-        except Exception as error:  # the library raises bare Exception
-            raise InputError(f"not a tokenizer.json: {error}") from error
+        except BaseException as error:  # the library raises bare Exception, and panics beyond it
+            raise InputError(f"not a tokenizer.json: {of_library(error)}") from error
 
     @classmethod
     def load(cls, path: str | Path, settings: Settings | None = None) -> ForeignTokenizer:
@@ -110,8 +111,7 @@ class ForeignTokenizer(Codec):
         try:
             if settings is None:
                 beside = path.with_name(SETTINGS)
-                facts: dict[str, Any] = json.loads(beside.read_text(encoding="utf-8"))
-                settings = from_plain(Settings, facts, SETTINGS)
+                settings = from_plain(Settings, read_object(beside), SETTINGS)
             assert settings is not None
             return cls.from_json(path.read_text(encoding="utf-8"), settings)
         except FileNotFoundError as error:

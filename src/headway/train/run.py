@@ -96,6 +96,12 @@ RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
          "model.encoder_layers", "model.decoder_layers", "model.layers", "model.width", "model.heads",
          "model.max_length", "model.order"),
     ),
+    "at most 10**12": (
+        lambda value: not value > 10**12,
+        ("engine.steps", "engine.batch", "engine.accumulate", "engine.seconds", "engine.average", "engine.keep",
+         "schedule.warmup", "schedule.hold", "schedule.every", "validation.every", "validation.patience"),
+    ),
+    "at most 1024": (lambda value: not value > 1024, ("engine.workers",)),
     "above 0": (lambda value: 0 < value < math.inf, ("schedule.factor", "optimiser.epsilon")),
     "0 or more": (
         lambda value: 0 <= value < math.inf,

@@ -1,0 +1,48 @@
+"""headway verify"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from headway.cli.options import argument
+from headway.errors import InputError
+
+
+def verify(folder: str = argument("FOLDER", "A model's folder, or a run's.")) -> None:
+    """Compare every file of a model, and every checkpoint of a run, with the checksums that were written with it."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError(f"there is no folder {folder}")
+    found, wrong = 0, []
+    for name, files, fault in _checked(place):
+        found += 1
+        if fault:
+            wrong.append(fault if name in fault else f"{name}: {fault}")
+        else:
+            print(f"{name}: {f'{files} files as they were written' if files else 'no checksums to compare with'}")
+    if not found:
+        raise InputError(f"{folder} holds no model and no run: there is nothing to compare")
+    if wrong:
+        more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise InputError(f"{wrong[0]}{more}")
+
+
+def _checked(place: Path) -> Iterator[tuple[str, int, str]]:
+    """Each part of the folder: its name, how many files were compared, and what is wrong."""
+    from headway import checksums
+    from headway.train.sealed import Broken
+    from headway.train.sealed import verify as verify_sealed
+
+    for model in (place, place / "model"):
+        if (model / "headway.json").exists() or (model / checksums.NAME).exists():
+            try:
+                yield str(model), checksums.verify(model, large=True), ""
+            except InputError as error:
+                yield str(model), 0, str(error)
+    for sealed in sorted((*place.glob("checkpoints/step-*"), *place.glob("snapshots/step-*"))):
+        try:
+            verify_sealed(sealed)
+            yield str(sealed), sum(1 for _ in sealed.iterdir()), ""
+        except (Broken, InputError) as error:
+            yield str(sealed), 0, str(error)

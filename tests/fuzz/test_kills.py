@@ -1,0 +1,25 @@
+"""A run of every task, killed before a file operation: the same command finishes it, with the same bits.
+
+A short round kills at a few places of each; HEADWAY_FUZZ=N kills at N times as many, up to all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from forked import ROUNDS
+from killed import Killing
+from worlds import WORLDS
+
+KILLS = 3  # of each task, in a short round
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_killed_run_is_finished_by_the_same_command(name: str, tmp_path: Path) -> None:
+    killing = Killing(WORLDS[name], tmp_path).prepare()
+    count = len(killing.operations)
+    wanted = min(KILLS * ROUNDS, count)
+    places = sorted({round((number + 0.5) * count / wanted) for number in range(wanted)})
+    faults = [fault for place in places if (fault := killing.fault(place))]
+    assert not faults, "\n".join(faults)
