@@ -71,6 +71,9 @@ def test_a_damaged_model_answers_as_the_whole_one_or_says_what_is_wrong(trained:
 
 def test_a_damaged_store_is_built_again(trained: Trained) -> None:
     """A run on a damaged cache comes to what a run on a whole one comes to."""
+    assert (trained.root / "cache").exists() == trained.world.stores
+    if not trained.world.stores:
+        return
     expected, faults = result(trained.root / "run"), []
     for seed in range(max(1, TIMES * ROUNDS // 3)):
         shutil.copytree(trained.root / "cache", trained.root / "other")
@@ -99,6 +102,7 @@ def test_a_damaged_run_is_resumed_to_the_same_end_or_says_what_is_wrong(trained:
         if found is None and outcome.code == 0:
             again = result(trained.root / "cut")
             found = next((f"another {key}" for key in ("weights", "score") if again[key] != expected[key]), None)
+            found = None if "is broken" in outcome.err else found  # a snapshot that the average has to do without
         if found:
             faults.append(f"seed {seed}, {done}: {found}\n    {outcome.err[-300:].strip()}")
         shutil.rmtree(trained.root / "cut")

@@ -26,12 +26,14 @@ SMALL = ("model.width=16", "model.heads=2", "model.inner=32", "model.max_length=
 
 @dataclass(frozen=True)
 class World:
-    """words: of `headway train`, without --out. uses: commands that take a model, MODEL standing for its folder."""
+    """words: of `headway train`, without --out. uses: commands that take a model, MODEL standing for its folder.
+    stores: whether its data are encoded once and kept in the cache."""
 
     make: Callable[[Path], None]
     words: tuple[str, ...]
     settings: tuple[str, ...] = ()
     uses: tuple[tuple[str, ...], ...] = ()
+    stores: bool = True
 
     def train(self, out: str, *more: str) -> list[str]:
         return ["train", *self.words, "--out", out, "--threads", "1", *more, "--set", *self.settings]
@@ -103,17 +105,17 @@ WORLDS: dict[str, World] = {
     ),
     "classify": World(
         labelled, ("classify", "--data", "train.tsv", "--valid", "valid.tsv"), LABELS,
-        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
     ),
     "tag": World(
         tagged, ("tag", "--data", "train.conll", "--valid", "valid.conll"), LABELS,
-        (("predict", "MODEL", "--text", "the cat1 sat", "--device", "cpu"),),
+        (("predict", "MODEL", "--text", "the cat1 sat", "--device", "cpu"),), stores=False,
     ),
     "pictures": World(
         pictures, ("classify-pictures", "--data", "pictures"),
         (*ENGINE, "engine.batch=8", "model.image=8", "model.patch=4", "model.layers=1", "model.width=16",
          "model.heads=2", "model.inner=32"),
-        (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),),
+        (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),), stores=False,
     ),
 }  # fmt: skip
 

@@ -89,7 +89,7 @@ class Checkpoints(SealedSteps):
         """Those that the checkpoints on the disk refer to."""
         needed: set[int] = set()
         for step in self.steps():
-            with suppress(OSError, ValueError):  # reported when it is opened
+            with suppress(OSError, ValueError, KeyError, TypeError):  # reported when it is opened
                 if facts := Checkpoint(self.place(step)).facts():
                     needed |= {step for step in (*facts["snapshots"], facts["best_snapshot"]) if step}
         return needed
@@ -101,6 +101,7 @@ class Checkpoints(SealedSteps):
             place = self.place(step)
             try:
                 sealed.verify(place)
+                self._prune()  # a killed process may have come no further than to write one more
                 return Checkpoint(place)
             except Broken as error:
                 self._set_aside(step, "broken", f"is broken ({error})")
@@ -134,14 +135,17 @@ class Checkpoints(SealedSteps):
             seals = write_parts(place, tensors, {f"state-{self.rank}": facts, f"shards-{self.rank}": shards})
             if self.rank == 0:
                 sealed.seal(place, goal, seals | self._of_others(place))
-                newest = self.steps()[-self.last :]
-                self.remove_all_but(lambda step: step in newest or (self.every > 0 and step % self.every == 0))
+                self._prune()
             else:
                 self._hand_in(place, seals)
         except OSError as error:
             self._failed(step, place, error)
         finally:
             self.unwritten -= 1
+
+    def _prune(self) -> None:
+        newest = self.steps()[-self.last :]
+        self.remove_all_but(lambda step: step in newest or (self.every > 0 and step % self.every == 0))
 
     def _hand_in(self, place: Path, seals: dict[str, Any] | None) -> None:
         """Give the seals of this process's files to the first process, by a rename; None: writing has failed."""

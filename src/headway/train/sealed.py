@@ -191,7 +191,7 @@ def _signed(content: dict[str, Any]) -> dict[str, Any]:
 def sealed_steps(parent: Path) -> list[int]:
     """The steps that have a folder, oldest first; only their names are looked at."""
     names = (path.name.removeprefix("step-") for path in parent.glob("step-*"))
-    return sorted(int(name) for name in names if name.isdigit())
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 class SealedSteps:
