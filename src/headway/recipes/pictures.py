@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.models.heads import Classes
 from headway.models.vit import SIZES, ViTConfig
-from headway.recipes.recipe import recipe
+from headway.recipes.recipe import recipe, varied
 from headway.tasks.objective import Labels
 from headway.tasks.pictures import LabelledImages
 from headway.train.optimiser import AdamW
@@ -26,12 +26,16 @@ def pictures_run(name: str, data: LabelledImages, model: ViTConfig, batch: int) 
     )  # fmt: skip
 
 
-@recipe("fashion-mnist-vit", "labels of clothes, a small Vision Transformer")
+@recipe(
+    "fashion-mnist-vit", "labels of clothes, a small Vision Transformer",
+    "accuracy 0.848 (validation 0.896) with 7,200 pictures; one H200, 20 s",
+)  # fmt: skip
 def fashion_mnist(name: str) -> Run:
     """Grey pictures of clothes, 28 × 28 (Xiao et al. 2017): 8,000 for training and 2,000 for the test."""
     train, test = ((f"fashion_mnist/{part}-images-idx3-ubyte.gz",) for part in ("train8k", "heldout2k"))
     data = LabelledImages(train, test=test, names=CLOTHES, channels=1, shift=2, flip=True)
-    return pictures_run(name, data, SIZES["mnist"], batch=128)
+    run = pictures_run(name, data, SIZES["mnist"], batch=128)
+    return varied(run, model={"width": 128, "inner": 256, "dropout": 0.1}, engine={"steps": 8000})
 
 
 @recipe("classify-pictures", "labels of your own pictures: --data FOLDER")

@@ -17,7 +17,10 @@ def own_text(name: str) -> Run:
     return varied(own_data(), recipe=name, model=model, schedule={"peak": 2e-3}, engine=engine)
 
 
-@recipe("multi30k-de-en-rnn", "captions, German to English, by a recurrent model with attention")
+@recipe(
+    "multi30k-de-en-rnn", "captions, German to English, by a recurrent model with attention",
+    "BLEU 42.58 on test 2016 (the Transformer: 45.07); one H200",
+)  # fmt: skip
 def captions(name: str) -> Run:
     """A GRU of the Transformer recipe's data, search and number of steps; float32, as a cell adds up small changes."""
     return varied(

@@ -30,8 +30,13 @@ def own_tags(name: str) -> Run:
     return varied(tagging_run(name, TaggedText(text=TEXT)), validation=Validation(100, 100, patience=10))
 
 
-@recipe("conll2003-tagger", "named entities, CoNLL-2003, from nothing")
+@recipe(
+    "conll2003-tagger", "named entities, CoNLL-2003, from nothing",
+    "entity F1 0.704 (validation 0.777), without pre-training; one H200, 35 s",
+)  # fmt: skip
 def conll2003(name: str) -> Run:
     """Persons, places, organisations and others in Reuters' news (Tjong Kim Sang and De Meulder 2003)."""
     train, valid, test = ((f"conll2003/eng.{part}.gz",) for part in ("train", "testa", "testb"))
-    return tagging_run(name, TaggedText(train, valid, test, text=TEXT))
+    model = {"layers": 4, "width": 256, "inner": 1024, "dropout": 0.4}
+    run = tagging_run(name, TaggedText(train, valid, test, text=TEXT))
+    return varied(run, model=model, schedule={"peak": 5e-4}, engine={"steps": 4000})
