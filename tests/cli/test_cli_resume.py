@@ -68,7 +68,6 @@ def half(world: World, done: Path, tmp_path_factory: pytest.TempPathFactory, cac
 
     with surroundings(cache), pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(Training, "advance", killed)
-        patch.setattr("headway.cli.place._withdraw", lambda *_: None)
         main([str(a) for a in world.train(out, *SHORT, "--set", "engine.tensorboard=true")])
     return out
 
@@ -299,3 +298,24 @@ def test_no_room_at_the_end_is_one_line_that_says_how_to_go_on(
     answer = headway(*same(world, run))
     assert answer.code == 0 and "resuming from step 4" in answer.err
     assert result(run) == result(done)
+
+
+@pytest.mark.parametrize("left", [0, 40, None])
+def test_a_log_that_has_lost_lines_is_told(
+    headway: Headway, world: World, run: Path, done: Path, left: int | None
+) -> None:
+    """Cut or deleted: the run goes on to the same weights, and says what is missing."""
+    log = run / "log.jsonl"
+    log.unlink() if left is None else log.write_bytes(log.read_bytes()[:left])
+    answer = headway(*same(world, run))
+    assert answer.code == 0 and f"{log} has lost" in answer.err
+    assert result(run)["weights"] == result(done)["weights"]
+
+
+def test_weights_that_are_not_finite_at_the_end_are_no_model(headway: Headway, world: World, tmp_path: Path) -> None:
+    """Too short a run for the loss to be called diverged on its way."""
+    out = tmp_path / "run"
+    answer = headway(
+        *world.train(out, *SHORT, "schedule.peak=1e30", "schedule.warmup=0", "engine.astray=0", "engine.skips=0")
+    )
+    assert answer.code in (1, 2) and "finite" in answer.err and not (out / "model").exists()

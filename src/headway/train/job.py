@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import os
 import shutil
 import time
@@ -26,6 +27,7 @@ from headway.tasks.start import RunContext
 from headway.tasks.task import Task
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge
+from headway.train.health import Diverged
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
 from headway.train.optimiser import Masters, freeze
@@ -236,14 +238,18 @@ class Job:
     @torch.no_grad()
     def finish(self, progress: Progress) -> dict[str, Any]:
         """Choose the average or the best snapshot, whichever scores better on the validation data, and write it."""
-        scored = []
+        scored, sane = [], []
         for chosen, weights in self._candidates(progress):
             self._use(weights)
-            name, figure = self.task.judge(self.task.valid_losses(self.judged))
+            losses = self.task.valid_losses(self.judged)
+            name, figure = self.task.judge(losses)
             scored.append((figure, name, chosen, weights))
+            sane.append(all(map(math.isfinite, losses.values())))
             self.log.say(f"validation {name} {figure}: {chosen}")
             self.log.event("candidate", None, **{name.lower(): figure.value, "weights": chosen})
         figure, name, chosen, weights = max(scored, key=lambda found: found[0].score)
+        if not any(sane) or not all(torch.isfinite(weight).all() for weight in weights.values()):
+            raise Diverged("weights or losses are not finite at the end: no model is written; a lower rate may help")
         self._use(weights)
         scores = {f"validation {name}": round(figure.value, figure.digits), "weights": chosen}
         scores |= self.task.final_figures()

@@ -58,7 +58,11 @@ class Log:
             path = self._folder / "log.jsonl"
             path.touch()
             self._open("r+b", step)
-            self._file.truncate(min(position, path.stat().st_size))  # truncating beyond the end would add zeros
+            there = path.stat().st_size
+            if there < position:
+                self.say(f"{path} has lost {position - there:,} of its {position:,} bytes since step {step:,}")
+                there = path.read_bytes().rfind(b"\n") + 1  # a line that was cut would spoil the next one
+            self._file.truncate(min(position, there))  # truncating beyond the end would add zeros
             self._file.seek(0, os.SEEK_END)
 
     def _open(self, mode: str = "wb", step: int = 0) -> None:
