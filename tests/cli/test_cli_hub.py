@@ -196,3 +196,8 @@ def test_training_from_one_that_does_not_fit_is_refused(
     asked = ["train", "gpt", "--data", text, "--init", both[0], "--out", tmp_path / "run", *DEVICE]
     line = refuses(*asked, "--set", "model.inner=40", after_work=True)
     assert "'decoder.layers.0.feed_forward.expand.weight' has shape [80, 24]" in line and "has it as [72, 24]" in line
+
+
+def test_without_a_network_the_hub_is_one_line_at_once(refuses: Refuses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.hub.remote._has_network", lambda _: False)
+    assert "there is no network" in refuses("score", "hf://nobody/nothing", "--text", "x")
