@@ -123,7 +123,15 @@ def cut(weights: dict[str, torch.Tensor]) -> None:
     weights[name] = weights[name][:1].clone()
 
 
-@pytest.mark.parametrize(("change", "words"), [(drop, "lacks the weight"), (add, "'stray'"), (cut, "shape")])
+def as_integers(weights: dict[str, torch.Tensor]) -> None:
+    name = sorted(weights)[0]
+    weights[name] = weights[name].view(torch.int32)
+
+
+CHANGES = [(drop, "lacks the weight"), (add, "'stray'"), (cut, "shape"), (as_integers, "holds I32, expected floating")]
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES)
 def test_weights_that_do_not_fit_are_named(
     tmp_path: Path, change: Callable[[dict[str, torch.Tensor]], None], words: str
 ) -> None:

@@ -167,6 +167,9 @@ def load_weights(model: nn.Module, path: Path, rename: Callable[[str], str] = st
             for name in sorted(names):
                 shape, expected = list(file.get_slice(there[name]).get_shape()), list(wanted[name].shape)
                 refuse(shape != expected, f"{path}: weight '{name}' has shape {shape}, expected {expected}")
+                kind = file.get_slice(there[name]).get_dtype()
+                if wanted[name].is_floating_point() and not kind.startswith(("F", "BF")):
+                    raise InputError(f"{path}: weight '{name}' holds {kind}, expected floating-point numbers")
             with torch.no_grad():
                 for name, weight in wanted.items():
                     weight.copy_(file.get_tensor(there[name]))

@@ -10,7 +10,7 @@ from typing import Protocol
 import tokenizers
 from tokenizers import processors
 
-from headway.errors import InputError
+from headway.errors import InputError, of_library
 from headway.text.chat import Chat
 
 SPACE_MARK = "▁"
@@ -117,6 +117,8 @@ def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = Fa
     except TypeError:
         refuse_what_is_no_text(texts)
         raise
+    except BaseException as error:  # the library panics beyond Exception
+        raise InputError(f"the tokenizer fails on this text: {of_library(error)}") from error
     return [encoding.ids for encoding in encodings]
 
 
