@@ -28,6 +28,7 @@ from headway.models import FAMILIES, format_1
 from headway.models.blank import blank
 from headway.models.heads import HeadConfig
 from headway.nn.weights import kept_tensors
+from headway.outside import read_object
 from headway.plain import finite, from_plain, to_plain
 from headway.processors import ProcessorConfig
 from headway.processors.text import TextConfig, TextProcessor
@@ -124,12 +125,7 @@ def read_card(folder: Path) -> Card:
 def _read_card(folder: Path) -> tuple[Card, int]:
     """The card of a folder in headway's own format, and its format version."""
     path = folder / "headway.json"
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(facts, dict):
-            raise ValueError("not an object")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    facts = read_object(path)
     version = facts.pop("format", None)
     if not isinstance(version, int) or version > FORMAT:
         raise InputError(f"{path} has format {version}, this headway reads up to {FORMAT}: upgrade headway")

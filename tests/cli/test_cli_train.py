@@ -32,7 +32,7 @@ def test_a_run_holds_what_the_design_says(world: World) -> None:
         "model",
         "tensorboard",
     }
-    names = {"headway.json", "model.safetensors", "tokenizer.json", "README.md"}
+    names = {"headway.json", "model.safetensors", "tokenizer.json", "README.md", "checksums.json"}
     assert {path.name for path in world.model.iterdir()} == names
 
 

@@ -14,6 +14,7 @@ from headway.errors import InputError, refuse
 from headway.generate.search import Search
 from headway.models import FAMILIES, ModelConfig, configs, format_1
 from headway.models.heads import HEADS, HeadConfig
+from headway.outside import read_object
 from headway.plain import differences, from_plain, to_plain
 from headway.tasks import BY_DATA, Data, Objective
 from headway.tasks.objective import CrossEntropy
@@ -202,9 +203,10 @@ def run_from(facts: Any) -> Run:
 
 
 def read_run(path: Path) -> Run:
+    facts = read_object(path, "it is the file of a run")
     try:
-        return run_from(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, InputError) as error:
+        return run_from(facts)
+    except InputError as error:
         raise InputError(f"{path} cannot be read as a run: {error}") from error
 
 
