@@ -240,7 +240,7 @@ def test_a_schedulers_signal_gives_the_earlier_run_its_name_back(world: World, e
         assert running.wait(60) == 128 + signal.SIGTERM
     assert said.endswith(b"headway: ended by SIGTERM\n"), said
     assert listing(earlier) == before
-    assert {path.name for path in earlier.parent.iterdir()} <= {"run", "run.failed-1"}
+    assert {path.name for path in earlier.parent.iterdir()} <= {"run", "run.new"}
 
 
 def test_out_of_memory_is_a_failure_with_advice(

@@ -203,9 +203,8 @@ def run_from(facts: Any) -> Run:
 
 
 def read_run(path: Path) -> Run:
-    facts = read_object(path, "it is the file of a run")
     try:
-        return run_from(facts)
+        return run_from(read_object(path, "it is the file of a run"))
     except InputError as error:
         raise InputError(f"{path} cannot be read as a run: {error}") from error
 
