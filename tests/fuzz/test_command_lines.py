@@ -1,6 +1,6 @@
 """Command lines drawn at random from what the commands declare: whatever is typed, an answer or one clear line.
 
-A short round draws a few hundred of them; HEADWAY_FUZZ=N draws N times as many.
+A short round draws some sixty of them; HEADWAY_FUZZ=N draws N times as many.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def asked(line: list[str]) -> list[str]:
 
 @seed(16)
 @settings(
-    max_examples=150 * ROUNDS, deadline=None, database=None,
+    max_examples=60 * ROUNDS, deadline=None, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(line=lines())

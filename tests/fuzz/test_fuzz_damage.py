@@ -15,7 +15,7 @@ from forked import ROUNDS, Outcome, call, load_modules
 from lines import fault
 from worlds import WORLDS, World, result
 
-TIMES = 6  # that each folder is damaged in a short round
+TIMES = 3  # that each folder is damaged in a short round
 FREE = ("README.md",)  # for people: it may say anything
 
 

@@ -12,7 +12,7 @@ from forked import ROUNDS
 from killed import Killing
 from worlds import WORLDS
 
-KILLS = 3  # of each task, in a short round
+KILLS = 2  # of each task, in a short round
 
 
 @pytest.mark.parametrize("name", WORLDS)
