@@ -12,12 +12,11 @@ import argparse
 import datetime
 import json
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from measure import RESULTS, machine
+from measure import RESULTS, command, machine
 from scores import trained
 
 
@@ -47,7 +46,7 @@ def main() -> None:
     record = {
         "benchmark": "choose", "recipe": options.recipe, "date": datetime.date.today().isoformat(),
         "machine": machine("cuda" if torch.cuda.is_available() else "cpu"), "versions": {"torch": torch.__version__},
-        "command": " ".join(sys.argv), "rows": rows,
+        "command": command(), "rows": rows,
     }  # fmt: skip
     (options.out / f"choose-{options.recipe}.json").write_text(json.dumps(record, indent=1) + "\n")
 

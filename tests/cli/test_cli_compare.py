@@ -214,9 +214,10 @@ def test_a_replaced_comparison_is_there_until_the_new_one_is_whole(
 def test_a_comparison_that_is_being_trained_is_not_touched(headway: Headway, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert headway(*compare(text, out, "--tokens", "1k")).code == 0
-    before = listing(out)
+    write(tmp_path, "out.new", ["what the other process is about to put there"])
+    before = listing(tmp_path)
     with locked(out):
         for more in ([], ["--overwrite"]):
             answer = headway(*compare(text, out, "--tokens", "1k", *more))
             assert answer.code == 2 and "another process" in answer.line
-    assert listing(out) == before
+    assert listing(tmp_path) == before

@@ -304,7 +304,7 @@ def test_no_room_at_the_end_is_one_line_that_says_how_to_go_on(
 def test_a_log_that_has_lost_lines_is_told(
     headway: Headway, world: World, run: Path, done: Path, left: int | None
 ) -> None:
-    """Cut or deleted: the run goes on to the same weights, and says what is missing."""
+    """Cut or deleted: the run comes to the same weights, and says what is missing."""
     log = run / "log.jsonl"
     log.unlink() if left is None else log.write_bytes(log.read_bytes()[:left])
     answer = headway(*same(world, run))

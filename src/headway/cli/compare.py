@@ -57,12 +57,11 @@ def compare(
             look_for_known(run)
     settle(place)
     refuse_stranger(place, PLAN, "a comparison")
-    goal = place
-    if overwrite and is_taken(goal):
+    goal, resume = place, is_taken(place)
+    if overwrite and resume:
         place = beside(goal)  # the earlier results stay until the new ones are whole
-        if not _is_same(place, runs, budget, seeds):
-            shutil.rmtree(place, ignore_errors=True)
-    with worked_in(place, goal, is_taken(place), lambda place: any(place.glob("*/seed-*/run.json"))):
+        resume = _is_same(place, runs, budget)
+    with worked_in(place, goal, resume, lambda place: any(place.glob("*/seed-*/run.json"))):
         rows, results = _compared(runs, budget, seeds, place, download)
     print(json.dumps(results) if as_json else as_text(rows))
     print(f"picture: {goal / 'comparison.png'}; table.md, table.txt and results.json beside it", file=sys.stderr)
@@ -90,7 +89,7 @@ def _write(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def _is_same(place: Path, runs: dict[str, Run], budget: dict[str, float], seeds: int) -> bool:
+def _is_same(place: Path, runs: dict[str, Run], budget: dict[str, float]) -> bool:
     """Whether the folder holds this comparison, stopped on its way."""
     try:
         kept = json.loads((place / PLAN).read_text(encoding="utf-8"))["budget"] == budget

@@ -212,9 +212,10 @@ def settle(goal: Path) -> None:
     """Complete what a killed process had begun in `take_place`."""
     goal = goal.resolve()
     for old in goal.parent.glob(f".{escape(goal.name)}.old-*"):
-        if not goal.exists():
-            (beside(goal) if beside(goal).exists() else old).rename(goal)
-        shutil.rmtree(old, ignore_errors=True)
+        with locked(old):  # a process that is just doing it has this lock
+            if not goal.exists():
+                (beside(goal) if beside(goal).exists() else old).rename(goal)
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _has_checkpoint(place: Path) -> bool:

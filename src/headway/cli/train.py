@@ -66,7 +66,7 @@ def train(
         if first:
             print(describe(run))
         return
-    from headway.cli.place import chosen, settle, take_place
+    from headway.cli.place import chosen, settle, worked_in
 
     settle(goal := place)
     # Each of several processes checks the folder before the first one changes it.
@@ -75,7 +75,8 @@ def train(
     if resume and (scores := finished(place, run)) is not None:
         if first:
             if place != goal:  # it was stopped just before it took its place
-                take_place(goal.resolve(), place)
+                with worked_in(place, goal, resume):
+                    pass
             _report(scores, goal / "model", "finished before; --overwrite trains it again")
         return
     outcome = carry_out(run, place, download, goal, first=first, resume=resume)
