@@ -1,8 +1,9 @@
 """Speed of this tree beside an older one: training, decoding and beam search, call by call in turn.
 
 Each tree has a process of its own with its own sources and its own benchmark scripts, so that every case is built as
-that tree builds it. A repeat calls each case once in the one and once in the other (the order changes from repeat to
-repeat), while the other process waits. `ratio` is the older median divided by the newer: above 1 is faster.
+that tree builds it; the older tree has two, which show what is noise. A repeat calls each case in each process in turn
+(the order changes from repeat to repeat), while the others wait. `ratio` is the older median, of both processes,
+divided by the newer: above 1 is faster. `noise` is the ratio of the older tree's two.
 
     PYTHONPATH=src python benchmarks/before_after.py OTHER --device cuda --translator MODEL --source FILE
     PYTHONPATH=src python benchmarks/before_after.py OTHER --device cpu gpt decoding
@@ -27,7 +28,8 @@ CASES = {
     "cuda": ["decoding 124M 1", "decoding 124M 64", "decoding 1.5B 1", "beam 512", "gpt", "training"],
     "cpu": ["training", "gpt", "decoding 124M 1", "beam 64"],
 }
-CALLS = {"cuda": {"training": 10, "gpt": 5}, "cpu": {"gpt": 3}}  # of a case that is one short step
+# Of a case that is short.
+CALLS = {"cuda": {"training": 10, "gpt": 5, "beam 512": 3, "decoding 124M 1": 2}, "cpu": {"gpt": 3}}
 Work = Callable[[], Any]
 
 
@@ -135,15 +137,11 @@ class Tree:
             raise SystemExit("a tree's process has ended: its error is above")
         return line.strip()
 
-    def ask(self, word: str) -> None:
+    def __call__(self, word: str) -> float:
+        """Seconds."""
         assert self.process.stdin is not None
         self.process.stdin.write(word + "\n")
         self.process.stdin.flush()
-
-    def __call__(self, word: str = "") -> float:
-        """Seconds; without a word, of what was asked before."""
-        if word:
-            self.ask(word)
         return float(self._answer())
 
 
@@ -173,21 +171,23 @@ def main() -> None:
     options = parser.parse_args()
     device, repeats = options.device, options.repeats or 9
     given = translator(options.translator, options.source) if options.translator else {}
-    trees = {"before": Tree(Path(options.other).resolve(), device, given), "after": Tree(HERE.parent, device, given)}
+    roots = {"before": Path(options.other).resolve(), "after": HERE.parent, "twin": Path(options.other).resolve()}
+    trees = {name: Tree(root, device, given) for name, root in roots.items()}
     rows = []
     for case in CASES[device]:
         if (options.cases and case.split()[0] not in options.cases) or (case.startswith("beam") and not given):
             continue
         start, calls = time.perf_counter(), str(CALLS[device].get(case, 1))
-        for tree in trees.values():  # both build at a time: compiling takes a minute
-            tree.ask(case)
-        for tree in trees.values():
-            tree()
+        for tree in trees.values():  # one after the other: a compiler that times kernels must be alone
+            tree(case)
         times: dict[str, list[float]] = {name: [] for name in trees}
         for repeat in range(repeats):
-            for name in sorted(trees, reverse=bool(repeat % 2)):
+            for name in sorted(trees, reverse=bool(repeat % 2)):  # after, before, twin
                 times[name].append(trees[name](calls))
         row: dict[str, Any] = {"case": case, "calls": int(calls)}
+        twin = times.pop("twin")
+        row["noise"] = round(median(times["before"]) / median(twin), 3)
+        times["before"] += twin
         row |= {f"milliseconds_{name}": round(1e3 * median(values), 3) for name, values in times.items()}
         row["ratio"] = round(median(times["before"]) / median(times["after"]), 3)
         row["ratio_of_the_fastest"] = round(min(times["before"]) / min(times["after"]), 3)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Self
+from itertools import chain
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -191,8 +192,7 @@ class TextInputs(Batch):
         return replace(self, lengths_B=whole_B)
 
 
-@dataclass(frozen=True, slots=True)
-class TextRow:
+class TextRow(NamedTuple):
     """One text, for a batch that is made of many at once: a tensor of its own for each would take longer than a step of
     a small model."""
 
@@ -205,10 +205,10 @@ class TextRow:
 
     @staticmethod
     def join(rows: Sequence[TextRow]) -> TextInputs:
-        lengths_B = np.fromiter((len(row.ids) for row in rows), np.int64, len(rows))
+        lengths_B = np.array([len(row.ids) for row in rows], np.int64)
         ids_BT = np.zeros((len(rows), lengths_B.max()), np.int64)
         inside_BT = np.arange(ids_BT.shape[1]) < lengths_B[:, None]
-        ids_BT[inside_BT] = np.fromiter((i for row in rows for i in row.ids), np.int64, lengths_B.sum())
+        ids_BT[inside_BT] = list(chain.from_iterable(row.ids for row in rows))
         return TextInputs(torch.from_numpy(ids_BT), torch.from_numpy(lengths_B))
 
 

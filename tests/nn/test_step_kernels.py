@@ -101,6 +101,18 @@ def test_the_kernel_counts_on_as_its_twin_does(rows, device):
         assert torch.equal(found_R, expected_R)
 
 
+@on_each_device
+@pytest.mark.parametrize("dtype", PRECISION)
+@pytest.mark.parametrize(("places", "heads", "head_width"), [(1, 1, 5), (16, 4, 32), (33, 16, 96)])
+def test_rows_are_picked_as_by_the_twin(places, heads, head_width, dtype, device):
+    room_2CRHK = torch.randn(2, places + 3, 9, heads, head_width, device=device).to(dtype)
+    kv_2CRHK, rows_R = room_2CRHK[:, :places, :6], torch.tensor([5, 0, 0, 3, 2, 2], device=device)
+    found_2CRHK, expected_2CRHK = torch.zeros_like(room_2CRHK), torch.zeros_like(room_2CRHK)
+    step_kernels.launch_pick(kv_2CRHK, rows_R, found_2CRHK[:, :places, :6])
+    step_kernels.readable_pick(kv_2CRHK, rows_R, expected_2CRHK[:, :places, :6])
+    assert torch.equal(found_2CRHK, expected_2CRHK) and expected_2CRHK.any()
+
+
 def test_a_clock_that_stays_is_advanced_in_place_up_to_its_bound():
     clock = Clock(torch.arange(7), 6, even=False, last=6, steady=True)
     home_R, fork = clock.lengths_R, clock.fork()

@@ -1,9 +1,10 @@
-"""The parts of a decoding step around the blocks, as one Triton kernel each: token vectors before, lengths after.
+"""The parts of a decoding step around the blocks, as one Triton kernel each: token vectors before, lengths and the new
+order of a beam after.
 
 A step of few rows is a chain of short kernels, whose launches take longer than their work. The readable
-twins are `TokenEmbedding.readable` in `headway.nn.embedding`, and `readable_advance`.
+twins are `TokenEmbedding.readable` in `headway.nn.embedding`, `readable_advance` and `readable_pick`.
 
-R rows, D width (some columns of it inside a kernel).
+R rows, D width (some columns of it inside a kernel), C positions of a cache, H heads, K head width.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from headway.fast.overlap import overlapped, take_turn
 
 COLUMNS = 1024  # of a row that a program embeds
 ROWS = 128  # whose lengths a program advances
+TILE = 4096  # numbers of a cache that a program copies at a time
 
 
 @jit
@@ -85,3 +87,45 @@ def readable_advance(lengths_R: Tensor, steps: int, longest: int) -> None:
 def launch_advance(lengths_R: Tensor, steps: int, longest: int) -> None:
     rows, options = len(lengths_R), overlapped(lengths_R)
     launch(_advance, (triton.cdiv(rows, ROWS),), lengths_R, steps, longest, rows, SOME=ROWS, num_warps=1, **options)
+
+
+@jit
+def _pick(
+    old: tensor, rows: tensor, new: tensor, C: tensor,
+    old_v: tensor, old_c: tensor, old_r: tensor, new_v: tensor, new_c: tensor, new_r: tensor,
+    D: constexpr, SOME: constexpr, PLACES: constexpr
+) -> None:  # fmt: skip
+    """Some columns of one row's keys, or of its values."""
+    r, v = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    d_1D = tl.program_id(2) * SOME + tl.arange(0, SOME)[None, :]
+    old_1D, new_1D = old + v * old_v + tl.load(rows + r) * old_r + d_1D, new + v * new_v + r * new_r + d_1D
+    for first in range(0, C, PLACES):
+        c_C1 = (first + tl.arange(0, PLACES)[:, None]).to(tl.int64)
+        inside_CD = (c_C1 < C) & (d_1D < D)
+        tl.store(new_1D + c_C1 * new_c, tl.load(old_1D + c_C1 * old_c, mask=inside_CD), mask=inside_CD)
+
+
+def pick_rows(kv_2CRHK: Tensor, rows_R: Tensor, new_2CRHK: Tensor) -> None:
+    """Row r of the new cache becomes row rows_R[r] of the old one, at all positions."""
+    inner = kv_2CRHK.shape[4], 1
+    packed = kv_2CRHK.stride()[3:] == inner and new_2CRHK.stride()[3:] == inner
+    if not (packed and available(kv_2CRHK)) or torch.compiler.is_compiling():
+        readable_pick(kv_2CRHK, rows_R, new_2CRHK)
+    else:
+        launch_pick(kv_2CRHK, rows_R, new_2CRHK)
+
+
+def readable_pick(kv_2CRHK: Tensor, rows_R: Tensor, new_2CRHK: Tensor) -> None:
+    for new_CRHK, part_CRHK in zip(new_2CRHK, kv_2CRHK, strict=True):
+        torch.index_select(part_CRHK, 1, rows_R, out=new_CRHK)
+
+
+def launch_pick(kv_2CRHK: Tensor, rows_R: Tensor, new_2CRHK: Tensor) -> None:
+    """torch's own kernel copies number by number and reads an index of 8 bytes for each."""
+    _, places, rows, heads, head_width = new_2CRHK.shape
+    width = heads * head_width
+    some = min(COLUMNS, triton.next_power_of_2(width))
+    launch(
+        _pick, (rows, 2, triton.cdiv(width, some)), kv_2CRHK, rows_R.contiguous(), new_2CRHK, places,
+        *kv_2CRHK.stride()[:3], *new_2CRHK.stride()[:3], D=width, SOME=some, PLACES=TILE // some, num_warps=4,
+    )  # fmt: skip

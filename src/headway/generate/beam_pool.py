@@ -73,8 +73,8 @@ class BeamPool(Pool[int]):
         self.put(numbers, BeamRows(state, scores_NK, last_NK, limits_N, torch.zeros_like(limits_N)))
 
     def lengths(self) -> list[int]:
-        live = self.table_U[[number for _, number in self.open()]]
-        return (live["given"] - 1 + self.steps - live["born"]).tolist()
+        open_U = self.table_U["open"]
+        return (self.table_U["given"][open_U] - 1 + self.steps - self.table_U["born"][open_U]).tolist()
 
     def due(self, most: int) -> int:
         return most if len(self) and not (self.kind.constrained and self.pending) else 0
@@ -123,24 +123,18 @@ class BeamPool(Pool[int]):
         return allowed_NKV.flatten(0, 1).to(self.device)
 
     def take(self, pending: PendingSteps) -> list[Found]:
-        record_5GNK = pending.read().numpy()
         sources_N = np.array([-1 if number is None else number for number in pending.entries], dtype=np.int64)
+        record_5GNK = pending.read().numpy()[:, :, : len(sources_N)]
         first = self.history.steps
-        self.history.add(record_5GNK[:, :, : len(sources_N)], sources_N)
-        there_N = np.flatnonzero(sources_N >= 0)
-        numbers_N = sources_N[there_N]
-        done, until = [], []
-        for g in range(record_5GNK.shape[1]):
-            scores_NK, ended_NK = record_5GNK[2:4, g, there_N]
-            age_N = first + g + 1 - self.table_U["born"][numbers_N]
-            self._count_ends(numbers_N, ended_NK, age_N)
-            done_F = numbers_N[self.table_U["open"][numbers_N] & self._is_done(numbers_N, age_N, scores_NK)]
-            self.table_U["open"][done_F] = False
-            done.append(done_F)
-            until.append(np.full(len(done_F), first + g + 1))
+        self.history.add(record_5GNK, sources_N)
+        there_N, table_N = sources_N >= 0, self.table_U[sources_N]  # where nobody is, anybody's row
+        done_GN = self._done(record_5GNK, first, table_N)
+        done_N = done_GN.any(0) & table_N["open"] & there_N
+        table_N["open"] &= ~done_N
+        self.table_U[sources_N[there_N]] = table_N[there_N]
         if self.kind.constrained:
             self._follow(record_5GNK, sources_N)
-        return self._harvest(np.concatenate(done), np.concatenate(until))
+        return self._harvest(sources_N[done_N], first + 1 + done_GN.argmax(0)[done_N])
 
     def _follow(self, record_5GNK: NDArray[np.float64], sources_N: Ints) -> None:
         """The states of the constraint after one step. A hypothesis that has none of its own keeps its parent's."""
@@ -154,22 +148,26 @@ class BeamPool(Pool[int]):
                     for state, token, score in zip(before, tokens_NK[slot], scores_NK[slot], strict=True)
                 ]
 
-    def _count_ends(self, numbers_N: Ints, ended_NK: NDArray[np.float64], age_N: Ints) -> None:
-        self.table_U["ended"][numbers_N] += (ended_NK > -math.inf).sum(1)
-        if self.search.finish == "bound":
-            scores_NK = ended_NK / (age_N**self.search.length_penalty)[:, None]
-            every = np.concatenate([self.table_U["top"][numbers_N], scores_NK], axis=1)
-            self.table_U["top"][numbers_N] = -np.sort(-every, axis=1)[:, : self.search.best]
-
-    def _is_done(self, numbers_N: Ints, age_N: Ints, scores_NK: NDArray[np.float64]) -> NDArray[np.bool_]:
-        alpha, longest_N = self.search.length_penalty, self.table_U["longest"][numbers_N]
-        over_N = age_N > longest_N
-        if self.search.finish == "full":
-            return over_N | (self.table_U["ended"][numbers_N] >= self.search.beam)
+    def _done(self, record_5GNK: NDArray[np.float64], first: int, table_N: NDArray[Any]) -> NDArray[np.bool_]:
+        """After which of these steps the search in each slot is done; `table_N` is brought to the last one."""
+        search, longest_N = self.search, table_N["longest"]
+        scores_GNK, ended_GNK = record_5GNK[2:4]
+        age_GN = np.arange(first + 1, first + 1 + len(scores_GNK))[:, None] - table_N["born"]
+        over_GN = age_GN > longest_N
+        if search.finish == "full":
+            count_GN = table_N["ended"] + (ended_GNK > -math.inf).sum(2).cumsum(0)
+            table_N["ended"] = count_GN[-1]
+            return over_GN | (count_GN >= search.beam)
         # A sum of log-probabilities only falls: the best that an open hypothesis can still reach is its own sum over
         # the most forgiving length.
-        forgiving_N = (longest_N if alpha > 0 else age_N) + 1
-        return over_N | (self.table_U["top"][numbers_N, -1] >= scores_NK.max(1) / forgiving_N**alpha)
+        alpha = search.length_penalty
+        forgiving_GN = (longest_N if alpha > 0 else age_GN) + np.ones_like(age_GN)
+        reach_GN = scores_GNK.max(2) / forgiving_GN**alpha
+        for over_N, age_N, ended_NK, reach_N in zip(over_GN, age_GN, ended_GNK, reach_GN, strict=True):
+            every = np.concatenate([table_N["top"], ended_NK / (age_N**alpha)[:, None]], axis=1)
+            table_N["top"] = -np.sort(-every, axis=1)[:, : search.best]
+            over_N |= table_N["top"][:, -1] >= reach_N
+        return over_GN
 
     def _harvest(self, done_F: Ints, until_F: Ints) -> list[Found]:
         """The best hypotheses of these sources, traced back all at once."""
@@ -191,7 +189,7 @@ class BeamPool(Pool[int]):
             found.append(Found(key, [], self.history.branches(number, born, until) if request.branches else None))
         for f, score, (ids, logp) in zip(source.tolist(), scores_Fb[there].tolist(), traced, strict=True):
             found[f].hypotheses.append(Hypothesis(ids, score, logp))
-        self.leave([slot for slot, number in self.open() if number not in self.requests])
+        self.leave([slot for slot, number in enumerate(self.entries) if number not in self.requests])
         oldest = self.table_U["born"][self.table_U["open"]].min(initial=self.steps)
         self.history.forget(int(oldest))
         return found

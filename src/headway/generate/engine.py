@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from headway.device import sent
 from headway.generate.beam_pool import BeamPool
 from headway.generate.pool import Key, PendingSteps, Pool, SamplePool, on_device, padded, source_length
 from headway.generate.request import Found, Keyed, Kind, Request, Token, Written
@@ -24,7 +25,8 @@ from headway.models.protocols import Steps
 from headway.nn.state import State
 
 TOKENS = {"cpu": 4096, "cuda": 1 << 15}  # that are read together, padding counted
-FEW = {"cpu": 512, "cuda": 1 << 13}  # that are read together whatever is padded: a GPU has as long for one as for all
+FEW = 512  # that are read together whatever is padded, on a CPU
+WORK = 1 << 40  # parameters times tokens: with less a GPU is sooner done than the host has launched it
 PADDING = 1.25  # the longest of a batch over its shortest
 
 
@@ -40,6 +42,10 @@ class Engine:
         self.model, self.context, self.device, self.least = model, context, device, (slots, length)
         self.stepper = stepper or stepper_for(model, device)
         self.pools: list[Pool[Any]] = []
+        on_gpu = device.type == "cuda"
+        few = WORK // max(1, sum(weight.numel() for weight in model.parameters())) if on_gpu else FEW
+        self.together = TOKENS["cuda" if on_gpu else "cpu"], few
+        self.quick = few >= self.together[0]  # so small a model that the host is what takes time
 
     def __len__(self) -> int:
         """Slots that are still open."""
@@ -48,15 +54,15 @@ class Engine:
     @torch.inference_mode()
     def admit(self, requests: Sequence[Keyed], checked: bool = False) -> None:
         """Take requests in, each under a key of the caller's own."""
-        by_kind: dict[Kind, list[Keyed]] = {}
-        kinds: dict[tuple[Any, ...], Kind] = {}  # thousands of requests may have the very same settings
-        for key, request in requests:
-            if not checked:
+        if not checked:
+            for key, request in requests:
                 request.check(f"prompt {key + 1}", self.model.vocabulary, self.context)
-            alike = id(request.choose), request.stops, request.never, request.constrain is None, len(request.given)
-            if (kind := kinds.get(alike)) is None:
-                kind = kinds[alike] = request.kind(self.context)
-            by_kind.setdefault(kind, []).append((key, request))
+        by_kind: dict[Kind, list[Keyed]] = {}
+        last: tuple[Any, list[Keyed]] = None, []
+        for keyed in requests:  # thousands may have the very same settings
+            if not keyed[1].like(last[0]):
+                last = keyed[1], by_kind.setdefault(keyed[1].kind(self.context), [])
+            last[1].append(keyed)
         self._settle()
         for kind, some in by_kind.items():
             self._read(kind, some)
@@ -66,7 +72,7 @@ class Engine:
         of a pool."""
         slots = sum(request.slots for _, request in requests)
         length = max(request.whole if kind.sliding else request.need(self.context) for _, request in requests)
-        for some in _batches(requests, *(sizes.get(self.device.type, sizes["cpu"]) for sizes in (TOKENS, FEW))):
+        for some in _batches(requests, *self.together):
             state = None if kind.sliding else self._state([request for _, request in some])
             self._pool(kind, state, slots, length).enter(some, state)
             slots -= sum(request.slots for _, request in some)
@@ -75,7 +81,7 @@ class Engine:
         inputs = None
         if requests[0].inputs is not None:
             given = [request.inputs for request in requests if request.inputs is not None]
-            inputs = type(given[0]).join(given).map(lambda tensor: tensor.to(self.device))
+            inputs = type(given[0]).join(given).map(lambda tensor: sent(tensor, self.device))
         lengths = [len(request.given) - 1 for request in requests]
         longest = max(lengths)
         state: State = self.model.start(inputs, len(requests), self.device, room=max(1, longest))
@@ -159,8 +165,9 @@ def _batches(requests: Sequence[Keyed], most: int, few: int) -> Iterator[list[Ke
     """Requests of similar length, the longest first, so that little is padded; at most so many tokens."""
     some: list[Keyed] = []
     longest = 0
-    for keyed in sorted(requests, key=lambda keyed: keyed[1].size, reverse=True):
-        size, tokens = keyed[1].size, longest * (len(some) + 1)
+    sizes = [request.size for _, request in requests]
+    for at in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
+        size, keyed, tokens = sizes[at], requests[at], longest * (len(some) + 1)
         if some and (tokens > most or (tokens > few and longest > PADDING * size)):
             yield some
             some = []

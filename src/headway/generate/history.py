@@ -36,7 +36,7 @@ class Chunk:
 
     def slots_of(self, sources_F: Ints) -> Ints:
         """The slots of these sources, any slot for one that had not come yet."""
-        return self.slots[np.clip(sources_F - self.first, 0, len(self.slots) - 1)]
+        return self.slots[np.minimum(np.maximum(sources_F - self.first, 0), len(self.slots) - 1)]
 
 
 class History:
@@ -101,16 +101,17 @@ class History:
         """Ids and log-probabilities, the end's last, of hypotheses that ended at step `end` out of `beam`."""
         if not len(sources_F):
             return []
-        first, hypotheses = int(born_F.min()), len(sources_F)
+        first, first_end, hypotheses = int(born_F.min()), int(end_F.min()), len(sources_F)
         tokens_GF = np.empty((self.steps - first, hypotheses), dtype=np.int64)
         sums_GF = np.zeros((self.steps - first + 1, hypotheses))
         for chunk, span, at_F in self._backwards(sources_F, first):
             steps, slots, beams = chunk.parents_GNK.shape
             # Of all that the chunk holds, the place of each hypothesis.
             place_GF = np.arange(steps)[:, None] * (slots * beams) + at_F * beams
-            for g in reversed(range(steps)):
-                place_GF[g] += beam_F
-                beam_F = np.where(chunk.start + g < end_F, chunk.parents_GNK.take(place_GF[g]), beam_F)
+            for step, place_F in zip(range(chunk.stop - 1, chunk.start - 1, -1), place_GF[::-1], strict=True):
+                place_F += beam_F
+                parent_F = chunk.parents_GNK.take(place_F)
+                beam_F = parent_F if step < first_end else np.where(step < end_F, parent_F, beam_F)
             tokens_GF[span], sums_GF[span] = chunk.tokens_GNK.take(place_GF), chunk.sums_GNK.take(place_GF)
         steps_G1 = np.arange(first, self.steps + 1)[:, None]
         sums_GF[(steps_G1 < born_F) | (steps_G1 > end_F)] = 0.0

@@ -33,17 +33,24 @@ def generate_all(
     """
     for number, request in enumerate(requests, 1):
         request.check(f"prompt {number}", model.vocabulary, context)  # before the first is read, not after hours
+    return _generated(model, requests, context, device, batch, ends, progress, stepper)
+
+
+def _generated(
+    model: Steps, requests: Sequence[Request], context: int, device: torch.device, batch: int | None,
+    ends: Callable[[Token], bool] | None, progress: Callable[[int], None] | None, stepper: PlainStepper | None,
+) -> list[Any]:  # fmt: skip
     searched = any(request.searched for request in requests)
     batch = batch or BATCH.get(device.type, BATCH["cpu"])[searched]
-    # Few requests at a time would be read less efficiently; plain steps of a search are quickest where all sources are
-    # equally old.
-    low = batch * 3 // 4 if not searched else batch // 2 if device.type == "cuda" else 0
     # Longest first: the batch that needs most memory fails first, if one does.
     sizes, rows = [request.size for request in requests], [request.slots for request in requests]
     waiting = sorted(range(len(requests)), key=sizes.__getitem__)
     slots = min(batch, sum(rows))
     length = max((request.need(context) for request in requests), default=0)
     engine = Engine(model, context=context, device=device, slots=slots, length=length, stepper=stepper)
+    # Few requests at a time would be read less efficiently; plain steps of a search are quickest where all sources are
+    # equally old, and those of a small model take less time than admitting does.
+    low = batch * 3 // 4 if not searched else 0 if engine.quick or device.type == "cpu" else batch // 2
     answers: list[dict[int, Any]] = [{} for _ in requests]
     done = 0
     try:
@@ -92,17 +99,18 @@ def search_all(
     `batch` bounds the sources in use; `branches` is filled with what every hypothesis of each source did.
     """
     start, end = [symbols.start], frozenset({symbols.end})
+    longest = {length: search.longest(length, limit) for length in set(map(len, sources))}
     requests = [
         Request(
-            start, search, search.longest(len(source), limit), end,
+            start, search, longest[len(source)], end,
             inputs=TextRow(source), never=symbols.never, branches=branches is not None,
         )
         for source in sources
     ]  # fmt: skip
     context = min(limit + 1, model.context or UNBOUNDED)
-    found: list[Found] = generate_all(
-        model, requests, context=context, device=device, batch=batch, progress=progress, stepper=stepper
-    )
+    for request in requests[:1]:  # what is checked is the same in all
+        request.check("the first source", model.vocabulary, context)
+    found: list[Found] = _generated(model, requests, context, device, batch, None, progress, stepper)
     if branches is not None:
         branches.update(enumerate(one.branches or [] for one in found))
     return [one.hypotheses for one in found]

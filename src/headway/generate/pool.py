@@ -113,7 +113,7 @@ class Pool(Generic[Entry]):
         self.entries: list[Entry | None] = []
         self.taken = 0
         self.pending: deque[PendingSteps] = deque()
-        self.sources: list[int] = []  # the source length of each slot
+        self.sources: list[int] = []  # the source length of each slot, 0 where it is free
         self._view: Any = None  # of the slots in use, as long as they are the same
 
     def open(self) -> list[tuple[int, Entry]]:
@@ -148,7 +148,7 @@ class Pool(Generic[Entry]):
     def leave(self, slots: Iterable[int]) -> None:
         for slot in slots:
             self.taken -= self.entries[slot] is not None
-            self.entries[slot] = None
+            self.entries[slot], self.sources[slot] = None, 0
 
     def outgrown(self) -> list[int]:
         """Slots of rows that the state can no longer hold: they continue in a sliding window."""
@@ -172,7 +172,7 @@ class Pool(Generic[Entry]):
 
     def widest(self) -> int:
         """The longest source of those that are open."""
-        return max((self.sources[slot] for slot, _ in self.open()), default=0)
+        return max(self.sources, default=0)
 
     def lengths(self) -> list[int]:
         """Tokens that the state has of each open row, when everything launched is done."""

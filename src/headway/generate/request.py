@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
-from headway.errors import InputError, refuse
+from headway.errors import InputError
 from headway.generate.beam import Ends
 from headway.generate.history import Branches
 from headway.generate.samples import Step
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
     ends: Ends | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)  # not frozen: of thousands that are made for one batch, that would be half the time
 class Request:
     """What is to be continued, and how.
 
@@ -50,9 +50,8 @@ class Request:
     is the one that ends an output of `max_new` tokens). samples: rows of this request; they share its reading. top: how
     many of the likeliest tokens are reported beside each sampled one. window: a text longer than the context continues
     from its last `context` tokens, read anew at each step; without it such a text is refused and a row ends at the
-    context's end. inputs: the source of a sequence-to-sequence model: it has a `size`, and many
-    are joined to a batch. never: ids that no output of
-    a search has. branches: report what every hypothesis of a search did.
+    context's end. inputs: the source of a sequence-to-sequence model: it has a `size`, and many are joined to a batch.
+    never: ids that no output of a search has. branches: report what every hypothesis of a search did.
     """
 
     given: Sequence[int]
@@ -69,6 +68,12 @@ class Request:
     branches: bool = False
 
     def __post_init__(self) -> None:
+        if (
+            type(self.max_new) is int
+            and 0 < self.max_new < 1 << 63
+            and (self.samples, self.seed, self.top) == (1, 0, 0)
+        ):
+            return  # most of them, at a glance
         for name, least in (("max_new", 1), ("samples", 1), ("seed", 0), ("top", 0)):
             value = operator.index(getattr(self, name))
             if not least <= value < 1 << 63:
@@ -77,6 +82,14 @@ class Request:
     @property
     def searched(self) -> bool:
         return isinstance(self.choose, Search)
+
+    def like(self, other: Request | None) -> bool:
+        """Whether it is certainly of the other's kind, by a glance."""
+        return (
+            other is not None and self.choose is other.choose and self.stops is other.stops
+            and self.never is other.never and self.constrain is None is other.constrain
+            and len(self.given) == len(other.given)
+        )  # fmt: skip
 
     def kind(self, context: int) -> Kind:
         constrained = self.constrain is not None
@@ -95,7 +108,8 @@ class Request:
         return 1 if self.searched else self.samples
 
     def check(self, name: str, vocabulary: int, context: int) -> None:
-        refuse(not len(self.given), f"{name} is empty: give at least one id to continue, such as END ({END})")
+        if not len(self.given):
+            raise InputError(f"{name} is empty: give at least one id to continue, such as END ({END})")
         named = self.choose.ids() if isinstance(self.choose, Sampling) else set(self.never)
         for i in {*self.given, *self.stops, *named}:
             if not 0 <= i < vocabulary:

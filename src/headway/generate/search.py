@@ -39,7 +39,8 @@ class Search:
 
     def longest(self, source_length: int, limit: int) -> int:
         """The most tokens, without the end, that an output may have; `limit` is the model's own."""
-        refuse(self.min_length > limit, f"min_length is {self.min_length}, this model writes at most {limit} tokens")
+        if self.min_length > limit:
+            raise InputError(f"min_length is {self.min_length}, this model writes at most {limit} tokens")
         scaled = int(min(limit, self.max_ratio * source_length))  # a huge ratio: the product may be infinite
         return max(1, self.min_length, min(limit, scaled + self.max_extra))
 

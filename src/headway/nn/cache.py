@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headway.fast.step import pick_rows
 from headway.nn.slots import Clock, Slot
 
 
@@ -124,8 +125,7 @@ class FixedCache(Cache):
             self.rows = len(rows_R)
             return
         target_2CRHK, used = self._spare(len(rows_R)), self.clock.longest
-        for new_CRHK, part_CRHK in zip(target_2CRHK, self.kv_2CRHK, strict=True):
-            torch.index_select(part_CRHK[:used], 1, rows_R, out=new_CRHK[:used])
+        pick_rows(self.kv_2CRHK[:, :used], rows_R, target_2CRHK[:, :used])
         self.kv_2CRHK, self.spare, self.rows = target_2CRHK, self.kv_2CRHK, len(rows_R)
         if self.room is not None:
             self.room.kv_2CRHK, self.room.spare = self.room.spare, self.room.kv_2CRHK
@@ -155,15 +155,15 @@ class FixedCache(Cache):
     def first(self, rows: int, capacity: int | None, clock: Any) -> FixedCache:
         return FixedCache(clock, self.capacity, rows, room=self)
 
-    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+    def insert(self, other: Any, rows_RC: Tensor, used: int) -> None:
         if other.kv_2CRHK is None:
             used = 0
         else:
             self._allocate(other.kv_2CRHK[0].movedim(0, 2))
         if self.kv_2CRHK is not None:
             # What an earlier row has left is no number that a later one may meet, even with weight 0.
-            self.kv_2CRHK[:, used:].index_fill_(2, rows_R, 0)
-            if used:
+            self.kv_2CRHK[:, used:].index_fill_(2, rows_RC.flatten(), 0)
+            for rows_R in rows_RC.unbind(1) if used else ():
                 self.kv_2CRHK[:, :used].index_copy_(2, rows_R, other.kv_2CRHK[:, :used])
 
 

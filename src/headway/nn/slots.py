@@ -68,8 +68,8 @@ class Slot:
         """A view of the first rows (and positions)."""
         raise NotImplementedError
 
-    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
-        """Write the other's rows, of which `used` positions are in use, to these rows of this room."""
+    def insert(self, other: Any, rows_RC: Tensor, used: int) -> None:
+        """Write the other's rows, of which `used` positions are in use, to these rows of this room: each row to C."""
         raise NotImplementedError
 
 
@@ -91,9 +91,10 @@ class Values(Slot):
     def first(self, rows: int, capacity: int | None, clock: Any) -> Self:
         return type(self)(*(tensor[:rows] for tensor in self.tensors))
 
-    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+    def insert(self, other: Any, rows_RC: Tensor, used: int) -> None:
         for mine, theirs in zip(self.tensors, other.tensors, strict=True):
-            mine.index_copy_(0, rows_R, theirs)
+            for rows_R in rows_RC.unbind(1):
+                mine.index_copy_(0, rows_R, theirs)
 
 
 class Recent(Values):
@@ -144,8 +145,10 @@ class Memory(SourceValues):
     def first(self, rows: int, capacity: int | None, clock: Any) -> Memory:
         return Memory(*(tensor[:rows, :, :capacity] for tensor in self.tensors))
 
-    def insert(self, other: Any, rows_R: Tensor, used: int) -> None:
+    def insert(self, other: Any, rows_RC: Tensor, used: int) -> None:
         length = other.k_BHSK.shape[2]
         for mine_BHSK, theirs_BHSK in zip(self.tensors, other.tensors, strict=True):
-            mine_BHSK[:, :, length:].index_fill_(0, rows_R, 0)  # weight 0 times what an earlier source left may be NaN
-            mine_BHSK[:, :, :length].index_copy_(0, rows_R, theirs_BHSK)
+            # Weight 0 times what an earlier source left may be NaN.
+            mine_BHSK[:, :, length:].index_fill_(0, rows_RC.flatten(), 0)
+            for rows_R in rows_RC.unbind(1):
+                mine_BHSK[:, :, :length].index_copy_(0, rows_R, theirs_BHSK)

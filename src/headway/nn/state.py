@@ -134,8 +134,7 @@ class State:
         copies = self.group // other.group  # rows of this room for each of the other's
         rows_RC = self.rows_of(sources_B).view(-1, copies)
         for mine, theirs in zip(self, other, strict=True):
-            for rows_R in [sources_B] if mine.of_source else rows_RC.unbind(1):
-                mine.insert(theirs, rows_R, used)
+            mine.insert(theirs, sources_B[:, None] if mine.of_source else rows_RC, used)
         if self.clock is not None and other.clock is not None:
             for rows_R in rows_RC.unbind(1):
                 self.clock.lengths_R.index_copy_(0, rows_R, other.clock.lengths_R)
