@@ -198,6 +198,22 @@ def test_an_empty_engine_has_nothing_to_do_and_an_evicted_search_reports_nothing
     assert found.keys() == {1} and same(found[1][0], run(model, [[6, END]], search)[0][0])
 
 
+@pytest.mark.parametrize("evicted", [0, 1])
+def test_a_search_that_is_done_waits_for_the_next_steps_and_may_be_evicted_before(evicted):
+    model, short, long = model_of(30, seed=5), *(Search(beam=2, max_ratio=0, max_extra=most) for most in (1, 9))
+    engine = engine_of(model)
+    engine.admit([(0, replace(asked([5, END], long), max_new=1)), (1, asked([6, END], long))])
+    (pool,) = engine.pools
+    found = {}
+    while not pool.done:
+        found |= hypotheses(engine)
+    assert not found and pool.table_U["open"].tolist() == [False, True] and engine.evict([(evicted, 0)]) == []
+    while len(engine):
+        found |= hypotheses(engine)
+    alone = run(model, [[6, END]], long) if evicted == 0 else run(model, [[5, END]], short)
+    assert found.keys() == {1 - evicted} and same(found[1 - evicted][0], alone[0][0])
+
+
 def test_finished_rows_leave_the_batch():
     model, sources = model_of(30, seed=6), many(12)
     engine = engine_of(model)

@@ -49,6 +49,7 @@ class BeamPool(Pool[int]):
         self.requests: dict[int, Keyed] = {}
         self.states: dict[int, list[Any]] = {}  # of the constraint, of each hypothesis
         self.history, self.steps = History(), 0  # steps that were launched
+        self.done: list[tuple[Ints, Ints]] = []  # sources to trace back, and until which step
         numbers: list[Any] = [(name, np.int64) for name in ("born", "longest", "given", "ended")]
         top = ("top", np.float64, (self.search.best,))
         self.table_U = np.zeros(0, [*numbers, ("open", np.bool_), top])
@@ -134,7 +135,12 @@ class BeamPool(Pool[int]):
         self.table_U[sources_N[there_N]] = table_N[there_N]
         if self.kind.constrained:
             self._follow(record_5GNK, sources_N)
-        return self._harvest(sources_N[done_N], first + 1 + done_GN.argmax(0)[done_N])
+        waited = bool(self.done)
+        if done_N.any():
+            self.done.append((sources_N[done_N], first + 1 + done_GN.argmax(0)[done_N]))
+        # Tracing back few sources takes as long as many: the first wait for those of the next steps.
+        all_done = not self.table_U["open"].any()
+        return self._harvest() if waited or all_done or self.kind.constrained else []
 
     def _follow(self, record_5GNK: NDArray[np.float64], sources_N: Ints) -> None:
         """The states of the constraint after one step. A hypothesis that has none of its own keeps its parent's."""
@@ -169,8 +175,14 @@ class BeamPool(Pool[int]):
             over_N |= table_N["top"][:, -1] >= reach_N
         return over_GN
 
-    def _harvest(self, done_F: Ints, until_F: Ints) -> list[Found]:
-        """The best hypotheses of these sources, traced back all at once."""
+    def _harvest(self) -> list[Found]:
+        """The best hypotheses of the sources that are done, traced back all at once."""
+        if not self.done:
+            return []
+        done_F, until_F = (np.concatenate(parts) for parts in zip(*self.done, strict=True))
+        self.done = []
+        there_F = np.array([number in self.requests for number in done_F.tolist()])  # not evicted since
+        done_F, until_F = done_F[there_F], until_F[there_F]
         if not len(done_F):
             return []
         search, born_F = self.search, self.table_U["born"][done_F]
