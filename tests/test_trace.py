@@ -125,13 +125,19 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
     save_file({"x": np.zeros(2)}, tmp_path / "foreign")
     save_file({"x": np.zeros(2)}, tmp_path / "odd", {HEADER: "[1]"})
     save_file({"x": np.zeros(2)}, tmp_path / "bare", {HEADER: json.dumps({"format": 1})})
+    save_file({"x": np.zeros(2)}, tmp_path / "deep", {HEADER: "[" * 100_000})
+    stretched = {"format": 1, "precision": "uint8", "tracks": [], "axes": {}, "scales": {"a": "s"}, "about": {}}
+    tensors = {"a": np.zeros((1, 1, 600), np.uint8), "s": np.zeros((600, 600), np.float32)}
+    save_file(tensors, tmp_path / "stretched", {HEADER: json.dumps(stretched)})
     (tmp_path / "short").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text").write_text("not at all")
     for name, said in {
         "later": f"has trace format {FORMAT + 1}, this headway reads up to {FORMAT}: upgrade headway",
         "foreign": "is no trace: a safetensors file without headway's header",
-        "odd": "has trace format None",
-        "bare": "is broken .*its header does not fit",
+        "odd": "must hold an object with keys, not a list",
+        "deep": "is nested too deeply",
+        "stretched": "has no scale for each row",
+        "bare": "is broken: its header does not fit",
         "short": "is broken",
         "text": "is no trace: those are safetensors files",
         "missing": "there is no file",
@@ -139,6 +145,13 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
         with pytest.raises(InputError, match=said) as caught:
             Trace.load(tmp_path / name)
         assert "\n" not in str(caught.value) and name in str(caught.value)
+
+
+def test_a_head_that_is_named_a_thousand_times_is_kept_once():
+    trace = made()
+    (name,) = [name for name in trace if "head" in trace.axes[name]][:1]
+    some = trace.only(heads=[1] * 1000)
+    assert some[name].shape[trace.axes[name].index("head")] == 1 and some.about["heads"] == [1]
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch):

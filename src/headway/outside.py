@@ -14,42 +14,54 @@ DEEPEST = 60
 
 def read_object(path: Path, missing: str = "the folder is incomplete") -> dict[str, Any]:
     """The object that a file holds; an error names the file and what was expected."""
+    return parsed(_bytes(path, missing), str(path))
+
+
+def read_list(path: Path, missing: str = "the folder is incomplete") -> list[Any]:
+    """The list that a file holds."""
+    return _parsed(_bytes(path, missing), str(path), list, "a list")
+
+
+def _bytes(path: Path, missing: str) -> bytes:
     try:
         size = path.stat().st_size
         if size > LARGEST:
             raise InputError(f"{path} has {size:,} bytes: a file of facts has {LARGEST:,} at most")
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path} is missing: {missing}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    return parsed(data, str(path))
 
 
-def parsed(data: bytes | str, name: str) -> dict[str, Any]:
-    """The object that a text holds; `name` says of what."""
-    found = _loaded(data, name)
-    if not isinstance(found, dict):
-        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(found), "a number")
-        raise InputError(f"{name} must hold an object with keys, not {kind}")
+def parsed(data: bytes | str, name: str, finite: bool = True) -> dict[str, Any]:
+    """The object that a text holds; `name` says of what. finite: numbers may not be NaN or infinite."""
+    return _parsed(data, name, dict, "an object with keys", finite)
+
+
+def _parsed(data: bytes | str, name: str, kind: type, wanted: str, finite: bool = True) -> Any:
+    found = _loaded(data, name, finite)
+    if not isinstance(found, kind):
+        names = {dict: "an object", list: "a list", str: "a text", type(None): "null"}
+        raise InputError(f"{name} must hold {wanted}, not {names.get(type(found), 'a number')}")
     _check(found, name)
     return found
 
 
-def _loaded(data: bytes | str, name: str) -> Any:
+def _loaded(data: bytes | str, name: str, finite: bool) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no number of JSON")
 
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse if finite else None)
     except RecursionError:
         raise InputError(f"{name} is nested too deeply: {DEEPEST} levels at most") from None
     except ValueError as error:  # no UTF-8, no JSON, a number of thousands of digits
         raise InputError(f"{name} cannot be read: {error}") from None
 
 
-def _check(value: dict[str, Any], name: str) -> None:
+def _check(value: Any, name: str) -> None:
     """Level by level: no text that cannot be written again, and not too many levels."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):

@@ -136,7 +136,7 @@ def change(value: T, settings: list[str]) -> T:
 def _parse(text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # a word, or more digits or brackets than a number or list of ours has
         return {"True": True, "False": False, "None": None, "none": None}.get(text, text)
 
 

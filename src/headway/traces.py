@@ -26,6 +26,7 @@ from safetensors.numpy import save as to_safetensors
 from headway.atomic import written
 from headway.errors import InputError, nearest
 from headway.nn.tap import chosen
+from headway.outside import parsed
 
 FORMAT = 1
 HEADER = "headway.trace"  # the key of the JSON in the file's header
@@ -193,13 +194,15 @@ class Trace:
         try:
             tracks = [_track(plain) for plain in header["tracks"]]
             for name, scale in header["scales"].items():
+                if tensors[scale].shape != tensors[name].shape[:-1]:  # else they would be stretched to fit, to any size
+                    raise ValueError(f"'{scale}' has no scale for each row of '{name}'")
                 tensors[name] = tensors[name].astype(np.float32) * tensors[scale][..., None]
             axes = {name: tuple(header["axes"][name]) for name in header["axes"]}
             ordered = {name: tensors[name] for name in axes}  # the file has them by the alphabet
             about = header["about"] | {"stored": header["precision"]}
             return cls({track.name: track for track in tracks}, ordered, axes, about)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{path} is broken ({error!r}): its header does not fit; write it again") from error
+            raise InputError(f"{path} is broken: its header does not fit ({error}); write it again") from error
 
 
 def log_softmax(logits: Array) -> Array:
@@ -231,8 +234,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             text = (file.metadata() or {}).get(HEADER)
             if text is None:
                 raise InputError(f"{path} is no trace: a safetensors file without headway's header")
-            header = json.loads(text)
-            version = header.get("format") if isinstance(header, dict) else None
+            header = parsed(text, f"the header of {path}", finite=False)
+            version = header.get("format")
             if not isinstance(version, int) or version > FORMAT:
                 raise InputError(
                     f"{path} has trace format {version}, this headway reads up to {FORMAT}: upgrade headway"

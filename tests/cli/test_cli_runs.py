@@ -120,8 +120,8 @@ def test_broken_folders_are_rows_among_the_others(headway: Headway, here: Path, 
         "empty",
         "model",
     }
-    assert found["cut"]["problem"].startswith("runs/cut/run.json is not JSON: ") and found["cut"]["next"] is None
-    assert found["model"]["problem"] == "runs/model/model/headway.json is not a JSON object"
+    assert found["cut"]["problem"].startswith("runs/cut/run.json cannot be read: ") and found["cut"]["next"] is None
+    assert found["model"]["problem"] == "runs/model/model/headway.json must hold an object with keys, not a list"
     assert (found["odd"]["state"], found["odd"]["recipe"], found["odd"]["validation"]) == ("stopped", None, None)
     answer = headway("runs")
     assert answer.code == 0 and len(answer.out.splitlines()) == 1 + 7

@@ -221,6 +221,8 @@ def test_a_marian_with_two_tokenizers_is_imported_with_both(tmp_path: Path) -> N
         (b"", "has no tokens"),
         (model(unigram())[:-3], "it is broken"),
         (b"\xff\xff", "it is broken"),
+        (b"\xff" * 1_000_000, "it is broken"),
+        (model([*SPECIALS, ("a" * 20_000, 0.0, NORMAL)]), "a token of more than 10,000 letters"),
         (b"\x0a\x08\x0a\x01\xff\x15" + bytes(4), "readable text"),  # a token that is not UTF-8
         (model([("", 0.0, NORMAL)]), "a token without readable text"),
         (model(unigram(), 3), "model_type 3"),

@@ -221,3 +221,18 @@ def test_a_folder_without_a_tokenizer_is_told_in_one_line(tmp_path: Path, files:
     with pytest.raises(InputError) as caught:
         read_tokenizer(tmp_path)
     assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("part", ["normalizer", "decoder"])
+def test_steps_that_double_a_text_over_and_over_are_refused(part: str, tmp_path: Path) -> None:
+    """Thirty of them would make a gigabyte of one letter."""
+    facts = json.loads(byte_pairs(tmp_path).to_str())
+    double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    for count in (1, 5, 30):
+        nested = {"type": "Sequence", f"{part}s": [{"type": "Sequence", f"{part}s": [double] * count}]}
+        text = json.dumps(facts | {part: nested})
+        if count < 30:
+            assert ForeignTokenizer.from_json(text)
+        else:
+            with pytest.raises(InputError, match=f"its {part} makes a text more than 100 times as long"):
+                ForeignTokenizer.from_json(text)

@@ -13,6 +13,7 @@ from headway.atomic import replaced
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.cli.place import beside, is_taken, refuse_stranger, settle, worked_in
 from headway.errors import InputError, refuse
+from headway.outside import read_object
 
 if TYPE_CHECKING:
     from headway.train.comparison import Entry
@@ -92,10 +93,10 @@ def _write(path: Path, text: str) -> None:
 def _is_same(place: Path, runs: dict[str, Run], budget: dict[str, float]) -> bool:
     """Whether the folder holds this comparison, stopped on its way."""
     try:
-        kept = json.loads((place / PLAN).read_text(encoding="utf-8"))["budget"] == budget
+        kept = read_object(place / PLAN)["budget"] == budget
         # the number of steps comes with the budget
         return kept and all(_holds(place / name / "seed-1", run) for name, run in runs.items())
-    except (OSError, ValueError, KeyError, TypeError):
+    except (InputError, KeyError):
         return False
 
 
@@ -150,7 +151,9 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
     path = place / PLAN
     plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     if path.is_file():
-        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan = read_object(path)
+    if not all(isinstance(plan.get(key), dict) for key in ("budget", "tokens")):
+        raise InputError(f"{path} is broken: it has no budget or no tokens; pass --overwrite to compare anew")
     if plan["budget"] != budget:
         kept, asked = (
             ", ".join(f"{value:,g} {name}" for name, value in one.items()) or "each recipe's own"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shlex
 import shutil
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from headway.atomic import replaced
 from headway.errors import InputError, is_full, refuse
+from headway.outside import read_object
 
 if TYPE_CHECKING:
     from headway.train.run import Run
@@ -230,8 +230,8 @@ def _newest(place: Path) -> int | None:
 
 def _recipe(place: Path) -> str | None:
     try:
-        return str(json.loads((place / "run.json").read_text(encoding="utf-8"))["recipe"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(read_object(place / "run.json")["recipe"])
+    except (InputError, KeyError):
         return None
 
 

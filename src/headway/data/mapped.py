@@ -29,6 +29,7 @@ import numpy.typing as npt
 from headway import checksums
 from headway.atomic import flush
 from headway.errors import InputError, is_full, refuse
+from headway.outside import read_object
 from headway.text.tokenizer import PAD
 
 Batch = TypeVar("Batch")
@@ -156,13 +157,13 @@ def in_order(batches: Iterable[Batch], encoders: Sequence[Callable[[Batch], Made
 def whole(folder: Path, names: Sequence[str], by_sum: bool = False) -> dict[str, Any] | None:
     """store.json's content if the store is there and none of its files was cut short or, `by_sum`, changed."""
     try:
-        meta: dict[str, Any] = json.loads((folder / "store.json").read_text(encoding="utf-8"))
+        meta = read_object(folder / "store.json")
         sizes = {file: size for name in names for file, size in meta[name]["bytes"].items()}
         kept = meta["format"] == FORMAT and all((folder / file).stat().st_size == sizes[file] for file in sizes)
         if kept and by_sum:
             checksums.verify(folder, large=True)
         return meta if kept else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError):
+    except (OSError, KeyError, TypeError, AttributeError, InputError):
         return None
 
 

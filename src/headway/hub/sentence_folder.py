@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from headway.errors import InputError
 from headway.models.heads import Vectors
 from headway.nn.pooling import Pooling
-from headway.outside import read_object
+from headway.outside import read_list, read_object
 
 POOLINGS: dict[str, Pooling] = {
     "pooling_mode_mean_tokens": "mean",
@@ -27,9 +26,9 @@ def declared_vectors(folder: Path) -> Vectors:
     if not path.is_file():
         return Vectors()
     try:
-        modules = json.loads(path.read_text(encoding="utf-8"))
+        modules = read_list(path)
         steps = [(str(module["type"]).rsplit(".", 1)[-1], folder / str(module["path"])) for module in modules]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (TypeError, KeyError, IndexError) as error:
         raise InputError(f"{path} is not a list of modules with their type and path: {error}") from error
     pooling, unit = None, False
     for number, (kind, place) in enumerate(steps):

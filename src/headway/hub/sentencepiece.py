@@ -24,6 +24,7 @@ UNIGRAM, BPE = 1, 2  # types of a model
 # token never matches.
 ELSEWHERE = "\ufffe"
 AT_THE_ENDS = Regex("^ +| +$")
+LONGEST = 10_000  # letters of a token: where it may be cut, and what of it are tokens, is tried letter by letter
 UNKNOWN_PENALTY = -10.0  # added to the lowest score for a character without a token, as SentencePiece does
 
 
@@ -116,8 +117,10 @@ def read_sentencepiece(path: Path) -> SentencePieces:
     except (OSError, ValueError, broken) as error:
         raise InputError(f"{path} is not a SentencePiece model, or it is broken ({error}): copy it again") from error
     texts = [token.piece for token in proto.pieces]
-    if not texts or not all(isinstance(text, str) and text for text in texts):  # bytes: not UTF-8
-        problem = "a token without readable text" if texts else "no tokens"
+    readable = all(isinstance(text, str) and text for text in texts)  # bytes: not UTF-8
+    if not texts or not readable or max(map(len, texts)) > LONGEST:
+        long = f"a token of more than {LONGEST:,} letters"
+        problem = "no tokens" if not texts else long if readable else "a token without readable text"
         raise InputError(f"{path} has {problem}: it is not a SentencePiece model, or it is broken; copy it again")
     training, normalizing = proto.trainer_spec, proto.normalizer_spec
     unsupported = {

@@ -52,11 +52,11 @@ EVERYTHING = Choice()
 def chosen(
     layers: Iterable[int] | None = None, heads: Iterable[int] | None = None, tensors: Iterable[str] | str | None = None
 ) -> Choice:
-    """A choice from any iterables, or one pattern."""
+    """A choice from any iterables, or one pattern. What is named twice is kept once."""
     patterns = (tensors,) if isinstance(tensors, str) else tensors
     return Choice(
         None if layers is None else frozenset(layers),
-        None if heads is None else tuple(heads),
+        None if heads is None else tuple(dict.fromkeys(heads)),
         None if patterns is None else tuple(patterns),
     )
 

@@ -7,11 +7,12 @@ token that is spelled out in a text is that token: chat templates rely on it.
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import tokenizers
 from tokenizers import models
@@ -24,6 +25,7 @@ from headway.text.codec import SPACE_MARK, Codec, enclosed, encoded, hashed
 from headway.text.tokenizer import BYTE_OF
 
 SETTINGS = "tokenizer.settings.json"
+MOST_GROWTH = 100  # of a text by the steps before or after the model
 # Special tokens by their role, with Hugging Face's names.
 ROLES = {"pad": "pad_token", "start": "bos_token", "end": "eos_token", "unknown": "unk_token", "mask": "mask_token",
          "first": "cls_token", "separator": "sep_token"}  # fmt: skip
@@ -100,7 +102,11 @@ class ForeignTokenizer(Codec):
     @classmethod
     def from_json(cls, text: str, settings: Settings = Settings()) -> ForeignTokenizer:  # noqa: B008
         try:
-            return cls(tokenizers.Tokenizer.from_str(text), settings, text)
+            inner = tokenizers.Tokenizer.from_str(text)
+            _check_growth(json.loads(text))
+            return cls(inner, settings, text)
+        except InputError:
+            raise
         except BaseException as error:  # the library raises bare Exception, and panics beyond it
             raise InputError(f"not a tokenizer.json: {of_library(error)}") from error
 
@@ -207,3 +213,25 @@ def _tidied(text: str) -> str:
     for loose, tight in TIDY:
         text = text.replace(loose, tight)
     return text
+
+
+def _check_growth(plain: dict[str, Any]) -> None:
+    """Steps that replace letters may feed one another: thirty that double an "a" make gigabytes of one. They are tried
+    one by one on all letters that they name."""
+    for part, inner in (("normalizer", "normalizers"), ("decoder", "decoders")):
+        steps = _flat(plain.get(part), inner)
+        letters = set(string.printable).union(*(json.dumps(step, ensure_ascii=False) for step in steps))
+        text = start = "".join(sorted(letters))
+        for step in steps:
+            alone = tokenizers.Tokenizer(models.WordLevel({"x": 0}, unk_token="x"))
+            alone = tokenizers.Tokenizer.from_str(json.dumps(json.loads(alone.to_str()) | {part: step}))
+            text = alone.normalizer.normalize_str(text) if part == "normalizer" else alone.decoder.decode([text])
+            if len(text) > MOST_GROWTH * len(start):
+                raise InputError(f"its {part} makes a text more than {MOST_GROWTH} times as long")
+
+
+def _flat(step: Any, inner: str) -> list[Any]:
+    """The steps of a sequence of sequences."""
+    if isinstance(step, dict) and step.get("type") == "Sequence":
+        return [one for some in step[inner] for one in _flat(some, inner)]
+    return [] if step is None else [step]

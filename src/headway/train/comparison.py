@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.outside import read_object
 from headway.train.history import read_history
 from headway.train.run import Run
 
@@ -91,8 +91,7 @@ class Entry:
 
     def add(self, seed: int, run: Run, folder: Path) -> None:
         """What a finished run in `folder` came to."""
-        card = json.loads((folder / "model" / "headway.json").read_text(encoding="utf-8"))
-        score = card["score"]
+        score = read_object(folder / "model" / "headway.json")["score"]
         self.seeds.append(seed)
         self.validation.append(_number(score[f"validation {self.figure}"]))
         if f"test {self.figure}" in score:

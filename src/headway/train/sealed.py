@@ -148,7 +148,7 @@ def verify(folder: Path) -> None:
         version, as_written = int(content["format"]), _text(_signed(content))
     except FileNotFoundError:
         raise Broken(f"{MANIFEST} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Broken(f"{MANIFEST} cannot be read ({error})") from error
     # The digest finds changed content; comparing bytes finds changes that JSON ignores.
     if data != as_written:

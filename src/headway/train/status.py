@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.errors import InputError, refuse
+from headway.errors import InputError
+from headway.outside import read_object
 from headway.train.history import History, read_history
 
 State = Literal["finished", "running", "stopped", "not started", "broken"]
@@ -69,12 +69,12 @@ def read_status(folder: Path) -> Status:
 
 
 def _read(folder: Path, touched: float) -> Status:
-    run = _object(folder / "run.json")
+    run = read_object(folder / "run.json")
     log = folder / "log.jsonl"
     history = read_history(log) if log.is_file() else History()
     place, score = folder / "model" / "headway.json", None
     # A run that has since been given more steps is unfinished, whatever its model has reached.
-    if place.is_file() and (card := _object(place)).get("run") in (None, run):
+    if place.is_file() and (card := read_object(place)).get("run") in (None, run):
         score = _at(card, dict, "score") or {}
     checkpoint, logged = _newest_checkpoint(folder), history.last_step
     state: State
@@ -135,15 +135,6 @@ def _touched(folder: Path) -> float:
         with suppress(OSError):
             newest = max(newest, (folder / name).stat().st_mtime)
     return newest
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    refuse(not isinstance(found, dict), f"{path} is not a JSON object")
-    return found
 
 
 def _at(facts: Any, kind: Any, *keys: str) -> Any:
