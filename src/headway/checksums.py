@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,6 +65,19 @@ def verify(folder: Path, large: bool | None = None) -> int:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     return count
+
+
+@contextmanager
+def verifying(folder: Path) -> Iterator[None]:
+    """Compare small files first and large ones beside what is done inside; what differs is told at its end, in place of
+    whatever error it has led to."""
+    verify(folder, large=False)
+    with ThreadPoolExecutor(1) as thread:
+        large = thread.submit(verify, folder)
+        try:
+            yield
+        finally:
+            large.result()
 
 
 def _listed(folder: Path) -> Iterator[tuple[Path, dict[str, object]]]:

@@ -191,16 +191,16 @@ def read_model(folder: str | Path, device: torch.device = CPU, dtype: torch.dtyp
     place = find_model(folder)
     if (other := _other_format(place)) is not None:
         return other.read(place, device, dtype)
-    checksums.verify(place)
-    card, version = _read_card(place)
-    processors = open_processors(place, card)
-    if (place / FAST_WEIGHTS).is_file() and not (place / WEIGHTS).exists():
-        raise InputError(f"{place} was exported for CTranslate2: only --engine ctranslate2 runs it")
-    try:
-        model = blank(card.family, card.config, card.sizes, device, dtype, card.head)
-    except (ValueError, RuntimeError, ZeroDivisionError) as error:
-        raise InputError(f"{place / 'headway.json'} describes a model that cannot be built: {error}") from error
-    load_weights(model, place / WEIGHTS, format_1.weight_name if version == 1 and card.head is not None else str)
+    with checksums.verifying(place):
+        card, version = _read_card(place)
+        processors = open_processors(place, card)
+        if (place / FAST_WEIGHTS).is_file() and not (place / WEIGHTS).exists():
+            raise InputError(f"{place} was exported for CTranslate2: only --engine ctranslate2 runs it")
+        try:
+            model = blank(card.family, card.config, card.sizes, device, dtype, card.head)
+        except (ValueError, RuntimeError, ZeroDivisionError) as error:
+            raise InputError(f"{place / 'headway.json'} describes a model that cannot be built: {error}") from error
+        load_weights(model, place / WEIGHTS, format_1.weight_name if version == 1 and card.head is not None else str)
     return Loaded(model, card, processors)
 
 
