@@ -201,7 +201,7 @@ def test_an_empty_engine_has_nothing_to_do_and_an_evicted_search_reports_nothing
 @pytest.mark.parametrize("evicted", [0, 1])
 def test_a_search_that_is_done_waits_for_the_next_steps_and_may_be_evicted_before(evicted):
     model, short, long = model_of(30, seed=5), *(Search(beam=2, max_ratio=0, max_extra=most) for most in (1, 9))
-    engine = engine_of(model)
+    engine = engine_of(model, stepper=Uncaptured(model))
     engine.admit([(0, replace(asked([5, END], long), max_new=1)), (1, asked([6, END], long))])
     (pool,) = engine.pools
     found = {}

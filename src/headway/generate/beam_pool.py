@@ -138,9 +138,9 @@ class BeamPool(Pool[int]):
         waited = bool(self.done)
         if done_N.any():
             self.done.append((sources_N[done_N], first + 1 + done_GN.argmax(0)[done_N]))
-        # Tracing back few sources takes as long as many: the first wait for those of the next steps.
-        all_done = not self.table_U["open"].any()
-        return self._harvest() if waited or all_done or self.kind.constrained else []
+        # Tracing back few takes as long as many: where steps are replayed, the first wait for those of the next steps.
+        at_once = done_GN.shape[0] == 1 or not self.table_U["open"].any()
+        return self._harvest() if waited or at_once else []
 
     def _follow(self, record_5GNK: NDArray[np.float64], sources_N: Ints) -> None:
         """The states of the constraint after one step. A hypothesis that has none of its own keeps its parent's."""
