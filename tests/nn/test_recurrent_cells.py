@@ -233,7 +233,7 @@ def test_a_state_is_reordered_kept_repeated_inserted_and_forked():
     state = twin.steady(5, 1, capacity=0)
     state.insert(twin, torch.tensor([4, 0, 2]))
     assert rows() == [b, 0, c, 0, a] and state.rows == 5
-    state.move(torch.tensor([4, 2]), torch.tensor([1, 3]))
+    state.move(torch.tensor([4, 2]), torch.tensor([1, 3]), 9)
     assert rows() == [b, a, c, c, a]
     for mine, its in zip(twin.parts(), before, strict=True):
         assert torch.equal(mine, its)

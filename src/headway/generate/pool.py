@@ -166,7 +166,8 @@ class Pool(Generic[Entry]):
         for source, target in moves:
             self.entries[target], self.sources[target] = self.entries[source], self.sources[source]
         if moves:
-            self.rows.move(*(on_device(slots, self.device) for slots in zip(*moves, strict=True)))
+            from_N, to_N = (on_device(slots, self.device) for slots in zip(*moves, strict=True))
+            self.rows.move(from_N, to_N, max(self.lengths(), default=0))
         del self.entries[size:], self.sources[size:]
         self._view = None
 

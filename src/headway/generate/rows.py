@@ -44,10 +44,10 @@ class Rows:
             home = mine[:, : theirs[name].shape[1]] if mine.dim() > 1 else mine
             home.index_copy_(0, slots_N, theirs[name])
 
-    def move(self, from_N: Tensor, to_N: Tensor) -> None:
-        """Copy rows from some slots to others."""
+    def move(self, from_N: Tensor, to_N: Tensor, used: int) -> None:
+        """Copy rows, of which `used` positions are in use, from some slots to others."""
         if self.state is not None:
-            self.state.move(from_N, to_N)
+            self.state.move(from_N, to_N, used)
         for tensor in self.tensors().values():
             tensor.index_copy_(0, to_N, tensor.index_select(0, from_N))
 

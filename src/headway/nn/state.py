@@ -139,13 +139,14 @@ class State:
             for rows_R in rows_RC.unbind(1):
                 self.clock.lengths_R.index_copy_(0, rows_R, other.clock.lengths_R)
 
-    def move(self, source_B: Tensor, target_B: Tensor) -> None:
-        """Copy sources with their rows from some places of this room to others."""
+    def move(self, source_B: Tensor, target_B: Tensor, used: int) -> None:
+        """Copy sources with their rows, of which `used` positions are in use, from some places of this room to others."""
         for slot in self:
             from_R, to_R = (source_B, target_B) if slot.of_source else (self.rows_of(source_B), self.rows_of(target_B))
             if isinstance(slot, FixedCache):
                 if slot.kv_2CRHK is not None:
-                    slot.kv_2CRHK.index_copy_(2, to_R, slot.kv_2CRHK.index_select(2, from_R))
+                    kv_2CRHK = slot.kv_2CRHK[:, :used]
+                    kv_2CRHK.index_copy_(2, to_R, kv_2CRHK.index_select(2, from_R))
             else:
                 assert isinstance(slot, Values)
                 for tensor in slot.tensors:
