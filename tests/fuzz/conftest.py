@@ -1,4 +1,4 @@
-"""One thread for all that is forked here."""
+"""One thread for all that is forked here, and time for a long round."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from forked import ROUNDS
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "fuzz" in item.path.parts:
+            item.add_marker(pytest.mark.timeout(300 * ROUNDS))
 
 
 @pytest.fixture(autouse=True)

@@ -140,7 +140,7 @@ class State:
                 self.clock.lengths_R.index_copy_(0, rows_R, other.clock.lengths_R)
 
     def move(self, source_B: Tensor, target_B: Tensor, used: int) -> None:
-        """Copy sources with their rows, of which `used` positions are in use, from some places of this room to others."""
+        """Copy sources with their rows, of which `used` positions are in use, from places of this room to others."""
         for slot in self:
             from_R, to_R = (source_B, target_B) if slot.of_source else (self.rows_of(source_B), self.rows_of(target_B))
             if isinstance(slot, FixedCache):
