@@ -73,7 +73,7 @@ def negate(verb: Phrase, negation: str, auxiliary: str = "") -> Phrase:
 
 def opens_with_vowel(french: str) -> bool:
     """Whether the word takes elision and bel, cet, mon before it; a mute h counts as a vowel."""
-    return french[0] in lexicon.VOWELS or (french[0] == "h" and french not in lexicon.ASPIRATED)
+    return french[0] in lexicon.LISTED["vowels"] or (french[0] == "h" and french not in lexicon.LISTED["aspirated"])
 
 
 ELIDED = {"le": "l'", "la": "l'", "je": "j'", "ne": "n'", "de": "d'", "que": "qu'"}
