@@ -27,7 +27,7 @@ from headway.data.documents import Documents
 from headway.data.token_store import prepare_documents, train_document_tokenizer
 from headway.models.ngram import NGram, NGramConfig
 from headway.models.smoothing import AddK, ModifiedKneserNey, Smoothing, StupidBackoff
-from headway.recipes.counting import TREEBANK
+from headway.recipes import RECIPES
 from headway.text.tokenizer import END
 
 ROOT = Path(__file__).parent.parent
@@ -44,7 +44,7 @@ def treebank(folder: str) -> tuple[dict[str, Any], int, float]:
     """The ids of each part with an END before, the size of the vocabulary, and the seconds that took."""
     started = time.process_time()
     parts = {part: Documents.at(find(f"ptb/ptb.{part}.txt"), lines=True) for part in ("train", "valid", "test")}
-    tokenizer = train_document_tokenizer(parts["train"], TREEBANK)
+    tokenizer = train_document_tokenizer(parts["train"], RECIPES["ptb-kn5"].make().data.text)
     stores = {part: prepare_documents(documents, tokenizer, folder) for part, documents in parts.items()}
     ids = {part: np.concatenate([[END], store.windows([0], store.tokens)[0]]) for part, store in stores.items()}
     return ids, len(tokenizer), time.process_time() - started

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.recipes.vectors import novels
+from headway.recipes import RECIPES
 from headway.tasks.language import TextCorpus, open_text
 from headway.tasks.objective import NegativeSamplingObjective, RowStep
 from headway.tasks.start import RunContext
@@ -88,7 +88,7 @@ def gensim(python: str, folder: Path, threads: int) -> tuple[float, float]:
 
 
 def task_of(corpus: TextCorpus, context: RunContext, seed: int) -> WordVectors:
-    run = novels()
+    run = RECIPES["novels-skip-gram"].make()
     tokens = sum(store.tokens for store in corpus.train)
     engine = replace(run.engine, steps=PASSES * tokens // run.engine.batch, seed=seed, device="cpu")
     return WordVectors(replace(run, engine=engine), replace(context, resumed=True))
@@ -104,7 +104,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         context = RunContext(place, Log(quiet=True), torch.device("cpu"), torch.float32, ALONE)
-        corpus = open_text(novels().data, context)
+        corpus = open_text(RECIPES["novels-skip-gram"].make().data, context)
         tokens = sum(store.tokens for store in corpus.train)
         ids = np.concatenate([store.windows([0], store.tokens)[0] for store in corpus.train])
         np.save(place / "ids.npy", ids)

@@ -15,7 +15,7 @@ from headway.errors import InputError
 from headway.generate.words import open_words
 from headway.models.skip_gram import SkipGram, SkipGramConfig, kept_share, noise
 from headway.plain import change
-from headway.recipes.vectors import own_text
+from headway.recipes import RECIPES
 from headway.tasks.objective import NegativeSamplingObjective, RowStep
 from headway.text.tokenizer import END, UNKNOWN
 from headway.text.vectors import WordVectors, write_vectors
@@ -214,7 +214,7 @@ def sentences(folder: Path, count: int = 3000) -> Path:
 def small_run(folder: Path, *settings: str) -> Run:
     data = json.dumps([str(folder / "text.txt")])
     return change(
-        own_text(),
+        RECIPES["skip-gram"].make(),
         [f"data.train={data}", "model.width=16", "model.window=2", "model.threshold=0", "engine.steps=60",
          "engine.batch=2000", "engine.checkpoint=20", "engine.log=20", "validation.every=30", "engine.device=cpu",
          "schedule.peak=0.05", *settings],

@@ -14,8 +14,7 @@ from headway.explore.picture import alignment_picture, alignment_text, heads_pic
 from headway.generate.attention import merge_words
 from headway.generate.translator import Translator
 from headway.recipes.grammar import Sentence, antecedent, splits, words
-from headway.recipes.recipe import varied
-from headway.recipes.translation import demo_run
+from headway.recipes.recipe import RECIPES
 from headway.tasks.loading import load
 from headway.train.job import train as train_run
 from headway.train.log import Log
@@ -34,7 +33,8 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume:
     train, valid, test = splits()
     files = {"train": train, "valid": valid, "test": test}
     data = {name: (f"{out / 'data' / name}.en", f"{out / 'data' / name}.fr") for name in files}
-    run = varied(demo_run(), data=data, engine={"device": device} | ({} if steps is None else {"steps": steps}))
+    engine = {"device": device} | ({} if steps is None else {"steps": steps})
+    run = RECIPES["demo"].make(data=data, engine=engine)
     write_run(run, out / "run.json")  # first: a folder without it would be nobody's
     for name, part in files.items():
         _write(out / "data" / name, part)

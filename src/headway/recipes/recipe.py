@@ -1,15 +1,33 @@
-"""What a recipe is, and how a function becomes one."""
+"""What a recipe is: a table of a .toml file in this folder. It has the settings of a run, by the keys of run.json, that
+differ from the defaults. A part with a name is a new one; one without a name changes that of the tables before it.
+
+    like         the tables that it starts from, in this order
+    summary      what it trains on what; a table without one is no recipe, only a start for others
+    reaches      which score it reaches where and in which time
+    model.size   one of the family's sizes, which the other keys of the model change
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
+from headway.models import FAMILIES
+from headway.models.rung import RUNGS
+from headway.plain import from_plain, to_plain
 from headway.train.run import Run
 
-Make = Callable[[], Run]
+# The recipes of these files are listed in this order.
+FILES = (
+    "translation", "language", "counting", "ladder", "recurrent", "rnn_seq2seq", "vectors", "classification", "tagging",
+    "pictures",
+)  # fmt: skip
+TABLES: dict[str, dict[str, Any]] = {}
+for _file in FILES:
+    TABLES |= tomllib.loads(files(__package__).joinpath(f"{_file}.toml").read_text(encoding="utf-8"))
+SIZES = {name: family.sizes for name, family in FAMILIES.items()} | {"rung": RUNGS}
 
 
 @dataclass(frozen=True)
@@ -18,26 +36,41 @@ class Recipe:
 
     name: str
     summary: str
-    reaches: str
-    make: Make
+    reaches: str = ""
+
+    def make(self, **more: Any) -> Run:
+        """Its run; `more`: other settings."""
+        settings = _changed(_settings(self.name), {"recipe": self.name} | more)
+        model = dict(settings["model"])
+        if size := model.pop("size", ""):
+            model = _changed(to_plain(SIZES[model["name"]][size]), model)
+        run: Run = from_plain(Run, settings | {"model": model})
+        return run
 
 
-RECIPES: dict[str, Recipe] = {}
+def _settings(name: str) -> dict[str, Any]:
+    """Those of a table, and of the tables that it is like."""
+    table = TABLES[name]
+    found: dict[str, Any] = {}
+    for other in table.get("like", ()):
+        found = _changed(found, _settings(other))
+    return _changed(found, {key: part for key, part in table.items() if key not in ("like", "summary", "reaches")})
 
 
-def recipe(name: str, summary: str, reaches: str = "") -> Callable[[Callable[[str], Run]], Make]:
-    """Make a recipe of a function from the recipe's name to its run."""
+def _changed(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """The settings with others."""
+    found = dict(settings)
+    for key, part in more.items():
+        changes = isinstance(part, dict) and "name" not in part
+        found[key] = _changed(found.get(key, {}), part) if changes else part
+    return found
 
-    def register(function: Callable[[str], Run]) -> Make:
-        RECIPES[name] = Recipe(name, summary, reaches, partial(function, name))
-        return RECIPES[name].make
 
-    return register
-
-
-def varied(run: Run, **parts: Any) -> Run:
-    """The run with other parts. A part that is given as a dict keeps the settings that the dict does not name."""
-    changed = {
-        name: replace(getattr(run, name), **part) if isinstance(part, dict) else part for name, part in parts.items()
-    }
-    return replace(run, **changed)
+RECIPES = {
+    name: Recipe(name, table["summary"], table.get("reaches", ""))
+    for name, table in TABLES.items()
+    if "summary" in table
+}
+# Names for several at once: the ladder from the foot up. A bag of words is worse than any n-gram: from it on each rung
+# is better than the one before.
+GROUPS = {"ladder": ("ladder-kn", "mlp", *(f"ladder-{rung}" for rung in RUNGS))}
