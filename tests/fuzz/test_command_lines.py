@@ -5,6 +5,7 @@ A short round draws some sixty of them; HEADWAY_FUZZ=N draws N times as many.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,10 @@ def asked(line: list[str]) -> list[str]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(line=lines())
-def test_any_command_line_gives_an_answer_or_one_clear_line(line: list[str], place: Path) -> None:
+def test_any_command_line_gives_an_answer_or_one_clear_line(
+    line: list[str], place: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("cases", 1)
     environment = {"HEADWAY_CACHE": str(place / "cache"), "HEADWAY_DATA": ""}
     outcome = call(asked(line), cwd=place, seconds=60, memory=4 << 30, environment=environment)
     assert fault(outcome) is None, f"{fault(outcome)}: headway {asked(line)}\n{outcome.err[-600:]}"

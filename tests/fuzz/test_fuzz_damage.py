@@ -6,6 +6,7 @@ A short round damages each folder a few times; HEADWAY_FUZZ=N does it N times as
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from lines import fault
 from worlds import WORLDS, World, result
 
 TIMES = 3  # that each folder is damaged in a short round
+Record = Callable[[str, object], None]  # pytest's `record_property`
 FREE = ("README.md",)  # for people: it may say anything
 
 
@@ -53,8 +55,11 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Trained.make(WORLDS[request.param], tmp_path_factory.mktemp(request.param))
 
 
-def test_a_damaged_model_answers_as_the_whole_one_or_says_what_is_wrong(trained: Trained) -> None:
+def test_a_damaged_model_answers_as_the_whole_one_or_says_what_is_wrong(
+    trained: Trained, record_property: Record
+) -> None:
     faults = []
+    record_property("cases", TIMES * ROUNDS)
     for seed in range(TIMES * ROUNDS):
         place = trained.root / "damaged"
         shutil.copytree(trained.root / "run" / "model", place)
@@ -69,13 +74,15 @@ def test_a_damaged_model_answers_as_the_whole_one_or_says_what_is_wrong(trained:
     assert not faults, "\n".join(faults)
 
 
-def test_a_damaged_store_is_built_again(trained: Trained) -> None:
+def test_a_damaged_store_is_built_again(trained: Trained, record_property: Record) -> None:
     """A run on a damaged cache comes to what a run on a whole one comes to."""
     assert (trained.root / "cache").exists() == trained.world.stores
     if not trained.world.stores:
         return
-    expected, faults = result(trained.root / "run"), []
-    for seed in range(max(1, TIMES * ROUNDS // 3)):
+    expected, times = result(trained.root / "run"), max(1, TIMES * ROUNDS // 3)
+    faults = []
+    record_property("cases", times)
+    for seed in range(times):
         shutil.copytree(trained.root / "cache", trained.root / "other")
         done = damage(trained.root / "other", seed)
         outcome = trained.call(trained.world.train("again"), "other")
@@ -90,10 +97,14 @@ def test_a_damaged_store_is_built_again(trained: Trained) -> None:
     assert not faults, "\n".join(faults)
 
 
-def test_a_damaged_run_is_resumed_to_the_same_end_or_says_what_is_wrong(trained: Trained) -> None:
+def test_a_damaged_run_is_resumed_to_the_same_end_or_says_what_is_wrong(
+    trained: Trained, record_property: Record
+) -> None:
     """Of an unfinished run: settings, log, checkpoints, snapshots."""
-    expected, faults = result(trained.root / "run"), []
-    for seed in range(max(1, TIMES * ROUNDS // 3)):
+    expected, times = result(trained.root / "run"), max(1, TIMES * ROUNDS // 3)
+    faults = []
+    record_property("cases", times)
+    for seed in range(times):
         shutil.copytree(trained.root / "run", trained.root / "cut")
         shutil.rmtree(trained.root / "cut" / "model")
         done = damage(trained.root / "cut", seed, (".lock",))

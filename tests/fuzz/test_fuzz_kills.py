@@ -5,6 +5,7 @@ A short round kills at a few places of each; HEADWAY_FUZZ=N kills at N times as 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ KILLS = 2  # of each task, in a short round
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_killed_run_is_finished_by_the_same_command(name: str, tmp_path: Path) -> None:
+def test_a_killed_run_is_finished_by_the_same_command(
+    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     killing = Killing(WORLDS[name], tmp_path).prepare()
     count = len(killing.operations)
     wanted = min(KILLS * ROUNDS, count)
     places = sorted({round((number + 0.5) * count / wanted) for number in range(wanted)})
+    record_property("cases", len(places))
     faults = [fault for place in places if (fault := killing.fault(place))]
     assert not faults, "\n".join(faults)
