@@ -15,8 +15,8 @@ from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.cost import Sketch, state_bytes
 from headway.evaluate.flops import FORMULAS, Count, count
-from headway.evaluate.shapes import ENCODERS
-from headway.models import FAMILIES, gpt, neural_ngram, parts, recurrent, rung, transformer
+from headway.models import FAMILIES, bert, gpt, neural_ngram, parts, recurrent, rung, transformer
+from headway.models.heads import Vectors
 from headway.models.ngram import NGram, NGramConfig
 from headway.nn.attention import Additive, Multiplicative, SelfAttention
 from headway.nn.mask import SEE_ALL
@@ -266,23 +266,20 @@ def test_counting_leaves_nothing_behind_for_real_passes() -> None:
     assert torch.equal(model(ids)[0], before)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_bert_from_its_shapes_alone(name: str) -> None:
+@pytest.mark.parametrize(("size", "published"), [("base", 109_482_240), ("large", 335_141_888)])
+def test_bert_from_its_shapes_alone(size: str, published: int) -> None:
     transformers = pytest.importorskip("transformers")
-    shape = ENCODERS[name]
+    shape = bert.SIZES[size]
     config = transformers.BertConfig(
-        hidden_size=shape.width, num_hidden_layers=shape.layers, num_attention_heads=shape.width // 64,
+        hidden_size=shape.width, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
         intermediate_size=shape.inner, attn_implementation="eager",
     )  # fmt: skip
+    of = Sketch("bert", shape, (30_522,), head=Vectors(first=True))
     with torch.device("meta"):
-        model = transformers.BertModel(config).eval()
-        ids = torch.zeros(2, 20, dtype=torch.long)
-        with FlopCounterMode(display=False) as counter:
-            model(ids)
-    parameters = shape.parameters()
-    published = {"bert-base": 109_482_240, "bert-large": 335_141_888}
-    assert sum(parameters.values()) == published[name] == sum(weight.numel() for weight in model.parameters())
-    assert 2 * sum(shape.products(20, batch=2).values()) == counter.get_total_flops()
+        theirs = transformers.BertModel(config).eval()
+        counted = torchs_count(theirs, torch.zeros(2, 20, dtype=torch.long))
+        assert flops(count(of.build(), *of.inputs(2, 20))) == counted
+    assert of.size().parameters == published == sum(weight.numel() for weight in theirs.parameters())
 
 
 @pytest.mark.parametrize(("length", "batch"), [(0, 1), (-3, 1), (4, 0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES, WIDTH, WINDOW = [100, 1000], 1000, 3  # of the lecture's two examples
 SENTENCE = 32  # tokens, where a model has no length of its own
+BERT_VOCABULARY = 30_522
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 # Names that are not a recipe, run or model, with the options that they take.
 OTHERS = {
@@ -226,15 +227,30 @@ def _layers(lengths: list[int], width: int, window: int) -> Report:
 
 
 def _encoder(name: str, lengths: list[int], batch: int) -> Report:
-    from headway.evaluate.shapes import ENCODERS
+    """BERT as it was published: the encoder, and a pooler on its first token (Devlin et al. 2019)."""
+    import torch
 
-    shape = ENCODERS[name]
-    parameters = shape.parameters()
-    total, costs = sum(parameters.values()), list[dict[str, int]]()
-    for length in lengths:
-        by_kind = shape.products(length, batch)
-        products = sum(by_kind.values())
-        costs.append({"length": length, "batch": batch, "products": products, "pairs": by_kind["pairs"]})
+    from headway.evaluate.cost import Sketch
+    from headway.evaluate.flops import count
+    from headway.models.bert import SIZES
+    from headway.models.heads import Vectors
+
+    config, costs = SIZES[name.removeprefix("bert-")], list[dict[str, int]]()
+    sketch = Sketch("bert", config, (BERT_VOCABULARY,), head=Vectors(first=True))
+    # A lookup multiplies nothing: operations are also counted at lengths beyond the table of positions.
+    longer = replace(sketch, config=replace(config, max_length=max(lengths)))
+    with torch.device("meta"), torch.no_grad():
+        model, reader = sketch.build(), longer.build()
+        for length in lengths:
+            passed = count(reader, *longer.inputs(batch, length))
+            products, pairs = passed.total("flops") // 2, passed.total("pairs") // 2
+            costs.append({"length": length, "batch": batch, "products": products, "pairs": pairs})
+    owners = {"embedding": "encoder.embed", "layers": "encoder.encoder", "pooler": "head"}
+    parameters = {
+        part: sum(weight.numel() for weight in model.get_submodule(owner).parameters())
+        for part, owner in owners.items()
+    }
+    total = sum(parameters.values())
     rows = [
         ("length", *counts(*lengths)),
         ("operations of a forward pass", *(many(2 * one["products"]) for one in costs)),
