@@ -15,7 +15,7 @@ from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.cost import Sketch, state_bytes
 from headway.evaluate.flops import FORMULAS, Count, count
-from headway.models import FAMILIES, bert, gpt, neural_ngram, parts, recurrent, rung, transformer
+from headway.models import FAMILIES, bert, build, gpt, neural_ngram, parts, recurrent, rung, transformer
 from headway.models.heads import Vectors
 from headway.models.ngram import NGram, NGramConfig
 from headway.nn.attention import Additive, Multiplicative, SelfAttention
@@ -197,7 +197,7 @@ def test_paths() -> None:
 def test_a_path_is_none_just_where_no_gradient_leads_from_the_first_token_to_the_last(family: str, config: Any) -> None:
     torch.manual_seed(0)
     of = sketch(family, config)
-    model: Any = of.build().double().eval()
+    model: Any = build(of.family, of.config, of.vocabularies).double().eval()
     for length in (2, 3, 4, 7):
         table = next(part for part in model.modules() if isinstance(part, nn.Embedding))
         hidden_BTD, _ = model.read(torch.arange(3, 3 + length)[None])
@@ -209,7 +209,7 @@ def test_a_path_is_none_just_where_no_gradient_leads_from_the_first_token_to_the
 def test_the_state_is_as_large_as_a_real_one() -> None:
     for family, config in (CASES[0], CASES[1], CASES[3], CASES[5], CASES[8]):
         of = sketch(family, config)
-        model: Any = of.build()
+        model: Any = build(of.family, of.config, of.vocabularies)
         ids = torch.full((2, 6), 3)
         state = model.start(TextInputs(ids) if family == "transformer" else None, 2, ids.device)
         _, state = model.read(ids, state)
@@ -226,7 +226,7 @@ def test_the_state_is_as_large_as_a_real_one() -> None:
 def test_activations_are_what_autograd_keeps_of_a_real_pass(family: str, config: Any) -> None:
     of = sketch(family, config)
     lengths = (11,) * len(FAMILIES[family].takes)
-    model = of.build().train()
+    model = build(of.family, of.config, of.vocabularies).train()
     kept: dict[int, Tensor] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -260,7 +260,7 @@ def test_the_largest_gpt_needs_no_memory_to_be_counted() -> None:
 def test_counting_leaves_nothing_behind_for_real_passes() -> None:
     """A mask is kept between calls: one without memory must not come to a model that has some, nor the other way."""
     of = sketch("gpt", dataclasses.replace(SMALL_GPT, position=parts.RelativeBias()))
-    model, ids = of.build().eval(), torch.arange(6)[None]
+    model, ids = build(of.family, of.config, of.vocabularies).eval(), torch.arange(6)[None]
     before = model(ids)[0]
     of.cost(6)
     assert torch.equal(model(ids)[0], before)

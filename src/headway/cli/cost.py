@@ -89,7 +89,7 @@ def _model(what: str, sketch: Sketch, costs: list[Cost], used: Footprint | None)
     for line in costs[0].unknown:
         print(f"headway: not counted: {line}", file=sys.stderr)
     lines = [
-        f"{what}: {sketch.family}, {size.parameters:,} parameters with {_vocabulary(what, sketch, size.learns)}",
+        f"{what}: {sketch.family}, {size.parameters:,} parameters with {_vocabulary(what, sketch)}",
         f"weights {in_bytes(size.weights)} as {dtype}; training holds {in_bytes(size.training)} beside activations",
         "",
         *aligned(figures(costs)),
@@ -105,15 +105,16 @@ def _model(what: str, sketch: Sketch, costs: list[Cost], used: Footprint | None)
     return plain, "\n".join(lines)
 
 
-def _vocabulary(what: str, sketch: Sketch, learns: bool) -> str:
+def _vocabulary(what: str, sketch: Sketch) -> str:
     """A recipe's is known once there is text; so are the tables of a model that counts instead of learning."""
     from headway.models import FAMILIES
 
-    phrase, setting = FAMILIES[sketch.family].sized
+    family = FAMILIES[sketch.family]
+    phrase, setting = family.sized
     sizes = phrase.format(" and ".join(f"{count:,}" for count in sketch.vocabularies))
     if Path(what).is_dir():
         return sizes
-    tables = "" if learns else "; tables of counts are as large as the text makes them"
+    tables = "" if family.learns != "counting" else "; tables of counts are as large as the text makes them"
     return f"{sizes} ({setting}){tables}"
 
 
@@ -160,8 +161,8 @@ def footprint(used: Footprint) -> list[str]:
         lines.append(f"price {used.cost:,.2f} at {used.price:g} a device hour")
     if used.kwh is None and used.cost is None:
         lines.append("--watts gives its energy, --carbon its CO₂ too, --price its price")
-    elif used.kwh is None or used.kg is None:
-        lines += [] if used.carbon is None else ["--carbon needs --watts: CO₂ follows from energy"]
+    elif used.kwh is None and used.carbon is not None:
+        lines.append("--carbon needs --watts: CO₂ follows from energy")
     return lines
 
 

@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.evaluate.flops import Call, Count, Part, ShapesOnly, count
-from headway.models import FAMILIES, build
+from headway.models import FAMILIES
+from headway.models.blank import blank
 from headway.nn.mask import triangle
 from headway.nn.recurrent import RecurrentLayer
 
@@ -65,12 +66,11 @@ class Cost:
 @dataclass(frozen=True)
 class Size:
     """What does not depend on a length: parameters, bytes of the weights, and bytes that training holds beside
-    activations (weights, gradients, the optimiser's memory). learns: by gradients, not by counting."""
+    activations (weights, gradients, the optimiser's memory)."""
 
     parameters: int
     weights: int
     training: int
-    learns: bool
 
 
 @dataclass(frozen=True)
@@ -83,26 +83,19 @@ class Sketch:
     dtype: torch.dtype = torch.float32
     head: Any = None  # of an encoder
 
-    def build(self) -> nn.Module:
+    def build(self, device: str = "meta") -> Any:
         # Built in this type: a tensor without memory cannot be converted.
-        default = torch.get_default_dtype()
-        torch.set_default_dtype(self.dtype)
-        try:
-            model: nn.Module = build(self.family, self.config, self.vocabularies, self.head)
-        finally:
-            torch.set_default_dtype(default)
-        return model
+        return blank(self.family, self.config, self.vocabularies, torch.device(device), self.dtype, self.head)
 
     def inputs(self, batch: int, *lengths: int) -> tuple[Tensor, ...]:
         """What a forward pass of this size reads."""
         return FAMILIES[self.family].example(self.config, self.vocabularies, batch, *lengths)
 
     def size(self) -> Size:
-        with torch.device("meta"):
-            weights = list(self.build().parameters())  # each once, also where parts share it
+        weights = list(self.build().parameters())  # each once, also where parts share it
         count = sum(weight.numel() for weight in weights)
-        held = sum(weight.numel() * weight.element_size() for weight in weights)
-        return Size(count, held, training_bytes(count, self.dtype.itemsize), _learned(weights))
+        held = sum(weight.nbytes for weight in weights)
+        return Size(count, held, training_bytes(count, self.dtype.itemsize))
 
     def cost(self, length: int, source_length: int | None = None, batch: int = 1) -> Cost:
         if min(length, batch, source_length or 1) < 1:
@@ -111,18 +104,16 @@ class Sketch:
         if source_length is not None and not family.has_source:
             raise InputError(f"a model of the family '{self.family}' has no source: leave the source's length out")
         lengths = (source_length or length, length) if family.has_source else (length,)
-        kept = 0
+        learns = family.learns != "counting"
         try:
             with torch.device("meta"), torch.no_grad():
-                model: Any = self.build().eval()
-                learns = _learned(list(model.parameters()))
+                model = self.build()
                 # Of a model that is counted: no products, and what a pass looks up depends on what its tables hold.
                 passed = count(model, *self.inputs(batch, *lengths)) if learns else Count([Call("", span=model.reach)])
                 state, before = (
                     self._state_after(model, batch, (*lengths[:-1], read)) for read in (length, length - 1)
                 )
-            if learns:
-                kept = self.activations(batch, *lengths)
+            kept = self.activations(batch, *lengths) if learns else 0
         except IndexError as error:
             raise InputError(f"length {length} is too long for this model: {error}") from error
         flops, pairs, elements, steps = map(passed.total, ("flops", "pairs", "elements", "steps"))
@@ -148,8 +139,7 @@ class Sketch:
         Counted from what autograd stores while the pass runs on tensors without memory, with the fused attention that
         training uses; the loss, which is computed in chunks, is not in it.
         """
-        with torch.device("meta"):
-            steps = any(isinstance(part, nn.RNNBase | RecurrentLayer) for part in self.build().modules())
+        steps = any(isinstance(part, nn.RNNBase | RecurrentLayer) for part in self.build().modules())
         if not steps or len(lengths) > 1 or lengths[0] <= FEW:
             return self._kept(batch, *lengths)
         # A recurrence keeps the same amount at every step, and without its kernel a step is slow: a few are enough.
@@ -172,7 +162,7 @@ class Sketch:
                 torch.backends.mkldnn.flags(enabled=False),
                 FakeTensorMode(),
             ):
-                model = self.build().train()
+                model = self.build("cpu").train()
                 with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
                     # The result must live until all is counted: a freed storage may be used again.
                     result = model(*self.inputs(batch, *lengths))
@@ -182,11 +172,6 @@ class Sketch:
         finally:
             triangle.cache_clear()
         return sum(kept.values())
-
-
-def _learned(weights: list[nn.Parameter]) -> bool:
-    """By gradients, not by counting."""
-    return any(weight.requires_grad for weight in weights)
 
 
 def training_bytes(parameters: int, element: int) -> int:
@@ -204,4 +189,4 @@ def state_bytes(state: Any) -> int:
             found[id(value)] = value
             inside = value if isinstance(value, dict) else getattr(value, "__dict__", {})
             waiting += value if isinstance(value, list | tuple) else inside.values()
-    return sum(value.numel() * value.element_size() for value in found.values() if isinstance(value, Tensor))
+    return sum(value.nbytes for value in found.values() if isinstance(value, Tensor))

@@ -186,12 +186,6 @@ class FlopCounter(FlopCounterMode):
             self.count.unknown = tuple(dict.fromkeys((*self.count.unknown, name)))
         return super()._count_flops(operator, result, given, named)
 
-    def add_recurrence(self, flops: int, elements: int, layers: int, length: int) -> None:
-        """A recurrent kernel that was not run: directions run side by side, layers and steps one after the other."""
-        call = self._running[-1]
-        call.flops, call.elements, call.steps = call.flops + flops, call.elements + elements, length * layers
-        call.span, call.hops = 1, length
-
 
 class ShapesOnly(TorchFunctionMode):
     """Recurrent kernels give results of the right shape without their steps, of which there may be thousands."""
@@ -216,9 +210,11 @@ class ShapesOnly(TorchFunctionMode):
         length = len(given[0]) if packed else x.shape[1 if given[7] else 0]
         states = [states] if isinstance(states, Tensor) else states
         if self.counter is not None:
-            gates = len(states[0]) * len(weights[0])
-            flops = recurrent_flops(x.shape, [weight.shape for weight in weights])
-            self.counter.add_recurrence(flops, math.prod(x.shape[:-1]) * gates, layers, length)
+            call, gates = self.counter._running[-1], len(states[0]) * len(weights[0])
+            call.flops += recurrent_flops(x.shape, [weight.shape for weight in weights])
+            call.elements += math.prod(x.shape[:-1]) * gates
+            # Directions run side by side, layers and steps one after the other.
+            call.steps, call.span, call.hops = length * layers, 1, length
         y = x.new_empty(*x.shape[:-1], states[0].shape[-1] * (2 if both else 1))
         return y, *(torch.empty_like(state) for state in states)
 
