@@ -83,7 +83,11 @@ def links_from_weights(weights_TS: np.ndarray, target_words: Sequence[int], sour
 
     A target word stays unlinked when it has no token, or when all its weight is on tokens of no word.
     """
-    return _argmax_links(merge_words(weights_TS, target_words, source_words))
+    weights_WV = merge_words(weights_TS, target_words, source_words)
+    if weights_WV.size == 0:
+        return set()
+    source_W, seen_W = weights_WV.argmax(axis=1), weights_WV.max(axis=1) > 0
+    return {(int(source), target) for target, source in enumerate(source_W) if seen_W[target]}
 
 
 def random_links(sizes: Sequence[tuple[int, int]], seed: int) -> list[set[Link]]:
@@ -155,8 +159,10 @@ def best_head(chosen_on: Iterable[AttendedPair], reported_on: Iterable[AttendedP
 
 
 def _links_by_head(pair: AttendedPair) -> dict[tuple[int, ...], set[Link]]:
-    weights_LHWV = merge_words(pair.weights_LHTS, pair.target_words, pair.source_words)
-    return {place: _argmax_links(weights_LHWV[place]) for place in np.ndindex(weights_LHWV.shape[:2])}
+    return {
+        place: links_from_weights(pair.weights_LHTS[place], pair.target_words, pair.source_words)
+        for place in np.ndindex(pair.weights_LHTS.shape[:2])
+    }
 
 
 def read_links(line: str, *, first: int = 0, where: str = "") -> tuple[set[Link], set[Link]]:
@@ -188,13 +194,6 @@ def write_links(sure: Links, possible: Links = frozenset(), *, first: int = 0) -
         f"{source + first}{'-' if (source, target) in sure else 'p'}{target + first}"
         for source, target in sorted(sure | possible)
     )
-
-
-def _argmax_links(weights_WV: np.ndarray) -> set[Link]:
-    if weights_WV.size == 0:
-        return set()
-    source_W, seen_W = weights_WV.argmax(axis=1), weights_WV.max(axis=1) > 0
-    return {(int(source), target) for target, source in enumerate(source_W) if seen_W[target]}
 
 
 def _check_first(first: int) -> None:

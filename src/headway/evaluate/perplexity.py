@@ -133,20 +133,19 @@ def _read_through(model: Any, corpus: TokenStore, streams: int) -> float:
     device, total = _device(model), corpus.tokens
     length = -(-total // streams)
     starts = range(0, total, length)
+    width = max(1, TOKENS_AT_ONCE // len(starts))
     state, nll = model.start(None, len(starts), device), 0.0
     last_B1 = np.full((len(starts), 1), corpus.end)
     with judging(model):
-        for at in range(0, length, max(1, TOKENS_AT_ONCE // len(starts))):
-            width = min(length - at, max(1, TOKENS_AT_ONCE // len(starts)))
-            ids_BT = np.full((len(starts), width), PAD)
-            for row, start in enumerate(starts):
-                count = min(width, total - start - at)
-                if count > 0:
-                    ids_BT[row, :count] = corpus.windows([start + at], count)[0]
+        for at in range(0, length, width):
+            known_BT = np.add.outer(starts, np.arange(at, min(at + width, length))) < total
+            ids_BT = np.full(known_BT.shape, PAD)
+            for row, count in enumerate(known_BT.sum(1)):
+                ids_BT[row, :count] = corpus.windows([starts[row] + at], count)[0]
             read_BT = torch.from_numpy(np.concatenate([last_B1, ids_BT], 1)).to(device)
             logp_BT, state = model.scored(read_BT, state)
-            known_BT = torch.from_numpy(at + np.arange(width) < total - np.array(starts)[:, None]).to(device)
-            nll -= float(logp_BT[:, 1:].double().masked_fill(~known_BT, 0.0).sum())
+            unknown_BT = torch.from_numpy(~known_BT).to(device)
+            nll -= float(logp_BT[:, 1:].double().masked_fill(unknown_BT, 0.0).sum())
             last_B1 = ids_BT[:, -1:]
     return nll
 

@@ -80,14 +80,11 @@ def _check_length(name: str, length: int, context: int) -> None:
 
 def _batches(rows: list[list[int]]) -> Iterator[list[int]]:
     """Numbers of rows that are scored together: of similar length, and not too many tokens."""
-    batch: list[int] = []
-    for i in sorted(range(len(rows)), key=lambda i: -len(rows[i])):
-        if batch and (len(batch) + 1) * len(rows[batch[0]]) > TOKENS_AT_ONCE:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+    while order:
+        most = max(1, TOKENS_AT_ONCE // max(1, len(rows[order[0]])))
+        yield order[:most]
+        order = order[most:]
 
 
 def _padded(rows: list[list[int]], device: torch.device) -> Tensor:
