@@ -62,7 +62,6 @@ PANELS = (
 
 def curves_picture(runs: Mapping[str, History], path: str | Path, *, value: str | None = None) -> Path:
     """Draw the runs, each under its name, to `path` as PNG, SVG or PDF; with `value`, that one alone."""
-    path = plots.check_path(path)
     panels = _choose(runs, value)
     large, small = ([panel for panel in panels if panel.large == size] for size in (True, False))
     rows = [(row, height) for row, height in ((large, UPPER), (small, LOWER)) if row]
@@ -171,7 +170,6 @@ def comparison_picture(entries: Sequence[Entry], path: str | Path, higher_is_bet
     """A row a recipe: test (or validation) score with its spread over seeds on the left, training seconds at right."""
     from headway.train.comparison import short  # which imports torch: curves are drawn without
 
-    path = plots.check_path(path)
     tall, wide = max(1.2, ROW * len(entries)), (WIDTH - LEFT - GAP) / 2
     figure = plots.new_figure(WIDTH, tall)
     tested = all(entry.test for entry in entries)

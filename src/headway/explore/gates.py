@@ -44,7 +44,6 @@ def gates_picture(
     gates: Mapping[str, Floats], words: Sequence[str], path: str | Path, *, units: int = 24, title: str = ""
 ) -> Path:
     """Draw the `units` that change most over the text to `path` as PNG, SVG or PDF."""
-    path = plots.check_path(path)
     for name, values_TU in gates.items():
         if len(values_TU) != len(words):
             raise InputError(f"'{name}' has {len(values_TU)} steps for {len(words)} words: give as many of each")

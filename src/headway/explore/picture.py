@@ -38,7 +38,6 @@ def alignment_picture(
 
     `gold` are the sure links (source, target), drawn as squares; `possible` the less certain ones, as rings.
     """
-    path = plots.check_path(path)
     weights_TS = _check_weights(weights_TS, source_words, target_words, axes=2)
     sure = frozenset(gold or ())
     rings = frozenset(possible or ()) - sure
@@ -71,7 +70,6 @@ def heads_picture(
 
     `best` is the (layer, head) to outline, counted from 0 (the labels count from 1).
     """
-    path = plots.check_path(path)
     weights_LHTS = _check_weights(weights_LHTS, source_words, target_words, axes=4)
     layers, heads, target_size, source_size = weights_LHTS.shape
     if best is not None and not (0 <= best[0] < layers and 0 <= best[1] < heads):

@@ -117,10 +117,11 @@ def legend(place: Any, names: Sequence[str], styles: Sequence[dict[str, Any]], s
         text.set(text=drawable(name), color=INK, family=list(families()), parse_math=False)
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: str | Path) -> Path:
     """Written under another name and renamed, so that no reader ever finds half a picture."""
     from matplotlib import rc_context
 
+    path = check_path(path)
     suffix = path.suffix.lower()
     # Without date and random ids the same picture is the same file.
     more: dict[str, Any] = {"dpi": DPI, "bbox_inches": "tight", "pad_inches": 0.2, "metadata": {FORMATS[suffix]: None}}
@@ -245,7 +246,6 @@ def label_words(
 
 def heat_maps(rows: Sequence[Sequence[HeatMap]], path: str | Path, *, heading: str = "") -> Path:
     """Heat maps of heads by layer, beside and below one another."""
-    path = check_path(path)
     between, above, top = 0.55, 0.72, 0.3  # inches
     sizes = [[_size(one) for one in row] for row in rows]
     across = max(sum(wide + between for wide, _ in row) for row in sizes) - between
@@ -350,7 +350,6 @@ def lines_picture(
     below: str = "layer", names_of_x: Mapping[int, str] | None = None,
 ) -> Path:  # fmt: skip
     """One plot of lines over the layers. `names_of_x`: places that are no number of a layer."""
-    path = check_path(path)
     figure = new_figure(*LINES)
     axes = figure.add_axes((0, 0, 1, 1))
     lines(axes, curves, names_of_x or {})

@@ -162,7 +162,6 @@ def _label(one: Occurrence) -> str:
 def draw(table: Table, path: Path) -> Path:
     """The occurrences in the plane at the first layer, the last and some between, a colour a sense; and how alike they
     are at every layer."""
-    path = plots.check_path(path)
     points_LN2, senses = np.array(table.more["points"]), table.more["senses"]
     colour_of = {sense: COLOURS[at % len(COLOURS)] for at, sense in enumerate(dict.fromkeys(senses))}
     layers = table.column("layer")
@@ -181,8 +180,8 @@ def draw(table: Table, path: Path) -> Path:
     dots = [{"color": colour, "marker": "o", "linestyle": "none", "markersize": 5} for colour in colour_of.values()]
     names = [sense or "all" for sense in colour_of]
     plots.legend(figure, names, dots, 9, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=len(names), handletextpad=0)
-    curves = {column: [*zip(layers, table.column(column), strict=True)] for column in CURVES}
-    curves = {column: points for column, points in curves.items() if any(y is not None for _, y in points)}
+    drawn = [column for column in CURVES if any(y is not None for y in table.column(column))]
+    curves = {column: [*zip(layers, table.column(column), strict=True)] for column in drawn}
     axes = plots.panel(figure, 0.35, 0, width - 1.6, PLOT)
     styles = [{"color": CURVES[column][1], "linestyle": DASHES[[*CURVES].index(column)]} for column in curves]
     plots.lines(axes, curves, {-1: "input"}, styles)

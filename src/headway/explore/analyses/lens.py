@@ -90,7 +90,6 @@ def _shown(traces: list[Trace], places: list[int], logp_LT: Array) -> dict[str, 
 
 def draw(table: Table, path: Path) -> Path:
     """Places from left to right, layers from the input at the bottom upward, in each cell the layer's own answer."""
-    path = plots.check_path(path)
     # From the last layer down.
     answers, p_LT = table.more["answers"][::-1], np.array(table.more["p"], dtype=np.float64)[::-1]
     layers, length = p_LT.shape
