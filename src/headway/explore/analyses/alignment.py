@@ -10,6 +10,7 @@ L layers, H heads.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -25,7 +26,6 @@ from headway.explore.analyses.gold import Counted, GoldPair, over_pairs, read_go
 from headway.explore.analyses.texts import read_parallel
 from headway.explore.plots import SHADES, HeatMap, heat_maps
 from headway.text.words import Split
-from headway.traces import Trace
 
 READINGS = ("written", "shifted")
 MEAN = -1  # in place of a head: the mean of all heads of the layer
@@ -48,29 +48,22 @@ class AlignmentOptions:
     beside_first: Literal[0, 1] = 0
 
 
-def links_of(trace: Trace, owners: Sequence[Sequence[int]]) -> dict[Choice, set[Link]]:
-    """The links of every head and every layer's mean, in both readings, of one pair."""
-    if ("decoder", "cross") not in trace.sites():
-        family = trace.about.get("family", "")
-        raise InputError(f"this model ({family}) has no cross-attention: an alignment needs a translator")
-    source, target = owners
-    rows = {"written": [*target[1:], -1], "shifted": list(target)}
-    layers = trace.layers("decoder", "cross.weights")
-    return {
-        (reading, layer, head): aligning.links_from_weights(weights_TS, rows[reading], source)
-        for layer, weights_HTS in zip(layers, trace.attention("decoder", "cross"), strict=True)
-        for head, weights_TS in [(MEAN, weights_HTS.mean(0)), *enumerate(weights_HTS)]
-        for reading in READINGS
-    }
-
-
 def all_links(traced: Traced, texts: Iterable[Text], counted: Counted, turned: bool = False) -> dict[Choice, Links]:
-    """By choice, then by the number of the pair; always as (source, target) of the pairs, also where they are `turned`
-    for a model of the other direction."""
-    found: dict[Choice, Links] = {}
+    """The links of every head and every layer's mean, in both readings, by the number of the pair; always as (source,
+    target) of the pairs, also where they are `turned` for a model of the other direction."""
+    found: dict[Choice, Links] = defaultdict(dict)
     for number, trace, owners in over_pairs(traced, texts, counted):
-        for choice, links in links_of(trace, owners).items():
-            found.setdefault(choice, {})[number] = {(t, s) for s, t in links} if turned else links
+        if ("decoder", "cross") not in trace.sites():
+            family = trace.about.get("family", "")
+            raise InputError(f"this model ({family}) has no cross-attention: an alignment needs a translator")
+        source, target = owners
+        rows = {"written": [*target[1:], -1], "shifted": target}
+        layers = trace.layers("decoder", "cross.weights")
+        for layer, weights_HTS in zip(layers, trace.attention("decoder", "cross"), strict=True):
+            for head, weights_TS in [(MEAN, weights_HTS.mean(0)), *enumerate(weights_HTS)]:
+                for reading in READINGS:
+                    links = aligning.links_from_weights(weights_TS, rows[reading], source)
+                    found[reading, layer, head][number] = {(t, s) for s, t in links} if turned else links
     return found
 
 

@@ -9,7 +9,7 @@ H heads, T places, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -114,11 +114,9 @@ def importance(traced: Traced, files: Sequence[str], options: Options) -> Table:
 
 def draw(table: Table, path: Path) -> Path:
     """In thousandths, so that a number fits its cell; the palest heads do no harm when they are silenced."""
-    columns = tuple("change in 1,000" if name == "change" else name for name in table.columns)
-    rows = [(*row[:4], 1000 * float(row[4] or 0), row[5]) for row in table.rows]
-    shown = Table(columns, rows)
-    maps = [head_map(shown, "change in 1,000", site, best=True) for site in shown.distinct("site")]
-    return heat_maps([maps], path, heading="What silencing a head costs, nats in 1,000 tokens")
+    maps = [head_map(table, "change", site, best=True) for site in table.distinct("site")]
+    shown = [replace(one, values_RC=1000 * one.values_RC) for one in maps]
+    return heat_maps([shown], path, heading="What silencing a head costs, nats in 1,000 tokens")
 
 
 IMPORTANCE = Analysis("importance", "lines", ("embed*.hidden",), importance, draw, Options)

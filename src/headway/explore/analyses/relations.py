@@ -123,11 +123,11 @@ def _rows(tallies: tuple[Tallies, Tallies], layers: list[int], least: int) -> li
 def _better_ways(tallies: Tallies, kept: set[Key]) -> dict[str, str]:
     """Of each relation the way of reading in which its best head finds more words, where heads were chosen. By number
     and not by share: a model that cannot look ahead may see only a few pairs in one of them."""
-    best: dict[str, tuple[int, bool]] = {}
-    for name, way in kept:
-        mine = int(np.max(tallies[name, way].hits_LH)), way == UP
-        best[name] = max(best.get(name, mine), mine)
-    return {name: UP if upward else DOWN for name, (_, upward) in best.items()}
+
+    def found(key: Key) -> tuple[int, bool]:
+        return int(np.max(tallies[key].hits_LH)), key[1] == UP
+
+    return dict(sorted(kept, key=found))  # of the two ways of a relation the last one stays
 
 
 def _notes(tallies: tuple[Tallies, Tallies], unknown: int) -> list[str]:
@@ -146,7 +146,6 @@ def _notes(tallies: tuple[Tallies, Tallies], unknown: int) -> list[str]:
 
 def draw(table: Table, path: Path) -> Path:
     """A row a relation: its best head beside the best offset, in the direction of reading that finds more."""
-    path = plots.check_path(path)
     shown: list[tuple[Any, ...]] = [row for row in table.rows if row[1] == table.more["looks"][row[0]]]
     figure = plots.new_figure(WIDTH, ROW * len(shown))
     axes = figure.add_axes((0, 0, 1, 1))
