@@ -55,7 +55,6 @@ def cost(
     """What a model costs: operations, memory, steps, paths; energy, CO₂ and price of a run."""
     from headway.evaluate.footprint import Footprint
 
-    stated: dict[str, Any] = {"devices": devices, "watts": watts, "pue": pue, "carbon": carbon, "price": price}
     given = {
         "--length": length or None, "--source-length": source_length, "--batch-size": batch if batch > 1 else None,
         "--set": settings or None, "--width": width, "--window": window, "--seconds": seconds, "--watts": watts,
@@ -76,9 +75,9 @@ def cost(
     else:
         sketch, measured = _find(what, settings, dtype)
         seconds = measured if seconds is None else seconds
-        if seconds is None and any(stated[name] is not None for name in ("watts", "carbon", "price")):
+        if seconds is None and any(stated is not None for stated in (watts, carbon, price)):
             raise InputError(f"{what} has no log with its training time: pass --seconds")
-        used = Footprint(seconds, **stated) if seconds is not None else None
+        used = None if seconds is None else Footprint(seconds, devices, watts, pue, carbon, price)
         costs = [sketch.cost(one, source_length, batch) for one in length or [_usual_length(sketch)]]
         plain, text = _model(what, sketch, costs, used)
     print(json.dumps(plain, indent=1, ensure_ascii=False) if as_json else text)

@@ -85,9 +85,8 @@ def score(
         found = [one.corpus_score(hypotheses, [references], n_bootstrap=bootstrap) for one in (bleu, chrf)]
     # sacreBLEU keeps mean and half width in private fields; its public ones are rounded strings.
     ends = [(float(one._mean - one._ci), float(one._mean + one._ci)) if bootstrap else None for one in found]
-    ours, theirs = ([text.strip() for text in side] for side in (hypotheses, references))
-    if lowercase:
-        ours, theirs = ([text.lower() for text in side] for side in (ours, theirs))
+    cased = str.lower if lowercase else str
+    ours, theirs = ([cased(text.strip()) for text in side] for side in (hypotheses, references))
     return Scores(
         bleu=float(found[0].score), bleu_signature=str(bleu.get_signature()), bleu_interval=ends[0],
         precisions=tuple(map(float, found[0].precisions)), brevity_penalty=float(found[0].bp),

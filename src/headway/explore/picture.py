@@ -6,7 +6,6 @@ Shapes: T target words, S source words, L layers, H heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from headway.explore.plots import ACCENT, HAIRLINE, note, one_line
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Links = AbstractSet[tuple[int, int]]
+    from headway.evaluate.alignment import Links
 
 # Inches. A cell shrinks as the sentence grows, but never so far that its word cannot be read.
 LARGEST_CELL, SMALLEST_CELL, LONGEST_SIDE = 0.42, 0.2, 11.0

@@ -122,17 +122,11 @@ def plane(vectors_ND: Array) -> Array:
 def contexts(traced: Traced, files: Sequence[str], options: Options) -> Table:
     """One word in many sentences: how alike its vectors are by layer, within and across its senses."""
     refuse(len(files) != 1, f"{len(files)} files: give one, a text with the word in each line")
-    layers: list[int] = []
-    kept, words, tokens = [], [], []
     texts = (Text(one.where, one.text, item=one) for one in occurrences(files[0], options.word))
-    for text, trace in traced.over(texts, copied=True):
-        found = vectors(trace, text.item)
-        if found is not None:
-            layers = found[0]
-            kept.append(text.item)
-            words.append(found[1])
-            tokens.append(found[2])
-    refuse(len(kept) < 2, f"{files[0]}: {len(kept)} occurrences that this model reads; there must be two to compare")
+    seen = [(text.item, vectors(trace, text.item)) for text, trace in traced.over(texts, copied=True)]
+    read = [(one, *found) for one, found in seen if found is not None]
+    refuse(len(read) < 2, f"{files[0]}: {len(read)} occurrences that this model reads; there must be two to compare")
+    kept, (layers, *_), words, tokens = zip(*read, strict=True)
     senses = [one.sense for one in kept]
     words_LND = np.stack(words, 1)
     rows: list[tuple[Cell, ...]] = [

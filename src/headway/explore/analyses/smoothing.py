@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from headway.errors import refuse
-from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, Traced
+from headway.explore.analyses.analysis import Analysis, NoOptions, Table, Traced
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import lines_picture
 from headway.traces import Array
@@ -74,10 +74,9 @@ def smoothing(traced: Traced, files: Sequence[str], options: NoOptions) -> Table
         last = max((layer for of, layer in means if of == stack and isinstance(layer, int)), default=None)
         if last is not None and means.get((stack, NORMED)) == means[stack, last]:
             del means[stack, NORMED]
-    rows_: list[tuple[Cell, ...]] = [(*place, *values) for place, values in means.items()]
     return Table(
         ("stack", "layer", "within a text", "between texts"),
-        rows_,
+        [(*place, *values) for place, values in means.items()],
         (f"mean cosine between the vectors of two places, specials left out, over {traced.seen:,} texts",),
     )
 

@@ -22,12 +22,10 @@ def read_texts(files: Sequence[str], *, blank: bool = False) -> Iterator[Text]:
     number, found = 0, False
     rows = read_pairs(files) if len(files) == 2 else ((line, None) for line in lines(files[0]))
     for number, (first, second) in enumerate(rows, 1):
-        if not first.strip() or (second is not None and not second.strip()):
-            if not blank:
-                continue
-        else:
-            found = True
-        yield Text(f"{files[0]}, line {number}", first, second)
+        written = bool(first.strip()) and (second is None or bool(second.strip()))
+        found = found or written
+        if written or blank:
+            yield Text(f"{files[0]}, line {number}", first, second)
     refuse(not found, f"{files[0]} has no text ({number} lines, all blank): give a file with a text a line")
 
 
