@@ -114,12 +114,13 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else math.inf
 
 
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Mean and standard deviation: `82.4 ± 0.3`."""
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation: `82.4 ± 0.3`, `0.848 ± 0.004`."""
     if not values:
         return "–"
-    mean = f"{statistics.mean(values):,.{digits}f}"
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+    mean = statistics.mean(values)
+    digits = 1 if abs(mean) >= 10 else 2 if abs(mean) >= 1 else 3
+    return f"{mean:,.{digits}f} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else f"{mean:,.{digits}f}"
 
 
 def table(entries: Sequence[Entry]) -> list[list[str]]:
