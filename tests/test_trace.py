@@ -125,6 +125,9 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
     save_file({"x": np.zeros(2)}, tmp_path / "foreign")
     save_file({"x": np.zeros(2)}, tmp_path / "odd", {HEADER: "[1]"})
     save_file({"x": np.zeros(2)}, tmp_path / "bare", {HEADER: json.dumps({"format": 1})})
+    save_file({"x": np.zeros(2)}, tmp_path / "deep", {HEADER: "[" * 20_000 + "]" * 20_000})
+    without = {"format": 1, "tracks": [], "scales": {}, "axes": {"y": []}, "about": {}, "precision": "float32"}
+    save_file({"x": np.zeros(2)}, tmp_path / "without", {HEADER: json.dumps(without)})
     (tmp_path / "short").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text").write_text("not at all")
     for name, said in {
@@ -132,6 +135,8 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
         "foreign": "is no trace: a safetensors file without headway's header",
         "odd": "has trace format None",
         "bare": "is broken .*its header does not fit",
+        "deep": "is broken .*recursion",
+        "without": "is broken .it lacks 'y'.: its header does not fit",
         "short": "is broken",
         "text": "is no trace: those are safetensors files",
         "missing": "there is no file",

@@ -46,11 +46,14 @@ class Outcome:
 def call(
     arguments: Sequence[object], *, cwd: Path, watch: Path | None = None, kill_at: int | None = None,
     seconds: float = 120, memory: int | None = None, environment: dict[str, str] | None = None,
+    stdin: Path | None = None,
 ) -> Outcome:  # fmt: skip
     """`headway ARGUMENTS`. watch: count the file operations below this folder; kill_at: SIGKILL before that one,
-    counted from 0. memory: bytes that it may take beyond what this process has."""
+    counted from 0. memory: bytes that it may take beyond what this process has. stdin: a file that it reads."""
 
     def work() -> None:
+        if stdin is not None:
+            sys.stdin = stdin.open(encoding="utf-8")
         main([str(argument) for argument in arguments])
 
     return carried_out(work, cwd, watch, kill_at, seconds, memory, environment or {})

@@ -13,6 +13,7 @@ from headway.atomic import replaced
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.cli.place import beside, is_taken, refuse_stranger, settle, worked_in
 from headway.errors import InputError, refuse
+from headway.outside import read_object
 
 if TYPE_CHECKING:
     from headway.train.comparison import Entry
@@ -92,11 +93,21 @@ def _write(path: Path, text: str) -> None:
 def _is_same(place: Path, runs: dict[str, Run], budget: dict[str, float]) -> bool:
     """Whether the folder holds this comparison, stopped on its way."""
     try:
-        kept = json.loads((place / PLAN).read_text(encoding="utf-8"))["budget"] == budget
+        kept = _plan(place / PLAN)["budget"] == budget
         # the number of steps comes with the budget
         return kept and all(_holds(place / name / "seed-1", run) for name, run in runs.items())
-    except (OSError, ValueError, KeyError, TypeError):
+    except InputError:
         return False
+
+
+def _plan(path: Path) -> dict[str, Any]:
+    """The budget of a comparison, and the tokens of each recipe that were measured for it."""
+    plan = read_object(path)
+    for key in ("budget", "tokens"):
+        numbers = plan.get(key)
+        if not isinstance(numbers, dict) or not all(isinstance(one, int | float) for one in numbers.values()):
+            raise InputError(f"{path}: {key} must have numbers by their names; pass --overwrite to begin again")
+    return plan
 
 
 def _holds(folder: Path, run: Run) -> bool:
@@ -150,7 +161,7 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
     path = place / PLAN
     plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     if path.is_file():
-        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan = _plan(path)
     if plan["budget"] != budget:
         kept, asked = (
             ", ".join(f"{value:,g} {name}" for name, value in one.items()) or "each recipe's own"

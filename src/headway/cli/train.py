@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack, closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest, refuse
+from headway.outside import read_object
 
 if TYPE_CHECKING:
     from headway.train.job import Outcome
@@ -105,9 +105,11 @@ def finished(place: Path, run: Run) -> dict[str, Any] | None:
     from headway.train.run import run_from
 
     try:
-        card = json.loads((place / "model" / "headway.json").read_text(encoding="utf-8"))
-        return card.get("score", {}) if to_plain(run_from(card.get("run"))) == to_plain(run) else None
-    except (FileNotFoundError, InputError):
+        card = read_object(place / "model" / "headway.json")
+        scores = card.get("score", {})
+        same = isinstance(scores, dict) and to_plain(run_from(card.get("run"))) == to_plain(run)
+        return scores if same else None
+    except InputError:
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.heads import Vectors
 from headway.nn.pooling import Pooling
 from headway.outside import read_object
@@ -29,7 +29,7 @@ def declared_vectors(folder: Path) -> Vectors:
     try:
         modules = json.loads(path.read_text(encoding="utf-8"))
         steps = [(str(module["type"]).rsplit(".", 1)[-1], folder / str(module["path"])) for module in modules]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{path} is not a list of modules with their type and path: {error}") from error
     pooling, unit = None, False
     for number, (kind, place) in enumerate(steps):
@@ -45,11 +45,9 @@ def declared_vectors(folder: Path) -> Vectors:
 def _pooling(path: Path) -> Pooling:
     facts = read_object(path)
     if "pooling_mode" in facts:  # the key of newer folders
-        if facts["pooling_mode"] not in NAMES:
-            raise InputError(
-                f"{path}: headway has no pooling '{facts['pooling_mode']}': choose one of {', '.join(NAMES)}"
-            )
-        return NAMES[facts["pooling_mode"]]
+        name = str(facts["pooling_mode"])
+        refuse(name not in NAMES, f"{path}: headway has no pooling '{name[:40]}': choose one of {', '.join(NAMES)}")
+        return NAMES[name]
     chosen = [key for key, value in facts.items() if key.startswith("pooling_mode_") and value]
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         listed = ", ".join(chosen) or "nothing"

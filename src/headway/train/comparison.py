@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.outside import read_object
 from headway.train.history import read_history
 from headway.train.run import Run
 
@@ -91,8 +91,15 @@ class Entry:
 
     def add(self, seed: int, run: Run, folder: Path) -> None:
         """What a finished run in `folder` came to."""
-        card = json.loads((folder / "model" / "headway.json").read_text(encoding="utf-8"))
-        score = card["score"]
+        path = folder / "model" / "headway.json"
+        try:
+            self._add(seed, run, folder, read_object(path)["score"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path}: the run's score cannot be read ({error}): delete {folder} to train it again"
+            ) from error
+
+    def _add(self, seed: int, run: Run, folder: Path, score: dict[str, Any]) -> None:
         self.seeds.append(seed)
         self.validation.append(_number(score[f"validation {self.figure}"]))
         if f"test {self.figure}" in score:
