@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from damaged import damage
-from forked import Outcome, call, carried_out, load_modules
+from forked import ROUNDS, Outcome, call, carried_out, load_modules
 from lines import fault
 
 PLACE, OUT = "PLACE", "OUT"  # in a command: the damaged folder, and what the command writes
@@ -41,15 +41,20 @@ def make_all(kinds: Mapping[str, Kind], root: Path) -> None:
 
 
 class Attacked:
-    """A good folder of a kind, `root/good`, which every command of the kind has been seen to take."""
+    """A good folder of a kind, `root/good`, and damaged copies of it."""
 
     def __init__(self, kind: Kind, root: Path) -> None:
         self.kind, self.root = kind, root
         self.environment = surroundings(root)
-        for use in kind.uses:
-            outcome = load_modules(self._words(use, "good"), root, self.environment)
+        self.tried: set[tuple[str, ...]] = set()
+
+    def _try(self, use: tuple[str, ...]) -> None:
+        """A command must take the good folder."""
+        if use not in self.tried:
+            outcome = load_modules(self._words(use, "good"), self.root, self.environment)
             assert outcome.code == 0, f"{use}: {outcome.err}"
             self._remove_what_was_written()
+            self.tried.add(use)
 
     def faults(self, seeds: Iterable[int]) -> list[str]:
         return [fault for seed in seeds for fault in self._faults_of(seed)]
@@ -58,12 +63,16 @@ class Attacked:
         place = self.root / "damaged"
         shutil.copytree(self.root / "good", place)
         done, faults = damage(place, seed, self.kind.leave), []
-        for use in self.kind.uses:
+        # In a short round one of the commands, by turns.
+        for use in self.kind.uses if ROUNDS > 1 else [self.kind.uses[seed % len(self.kind.uses)]]:
+            self._try(use)
             outcome = call(
                 self._words(use, "damaged"), cwd=self.root, seconds=60, memory=4 << 30, environment=self.environment
             )
             if found := fault(outcome) or self._left_behind(outcome):
-                faults.append(f"seed {seed}, {done}: headway {' '.join(use)}: {found}\n    {outcome.err[-400:].strip()}")
+                faults.append(
+                    f"seed {seed}, {done}: headway {' '.join(use)}: {found}\n    {outcome.err[-400:].strip()}"
+                )
             self._remove_what_was_written()
         shutil.rmtree(place)
         return faults

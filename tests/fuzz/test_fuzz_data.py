@@ -26,7 +26,7 @@ from worlds import SMALL, labelled, pairs, pictures, tagged, text
 from headway.cli.app import main
 
 Make = Callable[[Path], None]
-TIMES = 3  # that each folder is damaged in a short round
+TIMES = 1  # that each folder is damaged in a short round
 ON_CPU = ("--device", "cpu", "--threads", "1")
 SHORT = (
     "engine.device=cpu", "engine.steps=2", "engine.batch=64", "engine.workers=1", "validation.every=2",
@@ -42,7 +42,9 @@ PICTURES = (*SHORT, "model.image=8", "model.patch=4", "model.layers=1", "model.w
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 
-def train(recipe: str, *data: str, settings: tuple[str, ...] = ONE_LAYER, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+def train(
+    recipe: str, *data: str, settings: tuple[str, ...] = ONE_LAYER, more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     files = (f"{PLACE}/{name}" for name in data)
     return ("train", recipe, "--data", *files, *more, "--out", OUT, "--threads", "1", "--set", *settings)
 
@@ -130,15 +132,19 @@ def numbered_pictures(packed: bool) -> Make:
 
 
 def trained(world: Make, *words: str) -> Make:
-    """The data beside the folder that will be damaged, and there the command, as in `Attacked`."""
+    """The data beside the folder that will be damaged, and a run on them, which is trained once for all kinds."""
 
     def make(folder: Path) -> None:
-        world(folder.parent)
-        os.chdir(folder.parent)
-        try:
-            main([word.replace(PLACE, folder.name) for word in words])
-        except SystemExit as left:
-            assert not left.code, left
+        shared = folder.parents[1] / words[1]
+        if not shared.exists():
+            shared.mkdir()
+            world(shared)
+            os.chdir(shared)
+            try:
+                main(list(words))
+            except SystemExit as left:
+                assert not left.code, left
+        shutil.copytree(shared, folder.parent, dirs_exist_ok=True)
 
     return make
 
@@ -149,7 +155,9 @@ GPT = ("train", "gpt", "--data", "text.txt", "--out", "run", "--threads", "1", "
 def treebank(folder: Path) -> None:
     trained(text, *GPT)(folder)
     tree = [("the", 3, "det"), ("old", 3, "amod"), ("cat", 4, "nsubj"), ("sat", 0, "root")]
-    rows = ["\t".join([str(at), word, *"_" * 4, str(head), name, "_", "_"]) for at, (word, head, name) in enumerate(tree, 1)]
+    rows = [
+        "\t".join([str(at), word, *"_" * 4, str(head), name, "_", "_"]) for at, (word, head, name) in enumerate(tree, 1)
+    ]
     (folder / "some.conllu").write_text("\n".join([*rows, ""] * 8) + "\n", encoding="utf-8")
     heading = "ID\tText\tPronoun\tPronoun-offset\tA\tA-offset\tA-coref\tB\tB-offset\tB-coref\n"
     row = "Ann met Bea and she ran.\tshe\t16\tAnn\t0\tTRUE\tBea\t8\tFALSE"
@@ -187,13 +195,14 @@ def finished_run(folder: Path) -> None:
 
 
 COMPARE = (
-    "compare", "markov", "ladder-bow", "--data", "text.txt", "--tokens", "64", "--out", f"{PLACE}/both", "--threads", "1",
+    "compare", "markov", "ladder-bow", "--data", "text.txt", "--tokens", "64", "--out", "both", "--threads", "1",
     "--set", "engine.device=cpu", "data.text.size=300",
 )  # fmt: skip
 
 
 def comparison(folder: Path) -> None:
     trained(text, *COMPARE)(folder)
+    (folder.parent / "both").rename(folder / "both")
 
 
 ALIGNMENT = ("analyse", "run", "PLACE/test.en", "PLACE/test.fr", "--what", "alignment", "--set", "gold=PLACE/links.txt")
@@ -259,7 +268,9 @@ KINDS: dict[str, Kind] = {
         ),
         (".lock",),
     ),
-    "comparison": Kind(comparison, (COMPARE,), (".lock",)),
+    "comparison": Kind(
+        comparison, (tuple(f"{PLACE}/both" if word == "both" else word for word in COMPARE),), (".lock",)
+    ),
 }  # fmt: skip
 
 

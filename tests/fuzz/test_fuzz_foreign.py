@@ -18,7 +18,7 @@ from attacked import OUT, PLACE, Attacked, Kind, make_all
 from forked import ROUNDS
 
 Make = Callable[[Path], None]
-TIMES = 3  # that each folder is damaged in a short round
+TIMES = 1  # that each folder is damaged in a short round
 ON_CPU = ("--device", "cpu", "--threads", "1")
 TEXTS = ["the cat sat on the mat", "a dog ran under the tree", "the red cat is old"]
 CHAT = ("generate", PLACE, "--prompt", "the", "--chat", "--max-new-tokens", "3", *ON_CPU)
@@ -47,6 +47,7 @@ def llama_with_template(folder: Path) -> None:
 def old_gpt2(folder: Path) -> None:
     """As years ago: pickles that an index names, vocab.json with merges.txt."""
     import torch
+
     from foreign_world import write_language_model
 
     weights = write_language_model(folder, "gpt2").state_dict()
