@@ -125,10 +125,12 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
     save_file({"x": np.zeros(2)}, tmp_path / "foreign")
     save_file({"x": np.zeros(2)}, tmp_path / "odd", {HEADER: "[1]"})
     save_file({"x": np.zeros(2)}, tmp_path / "bare", {HEADER: json.dumps({"format": 1})})
-    save_file({"x": np.zeros(2)}, tmp_path / "deep", {HEADER: "[" * 100_000})
     stretched = {"format": 1, "precision": "uint8", "tracks": [], "axes": {}, "scales": {"a": "s"}, "about": {}}
     tensors = {"a": np.zeros((1, 1, 600), np.uint8), "s": np.zeros((600, 600), np.float32)}
     save_file(tensors, tmp_path / "stretched", {HEADER: json.dumps(stretched)})
+    save_file({"x": np.zeros(2)}, tmp_path / "deep", {HEADER: "[" * 20_000 + "]" * 20_000})
+    without = {"format": 1, "tracks": [], "scales": {}, "axes": {"y": []}, "about": {}, "precision": "float32"}
+    save_file({"x": np.zeros(2)}, tmp_path / "without", {HEADER: json.dumps(without)})
     (tmp_path / "short").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text").write_text("not at all")
     for name, said in {
@@ -138,6 +140,7 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
         "deep": "is nested too deeply",
         "stretched": "has no scale for each row",
         "bare": "is broken: its header does not fit",
+        "without": "is broken: its header does not fit .it lacks 'y'",
         "short": "is broken",
         "text": "is no trace: those are safetensors files",
         "missing": "there is no file",

@@ -129,8 +129,7 @@ def _read_card(folder: Path) -> tuple[Card, int]:
     version = facts.pop("format", None)
     if not isinstance(version, int) or version > FORMAT:
         raise InputError(f"{path} has format {version}, this headway reads up to {FORMAT}: upgrade headway")
-    if facts.get("family") not in FAMILIES:
-        unknown = str(facts.get("family"))
+    if (unknown := str(facts.get("family"))) not in FAMILIES:
         raise InputError(f"{path}: there is no family '{unknown}'{nearest(unknown, FAMILIES)}")
     family = FAMILIES[facts["family"]]
     if version == 1:

@@ -202,7 +202,8 @@ class Trace:
             about = header["about"] | {"stored": header["precision"]}
             return cls({track.name: track for track in tracks}, ordered, axes, about)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{path} is broken: its header does not fit ({error}); write it again") from error
+            reason = f"it lacks {error}" if isinstance(error, KeyError) else error
+            raise InputError(f"{path} is broken: its header does not fit ({reason}); write it again") from error
 
 
 def log_softmax(logits: Array) -> Array:
@@ -243,7 +244,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no dict)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         if path.is_file() and not _begins_as_one(path):
             raise InputError(f"{path} is no trace: those are safetensors files, as trace.save writes them") from error
         raise InputError(f"{path} is broken ({error}): it was cut short or changed, or is no trace") from error

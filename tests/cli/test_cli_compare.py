@@ -137,6 +137,25 @@ def test_a_bad_budget_is_one_line(headway: Headway, text: Path, tmp_path: Path, 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("{", "comparison.json cannot be read"),
+        ("[" * 20_000, "nested too deeply"),
+        ('{"budget": 3, "tokens": {}}', "comparison.json: budget must have numbers by their names"),
+        ('{"budget": {}, "tokens": {"markov": "x"}}', "comparison.json: tokens must have numbers by their names"),
+    ],
+)
+def test_a_plan_that_cannot_be_read_is_one_line(
+    headway: Headway, text: Path, tmp_path: Path, plan: str, said: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "comparison.json").write_text(plan, encoding="utf-8")
+    answer = headway(*compare(text, out))
+    assert answer.code == 2 and said in answer.err and len(answer.err.splitlines()) == 1
+
+
 def test_a_mistyped_file_leaves_nothing_behind_and_a_wrong_setting_names_its_recipe(
     headway: Headway, text: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,42 @@ class Outcome:
 def call(
     arguments: Sequence[object], *, cwd: Path, watch: Path | None = None, kill_at: int | None = None,
     seconds: float = 120, memory: int | None = None, environment: dict[str, str] | None = None,
+    stdin: Path | None = None,
 ) -> Outcome:  # fmt: skip
     """`headway ARGUMENTS`. watch: count the file operations below this folder; kill_at: SIGKILL before that one,
-    counted from 0. memory: bytes that it may take beyond what this process has."""
+    counted from 0. memory: bytes that it may take beyond what this process has. stdin: a file that it reads."""
 
     def work() -> None:
+        if stdin is not None:
+            sys.stdin = stdin.open(encoding="utf-8")
         main([str(argument) for argument in arguments])
 
     return carried_out(work, cwd, watch, kill_at, seconds, memory, environment or {})
+
+
+def together(
+    arguments: Sequence[object], processes: int, *, cwd: Path, environment: dict[str, str], seconds: float = 120,
+    killed: Callable[[float], Sequence[int]] | None = None,
+) -> list[Outcome]:  # fmt: skip
+    """`headway ARGUMENTS` in several processes of one run, as torchrun starts them. killed: given the time of the
+    start, waits until it is time to kill, and says which of them to kill."""
+    with tempfile.TemporaryDirectory() as folder:
+        start, children = time.monotonic(), []
+        for rank in range(processes):
+            place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
+            names = [str(Path(folder) / f"{name}-{rank}") for name in ("out", "err", "operations")]
+            children.append(os.fork())
+            if children[-1] == 0:
+                work = partial(main, [str(argument) for argument in arguments])
+                _child(work, cwd, None, None, None, environment | place, names)
+        for rank in killed(start) if killed else ():
+            os.kill(children[rank], signal.SIGKILL)
+        found = []
+        for rank, child in enumerate(children):
+            code, late = _waited(child, start + seconds)
+            out, err = ((Path(folder) / f"{name}-{rank}").read_text(encoding="utf-8") for name in ("out", "err"))
+            found.append(Outcome(code, out, err, [], time.monotonic() - start, late))
+    return found
 
 
 def load_modules(arguments: Sequence[object], cwd: Path, environment: dict[str, str]) -> Outcome:

@@ -1,6 +1,8 @@
-"""A run of every task, killed before a file operation: the same command finishes it, with the same bits.
+"""A run of every task, killed before a file operation: the same command finishes it, with the same bits. So do runs of
+several processes that are killed at a random moment.
 
-A short round kills at a few places of each; HEADWAY_FUZZ=N kills at N times as many, up to all.
+A short round kills at a few places of each, and a run of two processes once; HEADWAY_FUZZ=N kills at N times as many,
+up to all, and runs of three processes too.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from forked import ROUNDS
 from killed import Killing
+from ranks_killed import Processes
 from worlds import WORLDS
 
 KILLS = 2  # of each task, in a short round
@@ -26,4 +29,11 @@ def test_a_killed_run_is_finished_by_the_same_command(
     places = sorted({round((number + 0.5) * count / wanted) for number in range(wanted)})
     record_property("cases", len(places))
     faults = [fault for place in places if (fault := killing.fault(place))]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("count", [2, 3] if ROUNDS > 1 else [2])
+def test_a_killed_run_of_several_processes_is_finished_by_the_same_command(count: int, tmp_path: Path) -> None:
+    processes = Processes(count, tmp_path).prepare()
+    faults = [fault for seed in range(ROUNDS) if (fault := processes.fault(seed))]
     assert not faults, "\n".join(faults)

@@ -94,6 +94,11 @@ def test_its_attention_has_a_column_for_all_that_stands_around_a_source(tmp_path
     [
         ("eos_token_id", None, "lacks eos_token_id"),
         ("bad_words_ids", [[1, 2]], "several ids in a row"),
+        ("bad_words_ids", 3, "several ids in a row"),
+        ("bad_words_ids", [["x"]], "is decoded with the id x"),
+        ("eos_token_id", 10**6, "is decoded with the id 1000000"),
+        ("num_beams", "x", "num_beams is x, expected a whole number"),
+        ("length_penalty", "x", "length_penalty is x, expected a number"),
         ("decoder_ffn_dim", 38, "decoder_ffn_dim is 38"),
         ("normalize_before", True, "normalize_before is True"),
         ("tie_word_embeddings", False, "tie_word_embeddings is False"),

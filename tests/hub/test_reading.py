@@ -166,6 +166,8 @@ def cut_short(folder: Path) -> None:
 FAULTS: list[tuple[Callable[[Path], Any], str]] = [
     (change_config(model_type="gpt5"), "has no model_type 'gpt5'; did you mean 'gpt2'"),
     (change_config(architectures=["GPT2ForQuestionAnswering"]), "cannot run a GPT2ForQuestionAnswering"),
+    (change_config(architectures={"x": 1}), "architectures is {'x': 1}, expected a list of names"),
+    (change_config(activation_function=["gelu"]), "headway has no activation_function '['gelu']'"),
     (change_config(attention_sinks=4), "'attention_sinks' (4), which headway's gpt2 does not have"),
     (change_config(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx is True"),
     (change_config(activation_function="swish"), "no activation_function 'swish'"),
@@ -200,6 +202,7 @@ def test_what_does_not_fit_is_told_in_one_line(gpt2: tuple[Path, Any], spoil: Ca
 LLAMA_FAULTS = [
     ({"mlp_bias": True}, "mlp_bias is True"),
     ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "no rotary scaling 'longrope'"),
+    ({"rope_parameters": {"rope_type": ["linear"], "rope_theta": 1e4}}, "no rotary scaling '['linear']'"),
     ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
     ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0, "bend": 3}}, "'bend' (3)"),
     ({"hidden_act": "tanh"}, "no hidden_act 'tanh'"),

@@ -213,11 +213,27 @@ def test_what_ends_a_text_is_told_by_the_folder(tmp_path: Path) -> None:
         ({"tokenizer.json": "{}", "tokenizer_config.json": "[]"}, "must hold an object"),
         ({"vocab.json": "{}", "merges.txt": "a b\n"}, "do not fit together"),
         ({"vocab.txt": "a\nb\n"}, "lacks the special '[UNK]'"),
+        (
+            {"vocab.json": '{"a": 1000000000000}', "merges.txt": ""},
+            "vocab.json: 'a' has the id 1000000000000, expected",
+        ),
+        ({"vocab.json": '{"a": "x"}', "merges.txt": ""}, "vocab.json: 'a' has the id x, expected"),
+        ({"vocab.txt": "\udcff"}, "vocab.txt cannot be read"),
+        ({"config.json": '{"eos_token_id": "x"}'}, "eos_token_id is ['x'], expected ids of tokens"),
+        ({"tokenizer_config.json": '{"additional_special_tokens": {}}'}, "additional_special_tokens is an object"),
+        (
+            {"tokenizer_config.json": '{"added_tokens_decoder": {"x": {}}}', "vocab.txt": "[UNK]\n[CLS]\n[SEP]\n"},
+            "added_tokens_decoder must have tokens by their id",
+        ),
+        (
+            {"config.json": '{"model_type": "t5"}', "tokenizer_config.json": '{"extra_ids": "x"}', "spiece.model": ""},
+            "extra_ids is x, expected how many",
+        ),
     ],
 )
 def test_a_folder_without_a_tokenizer_is_told_in_one_line(tmp_path: Path, files: dict[str, str], line: str) -> None:
     for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(InputError) as caught:
         read_tokenizer(tmp_path)
     assert line in str(caught.value) and "\n" not in str(caught.value)
@@ -236,3 +252,24 @@ def test_steps_that_double_a_text_over_and_over_are_refused(part: str, tmp_path:
         else:
             with pytest.raises(InputError, match=f"its {part} makes a text more than 100 times as long"):
                 ForeignTokenizer.from_json(text)
+
+
+def test_one_id_that_is_far_too_large_takes_no_memory(tmp_path: Path) -> None:
+    """The library takes some for every id below it."""
+    new_llama(tmp_path)
+    facts = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    facts["model"]["vocab"]["the"] = 4_000_000_000
+    write(tmp_path, "tokenizer.json", facts)
+    with pytest.raises(
+        InputError, match="tokenizer.json: .*a token has the id 4,000,000,000: ids lie below 16,777,216"
+    ):
+        read_tokenizer(tmp_path)
+
+
+def test_templates_and_flags_of_the_wrong_kind_are_not_used(tmp_path: Path) -> None:
+    old_bert(tmp_path)
+    facts = {"chat_template": [3, {"name": []}], "strip_accents": "x", "model_max_length": -1}
+    token = {"content": "[NEW]", "lstrip": 3}
+    write(tmp_path, "tokenizer_config.json", facts | {"added_tokens_decoder": {"0": token}})
+    found = read_tokenizer(tmp_path)
+    assert found.chat is None and found.settings.limit == 0 and found.encode("[NEW]") == [len(found) - 1]

@@ -89,6 +89,7 @@ def test_the_model_says_what_it_is_and_tokens_are_spelled(address, translator):
         ("api/next", {"ids": [-1]}, 422, "there is no token -1"),
         ("api/next", {"ids": [10**30]}, 422, "there is no token"),
         ("nowhere", None, 404, "not found"),
+        ("api/trace/", {"text": TEXT}, 404, "not found"),
     ],
 )
 def test_bad_requests_get_one_clear_line(address, path, body, status, told):

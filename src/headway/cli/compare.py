@@ -93,11 +93,21 @@ def _write(path: Path, text: str) -> None:
 def _is_same(place: Path, runs: dict[str, Run], budget: dict[str, float]) -> bool:
     """Whether the folder holds this comparison, stopped on its way."""
     try:
-        kept = read_object(place / PLAN)["budget"] == budget
+        kept = _plan(place / PLAN)["budget"] == budget
         # the number of steps comes with the budget
         return kept and all(_holds(place / name / "seed-1", run) for name, run in runs.items())
-    except (InputError, KeyError):
+    except InputError:
         return False
+
+
+def _plan(path: Path) -> dict[str, Any]:
+    """The budget of a comparison, and the tokens of each recipe that were measured for it."""
+    plan = read_object(path)
+    for key in ("budget", "tokens"):
+        numbers = plan.get(key)
+        if not isinstance(numbers, dict) or not all(isinstance(one, int | float) for one in numbers.values()):
+            raise InputError(f"{path}: {key} must have numbers by their names; pass --overwrite to begin again")
+    return plan
 
 
 def _holds(folder: Path, run: Run) -> bool:
@@ -151,9 +161,7 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
     path = place / PLAN
     plan: dict[str, Any] = {"budget": budget, "tokens": {}}
     if path.is_file():
-        plan = read_object(path)
-    if not all(isinstance(plan.get(key), dict) for key in ("budget", "tokens")):
-        raise InputError(f"{path} is broken: it has no budget or no tokens; pass --overwrite to compare anew")
+        plan = _plan(path)
     if plan["budget"] != budget:
         kept, asked = (
             ", ".join(f"{value:,g} {name}" for name, value in one.items()) or "each recipe's own"

@@ -106,7 +106,9 @@ def finished(place: Path, run: Run) -> dict[str, Any] | None:
 
     try:
         card = read_object(place / "model" / "headway.json")
-        return card.get("score", {}) if to_plain(run_from(card.get("run"))) == to_plain(run) else None
+        scores = card.get("score", {})
+        same = isinstance(scores, dict) and to_plain(run_from(card.get("run"))) == to_plain(run)
+        return scores if same else None
     except InputError:
         return None
 

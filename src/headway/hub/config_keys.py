@@ -88,7 +88,7 @@ class Keys:
 
     def choice(self, key: str, default: str, choices: Mapping[str, Any]) -> Any:
         value = self.take(key, default)
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             raise InputError(f"{self.where}: headway has no {key} '{value}'{nearest(str(value), choices)}")
         return choices[value]
 

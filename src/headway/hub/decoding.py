@@ -18,7 +18,8 @@ def decoding_facts(folder: Path) -> dict[str, Any]:
     return optional_json(folder / CONFIG) | {key: value for key, value in newer.items() if value is not None}
 
 
-def symbols_in(folder: Path) -> Symbols:
+def symbols_in(folder: Path, size: int) -> Symbols:
+    """`size`: of the target's vocabulary."""
     facts = decoding_facts(folder)
     start, end = facts.get("decoder_start_token_id"), facts.get("eos_token_id")
     start = facts.get("pad_token_id") if start is None else start
@@ -27,16 +28,26 @@ def symbols_in(folder: Path) -> Symbols:
         missing = "decoder_start_token_id" if not isinstance(start, int) else "eos_token_id"
         raise InputError(f"{folder / CONFIG} lacks {missing}: a target cannot be decoded without it")
     never = facts.get("bad_words_ids") or []
-    if any(len(ids) != 1 for ids in never):
-        raise InputError(f"{folder}: bad_words_ids forbids several ids in a row, headway forbids single ones only")
+    if not isinstance(never, list) or any(not isinstance(ids, list) or len(ids) != 1 for ids in never):
+        raise InputError(
+            f"{folder}: bad_words_ids forbids several ids in a row, headway forbids single ones only: [[7], [8]]"
+        )
+    for i in (start, end, *(ids[0] for ids in never)):
+        if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < size:
+            raise InputError(f"{folder}: a target is decoded with the id {str(i)[:40]}, its vocabulary has {size}")
     return Symbols(start, end, tuple(ids[0] for ids in never))
 
 
 def search_in(folder: Path) -> dict[str, Any]:
     """`early_stopping`: the search ends once `num_beams` hypotheses have ended."""
     facts = decoding_facts(folder)
+    beam, penalty = facts.get("num_beams") or 1, facts.get("length_penalty") or 1.0
+    if not isinstance(beam, int) or beam < 1:
+        raise InputError(f"{folder}: num_beams is {str(beam)[:40]}, expected a whole number of at least 1")
+    if not isinstance(penalty, int | float):
+        raise InputError(f"{folder}: length_penalty is {str(penalty)[:40]}, expected a number")
     return {
-        "beam": facts.get("num_beams") or 1,
-        "length_penalty": float(facts.get("length_penalty") or 1.0),
+        "beam": beam,
+        "length_penalty": float(penalty),
         "finish": "full" if facts.get("early_stopping") is True else "bound",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models.heads import Vectors
 from headway.nn.pooling import Pooling
 from headway.outside import read_list, read_object
@@ -44,11 +44,9 @@ def declared_vectors(folder: Path) -> Vectors:
 def _pooling(path: Path) -> Pooling:
     facts = read_object(path)
     if "pooling_mode" in facts:  # the key of newer folders
-        if facts["pooling_mode"] not in NAMES:
-            raise InputError(
-                f"{path}: headway has no pooling '{facts['pooling_mode']}': choose one of {', '.join(NAMES)}"
-            )
-        return NAMES[facts["pooling_mode"]]
+        name = str(facts["pooling_mode"])
+        refuse(name not in NAMES, f"{path}: headway has no pooling '{name[:40]}': choose one of {', '.join(NAMES)}")
+        return NAMES[name]
     chosen = [key for key, value in facts.items() if key.startswith("pooling_mode_") and value]
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         listed = ", ".join(chosen) or "nothing"

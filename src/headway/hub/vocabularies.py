@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from headway.hub.hf_folder import CONFIG, optional_json
 from headway.hub.sentencepiece import read_sentencepiece
 from headway.outside import read_object
 from headway.text.codec import enclosed
-from headway.text.foreign import ROLES, ForeignTokenizer, Settings
+from headway.text.foreign import MOST_IDS, ROLES, ForeignTokenizer, Settings
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model")
 SIDES = ("source.spm", "target.spm")  # of Marian: a model for each side, whose tokens vocab.json numbers together
@@ -37,11 +38,22 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         return (one := read_tokenizer(folder)), one
     facts = optional_json(folder / "tokenizer_config.json")
     settings = _settings(folder, facts, MARIAN.usual)
-    places = {str(token): int(i) for token, i in read_object(folder / "vocab.json").items()}
+    places = _ids(folder / "vocab.json")
     if sorted(places.values()) != list(range(len(places))) or facts.get("separate_vocabs"):
         raise InputError(f"{folder / 'vocab.json'} must number the tokens of both sides from 0, each number once")
     source, target = (_numbered(folder / side, places, settings) for side in SIDES)
     return source, target
+
+
+def _ids(path: Path) -> dict[str, int]:
+    """The ids of a vocab.json."""
+    found = read_object(path)
+    for token, i in found.items():
+        if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < MOST_IDS:
+            raise InputError(
+                f"{path}: {token[:40]!r} has the id {str(i)[:40]}, expected a number from 0 to {MOST_IDS - 1}"
+            )
+    return found
 
 
 def _numbered(path: Path, places: dict[str, int], settings: Settings) -> ForeignTokenizer:
@@ -72,20 +84,30 @@ def _settings(folder: Path, facts: dict[str, Any], usual: Usual) -> Settings:
     whole = (folder / "tokenizer.json").is_file()
     specials = {} if whole else usual.specials
     roles = {role: _spelled(named.get(key)) or specials.get(role) for role, key in ROLES.items()}
-    more = [_spelled(token) for token in named.get("additional_special_tokens") or []]
+    more = [_spelled(token) for token in _listed(folder, "additional_special_tokens", named.get)]
     keys = zip(("add_bos_token", "add_eos_token"), usual.frame or (None, None), strict=True)
     asked = [None if whole else facts.get(key, default) for key, default in keys]
-    limit, ends = facts.get("model_max_length"), decoding_facts(folder).get("eos_token_id")
+    limit, ends = facts.get("model_max_length"), _listed(folder, "eos_token_id", decoding_facts(folder).get)
+    refuse(
+        not all(isinstance(i, int) for i in ends), f"{folder}: eos_token_id is {str(ends)[:40]}, expected ids of tokens"
+    )
     return Settings(
         **roles,
         more=tuple(token for token in more if token),
-        stops=tuple(int(i) for i in (ends if isinstance(ends, list) else [ends]) if i is not None),
+        stops=tuple(map(int, ends)),
         frame=tuple(map(bool, asked)) if any(value is not None for value in asked) else (),
         tidy=bool(facts.get("clean_up_tokenization_spaces", False)),
         chat=_chat(folder, facts),
-        limit=int(limit) if isinstance(limit, int) and limit < NO_LIMIT else 0,
+        limit=int(limit) if isinstance(limit, int) and 0 < limit < NO_LIMIT else 0,
         spelled=bool(facts.get("split_special_tokens", False)),
     )
+
+
+def _listed(folder: Path, key: str, get: Callable[[str], Any]) -> list[Any]:
+    """The values of a key, which may have one, several or none."""
+    found = get(key)
+    refuse(isinstance(found, dict), f"{folder}: {key} is an object, expected a list")
+    return found if isinstance(found, list) else [] if found is None else [found]
 
 
 def _spelled(token: Any) -> str | None:
@@ -97,10 +119,12 @@ def _spelled(token: Any) -> str | None:
 def _described(facts: dict[str, Any]) -> list[tokenizers.AddedToken]:
     """Specials that tokenizer_config.json describes (whether one takes the space before it), in the order of ids."""
     listed = facts.get("added_tokens_decoder") or {}
+    if not isinstance(listed, dict) or not all(key.isdecimal() for key in listed):
+        raise InputError("tokenizer_config.json: added_tokens_decoder must have tokens by their id")
     tokens = [*(listed[i] for i in sorted(listed, key=int)), *(facts.get(key) for key in ROLES.values())]
-    kept = ("content", "lstrip", "rstrip", "single_word", "normalized")
+    kept = ("lstrip", "rstrip", "single_word", "normalized")
     return [
-        tokenizers.AddedToken(**{key: token[key] for key in kept if key in token}, special=True)
+        tokenizers.AddedToken(token["content"], **{key: bool(token[key]) for key in kept if key in token}, special=True)
         for token in tokens
         if isinstance(token, dict) and _spelled(token) and token.get("special", True)
     ]
@@ -108,11 +132,19 @@ def _described(facts: dict[str, Any]) -> list[tokenizers.AddedToken]:
 
 def _chat(folder: Path, facts: dict[str, Any]) -> str | None:
     if (folder / "chat_template.jinja").is_file():
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+        return _text(folder / "chat_template.jinja")
     template = facts.get("chat_template")
     if isinstance(template, list):  # several, by name
-        template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
+        named = [entry for entry in template if isinstance(entry, dict)]
+        template = next((entry.get("template") for entry in named if entry.get("name") == "default"), None)
     return template if isinstance(template, str) else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
 
 
 def _from_older_files(folder: Path, facts: dict[str, Any], usual: Usual, settings: Settings) -> tokenizers.Tokenizer:
@@ -136,7 +168,11 @@ def _from_older_files(folder: Path, facts: dict[str, Any], usual: Usual, setting
 
 def _sentencepiece(path: Path, facts: dict[str, Any], usual: Usual) -> tokenizers.Tokenizer:
     """With `legacy`, as in Llama's first program, the text after a special token gets a leading space too."""
-    sentinels = int(facts.get("extra_ids", usual.sentinels)) if usual.sentinels else 0
+    sentinels = facts.get("extra_ids", usual.sentinels) if usual.sentinels else 0
+    if not isinstance(sentinels, int) or not 0 <= sentinels < MOST_IDS:
+        raise InputError(
+            f"{path.parent}: extra_ids is {str(sentinels)[:40]}, expected how many tokens <extra_id_…> there are"
+        )
     more = tuple(f"<extra_id_{n}>" for n in reversed(range(sentinels)))
     inner = read_sentencepiece(path).tokenizer(usual.split or bool(facts.get("legacy")), more)
     if usual.split:  # transformers removes the few spaces that SentencePiece's normalization leaves
@@ -149,8 +185,8 @@ def _byte_pairs(
 ) -> tokenizers.Tokenizer:
     """Byte-level BPE as in GPT-2."""
     try:
-        entries = {str(token): int(i) for token, i in read_object(vocabulary).items()}
-        lines = merges.read_text(encoding="utf-8").split("\n")
+        entries = _ids(vocabulary)
+        lines = _text(merges).split("\n")
         parted = (line.split(" ") for line in lines if line and not line.startswith("#version"))
         pairs = [(first, second) for first, second in parted]
         inner = tokenizers.Tokenizer(models.BPE(entries, pairs, fuse_unk=False))
@@ -169,7 +205,7 @@ def _byte_pairs(
 
 def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tokenizers.Tokenizer:
     """BERT's WordPiece, the longest match first (Devlin et al. 2019)."""
-    lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    lines = _text(folder / "vocab.txt").split("\n")
     entries = {line.rstrip("\r"): i for i, line in enumerate(lines) if line or i < len(lines) - 1}
     usual = BERT.usual.specials
     unknown, first, last = (getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator"))
@@ -179,7 +215,7 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     inner.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=bool(facts.get("tokenize_chinese_chars", True)),
-        strip_accents=facts.get("strip_accents"),
+        strip_accents=None if facts.get("strip_accents") is None else bool(facts["strip_accents"]),
         lowercase=bool(facts.get("do_lower_case", True)),
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -56,7 +56,7 @@ def application(
     waiting: int = 8,
 ) -> Limited:  # fmt: skip
     """With models a page on which they can be queried; without, a page of traces. `question`: what it shows first."""
-    app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     worker = Worker(waiting)
     cards = [card(model) for model in models]
     first = asdict(question) if question else None

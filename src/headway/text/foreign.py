@@ -17,7 +17,7 @@ from typing import Any, final
 import tokenizers
 from tokenizers import models
 
-from headway.errors import InputError, of_library
+from headway.errors import InputError, of_library, refuse
 from headway.outside import read_object
 from headway.plain import from_plain, to_plain
 from headway.text.chat import Chat
@@ -26,6 +26,7 @@ from headway.text.tokenizer import BYTE_OF
 
 SETTINGS = "tokenizer.settings.json"
 MOST_GROWTH = 100  # of a text by the steps before or after the model
+MOST_IDS = 1 << 24
 # Special tokens by their role, with Hugging Face's names.
 ROLES = {"pad": "pad_token", "start": "bos_token", "end": "eos_token", "unknown": "unk_token", "mask": "mask_token",
          "first": "cls_token", "separator": "sep_token"}  # fmt: skip
@@ -74,6 +75,9 @@ class ForeignTokenizer(Codec):
 
     def __init__(self, inner: tokenizers.Tokenizer, settings: Settings = Settings(), raw: str | None = None) -> None:  # noqa: B008
         """`raw`: the text of the file, which `save` writes unchanged."""
+        largest = max(inner.get_vocab(with_added_tokens=True).values(), default=0)
+        # The library takes memory for every id below the largest.
+        refuse(largest >= MOST_IDS, f"a token has the id {largest:,}: ids lie below {MOST_IDS:,}")
         self.inner, self.settings = inner, settings
         self._raw_json = raw or str(inner.to_str(pretty=True))
         pad = settings.pad or (inner.padding or {}).get("pad_token")

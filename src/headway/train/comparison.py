@@ -91,7 +91,15 @@ class Entry:
 
     def add(self, seed: int, run: Run, folder: Path) -> None:
         """What a finished run in `folder` came to."""
-        score = read_object(folder / "model" / "headway.json")["score"]
+        path = folder / "model" / "headway.json"
+        try:
+            self._add(seed, run, folder, read_object(path)["score"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path}: the run's score cannot be read ({error}): delete {folder} to train it again"
+            ) from error
+
+    def _add(self, seed: int, run: Run, folder: Path, score: dict[str, Any]) -> None:
         self.seeds.append(seed)
         self.validation.append(_number(score[f"validation {self.figure}"]))
         if f"test {self.figure}" in score:

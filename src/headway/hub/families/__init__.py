@@ -24,7 +24,9 @@ def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
     if kind not in FOREIGN:
         raise InputError(f"{where}: headway has no model_type '{kind}'{nearest(kind, FOREIGN)}")
     foreign = FOREIGN[kind]
-    asked = facts.get("architectures") or foreign.architectures[:1]
+    asked = facts.get("architectures") or [foreign.architectures[0]]
+    if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
+        raise InputError(f"{where}: architectures is {str(asked)[:80]}, expected a list of names")
     if not any(name in foreign.architectures for name in asked):
-        raise InputError(f"{where}: headway cannot run a {asked[0]}{nearest(str(asked[0]), foreign.architectures)}")
+        raise InputError(f"{where}: headway cannot run a {asked[0]}{nearest(asked[0], foreign.architectures)}")
     return foreign

@@ -67,7 +67,7 @@ def _scaling_in(keys: Keys) -> Scaling:
     inner.ignore("type", "rope_theta", LENGTH)
     inner.must("partial_rotary_factor", 1.0, 1)
     inner.facts[LENGTH] = keys.size(LENGTH)
-    if kind not in SCALINGS:
+    if not isinstance(kind, str) or kind not in SCALINGS:
         raise InputError(f"{keys.where}: headway has no rotary scaling '{kind}'{nearest(str(kind), SCALINGS)}")
     scaling = config_keys.read_fields(*SCALINGS[kind], inner)
     inner.done()

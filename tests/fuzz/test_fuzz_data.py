@@ -1,0 +1,298 @@
+"""Damaged data, traces, runs and plans: a command reads them or says in one line what is wrong; input that is refused
+leaves nothing at the place of the output.
+
+A short round damages each a few times; HEADWAY_FUZZ=N does it N times as often.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from attacked import OUT, PLACE, Attacked, Kind, make_all
+from damaged import damage
+from forked import ROUNDS, call
+from lines import fault
+from worlds import SMALL, labelled, pairs, pictures, tagged, text
+
+from headway.cli.app import main
+
+Make = Callable[[Path], None]
+TIMES = 1  # that each folder is damaged in a short round
+ON_CPU = ("--device", "cpu", "--threads", "1")
+SHORT = (
+    "engine.device=cpu", "engine.steps=2", "engine.batch=64", "engine.workers=1", "validation.every=2",
+    "validation.score_every=2", "validation.sentences=2", "engine.average=1", "engine.snapshot=2",
+)  # fmt: skip
+ONE_LAYER = (*SHORT, *SMALL, "model.layers=1", "data.text.size=300")
+COUNTED = ("engine.device=cpu", "model.order=3")
+TRANSLATOR = (
+    *SHORT, *SMALL, "model.encoder_layers=1", "model.decoder_layers=1", "data.text.size=300", "data.text.min_count=1",
+    "search.beam=1",
+)  # fmt: skip
+PICTURES = (*SHORT, "model.image=8", "model.patch=4", "model.layers=1", "model.width=16", "model.heads=2")
+LANGUAGES = ("--source", "en", "--target", "fr")
+
+
+def train(
+    recipe: str, *data: str, settings: tuple[str, ...] = ONE_LAYER, more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    files = (f"{PLACE}/{name}" for name in data)
+    return ("train", recipe, "--data", *files, *more, "--out", OUT, "--threads", "1", "--set", *settings)
+
+
+def packed_text(folder: Path) -> None:
+    """A folder of documents in every form."""
+    text(folder)
+    rows = (folder / "text.txt").read_text(encoding="utf-8").splitlines()
+    documents = "".join(json.dumps({"text": row}) + "\n" for row in rows[:40])
+    (folder / "a.jsonl").write_text(documents, encoding="utf-8")
+    (folder / "b.txt.gz").write_bytes(gzip.compress("\n".join(rows[40:80]).encode()))
+    (folder / "c.txt.zst").write_bytes(zstandard.ZstdCompressor().compress("\n".join(rows[80:]).encode()))
+
+
+def rows_of(folder: Path) -> list[tuple[str, str]]:
+    sides = ((folder / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "fr"))
+    return list(zip(*sides, strict=True))
+
+
+def tabbed_pairs(folder: Path) -> None:
+    pairs(folder)
+    lines = [f"{source}\t{target}\n" for source, target in rows_of(folder)]
+    (folder / "train.tsv").write_text("".join(lines), encoding="utf-8")
+    for path in folder.glob("*.??"):
+        path.unlink()
+
+
+def json_pairs(folder: Path) -> None:
+    pairs(folder)
+    rows = [json.dumps({"translation": {"en": source, "fr": target}}) + "\n" for source, target in rows_of(folder)]
+    (folder / "train.jsonl").write_text("".join(rows), encoding="utf-8")
+
+
+def zipped_pairs(folder: Path) -> None:
+    tabbed_pairs(folder)
+    with zipfile.ZipFile(folder / "train.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(folder / "train.tsv", "train.tsv")
+    (folder / "train.tsv").unlink()
+
+
+def json_labels(folder: Path) -> None:
+    labelled(folder)
+    rows = [line.split("\t") for line in (folder / "train.tsv").read_text(encoding="utf-8").splitlines()]
+    lines = [json.dumps({"text": text, "label": label}) + "\n" for label, text in rows]
+    (folder / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def zipped_labels(folder: Path) -> None:
+    labelled(folder)
+    with zipfile.ZipFile(folder / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(folder / "train.tsv", "train.tsv")
+    for name in ("train.tsv", "valid.tsv"):
+        (folder / name).unlink()
+
+
+def json_tags(folder: Path) -> None:
+    rows = [{"words": ["the", f"cat{n % 7}", "sat"], "labels": ["O", "B-X", "I-X"]} for n in range(40)]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def many_forms_of_pictures(folder: Path) -> None:
+    from PIL import Image
+
+    pictures(folder)
+    for label in ("dark", "light"):
+        place = folder / "pictures" / label
+        for number in range(8):
+            (place / f"{number}.png").unlink()
+        Image.open(place / "8.png").save(place / "8.jpg")
+        Image.open(place / "9.png").convert("P").save(place / "9.png")
+        Image.open(place / "10.png").convert("RGBA").save(place / "10.png")
+
+
+def numbered_pictures(packed: bool) -> Make:
+    def make(folder: Path) -> None:
+        random = np.random.default_rng(0)
+        arrays = {"images-idx3": random.integers(0, 256, (30, 8, 8), np.uint8), "labels-idx1": np.arange(30) % 3}
+        for name, array in arrays.items():
+            head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
+            data = head + array.astype(np.uint8).tobytes()
+            path = folder / f"train-{name}-ubyte{'.gz' if packed else ''}"
+            path.write_bytes(gzip.compress(data) if packed else data)
+
+    return make
+
+
+def trained(world: Make, *words: str) -> Make:
+    """The data beside the folder that will be damaged, and a run on them, which is trained once for all kinds."""
+
+    def make(folder: Path) -> None:
+        shared = folder.parents[1] / words[1]
+        if not shared.exists():
+            shared.mkdir()
+            world(shared)
+            os.chdir(shared)
+            try:
+                main(list(words))
+            except SystemExit as left:
+                assert not left.code, left
+        shutil.copytree(shared, folder.parent, dirs_exist_ok=True)
+
+    return make
+
+
+GPT = ("train", "gpt", "--data", "text.txt", "--out", "run", "--threads", "1", "--set", *ONE_LAYER)
+
+
+def treebank(folder: Path) -> None:
+    trained(text, *GPT)(folder)
+    tree = [("the", 3, "det"), ("old", 3, "amod"), ("cat", 4, "nsubj"), ("sat", 0, "root")]
+    rows = [
+        "\t".join([str(at), word, *"_" * 4, str(head), name, "_", "_"]) for at, (word, head, name) in enumerate(tree, 1)
+    ]
+    (folder / "some.conllu").write_text("\n".join([*rows, ""] * 8) + "\n", encoding="utf-8")
+    heading = "ID\tText\tPronoun\tPronoun-offset\tA\tA-offset\tA-coref\tB\tB-offset\tB-coref\n"
+    row = "Ann met Bea and she ran.\tshe\t16\tAnn\t0\tTRUE\tBea\t8\tFALSE"
+    (folder / "gap.tsv").write_text(heading + "".join(f"d-{n}\t{row}\n" for n in range(5)), encoding="utf-8")
+    (folder / "marked.txt").write_text("the *cat* sat\na *cat* ran\nthe old *cat*\n", encoding="utf-8")
+    (folder / "examples.tsv").write_text("the cat\tyes\nthe dog\tno\n", encoding="utf-8")
+
+
+def texts_to_translate(folder: Path) -> None:
+    words = ("train", "translate", "--data", "train.en", "train.fr", *LANGUAGES, "--out", "run", "--threads", "1")
+    trained(pairs, *words, "--set", *TRANSLATOR)(folder)
+    for name in ("test.en", "test.fr"):
+        shutil.copy(folder.parent / name, folder / name)
+    (folder / "test.en.gz").write_bytes(gzip.compress((folder / "test.en").read_bytes()))
+    (folder / "links.txt").write_text("0-0 1p1\n" * 4, encoding="utf-8")
+
+
+def trace(folder: Path) -> None:
+    import headway
+
+    trained(text, *GPT)(folder)
+    model = headway.load(folder.parent / "run", "cpu")
+    model.trace("the cat sat").save(folder / "one.safetensors")
+    model.trace("the dog").save(folder / "two.safetensors", "uint8")
+
+
+def described_run(folder: Path) -> None:
+    trained(text, *GPT)(folder)
+    shutil.copy(folder.parent / "run" / "run.json", folder / "run.json")
+
+
+def finished_run(folder: Path) -> None:
+    trained(text, *GPT)(folder)
+    (folder.parent / "run").rename(folder / "run")
+
+
+COMPARE = (
+    "compare", "markov", "ladder-bow", "--data", "text.txt", "--tokens", "64", "--out", "both", "--threads", "1",
+    "--set", "engine.device=cpu", "data.text.size=300",
+)  # fmt: skip
+
+
+def comparison(folder: Path) -> None:
+    trained(text, *COMPARE)(folder)
+    (folder.parent / "both").rename(folder / "both")
+
+
+ALIGNMENT = ("analyse", "run", "PLACE/test.en", "PLACE/test.fr", "--what", "alignment", "--set", "gold=PLACE/links.txt")
+
+KINDS: dict[str, Kind] = {
+    "text": Kind(text, (train("gpt", "text.txt"), train("markov", "text.txt", settings=COUNTED))),
+    "packed-text": Kind(packed_text, (train("markov", "", settings=COUNTED),)),
+    "pairs": Kind(pairs, (train("translate", "train.en", "train.fr", settings=TRANSLATOR, more=LANGUAGES),)),
+    "tabbed-pairs": Kind(tabbed_pairs, (train("translate", "train.tsv", settings=TRANSLATOR, more=LANGUAGES),)),
+    "json-pairs": Kind(json_pairs, (train("translate", "train.jsonl", settings=TRANSLATOR, more=LANGUAGES),)),
+    "zipped-pairs": Kind(zipped_pairs, (train("translate", "train.zip", settings=TRANSLATOR, more=LANGUAGES),)),
+    "labels": Kind(labelled, (train("classify", "train.tsv", more=("--valid", "PLACE/valid.tsv")),)),
+    "json-labels": Kind(json_labels, (train("classify", "train.jsonl"),)),
+    "zipped-labels": Kind(zipped_labels, (train("classify", "all.zip/train.tsv"),)),
+    "tags": Kind(tagged, (train("tag", "train.conll", more=("--valid", "PLACE/valid.conll")),)),
+    "json-tags": Kind(json_tags, (train("tag", "train.jsonl"),)),
+    "pictures": Kind(many_forms_of_pictures, (train("classify-pictures", "pictures", settings=PICTURES),)),
+    "idx": Kind(
+        numbered_pictures(packed=False), (train("classify-pictures", "train-images-idx3-ubyte", settings=PICTURES),)
+    ),
+    "packed-idx": Kind(
+        numbered_pictures(packed=True), (train("classify-pictures", "train-images-idx3-ubyte.gz", settings=PICTURES),)
+    ),
+    "analysed": Kind(
+        treebank,
+        (
+            ("analyse", "run", "PLACE/some.conllu", "--what", "relations", "--set", "least=1"),
+            ("analyse", "run", "PLACE/gap.tsv", "--what", "pronouns"),
+            ("analyse", "run", "PLACE/marked.txt", "--what", "contexts"),
+            ("score", "run", "--text", "the", "--choice", "yes", "no", "--examples", "PLACE/examples.tsv", *ON_CPU),
+        ),
+    ),
+    "translated": Kind(
+        texts_to_translate,
+        (
+            ("translate", "run", "PLACE/test.en.gz", *ON_CPU),
+            ("evaluate", "run", "PLACE/test.en", "PLACE/test.fr", "--bootstrap", "0", *ON_CPU),
+            ("evaluate", "--hypotheses", "PLACE/test.en", "--references", "PLACE/test.fr", "--bootstrap", "0"),
+            ALIGNMENT,
+        ),
+    ),
+    "trace": Kind(
+        trace,
+        (
+            ("explore", "PLACE/one.safetensors", "--html", f"{OUT}.html"),
+            ("explore", "PLACE/two.safetensors", "--html", f"{OUT}.html", "--layers", "0", "--heads", "1"),
+        ),
+    ),
+    "run.json": Kind(
+        described_run,
+        (
+            ("train", "PLACE/run.json", "--out", OUT, "--dry-run"),
+            ("train", "PLACE/run.json", "--out", OUT, "--threads", "1"),
+            ("runs", PLACE),
+        ),
+    ),
+    "run": Kind(
+        finished_run,
+        (
+            ("runs", PLACE, "--json"),
+            ("plot", "PLACE/run", "--out", f"{OUT}.png"),
+            ("train", "PLACE/run", "--resume", "--threads", "1", "--set", "engine.steps=3"),
+        ),
+        (".lock",),
+    ),
+    "comparison": Kind(
+        comparison, (tuple(f"{PLACE}/both" if word == "both" else word for word in COMPARE),), (".lock",)
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    make_all(KINDS, root)
+    return root
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_damaged_data_is_read_or_named_in_one_line(name: str, folders: Path) -> None:
+    faults = Attacked(KINDS[name], folders / name).faults(range(TIMES * ROUNDS))
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("number", range(TIMES * ROUNDS))
+def test_damaged_standard_input_is_read_or_named_in_one_line(number: int, folders: Path, tmp_path: Path) -> None:
+    place = folders / "translated"
+    shutil.copy(place / "test.en", tmp_path / "test.en")
+    done = damage(tmp_path, number)
+    if not (given := tmp_path / "test.en").is_file():
+        return
+    outcome = call(("translate", "run", *ON_CPU), cwd=place, seconds=60, memory=4 << 30, stdin=given)
+    assert fault(outcome) is None, f"{done}: {fault(outcome)}\n{outcome.err[-400:]}"
