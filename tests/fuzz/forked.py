@@ -24,6 +24,7 @@ from headway.cli.app import main
 
 # How much is run: a short round in `make test`, about N times as much with HEADWAY_FUZZ=N.
 ROUNDS = int(os.environ.get("HEADWAY_FUZZ", "1"))
+Record = Callable[[str, object], None]  # pytest's `record_property`: how many attacks there were
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

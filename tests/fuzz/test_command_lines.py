@@ -5,14 +5,13 @@ A short round draws some sixty of them; HEADWAY_FUZZ=N draws N times as many.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as some
 import pytest
 import typer
-from forked import ROUNDS, call, load_modules
+from forked import ROUNDS, Record, call, load_modules
 from hypothesis import HealthCheck, given, seed, settings
 from lines import fault
 from worlds import WORLDS
@@ -111,7 +110,7 @@ def asked(line: list[str]) -> list[str]:
 )  # fmt: skip
 @given(line=lines())
 def test_any_command_line_gives_an_answer_or_one_clear_line(
-    line: list[str], place: Path, record_property: Callable[[str, object], None]
+    line: list[str], place: Path, record_property: Record
 ) -> None:
     record_property("cases", 1)
     environment = {"HEADWAY_CACHE": str(place / "cache"), "HEADWAY_DATA": ""}

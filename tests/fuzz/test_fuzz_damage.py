@@ -6,18 +6,16 @@ A short round damages each folder a few times; HEADWAY_FUZZ=N does it N times as
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from damaged import damage
-from forked import ROUNDS, Outcome, call, load_modules
+from forked import ROUNDS, Outcome, Record, call, load_modules
 from lines import fault
 from worlds import WORLDS, World, result
 
 TIMES = 3  # that each folder is damaged in a short round
-Record = Callable[[str, object], None]  # pytest's `record_property`
 FREE = ("README.md",)  # for people: it may say anything
 
 

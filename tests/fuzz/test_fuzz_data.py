@@ -19,7 +19,7 @@ import pytest
 import zstandard
 from attacked import OUT, PLACE, Attacked, Kind, make_all
 from damaged import damage
-from forked import ROUNDS, call
+from forked import ROUNDS, Record, call
 from lines import fault
 from worlds import SMALL, labelled, pairs, pictures, tagged, text
 
@@ -282,13 +282,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_damaged_data_is_read_or_named_in_one_line(name: str, folders: Path) -> None:
+def test_damaged_data_is_read_or_named_in_one_line(name: str, folders: Path, record_property: Record) -> None:
+    record_property("cases", TIMES * ROUNDS * (len(KINDS[name].uses) if ROUNDS > 1 else 1))
     faults = Attacked(KINDS[name], folders / name).faults(range(TIMES * ROUNDS))
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("number", range(TIMES * ROUNDS))
-def test_damaged_standard_input_is_read_or_named_in_one_line(number: int, folders: Path, tmp_path: Path) -> None:
+def test_damaged_standard_input_is_read_or_named_in_one_line(
+    number: int, folders: Path, tmp_path: Path, record_property: Record
+) -> None:
+    record_property("cases", 1)
     place = folders / "translated"
     shutil.copy(place / "test.en", tmp_path / "test.en")
     done = damage(tmp_path, number)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attacked import OUT, PLACE, Attacked, Kind, make_all
-from forked import ROUNDS
+from forked import ROUNDS, Record
 
 Make = Callable[[Path], None]
 TIMES = 1  # that each folder is damaged in a short round
@@ -231,6 +231,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_damaged_model_of_another_program_is_read_or_named_in_one_line(name: str, folders: Path) -> None:
+def test_a_damaged_model_of_another_program_is_read_or_named_in_one_line(
+    name: str, folders: Path, record_property: Record
+) -> None:
+    record_property("cases", TIMES * ROUNDS * (len(KINDS[name].uses) if ROUNDS > 1 else 1))
     faults = Attacked(KINDS[name], folders / name).faults(range(TIMES * ROUNDS))
     assert not faults, "\n".join(faults)

@@ -20,7 +20,7 @@ from typing import Any
 import hypothesis.strategies as some
 import pytest
 from damaged import VALUES
-from forked import ROUNDS
+from forked import ROUNDS, Record
 from hypothesis import HealthCheck, given, seed, settings
 
 import headway
@@ -191,7 +191,10 @@ def broken(draw: Any) -> bytes:
 @seed(3)
 @settings(max_examples=50 * ROUNDS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(sending=sent())
-def test_any_request_is_answered_and_the_server_lives(sending: tuple[str, bytes], server: Server) -> None:
+def test_any_request_is_answered_and_the_server_lives(
+    sending: tuple[str, bytes], server: Server, record_property: Record
+) -> None:
+    record_property("cases", 1)
     method, raw = sending
     found = server.send(raw, method, finish=False)
     assert server.fault(found, method) is None, f"{server.fault(found, method)}: {raw[:600]!r}"
@@ -202,8 +205,9 @@ def test_any_request_is_answered_and_the_server_lives(sending: tuple[str, bytes]
 @settings(max_examples=25 * ROUNDS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(raw=broken(), finish=some.booleans())
 def test_what_is_hardly_http_is_answered_or_closed_and_the_server_lives(
-    raw: bytes, finish: bool, server: Server
+    raw: bytes, finish: bool, server: Server, record_property: Record
 ) -> None:
+    record_property("cases", 1)
     found = server.send(raw, finish=finish)
     # A client that says that no more will come, in the middle of a request, may be left without an answer.
     assert server.fault(found, may_close=finish) is None, f"{server.fault(found, may_close=finish)}: {raw[:600]!r}"

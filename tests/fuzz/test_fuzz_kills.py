@@ -7,11 +7,10 @@ up to all, and runs of three processes too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forked import ROUNDS
+from forked import ROUNDS, Record
 from killed import Killing
 from ranks_killed import Processes
 from worlds import WORLDS
@@ -20,9 +19,7 @@ KILLS = 2  # of each task, in a short round
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_killed_run_is_finished_by_the_same_command(
-    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_killed_run_is_finished_by_the_same_command(name: str, tmp_path: Path, record_property: Record) -> None:
     killing = Killing(WORLDS[name], tmp_path).prepare()
     count = len(killing.operations)
     wanted = min(KILLS * ROUNDS, count)
@@ -33,7 +30,10 @@ def test_a_killed_run_is_finished_by_the_same_command(
 
 
 @pytest.mark.parametrize("count", [2, 3] if ROUNDS > 1 else [2])
-def test_a_killed_run_of_several_processes_is_finished_by_the_same_command(count: int, tmp_path: Path) -> None:
+def test_a_killed_run_of_several_processes_is_finished_by_the_same_command(
+    count: int, tmp_path: Path, record_property: Record
+) -> None:
+    record_property("cases", ROUNDS)
     processes = Processes(count, tmp_path).prepare()
     faults = [fault for seed in range(ROUNDS) if (fault := processes.fault(seed))]
     assert not faults, "\n".join(faults)
