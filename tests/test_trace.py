@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as from_torch
 
 from headway.errors import InputError
 from headway.traces import FORMAT, HEADER, Trace, Track
@@ -131,6 +133,8 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
     save_file({"x": np.zeros(2)}, tmp_path / "deep", {HEADER: "[" * 20_000 + "]" * 20_000})
     without = {"format": 1, "tracks": [], "scales": {}, "axes": {"y": []}, "about": {}, "precision": "float32"}
     save_file({"x": np.zeros(2)}, tmp_path / "without", {HEADER: json.dumps(without)})
+    save_file({"x": np.zeros(2)}, tmp_path / "half", {HEADER: json.dumps(without | {"about": {"model": "\ud800"}})})
+    from_torch({"x": torch.zeros(2, dtype=torch.bfloat16)}, tmp_path / "other", {HEADER: json.dumps(without)})
     (tmp_path / "short").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text").write_text("not at all")
     for name, said in {
@@ -141,6 +145,8 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
         "stretched": "has no scale for each row",
         "bare": "is broken: its header does not fit",
         "without": "is broken: its header does not fit .it lacks 'y'",
+        "half": "has half a character",
+        "other": "is broken .*bfloat16",
         "short": "is broken",
         "text": "is no trace: those are safetensors files",
         "missing": "there is no file",

@@ -244,7 +244,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no dict)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         if path.is_file() and not _begins_as_one(path):
             raise InputError(f"{path} is no trace: those are safetensors files, as trace.save writes them") from error
         raise InputError(f"{path} is broken ({error}): it was cut short or changed, or is no trace") from error

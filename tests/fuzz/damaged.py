@@ -95,7 +95,10 @@ def changed_json(text: str, dice: random.Random) -> tuple[str, str]:
 def change_header(path: Path, dice: random.Random) -> str:
     """Another type, shape, place or name of a tensor in a safetensors file."""
     header, tensors = _parted(path)
-    name = dice.choice([key for key in header if key != "__metadata__"])
+    names = [key for key in header if key != "__metadata__"]
+    if not names:
+        return flip(path, dice)
+    name = dice.choice(names)
     what = dice.choice(["dtype", "shape", "data_offsets", "name"])
     if what == "dtype":
         header[name]["dtype"] = dice.choice(["I32", "U32", "F64", "BF16", "F8_E4M3", "x"])
