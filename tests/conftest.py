@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a child of tests/fuzz that is forked would wait for threads it has not
 
 import pytest
 import torch

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from calling import DEVICE, World, listing, write
+from calling import DEVICE, Headway, World, listing, write
 
 Refuses = Callable[..., str]
 
@@ -208,3 +208,10 @@ def test_a_wrong_run_of_an_earlier_folder_changes_nothing_there(refuses: Refuses
     refuses("train", world.run / "run.json", "--out", world.run, "--overwrite", "--set", "model.heads=3")
     assert listing(world.run) == before
     assert json.loads((world.run / "run.json").read_text(encoding="utf-8"))["recipe"] == "translate"
+
+
+@pytest.mark.parametrize("words", [("train", "gpt", "--data", "a\udcffb"), ("train", "gpt", "--out", "a\udcffb")])
+def test_an_argument_that_is_not_utf_8_is_refused(headway: Headway, words: tuple[str, ...]) -> None:
+    """run.json could not hold it, nor could a safetensors file lie there."""
+    answer = headway(*words)
+    assert answer.code == 2 and answer.err == "headway: the argument 'a\\udcffb' is not UTF-8\n"

@@ -1,8 +1,8 @@
 """A run of every task, killed before a file operation: the same command finishes it, with the same bits. So do runs of
 several processes that are killed at a random moment.
 
-A short round kills at a few places of each, and a run of two processes once; HEADWAY_FUZZ=N kills at N times as many,
-up to all, and runs of three processes too.
+A short round kills at a few places of each; HEADWAY_FUZZ=N kills at N times as many, and once there are no more, at
+random moments. Runs of several processes are killed at random moments, all processes or one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ def test_a_killed_run_is_finished_by_the_same_command(name: str, tmp_path: Path,
     count = len(killing.operations)
     wanted = min(KILLS * ROUNDS, count)
     places = sorted({round((number + 0.5) * count / wanted) for number in range(wanted)})
-    record_property("cases", len(places))
-    faults = [fault for place in places if (fault := killing.fault(place))]
+    seeds = range(KILLS * ROUNDS - wanted)
+    record_property("cases", len(places) + len(seeds))
+    faults = [fault for place in places if (fault := killing.before(place))]
+    faults += [fault for seed in seeds if (fault := killing.at_random(seed))]
     assert not faults, "\n".join(faults)
 
 

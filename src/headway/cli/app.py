@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from headway.errors import InputError, is_full
+from headway.errors import InputError, is_full, refuse
 
 app = typer.Typer(
     name="headway",
@@ -175,6 +175,9 @@ def _unverified() -> AbstractContextManager[None]:
 
 def _run(given: list[str]) -> int:
     """Run a command without typer's `main`, which handles broken pipes and interrupts in its own way."""
+    for word in given:
+        # run.json, the log and other libraries' files could not hold it.
+        refuse(any("\ud800" <= letter <= "\udfff" for letter in word), f"the argument {word!r} is not UTF-8")
     command = typer.main.get_command(app)
     code = 0
     try:
