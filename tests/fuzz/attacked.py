@@ -23,6 +23,11 @@ class Kind:
     leave: tuple[str, ...] = ()
 
 
+def drawn(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+    """All kinds; in a short round every third, since making them takes longer than attacking them."""
+    return dict(list(kinds.items())[:: 3 if ROUNDS == 1 else 1])
+
+
 def surroundings(root: Path) -> dict[str, str]:
     return {"HEADWAY_CACHE": str(root / "cache"), "HEADWAY_DATA": ""}
 

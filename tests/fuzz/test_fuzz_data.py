@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
-from attacked import OUT, PLACE, Attacked, Kind, make_all
+from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
 from lines import fault
@@ -207,7 +207,7 @@ def comparison(folder: Path) -> None:
 
 ALIGNMENT = ("analyse", "run", "PLACE/test.en", "PLACE/test.fr", "--what", "alignment", "--set", "gold=PLACE/links.txt")
 
-KINDS: dict[str, Kind] = {
+ALL: dict[str, Kind] = {
     "text": Kind(text, (train("gpt", "text.txt"), train("markov", "text.txt", settings=COUNTED))),
     "packed-text": Kind(packed_text, (train("markov", "", settings=COUNTED),)),
     "pairs": Kind(pairs, (train("translate", "train.en", "train.fr", settings=TRANSLATOR, more=LANGUAGES),)),
@@ -272,6 +272,7 @@ KINDS: dict[str, Kind] = {
         comparison, (tuple(f"{PLACE}/both" if word == "both" else word for word in COMPARE),), (".lock",)
     ),
 }  # fmt: skip
+KINDS = drawn(ALL) | {"translated": ALL["translated"]}  # which standard input needs too
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attacked import OUT, PLACE, Attacked, Kind, make_all
+from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from forked import ROUNDS, Record
 
 Make = Callable[[Path], None]
@@ -201,7 +201,7 @@ def uses_of_vectors(name: str) -> tuple[tuple[str, ...], ...]:
     return (("vectors", f"PLACE/{name}", "--out", f"{OUT}.txt"), ("neighbours", f"PLACE/{name}", "cat"))
 
 
-KINDS: dict[str, Kind] = {
+ALL: dict[str, Kind] = {
     "gpt2": Kind(gpt2, (GENERATE, SCORE)),
     "gpt2-old": Kind(old_gpt2, (GENERATE, IMPORT)),
     "llama-chat": Kind(llama_with_template, (CHAT,)),
@@ -221,6 +221,7 @@ KINDS: dict[str, Kind] = {
     "word2vec-packed": Kind(vectors("words.txt.gz"), uses_of_vectors("words.txt.gz")),
     "glove": Kind(glove, uses_of_vectors("words.txt")),
 }
+KINDS = drawn(ALL)
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ def assert_equal(place: Place, found: str, undisturbed: str) -> None:
     assert translations(place.root / found, source) == translations(place.root / undisturbed, source)
 
 
+@pytest.mark.long  # tests/fuzz kills runs of every task, before each file operation
 @each_setting
 def test_three_kills_change_nothing(place: Place, settings: tuple[str, ...]) -> None:
     """In the middle of a step, of a validation and of a checkpoint."""
