@@ -69,8 +69,8 @@ def verify(folder: Path, large: bool | None = None) -> int:
 
 @contextmanager
 def verifying(folder: Path) -> Iterator[None]:
-    """Compare small files first and large ones beside what is done inside; what differs is told at its end, in place of
-    whatever error it has led to."""
+    """Compare small files first and large ones beside what is done inside; what differs is reported at its end, in
+    place of whatever error it has led to."""
     verify(folder, large=False)
     with ThreadPoolExecutor(1) as thread:
         large = thread.submit(verify, folder)

@@ -66,10 +66,7 @@ def values(option: Any) -> some.SearchStrategy[str]:
 def lines(draw: Any, names: tuple[str, ...] = DRAWN) -> list[str]:
     name = draw(some.sampled_from(names))
     found = [name]
-    recipes = some.sampled_from(
-        ["gpt", "markov", "translate", "tag", "classify", "nosuch", "ladder", "classify-pictures"]
-    )
-    first = recipes if name in ("train", "compare") else some.sampled_from(PLACES)
+    first = some.sampled_from(RECIPES) if name in ("train", "compare") else some.sampled_from(PLACES)
     found += draw(some.lists(first | some.sampled_from(PLACES), max_size=3))
     options = [option for option in COMMANDS[name].params if option.param_type_name == "option"]
     for option in draw(some.lists(some.sampled_from(options), max_size=4, unique=True)) if options else ():

@@ -52,7 +52,7 @@ class Server:
 
     def send(self, raw: bytes, method: str = "POST", finish: bool = True) -> tuple[int, bytes] | None:
         """The status and the body that these bytes are answered with; None: the connection was closed. finish: no
-        more bytes will come, and the server is told so."""
+        more bytes will come, and half of the connection is closed."""
         start = time.monotonic()
         with socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS) as connection:
             with suppress(ConnectionError, BrokenPipeError):

@@ -167,8 +167,7 @@ class BeamPool(Pool[int]):
         # A sum of log-probabilities only falls: the best that an open hypothesis can still reach is its own sum over
         # the most forgiving length.
         alpha = search.length_penalty
-        forgiving_GN = (longest_N if alpha > 0 else age_GN) + np.ones_like(age_GN)
-        reach_GN = scores_GNK.max(2) / forgiving_GN**alpha
+        reach_GN = scores_GNK.max(2) / ((longest_N if alpha > 0 else age_GN) + 1) ** alpha
         for over_N, age_N, ended_NK, reach_N in zip(over_GN, age_GN, ended_GNK, reach_GN, strict=True):
             every = np.concatenate([table_N["top"], ended_NK / (age_N**alpha)[:, None]], axis=1)
             table_N["top"] = -np.sort(-every, axis=1)[:, : search.best]

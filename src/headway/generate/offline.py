@@ -23,23 +23,17 @@ BATCH = {"cpu": (32, 64), "cuda": (512, 1024)}  # sampled rows, or sources of a 
 def generate_all(
     model: Steps, requests: Sequence[Request], *, context: int, device: torch.device, batch: int | None = None,
     ends: Callable[[Token], bool] | None = None, progress: Callable[[int], None] | None = None,
-    stepper: PlainStepper | None = None,
+    stepper: PlainStepper | None = None, checked: bool = False,
 ) -> list[Any]:  # fmt: skip
     """What every request gives: its samples (`Written`), or what its search found (`Found`). A key is a request's place
     in the list.
 
     `batch` bounds the slots in use (a request with more samples goes alone); `ends` is shown every sampled token and
-    may end its row; `progress` is called with the number of requests done so far; `stepper` is as in `Engine`.
+    may end its row; `progress` is called with the number of requests done so far; `stepper` is as in `Engine`;
+    `checked`: the caller has checked the requests.
     """
-    for number, request in enumerate(requests, 1):
+    for number, request in enumerate(() if checked else requests, 1):
         request.check(f"prompt {number}", model.vocabulary, context)  # before the first is read, not after hours
-    return _generated(model, requests, context, device, batch, ends, progress, stepper)
-
-
-def _generated(
-    model: Steps, requests: Sequence[Request], context: int, device: torch.device, batch: int | None,
-    ends: Callable[[Token], bool] | None, progress: Callable[[int], None] | None, stepper: PlainStepper | None,
-) -> list[Any]:  # fmt: skip
     searched = any(request.searched for request in requests)
     batch = batch or BATCH.get(device.type, BATCH["cpu"])[searched]
     # Longest first: the batch that needs most memory fails first, if one does.
@@ -110,7 +104,9 @@ def search_all(
     context = min(limit + 1, model.context or UNBOUNDED)
     for request in requests[:1]:  # what is checked is the same in all
         request.check("the first source", model.vocabulary, context)
-    found: list[Found] = _generated(model, requests, context, device, batch, None, progress, stepper)
+    found: list[Found] = generate_all(
+        model, requests, context=context, device=device, batch=batch, progress=progress, stepper=stepper, checked=True
+    )
     if branches is not None:
         branches.update(enumerate(one.branches or [] for one in found))
     return [one.hypotheses for one in found]

@@ -1,7 +1,7 @@
 """The words of the demo's language: every noun, adjective, determiner and verb, English beside French.
 
 They are listed in `grammar.toml`. Each English word has one French answer, so that each English sentence has one too.
-What goes with what (people drive vehicles, animals are never expensive) is told by the *kinds* of nouns that a word
+What goes with what (people drive vehicles, animals are never expensive) is given by the *kinds* of nouns that a word
 goes with.
 """
 
