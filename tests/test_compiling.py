@@ -37,6 +37,21 @@ def test_a_function_left_out_cuts_the_graph_as_torch_does():
     assert found[0] == found[1] and found[0][0] == 2
 
 
+def test_sizes_of_another_model_are_not_taken_for_sizes_that_change():
+    symbols = []
+
+    def backend(graph, examples):
+        symbols.append(sum(isinstance(example, torch.SymInt) for example in examples))
+        return graph
+
+    for size in (2, 3):
+        compiled(Around(twice), backend=backend)(torch.randn(size, 3))
+    same = compiled(Around(twice), backend=backend)
+    for size in (4, 5):
+        same(torch.randn(size, 3))
+    assert symbols == [0, 0, 0, 0, 0, 0, 1, 1], "two graphs of each model; only the last one's sizes do change"
+
+
 def test_the_compiler_is_not_loaded_before_somebody_compiles():
     used = "import headway.recipes, headway.train.job, headway.generate.generator, sys"
     ask = f"{used}; sys.exit('torch._dynamo' in sys.modules)"
