@@ -136,13 +136,14 @@ class Pool(Generic[Entry]):
         """Give entries a slot each, and write their rows there."""
         holes = [slot for slot, entry in enumerate(self.entries) if entry is None]
         slots = [*holes, *range(len(self.entries), self.slots)][: len(entries)]
-        self.entries += [None] * (max(slots) + 1 - len(self.entries))
+        self.entries += [None] * (slots[-1] + 1 - len(self.entries))
         self.sources += [0] * (len(self.entries) - len(self.sources))
         width = source_length(rows.state)
         for slot, entry in zip(slots, entries, strict=True):
             self.entries[slot], self.sources[slot] = entry, width
         self.taken += len(slots)
-        self.rows.insert(rows, on_device(slots, self.device))
+        together = slots[-1] - slots[0] == len(slots) - 1
+        self.rows.insert(rows, slice(slots[0], slots[-1] + 1) if together else on_device(slots, self.device))
         self._view = None
 
     def leave(self, slots: Iterable[int]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from headway.nn.slots import Places, put
 from headway.nn.state import State
 
 
@@ -35,14 +36,14 @@ class Rows:
         state = self.state and self.state.first(slots, lengths, source_length)
         return type(self)(state, **{name: tensor[:slots] for name, tensor in self.tensors().items()})
 
-    def insert(self, other: Self, slots_N: Tensor) -> None:
+    def insert(self, other: Self, slots: Places) -> None:
         """Write other rows into these slots."""
         if self.state is not None and other.state is not None:
-            self.state.insert(other.state, slots_N)
+            self.state.insert(other.state, slots)
         theirs = other.tensors()
         for name, mine in self.tensors().items():
             home = mine[:, : theirs[name].shape[1]] if mine.dim() > 1 else mine
-            home.index_copy_(0, slots_N, theirs[name])
+            put(home, 0, slots, theirs[name])
 
     def move(self, from_N: Tensor, to_N: Tensor, used: int) -> None:
         """Copy rows, of which `used` positions are in use, from some slots to others."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headway.fast.step import pick_rows
-from headway.nn.slots import Clock, Slot
+from headway.nn.slots import Clock, Places, Slot, put
 
 
 class Cache(Slot):
@@ -155,16 +155,16 @@ class FixedCache(Cache):
     def first(self, rows: int, capacity: int | None, clock: Any) -> FixedCache:
         return FixedCache(clock, self.capacity, rows, room=self)
 
-    def insert(self, other: Any, rows_RC: Tensor, used: int) -> None:
+    def insert(self, other: Any, at: Places, copies: int, used: int) -> None:
         if other.kv_2CRHK is None:
             used = 0
         else:
             self._allocate(other.kv_2CRHK[0].movedim(0, 2))
         if self.kv_2CRHK is not None:
             # What an earlier row has left is no number that a later one may meet, even with weight 0.
-            self.kv_2CRHK[:, used:].index_fill_(2, rows_RC.flatten(), 0)
-            for rows_R in rows_RC.unbind(1) if used else ():
-                self.kv_2CRHK[:, :used].index_copy_(2, rows_R, other.kv_2CRHK[:, :used])
+            put(self.kv_2CRHK[:, used:], 2, at, None, copies)
+            if used:
+                put(self.kv_2CRHK[:, :used], 2, at, other.kv_2CRHK[:, :used], copies)
 
 
 def fresh_caches(layers: int, rows: int, device: torch.device, room: int | None) -> tuple[list[Cache], Clock]:

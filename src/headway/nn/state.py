@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from headway.nn.cache import FixedCache
-from headway.nn.slots import Clock, Slot, Values
+from headway.nn.slots import Clock, Places, Slot, Values, put
 
 
 @dataclass
@@ -127,17 +127,19 @@ class State:
 
         return self._made(view, clock, self.group)
 
-    def insert(self, other: State, sources_B: Tensor) -> None:
+    def insert(self, other: State, at: Places) -> None:
         """Write another state's sources, with their rows, to these places of this room; where it has more rows of each
         source, every row as often."""
         used = other.clock.longest if other.clock is not None else 0
         copies = self.group // other.group  # rows of this room for each of the other's
-        rows_RC = self.rows_of(sources_B).view(-1, copies)
+        rows = slice(at.start * other.group, at.stop * other.group) if isinstance(at, slice) else other.rows_of(at)
         for mine, theirs in zip(self, other, strict=True):
-            mine.insert(theirs, sources_B[:, None] if mine.of_source else rows_RC, used)
+            if mine.of_source:
+                mine.insert(theirs, at, 1, used)
+            else:
+                mine.insert(theirs, rows, copies, used)
         if self.clock is not None and other.clock is not None:
-            for rows_R in rows_RC.unbind(1):
-                self.clock.lengths_R.index_copy_(0, rows_R, other.clock.lengths_R)
+            put(self.clock.lengths_R, 0, rows, other.clock.lengths_R, copies)
 
     def move(self, source_B: Tensor, target_B: Tensor, used: int) -> None:
         """Copy sources with their rows, of which `used` positions are in use, from places of this room to others."""
