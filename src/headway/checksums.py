@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from headway.atomic import replaced
 from headway.errors import InputError
 from headway.outside import read_object
 
@@ -44,7 +45,8 @@ def write(folder: Path, names: Iterable[str]) -> None:
     """Checksums of these files, in a file beside them."""
     files = {name: {"bytes": (folder / name).stat().st_size, "sum": summed(folder / name)} for name in names}
     text = json.dumps({"format": 1, "files": files}, indent=1) + "\n"
-    (folder / NAME).write_text(text, encoding="utf-8")
+    with replaced(folder / NAME) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def verify(folder: Path, large: bool | None = None) -> int:

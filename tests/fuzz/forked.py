@@ -71,7 +71,7 @@ def together(
         start, children = time.monotonic(), []
         for rank in range(processes):
             place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
-            names = [str(Path(folder) / f"{name}-{rank}") for name in ("out", "err", "operations")]
+            names = _files(folder, rank)
             children.append(os.fork())
             if children[-1] == 0:
                 work = partial(main, [str(argument) for argument in arguments])
@@ -81,7 +81,7 @@ def together(
         found = []
         for rank, child in enumerate(children):
             code, late = _waited(child, start + seconds)
-            out, err = ((Path(folder) / f"{name}-{rank}").read_text(encoding="utf-8") for name in ("out", "err"))
+            out, err = (Path(name).read_text(encoding="utf-8") for name in _files(folder, rank)[:2])
             found.append(Outcome(code, out, err, [], time.monotonic() - start, late))
     return found
 
@@ -110,7 +110,7 @@ def carried_out(
     environment: dict[str, str],
 ) -> Outcome:  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        names = [str(Path(folder) / name) for name in ("out", "err", "operations")]
+        names = _files(folder)
         sys.stdout.flush()
         sys.stderr.flush()
         start = time.monotonic()
@@ -120,6 +120,14 @@ def carried_out(
         code, late = _waited(child, start + seconds)
         out, err, seen = (Path(name).read_text(encoding="utf-8", errors="replace") for name in names)
     return Outcome(code, out, err, seen.splitlines(), time.monotonic() - start, late)
+
+
+def _files(folder: str, rank: int = 0) -> list[str]:
+    """Where a child writes; they are there even when it is killed at once."""
+    paths = [Path(folder) / f"{name}-{rank}" for name in ("out", "err", "operations")]
+    for path in paths:
+        path.touch()
+    return [str(path) for path in paths]
 
 
 def _waited(child: int, limit: float) -> tuple[int, bool]:

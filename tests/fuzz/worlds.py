@@ -122,12 +122,20 @@ WORLDS: dict[str, World] = {
 
 def result(folder: Path) -> dict[str, Any]:
     """All that a run came to: weights, log without its times, score, names of files; equal to the bit or not."""
-    log = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    log = [_event(line) for line in (folder / "log.jsonl").read_bytes().splitlines()]
     card = json.loads((folder / "model" / "headway.json").read_text(encoding="utf-8"))
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
     return {
         "weights": {path.name: path.read_bytes() for path in (folder / "model").glob("*.safetensors")},
-        "log": [{key: value for key, value in event.items() if key not in TIMES} for event in log],
+        "log": log,
         "score": {key: value for key, value in card["score"].items() if key not in TIMES},
         "files": files,
     }
+
+
+def _event(line: bytes) -> Any:
+    """An event of a log without its times; a damaged line as it is."""
+    try:
+        return {key: value for key, value in json.loads(line).items() if key not in TIMES}
+    except (ValueError, AttributeError):
+        return line

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from headway import checksums
+from headway.atomic import replaced
 from headway.data.catalog import find, find_all
 from headway.data.labelled import in_archive
 from headway.data.readers import must_be_there
@@ -100,13 +102,18 @@ def listed(numbers: Sequence[object], count: int) -> str:
 def vocabularies(
     context: RunContext, learn: Callable[[], Sequence[Tokenizer]], names: Sequence[str] = ("joint",)
 ) -> list[Tokenizer]:
-    """Tokenizers kept in the run's folder under these names: as a resumed run left them, or learned now."""
-    paths = [context.out / "data" / f"{name}.tokenizer.json" for name in names]
+    """Tokenizers kept in the run's folder under these names: as a resumed run left them, or learned now. What is in
+    that folder then has checksums: another vocabulary, or other held-out pairs, would give another model."""
+    folder = context.out / "data"
+    paths = [folder / f"{name}.tokenizer.json" for name in names]
     if context.resumed and all(path.is_file() for path in paths):
+        checksums.verify(folder)
         return [Tokenizer.load(path) for path in paths]
     context.log.say("learning the vocabulary")
     tokenizers = list(learn())
-    paths[0].parent.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     for path, tokenizer in zip(paths, tokenizers, strict=False):
-        tokenizer.save(path)
+        with replaced(path) as part:
+            tokenizer.save(part)
+    checksums.write(folder, sorted(path.name for path in folder.iterdir() if path.name[0] != "."))
     return tokenizers
