@@ -106,14 +106,19 @@ def vocabularies(
     that folder then has checksums: another vocabulary, or other held-out pairs, would give another model."""
     folder = context.out / "data"
     paths = [folder / f"{name}.tokenizer.json" for name in names]
-    if context.resumed and all(path.is_file() for path in paths):
+    kept = context.resumed and all(path.is_file() for path in paths)
+    if kept:
         checksums.verify(folder)
-        return [Tokenizer.load(path) for path in paths]
-    context.log.say("learning the vocabulary")
-    tokenizers = list(learn())
-    folder.mkdir(exist_ok=True)
-    for path, tokenizer in zip(paths, tokenizers, strict=False):
-        with replaced(path) as part:
-            tokenizer.save(part)
-    checksums.write(folder, sorted(path.name for path in folder.iterdir() if path.name[0] != "."))
+        tokenizers = [Tokenizer.load(path) for path in paths]
+    else:
+        context.log.say("learning the vocabulary")
+        tokenizers = list(learn())
+        folder.mkdir(exist_ok=True)
+        for path, tokenizer in zip(paths, tokenizers, strict=False):
+            with replaced(path) as part:
+                tokenizer.save(part)
+    if not (kept and (folder / checksums.NAME).is_file()):
+        for left in folder.glob(".*.part"):  # by a process that was killed
+            left.unlink()
+        checksums.write(folder, sorted(path.name for path in folder.iterdir() if path.name != checksums.NAME))
     return tokenizers
