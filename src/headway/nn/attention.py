@@ -163,8 +163,7 @@ def flex_attend(
 
 def _takes_blocks(q_BHTK: Tensor, keys: int) -> bool:
     """Whether flex_attention is faster than a kernel with a matrix, and is compiled."""
-    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
-    return compiling and q_BHTK.is_cuda and keys >= LONG and q_BHTK.shape[-1] >= 16
+    return torch.compiler.is_dynamo_compiling() and q_BHTK.is_cuda and keys >= LONG and q_BHTK.shape[-1] >= 16
 
 
 def _projection(width: int, to: list[int], bias: bool = True) -> nn.Linear:
