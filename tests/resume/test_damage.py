@@ -290,3 +290,11 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="Input/output"):
         write_sealed(tmp_path / "step-1", {"w": {"w": torch.ones(2)}}, {})
     assert not beside(tmp_path / "step-1").exists() and list(tmp_path.iterdir()) == []
+
+
+def test_a_changed_vocabulary_of_an_unfinished_run_is_named(world: World, cache: Path, damaged: Path) -> None:
+    """Another one would give other weights."""
+    path = next((damaged / "data").glob("*.tokenizer.json"))
+    path.write_text(path.read_text(encoding="utf-8").replace('"the"', '"thy"'), encoding="utf-8")
+    with surroundings(cache), pytest.raises(InputError, match=r"tokenizer.json was changed after it was written"):
+        world.train(damaged, resume=True)
