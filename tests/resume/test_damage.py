@@ -295,6 +295,6 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_changed_vocabulary_of_an_unfinished_run_is_named(world: World, cache: Path, damaged: Path) -> None:
     """Another one would give other weights."""
     path = next((damaged / "data").glob("*.tokenizer.json"))
-    path.write_text(path.read_text(encoding="utf-8").replace('"the"', '"thy"'), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace('"vocab"', '"vocab" '), encoding="utf-8")
     with surroundings(cache), pytest.raises(InputError, match=r"tokenizer.json was changed after it was written"):
         world.train(damaged, resume=True)
