@@ -93,25 +93,23 @@ class Entry:
         """What a finished run in `folder` came to."""
         path = folder / "model" / "headway.json"
         try:
-            self._add(seed, run, folder, read_object(path)["score"])
+            score = read_object(path)["score"]
+            self.seeds.append(seed)
+            self.validation.append(_number(score[f"validation {self.figure}"]))
+            if f"test {self.figure}" in score:
+                self.test.append(_number(score[f"test {self.figure}"]))
+            if not run.objective.one_pass:
+                seconds = float(score["training seconds"])
+                self.tokens = int(score["steps"]) * run.task.tokens_a_step(run)
+                self.speed.append(tokens_per_second(folder))
+            else:
+                seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
+                self.speed.append(self.tokens / max(seconds, 1e-3))
+            self.seconds.append(seconds)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path}: the run's score cannot be read ({error}): delete {folder} to train it again"
             ) from error
-
-    def _add(self, seed: int, run: Run, folder: Path, score: dict[str, Any]) -> None:
-        self.seeds.append(seed)
-        self.validation.append(_number(score[f"validation {self.figure}"]))
-        if f"test {self.figure}" in score:
-            self.test.append(_number(score[f"test {self.figure}"]))
-        if not run.objective.one_pass:
-            seconds = float(score["training seconds"])
-            self.tokens = int(score["steps"]) * run.task.tokens_a_step(run)
-            self.speed.append(tokens_per_second(folder))
-        else:
-            seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
-            self.speed.append(self.tokens / max(seconds, 1e-3))
-        self.seconds.append(seconds)
 
     def to_plain(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value not in ([], None)}

@@ -150,6 +150,5 @@ def last_part(objective: Any, is_last: bool) -> AbstractContextManager[None]:
 
 def shares(batch: Batch, parts: int, ranks: Ranks) -> list[Any]:
     """This process's parts of a global batch: as many in every process, an empty one as a row of padding."""
-    every = batch.split(parts * ranks.count)
-    mine = every[ranks.rank :: ranks.count]
+    mine = batch.split(parts * ranks.count)[ranks.rank :: ranks.count]
     return [*mine, *[batch.rows(0, 0).pad(1)] * (parts - len(mine))]
