@@ -62,8 +62,7 @@ class Documents:
         for file in self.files:
             if readers.bare_suffix(file) == ".jsonl":
                 for where, record in readers.records(readers.lines(file), str(file), repr(self.key)):
-                    text = readers.text_of(record, self.key, where)
-                    yield _cut_even(text)
+                    yield _cut_even(readers.text_of(record, self.key, where))
                 continue
             empty = f"file {file} is empty: remove it"
             if self.lines:

@@ -204,8 +204,7 @@ def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, A
         root.mkdir(parents=True, exist_ok=True)
         _clean_dead_builds(root)
         building.mkdir()
-        meta = write(building)
-        (building / "store.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        (building / "store.json").write_text(json.dumps(write(building), indent=1), encoding="utf-8")
         checksums.write(building, sorted(path.name for path in building.iterdir()))
         for path in (*building.iterdir(), building):
             flush(path)

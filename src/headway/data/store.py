@@ -6,7 +6,6 @@ folder/<fingerprint>/
     store.json                              what it was made of, and what was left out
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, content_hash, in_order
 from headway.data.readers import form, read_pairs
 from headway.errors import InputError
+from headway.text.codec import hashed
 from headway.text.tokenizer import END, TextOptions, Tokenizer
 
 Files = Sequence[str | Path]
@@ -137,10 +137,7 @@ def _encoded(pairs: Pairs, tokenizers: Tokenizers) -> Iterator[list[list[list[in
 
 def _fingerprint(files: Files, tokenizers: list[Tokenizer], options: list[object]) -> str:
     """A hash of all that decides what a store holds: what is in the files, not where; tokenizers; options."""
-    digest = hashlib.blake2b(digest_size=16)
     read_pairs(files)  # checks the list of files before any is hashed
-    for path in map(Path, [files] if isinstance(files, str | Path) else files):
-        digest.update(f"{form(path)} {content_hash(path)}\n".encode())
-    parts = [FORMAT, [tokenizer.fingerprint for tokenizer in tokenizers], options]
-    digest.update(json.dumps(parts).encode())
-    return digest.hexdigest()
+    paths = map(Path, [files] if isinstance(files, str | Path) else files)
+    contents = "".join(f"{form(path)} {content_hash(path)}\n" for path in paths)
+    return hashed(contents + json.dumps([FORMAT, [tokenizer.fingerprint for tokenizer in tokenizers], options]))

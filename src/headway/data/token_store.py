@@ -9,7 +9,6 @@ B rows, T length.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ import numpy.typing as npt
 from headway.data.documents import Chunk, Corpus
 from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, in_order
 from headway.errors import InputError, refuse
-from headway.text.codec import Codec
+from headway.text.codec import Codec, hashed
 from headway.text.tokenizer import END, TextOptions, Tokenizer
 
 Progress = Callable[[int], None]
@@ -155,5 +154,4 @@ def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
 
 def _fingerprint(corpus: Corpus, tokenizer: Codec) -> str:
     """A hash of all that decides what a store holds."""
-    parts = ["documents", FORMAT, tokenizer.fingerprint, corpus.identity()]
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+    return hashed(json.dumps(["documents", FORMAT, tokenizer.fingerprint, corpus.identity()]))

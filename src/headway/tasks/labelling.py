@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from headway.tasks.files import found, vocabularies
 from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Figure, Prediction, Report, refuse_unknown
+from headway.text.codec import hashed
 from headway.text.framing import Framed, frame
 from headway.text.tokenizer import Tokenizer
 
@@ -153,8 +153,7 @@ class TextLabelling(Labelling):
         at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""
         self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens{at_limit}")
         self.log.event("data", part=part, texts=len(texts), labels=len(self.labels))
-        content = json.dumps([texts, self.tokenizer.fingerprint]).encode()
-        self.data_names[part] = hashlib.blake2b(content, digest_size=16).hexdigest()
+        self.data_names[part] = hashed(json.dumps([texts, self.tokenizer.fingerprint]))
         return store
 
 
