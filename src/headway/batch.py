@@ -55,9 +55,7 @@ class Batch:
     def __len__(self) -> int:
         """Rows."""
         for name, value in self._values():
-            if isinstance(value, Batch):
-                return len(value)
-            if isinstance(value, Tensor) and _has_rows(name):
+            if isinstance(value, Batch) or (isinstance(value, Tensor) and _has_rows(name)):
                 return len(value)
         return len(self.examples)
 

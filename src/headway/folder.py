@@ -70,10 +70,8 @@ def text_card(
 def with_tokenizers(card: Card, *tokenizers: Codec) -> dict[str, TextProcessor]:
     """The processors of a card whose texts have these tokenizers, in its order; the last serves all that follow."""
     given = [*tokenizers, *[tokenizers[-1]] * len(card.processors)]
-    return {
-        name: TextProcessor(config, codec)
-        for (name, config), codec in zip(card.processors.items(), given, strict=False)
-    }
+    pairs = zip(card.processors.items(), given, strict=False)
+    return {name: TextProcessor(config, codec) for (name, config), codec in pairs}
 
 
 def write_model(folder: Path, weights: dict[str, Tensor], card: Card, processors: Mapping[str, Any]) -> None:
@@ -89,8 +87,7 @@ def write_card(place: Path, card: Card, processors: Mapping[str, Any]) -> None:
     """headway.json and the files of the processors: all but the weights."""
     for processor in processors.values():
         processor.save(place)
-    facts = {"format": FORMAT} | to_plain(card)
-    card_json = json.dumps(finite(facts), indent=1, ensure_ascii=False) + "\n"
+    card_json = json.dumps(finite({"format": FORMAT} | to_plain(card)), indent=1, ensure_ascii=False) + "\n"
     (place / "headway.json").write_text(card_json, encoding="utf-8")
 
 

@@ -83,9 +83,8 @@ class Documents:
 def left_out(paths: Sequence[str | Path]) -> list[Path]:
     """The files of these folders that are no .txt or .jsonl; hidden ones are not meant anyway."""
     folders = (folder for folder in map(Path, paths) if folder.is_dir())
-    return [
-        file for folder in folders for file in sorted(_visible(folder)) if readers.bare_suffix(file) not in IN_FOLDERS
-    ]
+    files = (file for folder in folders for file in sorted(_visible(folder)))
+    return [file for file in files if readers.bare_suffix(file) not in IN_FOLDERS]
 
 
 def _visible(folder: Path) -> Iterator[Path]:

@@ -34,6 +34,7 @@ from headway.text.tokenizer import PAD
 
 Batch = TypeVar("Batch")
 Made = TypeVar("Made")
+Progress = Callable[[int], None]  # is called with how much was read so far
 
 FORMAT = 1
 BATCHES_AHEAD = 2

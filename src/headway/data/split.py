@@ -77,9 +77,8 @@ def hold_out_by_hash(
     plain = ["".join(one.split()).casefold().encode() if isinstance(one, str) else one for one in contents]
     hashes = [hashlib.blake2b(one, digest_size=8).digest() for one in plain]
     held = set(sorted(set(hashes))[: round(share * len(set(hashes)))])
-    train, out = (
-        [value for value, at in zip(values, hashes, strict=True) if (at in held) is is_out] for is_out in (False, True)
-    )
+    train = [value for value, at in zip(values, hashes, strict=True) if at not in held]
+    out = [value for value, at in zip(values, hashes, strict=True) if at in held]
     refuse(not train or not out, f"{len(values)} {kind} are too few, or too similar, to hold some out: give --valid")
     return train, out
 

@@ -7,7 +7,7 @@ folder/<fingerprint>/
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress, islice
@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, content_hash, in_order
+from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Progress, Store, content_hash, in_order
 from headway.data.readers import form, read_pairs
 from headway.errors import InputError
 from headway.text.codec import hashed
@@ -26,7 +26,6 @@ from headway.text.tokenizer import END, TextOptions, Tokenizer
 Files = Sequence[str | Path]
 Pairs = Iterator[tuple[str, str]]
 Tokenizers = tuple[Tokenizer, Tokenizer]
-Progress = Callable[[int], None]
 
 SIDES = ("source", "target")
 PAIRS_AT_ONCE = 4_096

@@ -128,9 +128,7 @@ class WordWindows:
 def _overlapping(row: Ints, tile: int, window: int) -> NDArray[np.int64]:
     """A padded row as tiles with a window more on either side of each."""
     columns = tile + 2 * window
-    if len(row) < columns:
-        return np.empty((0, columns), np.int64)
-    return sliding_window_view(row, columns)[::tile]
+    return sliding_window_view(row, columns)[::tile] if len(row) >= columns else np.empty((0, columns), np.int64)
 
 
 @lru_cache(maxsize=2)

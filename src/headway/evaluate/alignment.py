@@ -179,8 +179,7 @@ def read_links(line: str, *, first: int = 0, where: str = "") -> tuple[set[Link]
         if match is None:
             raise InputError(f"{at}'{token}' is no link; write 3-4 if it is sure, 3p4 if possible")
         link = (int(match[1]) - first, int(match[3]) - first)
-        if min(link) < 0:
-            raise InputError(f"{at}link '{token}' counts words from 0; read it with first=0")
+        refuse(min(link) < 0, f"{at}link '{token}' counts words from 0; read it with first=0")
         possible.add(link)
         if match[2] == "-":
             sure.add(link)

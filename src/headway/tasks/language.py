@@ -158,7 +158,9 @@ class Language(Task):
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
         if run.objective.one_pass:
-            _check_counting(run, context)
+            refuse(run.init, "a model that is counted starts from nothing: leave --init out")
+            refuse(run.data.weights, "a model that is counted takes every text once: leave data.weights out")
+            refuse(context.ranks.count > 1, "counting takes one process: start it without torchrun")
         if run.data.order == "stream" and context.ranks.count > 1:
             raise InputError(
                 f"a carried state stays with its rows: {context.ranks.count} processes cannot share them. Start one, "
@@ -284,12 +286,6 @@ class Language(Task):
             f"{found.tokens:,} tokens, {how}" + (unknown if found.unknown else ""),
         ]
         return Report(found.values(), lines)
-
-
-def _check_counting(run: Any, context: RunContext) -> None:
-    refuse(run.init, "a model that is counted starts from nothing: leave --init out")
-    refuse(run.data.weights, "a model that is counted takes every text once: leave data.weights out")
-    refuse(context.ranks.count > 1, "counting takes one process: start it without torchrun")
 
 
 def in_words(part: str, found: Perplexity) -> dict[str, Any]:

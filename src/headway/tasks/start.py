@@ -95,8 +95,7 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
         raise InputError(f"{path} has vectors of words, the vocabulary has parts of words: set data.text.kind=word")
     tables = token_tables(model)
     refuse(not tables, f"{path}: the model has no table of vectors to fill")
-    width = next(iter(tables.values())).embedding_dim
-    vectors = read_vectors(path, width=width)
+    vectors = read_vectors(path, width=next(iter(tables.values())).embedding_dim)
     filled = words = 0
     for table, tokenizer in zip(tables.values(), tokenizers, strict=False):
         rows: dict[int, int] = {}

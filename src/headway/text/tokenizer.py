@@ -86,8 +86,12 @@ class Tokenizer(Codec):
         self.inner = inner
         # The library does not save this setting; without it "</s>" in a user's text would end the sentence.
         self.inner.encode_special_tokens = True
-        self.kind = _kind(inner)
-        self.exact = _exact(inner)
+        of_letters: Literal["char", "bpe"] = "char" if isinstance(inner.decoder, decoders.Fuse) else "bpe"
+        self.kind = of_letters if isinstance(inner.model, models.BPE) else "word"
+        # Whether spaces and line ends come back as they were.
+        cut = inner.pre_tokenizer
+        prefixed = getattr(cut, "add_prefix_space", None)
+        self.exact = cut is None or isinstance(cut, pre_tokenizers.Sequence) or prefixed is False
 
     @classmethod
     def train(cls, lines: Iterable[str], options: TextOptions) -> "Tokenizer":
@@ -268,18 +272,6 @@ def _train_characters(chunks: Iterator[list[str]], options: TextOptions) -> toke
     inner.decoder = decoders.Fuse()
     inner.add_special_tokens(list(SPECIALS))
     return inner
-
-
-def _kind(inner: tokenizers.Tokenizer) -> Literal["bpe", "word", "char"]:
-    if not isinstance(inner.model, models.BPE):
-        return "word"
-    return "char" if isinstance(inner.decoder, decoders.Fuse) else "bpe"
-
-
-def _exact(inner: tokenizers.Tokenizer) -> bool:
-    """Whether spaces and line ends come back as they were."""
-    cut = inner.pre_tokenizer
-    return cut is None or isinstance(cut, pre_tokenizers.Sequence) or getattr(cut, "add_prefix_space", None) is False
 
 
 def _words_and_other_space() -> pre_tokenizers.PreTokenizer:
