@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from headway.atomic import replaced
-from headway.errors import InputError, refuse
+from headway.errors import InputError
 from headway.outside import read_object
 
 NAME = "checksums.json"
@@ -86,7 +86,8 @@ def _listed(folder: Path) -> Iterator[tuple[Path, dict[str, object]]]:
     if not (folder / NAME).exists():
         return
     files = read_object(folder / NAME).get("files")
-    refuse(not isinstance(files, dict), f"{folder / NAME}: 'files' must be an object with keys")
+    if not isinstance(files, dict):
+        raise InputError(f"{folder / NAME}: 'files' must be an object with keys")
     for name, facts in files.items():
         if not isinstance(facts, dict) or not {"bytes", "sum"} <= facts.keys() or not isinstance(facts["bytes"], int):
             raise InputError(f"{folder / NAME}: '{name}' must have bytes and a sum")

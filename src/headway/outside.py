@@ -64,10 +64,9 @@ def _check(value: Any, name: str) -> None:
         inner: list[Any] = []
         for one in level:
             if isinstance(one, dict):
-                inner.extend(one)
-                inner.extend(one.values())
+                inner += [*one, *one.values()]
             elif isinstance(one, list):
-                inner.extend(one)
+                inner += one
             elif isinstance(one, str) and not one.isascii() and any("\ud800" <= letter <= "\udfff" for letter in one):
                 raise InputError(f"{name} has half a character in {one[:40]!r}: it was damaged")
         level = inner

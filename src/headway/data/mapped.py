@@ -62,8 +62,7 @@ class MappedIds:
         """These sequences as one matrix, padded on the right."""
         starts_B1, ends_B1 = self.offsets[examples][:, None], self.offsets[examples + 1][:, None]
         at_BT = starts_B1 + np.arange(width)
-        inside_BT = at_BT < ends_B1
-        ids_BT = np.where(inside_BT, self.ids[np.minimum(at_BT, len(self.ids) - 1)], PAD).astype(np.int64)
+        ids_BT = np.where(at_BT < ends_B1, self.ids[np.minimum(at_BT, len(self.ids) - 1)], PAD).astype(np.int64)
         self.let_go()
         return ids_BT
 

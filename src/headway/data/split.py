@@ -150,9 +150,8 @@ class DocumentPart:
 
 def hold_out(documents: Documents, share: float = 0.1, test: float = 0.0) -> dict[str, DocumentPart]:
     """The parts of a corpus, `test` among them if it has a share; nothing is read before it is needed."""
-    for name, value, least in (("hold out", share, "above"), ("hold out for a test", test, "at least")):
-        if not (0 < value < 1 or (value == 0 and least == "at least")):
-            raise InputError(f"the share to {name} is {value}: it must be {least} 0 and below 1")
+    refuse(not 0 < share < 1, f"the share to hold out is {share}: it must be above 0 and below 1")
+    refuse(not 0 <= test < 1, f"the share to hold out for a test is {test}: it must be at least 0 and below 1")
     refuse(share + test >= 1, f"the shares to hold out are {share} and {test}: that leaves nothing to learn from")
     split = HeldOut(documents, share, test)
     parts: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test") if test else ("train", "valid")

@@ -193,15 +193,11 @@ def _text(path: Path, stream: Any, lines: list[bytes], width: int) -> Iterator[G
 
 def _rows(path: Path, lines: list[bytes], width: int, first: int) -> tuple[list[bytes], Floats]:
     """All lines at once; if they do not fit, one by one, to say which."""
-    words, numbers = [], []
-    for line in lines:
-        word, _, rest = line.strip(b" \t\r\n").partition(b" ")
-        words.append(word)
-        numbers.append(rest)
+    words, _, numbers = zip(*(line.strip(b" \t\r\n").partition(b" ") for line in lines), strict=True)
     if all(rest.count(b" ") == width - 1 for rest in numbers):
         found_N = _numbers(b" ".join(numbers), width * len(lines))
         if found_N is not None and all(words):
-            return words, found_N.reshape(len(lines), width)
+            return list(words), found_N.reshape(len(lines), width)
     rows = [_row(line, width, f"{path}, line {number:,}") for number, line in enumerate(lines, first)]
     return [word for word, _ in rows], np.stack([row for _, row in rows])
 
