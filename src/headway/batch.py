@@ -41,8 +41,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         counted = self.counted()
-        counts = {name: torch.tensor(float(count)) for name, count in counted.items()}
-        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "counts", {name: torch.tensor(float(count)) for name, count in counted.items()})
         object.__setattr__(self, "tokens", int(counted.get("tokens", counted.get("loss", 0))))
 
     counts = NO_COUNTS  # class attributes, not fields: `__post_init__` sets them

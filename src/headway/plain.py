@@ -73,8 +73,6 @@ def _scalar(kind: Any, data: Any, key: str) -> Any:
         return float(data)
     if kind is int and isinstance(data, float) and data.is_integer():
         return int(data)  # 1e4
-    if kind is type(None) and data is None:
-        return None
     if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
         return data
     wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, str(kind))

@@ -81,8 +81,7 @@ def train_tokenizers(
     Of a corpus with more than `limit` pairs every k-th is taken, k the smallest that gives at most `limit`:
     all parts of the corpus are in the sample, nothing is random, and memory holds only the counts of words.
     """
-    count = sum(1 for _ in read_pairs(files, source, target))
-    stride = -(-count // limit)
+    stride = -(-sum(1 for _ in read_pairs(files, source, target)) // limit)
 
     def sample() -> Pairs:
         return islice(read_pairs(files, source, target), 0, None, stride)
@@ -98,9 +97,8 @@ def _write(
     """Append batch after batch to the files of both sides; memory holds one. Returns store.json's content."""
     read, skipped, too_long = 0, {"empty": 0, "too_long": 0}, list[int]()
     with ExitStack() as stack:
-        writers = [
-            stack.enter_context(IdsWriter(folder, *side)) for side in zip(SIDES, map(len, tokenizers), strict=True)
-        ]
+        named = zip(SIDES, map(len, tokenizers), strict=True)
+        writers = [stack.enter_context(IdsWriter(folder, side, size)) for side, size in named]
         for sides in _encoded(pairs, tokenizers):
             lengths = np.array([[len(ids) for ids in side] for side in sides])
             empty, long = lengths.min(0) == 0, lengths.max(0) > max_length

@@ -134,8 +134,6 @@ class _NoTracker(nullcontext[None]):
 
     parents = ("Global",)
 
-    def __exit__(self, *_: object) -> None: ...
-
 
 class FlopCounter(FlopCounterMode):
     """Counts inside `with`: `get_total_flops()`; where a model is given, `count` has its parts' calls too."""

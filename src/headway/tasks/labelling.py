@@ -123,10 +123,9 @@ class TextLabelling(Labelling):
             self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self._learned)[0]
             self.stores = {part: self._encoded(part, texts) for part, texts in self.parts.items()}
         self.begin([self.tokenizer], earlier, head=replace(run.head, labels=self.labels))
-        train, batch = self.stores["train"], run.engine.batch
-        self.batches = train.batches(batch, run.engine.seed, full=context.device.type == "cuda")
-        held = {part: store for part, store in self.stores.items() if store is not train}
-        self.held = {part: store.batches(4 * batch, 0, shuffle=False) for part, store in held.items()}
+        batch, held = run.engine.batch, [part for part in self.parts if part != "train"]
+        self.batches = self.stores["train"].batches(batch, run.engine.seed, full=context.device.type == "cuda")
+        self.held = {part: self.stores[part].batches(4 * batch, 0, shuffle=False) for part in held}
         self.valid = self.held["valid"]
 
     def open_parts(self) -> dict[str, Any]:

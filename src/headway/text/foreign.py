@@ -117,10 +117,8 @@ class ForeignTokenizer(Codec):
         """A tokenizer.json with these settings, or with those that were saved beside it."""
         path = Path(path)
         try:
-            if settings is None:
-                settings = from_plain(Settings, read_object(path.with_name(SETTINGS)), SETTINGS)
-            assert settings is not None
-            return cls.from_json(path.read_text(encoding="utf-8"), settings)
+            found: Settings = settings or from_plain(Settings, read_object(path.with_name(SETTINGS)), SETTINGS)
+            return cls.from_json(path.read_text(encoding="utf-8"), found)
         except FileNotFoundError as error:
             raise InputError(f"{error.filename} is missing: the folder is incomplete") from None
         except (OSError, ValueError) as error:

@@ -245,13 +245,12 @@ def _word_level(model: models.WordLevel, options: TextOptions) -> tokenizers.Tok
     inside = NOT_SPACE if options.exact else r"\S"
     specials_in_text = Regex(rf"(?<!{inside})(?:{'|'.join(SPECIALS)})(?!{inside})")
     steps = _normalizers(options)
-    if not options.marks:  # `marks` splits the brackets of a special token from its letters
-        steps.append(normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN]))
-    inner.normalizer = normalizers.Sequence(steps)
-    if options.marks:
+    if options.marks:  # which splits the brackets of a special token from its letters
         inner.pre_tokenizer = pre_tokenizers.Split(Regex(WORD_OR_MARK), "removed", invert=True)
     else:
+        steps.append(normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN]))
         inner.pre_tokenizer = _words_and_other_space() if options.exact else pre_tokenizers.WhitespaceSplit()
+    inner.normalizer = normalizers.Sequence(steps)
     return inner
 
 

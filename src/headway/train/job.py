@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headway.batch import Batch
 from headway.device import choose
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import weights_of
 from headway.models.format_1 import renamed
 from headway.nn.weights import buffers_of, kept_tensors
@@ -205,10 +205,8 @@ class Job:
                 f"the text or its vocabulary has changed since step {checkpoint.step:,}: restore it, "
                 "or start again with --overwrite"
             )
-        if self.run.engine.steps < checkpoint.step:
-            raise InputError(
-                f"the run is at step {checkpoint.step:,} already: engine.steps cannot be {self.run.engine.steps:,}"
-            )
+        steps, step = self.run.engine.steps, checkpoint.step
+        refuse(steps < step, f"the run is at step {step:,} already: engine.steps cannot be {steps:,}")
         self.training.resume(checkpoint)
 
     def batch(self, step: int) -> Batch:

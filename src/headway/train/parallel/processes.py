@@ -50,8 +50,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     try:
         backend = "cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=PATIENCE, **_meeting_place())
-        words = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Ranks(dist.get_rank(), dist.get_world_size(), words)
+        yield Ranks(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=PATIENCE))
     except RuntimeError as error:
         if _is_of_another(error):
             raise Lost("another process of this run has ended; its own error, or the launcher, says why") from error
