@@ -33,8 +33,7 @@ from headway.plain import finite, from_plain, to_plain
 from headway.processors import ProcessorConfig
 from headway.processors.text import TextConfig, TextProcessor
 from headway.text.codec import Codec
-from headway.text.symbols import Symbols
-from headway.text.tokenizer import TextOptions
+from headway.text.tokenizer import Symbols, TextOptions
 
 FORMAT = 2
 WEIGHTS = "model.safetensors"
@@ -114,9 +113,8 @@ def _other_format(place: Path) -> Format | None:
 
 
 def read_card(folder: Path) -> Card:
-    if (other := _other_format(folder)) is not None:
-        return other.card(folder)
-    return _read_card(folder)[0]
+    other = _other_format(folder)
+    return _read_card(folder)[0] if other is None else other.card(folder)
 
 
 def _read_card(folder: Path) -> tuple[Card, int]:

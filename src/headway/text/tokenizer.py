@@ -71,6 +71,18 @@ class TextOptions:
             raise InputError("text.marks splits words from punctuation: it needs text.kind=word and text.exact=false")
 
 
+@dataclass(frozen=True)
+class Symbols:
+    """The ids that stand around a text which a model writes: headway's own, or those of a model from elsewhere.
+
+    start: what a decoder is given before its first word. end: what it ends with. never: what is not written at all.
+    """
+
+    start: int = START
+    end: int = END
+    never: tuple[int, ...] = ()
+
+
 @final
 class Tokenizer(Codec):
     """encode: text → ids without special tokens; decode: ids → text, without PAD, START and END."""
