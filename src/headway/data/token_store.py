@@ -85,6 +85,17 @@ class TokenStore(Store):
         return np.bincount(self.documents.ids[:most])
 
 
+def windows_of(
+    stores: Sequence[TokenStore], numbers: Sequence[int], starts: Sequence[int], width: int
+) -> npt.NDArray[np.int64]:
+    """The `width` ids from each of these places on, each in the store of this number."""
+    found = np.empty((len(starts), width), np.int64)
+    for number in sorted(set(numbers)):
+        rows = [row for row, of in enumerate(numbers) if of == number]
+        found[rows] = stores[number].windows([starts[row] for row in rows], width)
+    return found
+
+
 def prepare_documents(
     corpus: Corpus, tokenizer: Codec, folder: str | Path, *, progress: Progress | None = None
 ) -> TokenStore:
