@@ -188,6 +188,4 @@ def _collate_pairs(pairs: PairStore, frame: Frame, examples: Ints, padded: tuple
     labels[np.arange(target_length) > ends[:, None]] = IGNORED
     even = bool((lengths == source_length).all())
     inputs = TextInputs(torch.from_numpy(source), None if even else torch.from_numpy(lengths))
-    return TokenBatch(
-        torch.from_numpy(target), torch.from_numpy(labels), inputs=inputs, examples=tuple(examples.tolist())
-    )
+    return TokenBatch(*map(torch.from_numpy, (target, labels)), inputs=inputs, examples=tuple(examples.tolist()))

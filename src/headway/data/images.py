@@ -164,11 +164,9 @@ class ImageBatches:
         count = len(self.labels_N)
         order = permutation(count, self.seed, epoch, 0) if self.shuffle else np.arange(count)
         examples = order[at * self.rows : (at + 1) * self.rows]
-        pixels_BCHW = self._moved(self.pixels_NCHW[examples], step)
-        batch = LabelBatch(
-            ImageInputs(torch.from_numpy(self.normalise(pixels_BCHW))),
-            torch.from_numpy(self.labels_N[examples]), examples=tuple(examples.tolist()),
-        )  # fmt: skip
+        pixels_BCHW = self.normalise(self._moved(self.pixels_NCHW[examples], step))
+        inputs, labels_B = ImageInputs(torch.from_numpy(pixels_BCHW)), torch.from_numpy(self.labels_N[examples])
+        batch = LabelBatch(inputs, labels_B, examples=tuple(examples.tolist()))
         return batch.pad(self.rows) if self.full else batch
 
     def epoch(self, epoch: int = 0) -> Iterator[LabelBatch]:

@@ -292,10 +292,7 @@ def in_words(part: str, found: Perplexity) -> dict[str, Any]:
     """Figures of a card: by token, by character and, where there are words, by word."""
     if not math.isfinite(found.nll):
         return {f"{part} perplexity": "infinite: some words were never counted after their history"}
-    figures = {
-        f"{part} perplexity": round(found.perplexity, 4),
-        f"{part} bits per character": round(found.bits_per_character, 4),
-    }
+    figures = {"perplexity": round(found.perplexity, 4), "bits per character": round(found.bits_per_character, 4)}
     if found.words:
-        figures[f"{part} perplexity per word"] = round(found.word_perplexity, 2)
-    return figures
+        figures["perplexity per word"] = round(found.word_perplexity, 2)
+    return {f"{part} {name}": figure for name, figure in figures.items()}

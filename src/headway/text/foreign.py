@@ -107,8 +107,6 @@ class ForeignTokenizer(Codec):
             inner = tokenizers.Tokenizer.from_str(text)
             _check_growth(json.loads(text))
             return cls(inner, settings, text)
-        except InputError:
-            raise
         except BaseException as error:  # the library raises bare Exception, and panics beyond it
             raise InputError(f"not a tokenizer.json: {of_library(error)}") from error
 

@@ -38,8 +38,7 @@ def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
 
 def _differs(a: object, b: object) -> str | None:
     """The first setting in which the data of two recipes differ, the order of reading apart."""
-    apart = ("order", "jitter", "apart", "weights")
-    names = [name for name in vars(a) if name not in apart]
+    names = [name for name in vars(a) if name not in ("order", "jitter", "apart", "weights")]
     return next((name for name in names if getattr(a, name) != getattr(b, name)), None)
 
 

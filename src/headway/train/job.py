@@ -81,8 +81,7 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     job = _prepare(run, context)
     log, ranks, training = context.log, context.ranks, job.training
     try:
-        steps = itertools.count(training.progress.step)
-        progress = training.fit(prefetch(job.batch, steps, run.engine.workers))
+        progress = training.fit(prefetch(job.batch, itertools.count(training.progress.step), run.engine.workers))
         job.checkpoints.writer.close()
     except Interrupted as error:
         log.say(str(error))
