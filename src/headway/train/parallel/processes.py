@@ -11,7 +11,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
@@ -104,8 +104,7 @@ def blocks(objective: nn.Module) -> list[nn.Module]:
 def recompute_blocks(objective: nn.Module) -> None:
     """Blocks keep only their inputs; activations are computed again for the gradient, with the same dropout."""
     for block in blocks(objective):
-        forward: Callable[..., Any] = block.forward
-        block.forward = partial(checkpoint, forward, use_reentrant=False)
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def shard_rows(objective: nn.Module) -> None:
