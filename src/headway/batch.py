@@ -41,8 +41,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         counted = self.counted()
-        counts = {name: torch.tensor(float(count)) for name, count in counted.items()}
-        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "counts", {name: torch.tensor(float(count)) for name, count in counted.items()})
         object.__setattr__(self, "tokens", int(counted.get("tokens", counted.get("loss", 0))))
 
     counts = NO_COUNTS  # class attributes, not fields: `__post_init__` sets them
@@ -55,9 +54,7 @@ class Batch:
     def __len__(self) -> int:
         """Rows."""
         for name, value in self._values():
-            if isinstance(value, Batch):
-                return len(value)
-            if isinstance(value, Tensor) and _has_rows(name):
+            if isinstance(value, Batch) or (isinstance(value, Tensor) and _has_rows(name)):
                 return len(value)
         return len(self.examples)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.text.symbols import Symbols
-from headway.text.tokenizer import TextOptions
+from headway.text.tokenizer import Symbols, TextOptions
 
 
 @dataclass

@@ -35,7 +35,7 @@ def is_full(error: BaseException) -> bool:
 
 def of_library(error: BaseException) -> str:
     """What an error of the tokenizers library says, a panic of its Rust code too, which is no `Exception`; anything
-    else that is none (Ctrl-C) is raised again."""
-    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    else that is none (Ctrl-C), and an error of our own, is raised again."""
+    if isinstance(error, InputError) or (not isinstance(error, Exception) and type(error).__name__ != "PanicException"):
         raise error
     return " ".join(str(error).split()) or "the library gave up on it"

@@ -33,8 +33,7 @@ from headway.plain import finite, from_plain, to_plain
 from headway.processors import ProcessorConfig
 from headway.processors.text import TextConfig, TextProcessor
 from headway.text.codec import Codec
-from headway.text.symbols import Symbols
-from headway.text.tokenizer import TextOptions
+from headway.text.tokenizer import Symbols, TextOptions
 
 FORMAT = 2
 WEIGHTS = "model.safetensors"
@@ -70,10 +69,8 @@ def text_card(
 def with_tokenizers(card: Card, *tokenizers: Codec) -> dict[str, TextProcessor]:
     """The processors of a card whose texts have these tokenizers, in its order; the last serves all that follow."""
     given = [*tokenizers, *[tokenizers[-1]] * len(card.processors)]
-    return {
-        name: TextProcessor(config, codec)
-        for (name, config), codec in zip(card.processors.items(), given, strict=False)
-    }
+    pairs = zip(card.processors.items(), given, strict=False)
+    return {name: TextProcessor(config, codec) for (name, config), codec in pairs}
 
 
 def write_model(folder: Path, weights: dict[str, Tensor], card: Card, processors: Mapping[str, Any]) -> None:
@@ -89,8 +86,7 @@ def write_card(place: Path, card: Card, processors: Mapping[str, Any]) -> None:
     """headway.json and the files of the processors: all but the weights."""
     for processor in processors.values():
         processor.save(place)
-    facts = {"format": FORMAT} | to_plain(card)
-    card_json = json.dumps(finite(facts), indent=1, ensure_ascii=False) + "\n"
+    card_json = json.dumps(finite({"format": FORMAT} | to_plain(card)), indent=1, ensure_ascii=False) + "\n"
     (place / "headway.json").write_text(card_json, encoding="utf-8")
 
 
@@ -117,9 +113,8 @@ def _other_format(place: Path) -> Format | None:
 
 
 def read_card(folder: Path) -> Card:
-    if (other := _other_format(folder)) is not None:
-        return other.card(folder)
-    return _read_card(folder)[0]
+    other = _other_format(folder)
+    return _read_card(folder)[0] if other is None else other.card(folder)
 
 
 def _read_card(folder: Path) -> tuple[Card, int]:

@@ -40,25 +40,21 @@ def parsed(data: bytes | str, name: str, finite: bool = True) -> dict[str, Any]:
 
 
 def _parsed(data: bytes | str, name: str, kind: type, wanted: str, finite: bool = True) -> Any:
-    found = _loaded(data, name, finite)
+    def refuse_constant(constant: str) -> None:
+        raise ValueError(f"{constant} is no number of JSON")
+
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        found = json.loads(text, parse_constant=refuse_constant if finite else None)
+    except RecursionError:
+        raise InputError(f"{name} is nested too deeply: {DEEPEST} levels at most") from None
+    except ValueError as error:  # no UTF-8, no JSON, a number of thousands of digits
+        raise InputError(f"{name} cannot be read: {error}") from None
     if not isinstance(found, kind):
         names = {dict: "an object", list: "a list", str: "a text", type(None): "null"}
         raise InputError(f"{name} must hold {wanted}, not {names.get(type(found), 'a number')}")
     _check(found, name)
     return found
-
-
-def _loaded(data: bytes | str, name: str, finite: bool) -> Any:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no number of JSON")
-
-    try:
-        text = data.decode("utf-8") if isinstance(data, bytes) else data
-        return json.loads(text, parse_constant=refuse if finite else None)
-    except RecursionError:
-        raise InputError(f"{name} is nested too deeply: {DEEPEST} levels at most") from None
-    except ValueError as error:  # no UTF-8, no JSON, a number of thousands of digits
-        raise InputError(f"{name} cannot be read: {error}") from None
 
 
 def _check(value: Any, name: str) -> None:
@@ -68,10 +64,9 @@ def _check(value: Any, name: str) -> None:
         inner: list[Any] = []
         for one in level:
             if isinstance(one, dict):
-                inner.extend(one)
-                inner.extend(one.values())
+                inner += [*one, *one.values()]
             elif isinstance(one, list):
-                inner.extend(one)
+                inner += one
             elif isinstance(one, str) and not one.isascii() and any("\ud800" <= letter <= "\udfff" for letter in one):
                 raise InputError(f"{name} has half a character in {one[:40]!r}: it was damaged")
         level = inner

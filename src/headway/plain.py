@@ -27,9 +27,7 @@ def to_plain(value: Any) -> Any:
         return tag | {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
-    return value
+    return {key: to_plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def json_line(value: Any) -> str:
@@ -63,9 +61,7 @@ def from_plain(kind: Any, data: Any, key: str = "") -> Any:
         if not isinstance(data, dict):
             raise InputError(f"{key} must be an object with keys, not {json.dumps(data)}")
         return {name: from_plain(get_args(kind)[1], item, f"{key}.{name}") for name, item in data.items()}
-    if dataclasses.is_dataclass(kind):
-        return _from_fields(kind, data, key)
-    return _scalar(kind, data, key)
+    return (_from_fields if dataclasses.is_dataclass(kind) else _scalar)(kind, data, key)
 
 
 def _scalar(kind: Any, data: Any, key: str) -> Any:
@@ -77,8 +73,6 @@ def _scalar(kind: Any, data: Any, key: str) -> Any:
         return float(data)
     if kind is int and isinstance(data, float) and data.is_integer():
         return int(data)  # 1e4
-    if kind is type(None) and data is None:
-        return None
     if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
         return data
     wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, str(kind))
@@ -113,8 +107,7 @@ def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
                 continue
         return from_plain(kinds[0], data, key)
     # Files from before there was a choice have no name here: they mean the first kind.
-    first = next(iter(parts))
-    name = data.get("name", first) if isinstance(data, dict) else data
+    name = data.get("name", next(iter(parts))) if isinstance(data, dict) else data
     if not isinstance(name, str) or name not in parts:
         raise InputError(f"{key}: there is no '{name}'{nearest(str(name), parts)}")
     return _from_fields(parts[name], data if isinstance(data, dict) else {}, key)
@@ -155,8 +148,7 @@ def _change(value: Any, changes: list[Change]) -> Any:
             below.pop(head, None)
     for head, inner in below.items():
         part = new.get(head, getattr(value, head))
-        if not dataclasses.is_dataclass(part):
-            raise InputError(f"unknown key '{inner[0][2]}': '{head}' has no keys below it")
+        refuse(not dataclasses.is_dataclass(part), f"unknown key '{inner[0][2]}': '{head}' has no keys below it")
         new[head] = _change(part, inner)
     return dataclasses.replace(value, **new)
 

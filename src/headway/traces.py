@@ -89,9 +89,8 @@ class Trace:
         for name, tensor in self.tensors.items():
             axes = self.axes[name]
             sizes = [len(self.tracks[axis]) if axis in self.tracks else None for axis in axes]
-            if len(axes) != tensor.ndim or any(
-                size not in (None, length) for size, length in zip(sizes, tensor.shape, strict=True)
-            ):
+            same = len(axes) == tensor.ndim
+            if not same or any(size not in (None, length) for size, length in zip(sizes, tensor.shape, strict=True)):
                 raise ValueError(f"'{name}' of shape {tensor.shape} does not fit its axes {axes}: {sizes}")
 
     def __iter__(self) -> Iterator[str]:

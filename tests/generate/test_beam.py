@@ -21,8 +21,7 @@ from headway.generate.search import Search
 from headway.generate.stepper import GraphStepper, PlainStepper
 from headway.generate.top_k import top_k
 from headway.models.transformer import Transformer, TransformerConfig
-from headway.text.symbols import Symbols
-from headway.text.tokenizer import END, START
+from headway.text.tokenizer import END, START, Symbols
 
 CPU = torch.device("cpu")
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=2, width=16, inner=24, heads=2, dropout=0.0, max_length=64)

@@ -16,8 +16,7 @@ from transformers import AutoTokenizer
 import headway
 from headway.errors import InputError
 from headway.hub.reading import import_foreign
-from headway.text.symbols import Symbols
-from headway.text.tokenizer import TextOptions, Tokenizer
+from headway.text.tokenizer import Symbols, TextOptions, Tokenizer
 
 VOCABULARY = 400
 TINY = {

@@ -22,7 +22,7 @@ from headway.generate.search import Search
 from headway.hub.names import Table, below, to_hf
 from headway.models import parts
 from headway.models.transformer import Transformer, TransformerConfig
-from headway.text.symbols import Symbols
+from headway.text.tokenizer import Symbols
 
 # Of its encoder with the norm first: that it will not use nested tensors.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")

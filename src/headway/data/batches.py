@@ -188,6 +188,5 @@ def _collate_pairs(pairs: PairStore, frame: Frame, examples: Ints, padded: tuple
     labels[np.arange(target_length) > ends[:, None]] = IGNORED
     even = bool((lengths == source_length).all())
     inputs = TextInputs(torch.from_numpy(source), None if even else torch.from_numpy(lengths))
-    return TokenBatch(
-        torch.from_numpy(target), torch.from_numpy(labels), inputs=inputs, examples=tuple(examples.tolist())
-    )
+    ids_BT, labels_BT = torch.from_numpy(target), torch.from_numpy(labels)
+    return TokenBatch(ids_BT, labels_BT, inputs=inputs, examples=tuple(examples.tolist()))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
-from headway.data.readers import lines
+from headway.data.readers import at_least_one, lines
 from headway.errors import InputError, refuse
 
 COLUMNS = 10
@@ -41,16 +41,11 @@ class Sentence:
 
 def read_conllu(path: str | Path) -> Iterator[Sentence]:
     """The sentences of a file, one after the other."""
-    rows: list[tuple[int, str]] = []
-    found = False
-    for number, line in enumerate(chain(lines(path), [""]), start=1):
-        if line.strip():
-            rows.append((number, line))
-        elif rows:
-            found = True
-            yield _sentence(rows, str(path))
-            rows = []
-    refuse(not found, f"{path} has no sentence: expected CoNLL-U, ten columns with tabs between them")
+    groups = groupby(enumerate(lines(path), start=1), lambda numbered: bool(numbered[1].strip()))
+    sentences = (list(rows) for filled, rows in groups if filled)
+    problem = f"{path} has no sentence: expected CoNLL-U, ten columns with tabs between them"
+    for rows in at_least_one(sentences, problem):
+        yield _sentence(rows, str(path))
 
 
 @dataclass(frozen=True)
@@ -67,16 +62,12 @@ class _Row:
 
 
 def _sentence(numbered: list[tuple[int, str]], path: str) -> Sentence:
-    rows = [
-        row
-        for number, line in numbered
-        if not line.startswith("#") and (row := _row(line, f"{path}, line {number}")) is not None
-    ]
+    read = (_row(line, f"{path}, line {number}") for number, line in numbered if not line.startswith("#"))
+    rows = [row for row in read if row is not None]
     words = [row for row in rows if row.first == row.last]
     refuse(not words, f"{path}, line {numbered[-1][0]}: a sentence without a word ends here")
     for place, row in enumerate(words, start=1):
-        if row.first != place:
-            raise InputError(f"{row.where}: word {row.first} where {place} was expected: words count up from 1")
+        refuse(row.first != place, f"{row.where}: word {row.first} where {place} was expected: words count up from 1")
     text, spans = _written(rows)
     forms, relations = tuple(row.form for row in words), tuple(row.relation for row in words)
     return Sentence(text, forms, tuple(spans), tuple(_head(row, len(words)) for row in words), relations)
@@ -84,8 +75,7 @@ def _sentence(numbered: list[tuple[int, str]], path: str) -> Sentence:
 
 def _row(line: str, where: str) -> _Row | None:
     columns = line.split("\t")
-    if len(columns) != COLUMNS:
-        raise InputError(f"{where}: {len(columns)} columns, CoNLL-U has {COLUMNS} with tabs between them")
+    refuse(len(columns) != COLUMNS, f"{where}: {len(columns)} columns, CoNLL-U has {COLUMNS} with tabs between them")
     number = NUMBER.match(columns[0])
     if number is None:
         raise InputError(f"{where}: '{columns[0]}' is no number of a word: write 3, 3-4 or 3.1")
@@ -94,8 +84,7 @@ def _row(line: str, where: str) -> _Row | None:
     first, last = int(number[1]), int(number[2] or number[1])
     if number[2] is not None and last <= first:
         raise InputError(f"{where}: '{columns[0]}' are no words: the second number must be the higher")
-    if not columns[1].strip():
-        raise InputError(f"{where}: the word is empty")
+    refuse(not columns[1].strip(), f"{where}: the word is empty")
     return _Row(where, first, last, columns[1], columns[6], columns[7], GLUED in columns[9].split("|"))
 
 

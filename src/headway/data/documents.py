@@ -62,8 +62,7 @@ class Documents:
         for file in self.files:
             if readers.bare_suffix(file) == ".jsonl":
                 for where, record in readers.records(readers.lines(file), str(file), repr(self.key)):
-                    text = readers.text_of(record, self.key, where)
-                    yield _cut_even(text)
+                    yield _cut_even(readers.text_of(record, self.key, where))
                 continue
             empty = f"file {file} is empty: remove it"
             if self.lines:
@@ -84,9 +83,8 @@ class Documents:
 def left_out(paths: Sequence[str | Path]) -> list[Path]:
     """The files of these folders that are no .txt or .jsonl; hidden ones are not meant anyway."""
     folders = (folder for folder in map(Path, paths) if folder.is_dir())
-    return [
-        file for folder in folders for file in sorted(_visible(folder)) if readers.bare_suffix(file) not in IN_FOLDERS
-    ]
+    files = (file for folder in folders for file in sorted(_visible(folder)))
+    return [file for file in files if readers.bare_suffix(file) not in IN_FOLDERS]
 
 
 def _visible(folder: Path) -> Iterator[Path]:

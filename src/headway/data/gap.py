@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.readers import at_least_one, lines
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 
 COLUMNS = ("ID", "Text", "Pronoun", "Pronoun-offset", "A", "A-offset", "A-coref", "B", "B-offset", "B-coref")
 TRUTH = {"TRUE": True, "FALSE": False}
@@ -48,8 +48,7 @@ def read_gap(path: str | Path) -> Iterator[Pronoun]:
     for number, row in at_least_one(rows, f"{path} has column names and no pronoun below them"):
         values = row.split("\t")
         where = f"{path}, line {number}"
-        if len(values) != len(heading):
-            raise InputError(f"{where}: {len(values)} columns, the first line names {len(heading)}")
+        refuse(len(values) != len(heading), f"{where}: {len(values)} columns, the first line names {len(heading)}")
         yield _pronoun(dict(zip(heading, values, strict=True)), where)
 
 
@@ -68,6 +67,5 @@ def _span(row: dict[str, str], key: str, where: str) -> Span:
 
 
 def _truth(row: dict[str, str], key: str, where: str) -> bool:
-    if row[key] not in TRUTH:
-        raise InputError(f"{where}: {key} is '{row[key]}', expected TRUE or FALSE")
+    refuse(row[key] not in TRUTH, f"{where}: {key} is '{row[key]}', expected TRUE or FALSE")
     return TRUTH[row[key]]

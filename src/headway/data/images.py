@@ -41,9 +41,6 @@ class ImageInputs(Batch):
     pixels_BCHW: Tensor = column()
 
 
-ImageBatch = LabelBatch
-
-
 @dataclass(frozen=True)
 class Pictures:
     """Pictures of one size with their labels as they are written, and where each is from."""
@@ -161,20 +158,18 @@ class ImageBatches:
         self.shift, self.flip = shift, flip
         self.per_epoch = -(-len(labels_N) // rows)
 
-    def batch(self, step: int) -> ImageBatch:
+    def batch(self, step: int) -> LabelBatch:
         """The batch of training step `step`, counted from 0 over all epochs."""
         epoch, at = divmod(step, self.per_epoch)
         count = len(self.labels_N)
         order = permutation(count, self.seed, epoch, 0) if self.shuffle else np.arange(count)
         examples = order[at * self.rows : (at + 1) * self.rows]
-        pixels_BCHW = self._moved(self.pixels_NCHW[examples], step)
-        batch = ImageBatch(
-            ImageInputs(torch.from_numpy(self.normalise(pixels_BCHW))),
-            torch.from_numpy(self.labels_N[examples]), examples=tuple(examples.tolist()),
-        )  # fmt: skip
+        pixels_BCHW = self.normalise(self._moved(self.pixels_NCHW[examples], step))
+        inputs, labels_B = ImageInputs(torch.from_numpy(pixels_BCHW)), torch.from_numpy(self.labels_N[examples])
+        batch = LabelBatch(inputs, labels_B, examples=tuple(examples.tolist()))
         return batch.pad(self.rows) if self.full else batch
 
-    def epoch(self, epoch: int = 0) -> Iterator[ImageBatch]:
+    def epoch(self, epoch: int = 0) -> Iterator[LabelBatch]:
         return (self.batch(epoch * self.per_epoch + at) for at in range(self.per_epoch))
 
     def _moved(self, pixels_BCHW: Bytes, step: int) -> Bytes:

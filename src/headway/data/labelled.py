@@ -23,7 +23,7 @@ from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import BucketedBatches, Ints, Made
 from headway.data.readers import bare_suffix, decoded, lines, records, text_of
 from headway.data.split import hold_out_by_hash
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.text.framing import Framed, Text
 
 ARCHIVE = ".zip/"
@@ -91,8 +91,7 @@ def _columns(columns: list[str], where: str) -> Labelled:
 
 def _spaced(row: str, where: str) -> Labelled:
     label, space, text = row.partition(" ")
-    if not space:
-        raise InputError(f"{where}: no space; expected a label, a space and the text (or a .tsv, a .jsonl)")
+    refuse(not space, f"{where}: no space; expected a label, a space and the text (or a .tsv, a .jsonl)")
     return Labelled(text, label)
 
 

@@ -34,6 +34,7 @@ from headway.text.tokenizer import PAD
 
 Batch = TypeVar("Batch")
 Made = TypeVar("Made")
+Progress = Callable[[int], None]  # is called with how much was read so far
 
 FORMAT = 1
 BATCHES_AHEAD = 2
@@ -61,8 +62,7 @@ class MappedIds:
         """These sequences as one matrix, padded on the right."""
         starts_B1, ends_B1 = self.offsets[examples][:, None], self.offsets[examples + 1][:, None]
         at_BT = starts_B1 + np.arange(width)
-        inside_BT = at_BT < ends_B1
-        ids_BT = np.where(inside_BT, self.ids[np.minimum(at_BT, len(self.ids) - 1)], PAD).astype(np.int64)
+        ids_BT = np.where(at_BT < ends_B1, self.ids[np.minimum(at_BT, len(self.ids) - 1)], PAD).astype(np.int64)
         self.let_go()
         return ids_BT
 
@@ -204,8 +204,7 @@ def build(place: Path, names: Sequence[str], write: Callable[[Path], dict[str, A
         root.mkdir(parents=True, exist_ok=True)
         _clean_dead_builds(root)
         building.mkdir()
-        meta = write(building)
-        (building / "store.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        (building / "store.json").write_text(json.dumps(write(building), indent=1), encoding="utf-8")
         checksums.write(building, sorted(path.name for path in building.iterdir()))
         for path in (*building.iterdir(), building):
             flush(path)

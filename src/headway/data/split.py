@@ -77,9 +77,8 @@ def hold_out_by_hash(
     plain = ["".join(one.split()).casefold().encode() if isinstance(one, str) else one for one in contents]
     hashes = [hashlib.blake2b(one, digest_size=8).digest() for one in plain]
     held = set(sorted(set(hashes))[: round(share * len(set(hashes)))])
-    train, out = (
-        [value for value, at in zip(values, hashes, strict=True) if (at in held) is is_out] for is_out in (False, True)
-    )
+    train = [value for value, at in zip(values, hashes, strict=True) if at not in held]
+    out = [value for value, at in zip(values, hashes, strict=True) if at in held]
     refuse(not train or not out, f"{len(values)} {kind} are too few, or too similar, to hold some out: give --valid")
     return train, out
 
@@ -151,9 +150,8 @@ class DocumentPart:
 
 def hold_out(documents: Documents, share: float = 0.1, test: float = 0.0) -> dict[str, DocumentPart]:
     """The parts of a corpus, `test` among them if it has a share; nothing is read before it is needed."""
-    for name, value, least in (("hold out", share, "above"), ("hold out for a test", test, "at least")):
-        if not (0 < value < 1 or (value == 0 and least == "at least")):
-            raise InputError(f"the share to {name} is {value}: it must be {least} 0 and below 1")
+    refuse(not 0 < share < 1, f"the share to hold out is {share}: it must be above 0 and below 1")
+    refuse(not 0 <= test < 1, f"the share to hold out for a test is {test}: it must be at least 0 and below 1")
     refuse(share + test >= 1, f"the shares to hold out are {share} and {test}: that leaves nothing to learn from")
     split = HeldOut(documents, share, test)
     parts: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test") if test else ("train", "valid")

@@ -6,9 +6,8 @@ folder/<fingerprint>/
     store.json                              what it was made of, and what was left out
 """
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress, islice
@@ -18,15 +17,15 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, content_hash, in_order
+from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Progress, Store, content_hash, in_order
 from headway.data.readers import form, read_pairs
 from headway.errors import InputError
+from headway.text.codec import hashed
 from headway.text.tokenizer import END, TextOptions, Tokenizer
 
 Files = Sequence[str | Path]
 Pairs = Iterator[tuple[str, str]]
 Tokenizers = tuple[Tokenizer, Tokenizer]
-Progress = Callable[[int], None]
 
 SIDES = ("source", "target")
 PAIRS_AT_ONCE = 4_096
@@ -82,8 +81,7 @@ def train_tokenizers(
     Of a corpus with more than `limit` pairs every k-th is taken, k the smallest that gives at most `limit`:
     all parts of the corpus are in the sample, nothing is random, and memory holds only the counts of words.
     """
-    count = sum(1 for _ in read_pairs(files, source, target))
-    stride = -(-count // limit)
+    stride = -(-sum(1 for _ in read_pairs(files, source, target)) // limit)
 
     def sample() -> Pairs:
         return islice(read_pairs(files, source, target), 0, None, stride)
@@ -99,9 +97,8 @@ def _write(
     """Append batch after batch to the files of both sides; memory holds one. Returns store.json's content."""
     read, skipped, too_long = 0, {"empty": 0, "too_long": 0}, list[int]()
     with ExitStack() as stack:
-        writers = [
-            stack.enter_context(IdsWriter(folder, *side)) for side in zip(SIDES, map(len, tokenizers), strict=True)
-        ]
+        named = zip(SIDES, map(len, tokenizers), strict=True)
+        writers = [stack.enter_context(IdsWriter(folder, side, size)) for side, size in named]
         for sides in _encoded(pairs, tokenizers):
             lengths = np.array([[len(ids) for ids in side] for side in sides])
             empty, long = lengths.min(0) == 0, lengths.max(0) > max_length
@@ -137,10 +134,7 @@ def _encoded(pairs: Pairs, tokenizers: Tokenizers) -> Iterator[list[list[list[in
 
 def _fingerprint(files: Files, tokenizers: list[Tokenizer], options: list[object]) -> str:
     """A hash of all that decides what a store holds: what is in the files, not where; tokenizers; options."""
-    digest = hashlib.blake2b(digest_size=16)
     read_pairs(files)  # checks the list of files before any is hashed
-    for path in map(Path, [files] if isinstance(files, str | Path) else files):
-        digest.update(f"{form(path)} {content_hash(path)}\n".encode())
-    parts = [FORMAT, [tokenizer.fingerprint for tokenizer in tokenizers], options]
-    digest.update(json.dumps(parts).encode())
-    return digest.hexdigest()
+    paths = map(Path, [files] if isinstance(files, str | Path) else files)
+    contents = "".join(f"{form(path)} {content_hash(path)}\n" for path in paths)
+    return hashed(contents + json.dumps([FORMAT, [tokenizer.fingerprint for tokenizer in tokenizers], options]))

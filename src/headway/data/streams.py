@@ -82,10 +82,8 @@ class StreamBatches:
         starts = [(turned + row * self.columns + start) % self.corpus.tokens for row in range(self.rows)]
         window_BT = torch.from_numpy(np.stack([self._around(place, end - start + 1) for place in starts]))
         ids_BT, labels_BT = window_BT[:, :-1].contiguous(), window_BT[:, 1:].contiguous()
-        return StreamBatch(
-            ids_BT, labels_BT, examples=tuple(starts), fresh=torch.tensor(number == 0),
-            share=(end - start) / self.length,
-        )  # fmt: skip
+        fresh, share = torch.tensor(number == 0), (end - start) / self.length
+        return StreamBatch(ids_BT, labels_BT, examples=tuple(starts), fresh=fresh, share=share)
 
     def where(self, example: int) -> tuple[int, int]:
         """(corpus, place in it) of an example."""

@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +24,11 @@ from headway.data.batches import Ints
 from headway.data.labelled import FramedStore, padded
 from headway.data.readers import at_least_one, bare_suffix, lines, records
 from headway.data.split import hold_out_by_hash
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.text.framing import Framed
 
 OUTSIDE = "O"  # the label of a word in no chunk
-DOCUMENT = "-DOCSTART-"  # a line between the documents of CoNLL-2003
+BETWEEN = ("", "-DOCSTART-")  # a line between two sentences, and between the documents of CoNLL-2003
 SPACE = re.compile(r"[ \t]+")
 WORD = re.compile(r"\S+")
 Span = tuple[int, int]
@@ -62,26 +62,24 @@ def _read(path: Path) -> Iterator[Sentence]:
 
 
 def _columns(rows: Iterator[str], name: str) -> Iterator[tuple[list[str], list[str]]]:
-    words: list[str] = []
-    labels: list[str] = []
-    for number, row in enumerate(chain(rows, [""]), 1):
-        columns = SPACE.split(row.strip(" \t"))
-        if columns == [""] or columns[0] == DOCUMENT:
-            if words:
-                yield words, labels
-            words, labels = [], []
-        elif len(columns) == 1:
-            raise InputError(f"{name}, line {number}: one column; expected a word, a space or tab, and its label")
-        else:
-            words.append(columns[0])
-            labels.append(columns[-1])
+    every = (_split(row, f"{name}, line {number}") for number, row in enumerate(rows, 1))
+    for between, group in groupby(every, lambda columns: columns[0] in BETWEEN):
+        if not between:
+            sentence = list(group)
+            yield [columns[0] for columns in sentence], [columns[-1] for columns in sentence]
+
+
+def _split(row: str, where: str) -> list[str]:
+    columns = SPACE.split(row.strip(" \t"))
+    if len(columns) == 1 and columns[0] not in BETWEEN:
+        raise InputError(f"{where}: one column; expected a word, a space or tab, and its label")
+    return columns
 
 
 def _json(rows: Iterator[str], name: str) -> Iterator[tuple[list[str], list[str]]]:
     for where, record in records(rows, name, "'words' and 'labels'"):
         words, labels = (_texts(record, key, where) for key in ("words", "labels"))
-        if len(words) != len(labels):
-            raise InputError(f"{where}: {len(words)} words, {len(labels)} labels: each word needs one")
+        refuse(len(words) != len(labels), f"{where}: {len(words)} words, {len(labels)} labels: each word needs one")
         if words:
             yield words, labels
 

@@ -9,9 +9,8 @@ B rows, T length.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,12 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.data.documents import Chunk, Corpus
-from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Store, in_order
+from headway.data.mapped import FORMAT, IdsWriter, MappedIds, Progress, Store, in_order
 from headway.errors import InputError, refuse
-from headway.text.codec import Codec
+from headway.text.codec import Codec, hashed
 from headway.text.tokenizer import END, TextOptions, Tokenizer
-
-Progress = Callable[[int], None]
 
 CHARACTERS_AT_ONCE = 1 << 18
 LEARNED_FROM = 500_000_000  # characters of a corpus that a vocabulary is learned from
@@ -88,6 +85,17 @@ class TokenStore(Store):
         return np.bincount(self.documents.ids[:most])
 
 
+def windows_of(
+    stores: Sequence[TokenStore], numbers: Sequence[int], starts: Sequence[int], width: int
+) -> npt.NDArray[np.int64]:
+    """The `width` ids from each of these places on, each in the store of this number."""
+    found = np.empty((len(starts), width), np.int64)
+    for number in sorted(set(numbers)):
+        rows = [row for row, of in enumerate(numbers) if of == number]
+        found[rows] = stores[number].windows([starts[row] for row in rows], width)
+    return found
+
+
 def prepare_documents(
     corpus: Corpus, tokenizer: Codec, folder: str | Path, *, progress: Progress | None = None
 ) -> TokenStore:
@@ -125,11 +133,8 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Codec, progress: Progress | 
                 inside = amount.add(chunk, inside)
                 if chunk.last:
                     ids.append(end)
-            kept = [bool(chunk.text) for chunk in batch]
-            written = writer.append(
-                [ids for ids, keep in zip(encoded, kept, strict=True) if keep],
-                [chunk.last for chunk, keep in zip(batch, kept, strict=True) if keep],
-            )
+            filled = [(ids, chunk.last) for chunk, ids in zip(batch, encoded, strict=True) if chunk.text]
+            written = writer.append([ids for ids, _ in filled], [last for _, last in filled])
             if tokenizer.unknown not in (None, end):  # GPT-2 has one token for both, and no unknown bytes
                 amount.unknown += int((written == tokenizer.unknown).sum())
             if progress:
@@ -155,5 +160,4 @@ def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
 
 def _fingerprint(corpus: Corpus, tokenizer: Codec) -> str:
     """A hash of all that decides what a store holds."""
-    parts = ["documents", FORMAT, tokenizer.fingerprint, corpus.identity()]
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+    return hashed(json.dumps(["documents", FORMAT, tokenizer.fingerprint, corpus.identity()]))

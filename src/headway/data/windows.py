@@ -19,7 +19,7 @@ import torch
 
 from headway.batch import IGNORED, TokenBatch
 from headway.data.batches import Ints, permutation, raw_words
-from headway.data.token_store import TokenStore
+from headway.data.token_store import TokenStore, windows_of
 from headway.errors import InputError
 from headway.text.tokenizer import PAD
 
@@ -71,10 +71,7 @@ class WindowBatches:
             self._anywhere(corpus, word) if self.mode == "random" else self._in_turn(corpus, step * self.rows + row)
             for row, (corpus, word) in enumerate(zip(of_rows, words[1::2], strict=True))
         ]
-        window_BT = np.empty((self.rows, self.length + 1), np.int64)
-        for number in sorted(set(of_rows)):
-            mine = [row for row, corpus in enumerate(of_rows) if corpus == number]
-            window_BT[mine] = self.corpora[number].windows([starts[row] for row in mine], self.length + 1)
+        window_BT = windows_of(self.corpora, of_rows, starts, self.length + 1)
         examples = tuple(self.bases[corpus] + start for corpus, start in zip(of_rows, starts, strict=True))
         end = self.corpora[0].end if self.segments else None
         return _token_batch(window_BT, window_BT[:, 1:].copy(), end, examples)

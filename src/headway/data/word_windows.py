@@ -23,7 +23,7 @@ from torch import Tensor
 
 from headway.batch import Batch
 from headway.data.batches import Ints, permutation
-from headway.data.token_store import TokenStore
+from headway.data.token_store import TokenStore, windows_of
 from headway.errors import refuse
 from headway.text.tokenizer import END, PAD, SPECIALS
 
@@ -103,12 +103,7 @@ class WordWindows:
         wanted = np.arange(step * self.rows, (step + 1) * self.rows)
         epochs, places = wanted // len(self.start_of), wanted % len(self.start_of)
         chosen = [_order(len(self.start_of), self.seed, int(e))[p] for e, p in zip(epochs, places, strict=True)]
-        found = np.empty((self.rows, self.row), np.int64)
-        for corpus, store in enumerate(self.corpora):
-            here = np.flatnonzero(self.corpus_of[chosen] == corpus)
-            if len(here):
-                found[here] = store.windows(self.start_of[chosen][here].tolist(), self.row)
-        return found
+        return windows_of(self.corpora, self.corpus_of[chosen].tolist(), self.start_of[chosen].tolist(), self.row)
 
     def _tiles(self, words_N: Ints, texts_N: Ints, generator: np.random.Generator, measured: bool) -> Tiles:
         T, W = self.tile, self.window
@@ -128,9 +123,7 @@ class WordWindows:
 def _overlapping(row: Ints, tile: int, window: int) -> NDArray[np.int64]:
     """A padded row as tiles with a window more on either side of each."""
     columns = tile + 2 * window
-    if len(row) < columns:
-        return np.empty((0, columns), np.int64)
-    return sliding_window_view(row, columns)[::tile]
+    return sliding_window_view(row, columns)[::tile] if len(row) >= columns else np.empty((0, columns), np.int64)
 
 
 @lru_cache(maxsize=2)

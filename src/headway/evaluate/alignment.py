@@ -71,11 +71,9 @@ def alignment_error(predicted: Sequence[Links], sure: Sequence[Links], possible:
     refuse(given + wanted == 0, "neither predicted nor sure links; the alignment error rate has nothing to count")
     hit_sure = sum(len(a & s) for a, s in zip(predicted, sure, strict=True))
     hit_possible = sum(len(a & (p | s)) for a, s, p in zip(predicted, sure, possible, strict=True))
-    return AlignmentScore(
-        aer=1 - (hit_sure + hit_possible) / (given + wanted),
-        precision=hit_possible / given if given else 1.0,
-        recall=hit_sure / wanted if wanted else 1.0,
-    )
+    aer = 1 - (hit_sure + hit_possible) / (given + wanted)
+    precision = hit_possible / given if given else 1.0
+    return AlignmentScore(aer, precision, recall=hit_sure / wanted if wanted else 1.0)
 
 
 def links_from_weights(weights_TS: np.ndarray, target_words: Sequence[int], source_words: Sequence[int]) -> set[Link]:
@@ -179,8 +177,7 @@ def read_links(line: str, *, first: int = 0, where: str = "") -> tuple[set[Link]
         if match is None:
             raise InputError(f"{at}'{token}' is no link; write 3-4 if it is sure, 3p4 if possible")
         link = (int(match[1]) - first, int(match[3]) - first)
-        if min(link) < 0:
-            raise InputError(f"{at}link '{token}' counts words from 0; read it with first=0")
+        refuse(min(link) < 0, f"{at}link '{token}' counts words from 0; read it with first=0")
         possible.add(link)
         if match[2] == "-":
             sure.add(link)

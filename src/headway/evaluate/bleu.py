@@ -132,15 +132,13 @@ def check_bootstrap(resamples: int) -> None:
 
 def check_tokenizer(name: str) -> None:
     """Refuse a tokenisation that is not available here, before any work is done."""
-    if name in OFFLINE_TOKENIZERS:
-        return
     if name in PACKAGED_TOKENIZERS:
         modules, package = PACKAGED_TOKENIZERS[name]
-        if all(find_spec(module) for module in modules):
-            return
-        raise InputError(f"BLEU tokeniser '{name}' is not installed; fix it with: pip install '{package}'")
-    known = (*OFFLINE_TOKENIZERS, *PACKAGED_TOKENIZERS)
-    raise InputError(f"no BLEU tokeniser '{name}' that works offline{nearest(name, known)}")
+        if not all(find_spec(module) for module in modules):
+            raise InputError(f"BLEU tokeniser '{name}' is not installed; fix it with: pip install '{package}'")
+    elif name not in OFFLINE_TOKENIZERS:
+        known = (*OFFLINE_TOKENIZERS, *PACKAGED_TOKENIZERS)
+        raise InputError(f"no BLEU tokeniser '{name}' that works offline{nearest(name, known)}")
 
 
 def _with_plain_scores(metric: Any) -> Any:

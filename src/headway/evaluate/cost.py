@@ -94,8 +94,7 @@ class Sketch:
     def size(self) -> Size:
         weights = list(self.build().parameters())  # each once, also where parts share it
         count = sum(weight.numel() for weight in weights)
-        held = sum(weight.nbytes for weight in weights)
-        return Size(count, held, training_bytes(count, self.dtype.itemsize))
+        return Size(count, sum(weight.nbytes for weight in weights), training_bytes(count, self.dtype.itemsize))
 
     def cost(self, length: int, source_length: int | None = None, batch: int = 1) -> Cost:
         if min(length, batch, source_length or 1) < 1:
@@ -110,9 +109,7 @@ class Sketch:
                 model = self.build()
                 # Of a model that is counted: no products, and what a pass looks up depends on what its tables hold.
                 passed = count(model, *self.inputs(batch, *lengths)) if learns else Count([Call("", span=model.reach)])
-                state, before = (
-                    self._state_after(model, batch, (*lengths[:-1], read)) for read in (length, length - 1)
-                )
+                state, before = (self._state_after(model, batch, *lengths[:-1], read) for read in (length, length - 1))
             kept = self.activations(batch, *lengths) if learns else 0
         except IndexError as error:
             raise InputError(f"length {length} is too long for this model: {error}") from error
@@ -122,7 +119,7 @@ class Sketch:
             passed.path(max(lengths)), kept, state, state - before, passed.parts(), passed.unknown,
         )  # fmt: skip
 
-    def _state_after(self, model: Any, batch: int, lengths: tuple[int, ...]) -> int:
+    def _state_after(self, model: Any, batch: int, *lengths: int) -> int:
         """Bytes of the state after so many tokens; a model without steps has none."""
         if not FAMILIES[self.family].steps:
             return 0

@@ -118,23 +118,19 @@ class Count:
 
     def parts(self) -> tuple[Part, ...]:
         """Those that did something."""
-        found: dict[str, list[Call]] = {}
+        found: dict[str, Count] = {}
         for call in self.calls:
             if call.flops or call.elements:
                 name = re.sub(r"\.layers\.\d+(?=\.)|\.\d+(?=\.|$)", "", call.path)
-                found.setdefault(name, []).append(call)
-        return tuple(
-            Part(name, len(calls), sum(call.flops for call in calls) // 2, sum(call.elements for call in calls))
-            for name, calls in found.items()
-        )
+                found.setdefault(name, Count()).calls.append(call)
+        named = found.items()
+        return tuple(Part(name, len(of.calls), of.total("flops") // 2, of.total("elements")) for name, of in named)
 
 
 class _NoTracker(nullcontext[None]):
     """In place of torch's tracker of modules: `_enter` and `_leave` keep track of the part that is running."""
 
     parents = ("Global",)
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class FlopCounter(FlopCounterMode):

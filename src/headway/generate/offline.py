@@ -14,7 +14,7 @@ from headway.generate.request import UNBOUNDED, Found, Request, Token
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import PlainStepper
 from headway.models.protocols import Steps
-from headway.text.symbols import Symbols
+from headway.text.tokenizer import Symbols
 
 HEADWAYS = Symbols()
 BATCH = {"cpu": (32, 64), "cuda": (512, 1024)}  # sampled rows, or sources of a search

@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.hub.hf_folder import CONFIG, optional_json
-from headway.text.symbols import Symbols
+from headway.text.tokenizer import Symbols
 
 GENERATION = "generation_config.json"
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, final
 from headway.errors import refuse
 from headway.text.codec import Codec
 from headway.text.foreign import ForeignTokenizer
-from headway.text.symbols import Symbols
-from headway.text.tokenizer import TextOptions, Tokenizer
+from headway.text.tokenizer import Symbols, TextOptions, Tokenizer
 
 
 @dataclass(frozen=True)

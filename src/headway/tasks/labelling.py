@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from headway.tasks.files import found, vocabularies
 from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Figure, Prediction, Report, refuse_unknown
+from headway.text.codec import hashed
 from headway.text.framing import Framed, frame
 from headway.text.tokenizer import Tokenizer
 
@@ -123,10 +123,9 @@ class TextLabelling(Labelling):
             self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self._learned)[0]
             self.stores = {part: self._encoded(part, texts) for part, texts in self.parts.items()}
         self.begin([self.tokenizer], earlier, head=replace(run.head, labels=self.labels))
-        train, batch = self.stores["train"], run.engine.batch
-        self.batches = train.batches(batch, run.engine.seed, full=context.device.type == "cuda")
-        held = {part: store for part, store in self.stores.items() if store is not train}
-        self.held = {part: store.batches(4 * batch, 0, shuffle=False) for part, store in held.items()}
+        batch, held = run.engine.batch, [part for part in self.parts if part != "train"]
+        self.batches = self.stores["train"].batches(batch, run.engine.seed, full=context.device.type == "cuda")
+        self.held = {part: self.stores[part].batches(4 * batch, 0, shuffle=False) for part in held}
         self.valid = self.held["valid"]
 
     def open_parts(self) -> dict[str, Any]:
@@ -153,8 +152,7 @@ class TextLabelling(Labelling):
         at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""
         self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens{at_limit}")
         self.log.event("data", part=part, texts=len(texts), labels=len(self.labels))
-        content = json.dumps([texts, self.tokenizer.fingerprint]).encode()
-        self.data_names[part] = hashlib.blake2b(content, digest_size=16).hexdigest()
+        self.data_names[part] = hashed(json.dumps([texts, self.tokenizer.fingerprint]))
         return store
 
 

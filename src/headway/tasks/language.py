@@ -158,7 +158,9 @@ class Language(Task):
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
         if run.objective.one_pass:
-            _check_counting(run, context)
+            refuse(run.init, "a model that is counted starts from nothing: leave --init out")
+            refuse(run.data.weights, "a model that is counted takes every text once: leave data.weights out")
+            refuse(context.ranks.count > 1, "counting takes one process: start it without torchrun")
         if run.data.order == "stream" and context.ranks.count > 1:
             raise InputError(
                 f"a carried state stays with its rows: {context.ranks.count} processes cannot share them. Start one, "
@@ -286,20 +288,11 @@ class Language(Task):
         return Report(found.values(), lines)
 
 
-def _check_counting(run: Any, context: RunContext) -> None:
-    refuse(run.init, "a model that is counted starts from nothing: leave --init out")
-    refuse(run.data.weights, "a model that is counted takes every text once: leave data.weights out")
-    refuse(context.ranks.count > 1, "counting takes one process: start it without torchrun")
-
-
 def in_words(part: str, found: Perplexity) -> dict[str, Any]:
     """Figures of a card: by token, by character and, where there are words, by word."""
     if not math.isfinite(found.nll):
         return {f"{part} perplexity": "infinite: some words were never counted after their history"}
-    figures = {
-        f"{part} perplexity": round(found.perplexity, 4),
-        f"{part} bits per character": round(found.bits_per_character, 4),
-    }
+    figures = {"perplexity": round(found.perplexity, 4), "bits per character": round(found.bits_per_character, 4)}
     if found.words:
-        figures[f"{part} perplexity per word"] = round(found.word_perplexity, 2)
-    return figures
+        figures["perplexity per word"] = round(found.word_perplexity, 2)
+    return {f"{part} {name}": figure for name, figure in figures.items()}

@@ -110,8 +110,7 @@ class CarriedObjective(TokenObjective):
             self._keep(batch, state)
         found = self.terms(hidden_BTD.flatten(0, 1), batch)
         h_BTD = hidden_BTD.to(torch.promote_types(hidden_BTD.dtype, torch.float32))
-        terms = {"activation": h_BTD, "change": h_BTD.diff(dim=1)}
-        for name, term in terms.items():
+        for name, term in (("activation", h_BTD), ("change", h_BTD.diff(dim=1))):
             if weight := getattr(self.config, name):
                 found[name] = (term.square().mean(-1).sum(), weight)
         return found
@@ -267,18 +266,17 @@ class NextToken(CrossEntropy):
 
 
 @dataclass(frozen=True)
-class RDrop(Config):
+class RDrop(CrossEntropy):
     """Cross-entropy of two passes with different dropout, and α times the distance between their answers:
     ½(KL(p‖q) + KL(q‖p)) (Liang et al. 2021). For small data: it takes twice the work a step."""
 
     name: ClassVar[str] = "r-drop"
     objective: ClassVar[type[Objective]] = RDropObjective
-    smoothing: float = 0.1
     weight: float = 1.0
 
 
 @dataclass(frozen=True)
-class Carried(Config):
+class Carried(NextToken):
     """`NextToken` over contiguous streams: the state after a step is the next step's first, and no gradient goes back
     through it (truncated back-propagation through time: Mikolov et al. 2010).
 
@@ -289,7 +287,6 @@ class Carried(Config):
     name: ClassVar[str] = "carried"
     objective: ClassVar[type[Objective]] = CarriedObjective
     carries: ClassVar[bool] = True
-    smoothing: float = 0.0
     activation: float = 0.0
     change: float = 0.0
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from headway.card import Card
-from headway.data.images import ImageBatch, ImageBatches, ImageInputs, Pictures, hold_out_pictures, read_pictures
-from headway.data.labelled import Labelled, labels_in
+from headway.data.images import ImageBatches, ImageInputs, Pictures, hold_out_pictures, read_pictures
+from headway.data.labelled import LabelBatch, Labelled, labels_in
 from headway.errors import refuse
 from headway.generate.pictures import PictureModel
 from headway.models.heads import Classes
@@ -102,9 +102,9 @@ class ImageClassification(Labelling):
         return data if like is None else replace(data, channels=like.channels, names=like.names)
 
     @classmethod
-    def sample(cls, run: Any, size: int, device: torch.device) -> ImageBatch:
+    def sample(cls, run: Any, size: int, device: torch.device) -> LabelBatch:
         pixels_BCHW = torch.randn(run.engine.batch, size, run.model.image, run.model.image, device=device)
-        return ImageBatch(ImageInputs(pixels_BCHW), torch.ones(run.engine.batch, dtype=torch.long, device=device))
+        return LabelBatch(ImageInputs(pixels_BCHW), torch.ones(run.engine.batch, dtype=torch.long, device=device))
 
     @classmethod
     def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:
@@ -119,8 +119,7 @@ class ImageClassification(Labelling):
     def labelled(cls, model: PictureModel, files: Sequence[str]) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         config = model.processor.config
         pictures = read_pictures(files, config.size, (config.height, config.width))
-        guesses = model.classify(list(pictures.pixels_NCHW.transpose(0, 2, 3, 1)))
-        return pictures.names, pictures.labels, guesses
+        return pictures.names, pictures.labels, model.classify(list(pictures.pixels_NCHW.transpose(0, 2, 3, 1)))
 
 
 def _measured(pictures: Pictures, size: int) -> ImageConfig:

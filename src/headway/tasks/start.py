@@ -95,16 +95,13 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
         raise InputError(f"{path} has vectors of words, the vocabulary has parts of words: set data.text.kind=word")
     tables = token_tables(model)
     refuse(not tables, f"{path}: the model has no table of vectors to fill")
-    width = next(iter(tables.values())).embedding_dim
-    vectors = read_vectors(path, width=width)
+    vectors = read_vectors(path, width=next(iter(tables.values())).embedding_dim)
     filled = words = 0
     for table, tokenizer in zip(tables.values(), tokenizers, strict=False):
-        rows: dict[int, int] = {}
-        for entry in range(len(SPECIALS), len(tokenizer)):
-            word = str(tokenizer.inner.id_to_token(entry))
-            row = vectors.row_of.get(word, vectors.row_of.get(word.lower()))
-            if row is not None:
-                rows[entry] = row
+        entries = range(len(SPECIALS), len(tokenizer))
+        word_of = {entry: str(tokenizer.inner.id_to_token(entry)) for entry in entries}
+        row_of = {entry: vectors.row_of.get(word, vectors.row_of.get(word.lower())) for entry, word in word_of.items()}
+        rows = {entry: row for entry, row in row_of.items() if row is not None}
         table.weight[list(rows)] = torch.from_numpy(vectors.table_ND[list(rows.values())]).to(table.weight)
         filled, words = filled + len(rows), words + len(tokenizer) - len(SPECIALS)
     refuse(not filled, f"{path} has none of the {words:,} words of the vocabulary: is it of another language?")

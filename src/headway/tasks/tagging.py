@@ -91,9 +91,8 @@ class Tagging(TextLabelling):
             label_BT, _ = self.model.head.tags(self.model.encode(batch.inputs), batch.labels_BT != IGNORED)
             for example, labels in zip(batch.examples, label_BT.tolist(), strict=False):  # empty rows are no example
                 found[example] = store.named(example, labels, self.labels)
-        return EntityScores.of(
-            [sentence.labels for sentence in store.sentences], [found[number] for number in range(len(found))]
-        )
+        true = [sentence.labels for sentence in store.sentences]
+        return EntityScores.of(true, [found[number] for number in range(len(found))])
 
     def shown(self, example: int) -> str:
         return self.stores["train"].sentences[example].text

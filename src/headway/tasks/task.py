@@ -223,5 +223,4 @@ def random_ids(run: Any, size: int, device: torch.device, length: int = LENGTH) 
 def refuse_unknown(options: dict[str, Any], known: Collection[str], what: str) -> None:
     """Refuse an option that has no meaning here. `what`: a phrase for what is evaluated."""
     for name in options:
-        if name not in known:
-            raise InputError(f"--{name.replace('_', '-')} has no meaning for {what}")
+        refuse(name not in known, f"--{name.replace('_', '-')} has no meaning for {what}")

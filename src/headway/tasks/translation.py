@@ -18,7 +18,7 @@ from headway.data.batches import Frame, pair_batches
 from headway.data.catalog import cache_folder
 from headway.data.readers import read_pairs
 from headway.data.split import held_out, split_corpus
-from headway.data.store import PairStore, prepare, train_tokenizers
+from headway.data.store import SIDES, PairStore, prepare, train_tokenizers
 from headway.errors import refuse
 from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
@@ -30,7 +30,6 @@ from headway.tasks.task import Figure, Prediction, Report, Task, entropy, random
 from headway.text.codec import Codec
 from headway.text.tokenizer import TextOptions
 
-PAIR = ("source", "target")
 RESAMPLES = 1000  # for the confidence interval of an evaluation
 AT_ONCE = 512  # sentences that are translated before the first is shown
 SEARCH = {"beam_size": "beam", "length_penalty": "length_penalty", "batch_size": "batch"}  # option: setting
@@ -62,7 +61,7 @@ class Translation(Task):
     data = ParallelText
     objectives = (CrossEntropy, RDrop)
     roles = ("steps",)
-    takes = PAIR
+    takes = SIDES
     headline = ("BLEU", True)
     verb = "translate"
     opens = Translator
@@ -85,8 +84,7 @@ class Translation(Task):
         batch, seed, captured = run.engine.batch, run.engine.seed, context.device.type == "cuda"
         self.batches = pair_batches(self.stores["train"], batch, seed, frame=frame, full=captured)
         self.valid = pair_batches(self.stores["valid"], 4 * batch, 0, shuffle=False, frame=frame)
-        limit = run.validation.sentences or None
-        self.valid_texts = tuple(side[:limit] for side in self._texts("valid"))
+        self.valid_texts = tuple(side[: run.validation.sentences or None] for side in self._texts("valid"))
         # Read now: what is wrong with a test file should not be found out after hours of training.
         self.test_texts = self._texts("test") if self.files.get("test") else ([], [])
 
@@ -109,7 +107,7 @@ class Translation(Task):
             return earlier.source_tokenizer, earlier.target_tokenizer
         data = self.run.data
         learn = partial(train_tokenizers, self.files["train"], data.text, source=data.source, target=data.target)
-        found = vocabularies(self.context, learn, ["joint"] if data.text.joint else PAIR)
+        found = vocabularies(self.context, learn, ["joint"] if data.text.joint else SIDES)
         return found[0], found[-1]
 
     def _encoded(self, part: str) -> PairStore:

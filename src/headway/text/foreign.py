@@ -84,8 +84,7 @@ class ForeignTokenizer(Codec):
         inner.no_padding()
         inner.no_truncation()
         inner.encode_special_tokens = settings.spelled
-        known = inner.get_added_tokens_decoder()
-        there = {str(token.content) for token in known.values() if token.special}
+        there = {str(token.content) for token in inner.get_added_tokens_decoder().values() if token.special}
         inner.add_special_tokens([special for special in settings.specials() if special not in there])
         named = (pad, settings.start, settings.end, settings.unknown, settings.mask)
         ids = (None if special is None else inner.token_to_id(special) for special in named)
@@ -99,8 +98,7 @@ class ForeignTokenizer(Codec):
             first, last = (token if asked else None for token, asked in given)
             second = " ".join(f"{part}:1" for part in (first, "$B", last) if part)
             inner.post_processor = enclosed(inner, first, last, second)
-        decoder = json.loads(inner.to_str())["decoder"]
-        self._bytes = "ByteLevel" in json.dumps(decoder)
+        self._bytes = "ByteLevel" in json.dumps(json.loads(inner.to_str())["decoder"])
         self._wordpiece = isinstance(inner.model, models.WordPiece)
 
     @classmethod
@@ -109,8 +107,6 @@ class ForeignTokenizer(Codec):
             inner = tokenizers.Tokenizer.from_str(text)
             _check_growth(json.loads(text))
             return cls(inner, settings, text)
-        except InputError:
-            raise
         except BaseException as error:  # the library raises bare Exception, and panics beyond it
             raise InputError(f"not a tokenizer.json: {of_library(error)}") from error
 
@@ -119,11 +115,8 @@ class ForeignTokenizer(Codec):
         """A tokenizer.json with these settings, or with those that were saved beside it."""
         path = Path(path)
         try:
-            if settings is None:
-                beside = path.with_name(SETTINGS)
-                settings = from_plain(Settings, read_object(beside), SETTINGS)
-            assert settings is not None
-            return cls.from_json(path.read_text(encoding="utf-8"), settings)
+            found: Settings = settings or from_plain(Settings, read_object(path.with_name(SETTINGS)), SETTINGS)
+            return cls.from_json(path.read_text(encoding="utf-8"), found)
         except FileNotFoundError as error:
             raise InputError(f"{error.filename} is missing: the folder is incomplete") from None
         except (OSError, ValueError) as error:

@@ -20,7 +20,8 @@ LONGEST = 20_000_000  # characters of a text
 @lru_cache(maxsize=8)
 def compiled(template: str) -> Any:
     import jinja2
-    from jinja2 import ext, nodes, sandbox
+    from jinja2 import ext, nodes
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Answer(ext.Extension):
         """{% generation %} marks a model's answers for training; the text stays the same."""
@@ -38,9 +39,7 @@ def compiled(template: str) -> Any:
     def as_json(value: Any, ensure_ascii: bool = False, **how: Any) -> str:
         return json.dumps(value, ensure_ascii=ensure_ascii, **how)
 
-    place = sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Answer, ext.loopcontrols]
-    )
+    place = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Answer, ext.loopcontrols])
     place.filters["tojson"] = as_json
     place.globals |= {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
     return place.from_string(template)

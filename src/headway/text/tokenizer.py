@@ -71,6 +71,18 @@ class TextOptions:
             raise InputError("text.marks splits words from punctuation: it needs text.kind=word and text.exact=false")
 
 
+@dataclass(frozen=True)
+class Symbols:
+    """The ids that stand around a text which a model writes: headway's own, or those of a model from elsewhere.
+
+    start: what a decoder is given before its first word. end: what it ends with. never: what is not written at all.
+    """
+
+    start: int = START
+    end: int = END
+    never: tuple[int, ...] = ()
+
+
 @final
 class Tokenizer(Codec):
     """encode: text → ids without special tokens; decode: ids → text, without PAD, START and END."""
@@ -86,8 +98,12 @@ class Tokenizer(Codec):
         self.inner = inner
         # The library does not save this setting; without it "</s>" in a user's text would end the sentence.
         self.inner.encode_special_tokens = True
-        self.kind = _kind(inner)
-        self.exact = _exact(inner)
+        of_letters: Literal["char", "bpe"] = "char" if isinstance(inner.decoder, decoders.Fuse) else "bpe"
+        self.kind = of_letters if isinstance(inner.model, models.BPE) else "word"
+        # Whether spaces and line ends come back as they were.
+        cut = inner.pre_tokenizer
+        prefixed = getattr(cut, "add_prefix_space", None)
+        self.exact = cut is None or isinstance(cut, pre_tokenizers.Sequence) or prefixed is False
 
     @classmethod
     def train(cls, lines: Iterable[str], options: TextOptions) -> "Tokenizer":
@@ -241,13 +257,12 @@ def _word_level(model: models.WordLevel, options: TextOptions) -> tokenizers.Tok
     inside = NOT_SPACE if options.exact else r"\S"
     specials_in_text = Regex(rf"(?<!{inside})(?:{'|'.join(SPECIALS)})(?!{inside})")
     steps = _normalizers(options)
-    if not options.marks:  # `marks` splits the brackets of a special token from its letters
-        steps.append(normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN]))
-    inner.normalizer = normalizers.Sequence(steps)
-    if options.marks:
+    if options.marks:  # which splits the brackets of a special token from its letters
         inner.pre_tokenizer = pre_tokenizers.Split(Regex(WORD_OR_MARK), "removed", invert=True)
     else:
+        steps.append(normalizers.Replace(specials_in_text, SPECIALS[UNKNOWN]))
         inner.pre_tokenizer = _words_and_other_space() if options.exact else pre_tokenizers.WhitespaceSplit()
+    inner.normalizer = normalizers.Sequence(steps)
     return inner
 
 
@@ -268,18 +283,6 @@ def _train_characters(chunks: Iterator[list[str]], options: TextOptions) -> toke
     inner.decoder = decoders.Fuse()
     inner.add_special_tokens(list(SPECIALS))
     return inner
-
-
-def _kind(inner: tokenizers.Tokenizer) -> Literal["bpe", "word", "char"]:
-    if not isinstance(inner.model, models.BPE):
-        return "word"
-    return "char" if isinstance(inner.decoder, decoders.Fuse) else "bpe"
-
-
-def _exact(inner: tokenizers.Tokenizer) -> bool:
-    """Whether spaces and line ends come back as they were."""
-    cut = inner.pre_tokenizer
-    return cut is None or isinstance(cut, pre_tokenizers.Sequence) or getattr(cut, "add_prefix_space", None) is False
 
 
 def _words_and_other_space() -> pre_tokenizers.PreTokenizer:

@@ -193,15 +193,11 @@ def _text(path: Path, stream: Any, lines: list[bytes], width: int) -> Iterator[G
 
 def _rows(path: Path, lines: list[bytes], width: int, first: int) -> tuple[list[bytes], Floats]:
     """All lines at once; if they do not fit, one by one, to say which."""
-    words, numbers = [], []
-    for line in lines:
-        word, _, rest = line.strip(b" \t\r\n").partition(b" ")
-        words.append(word)
-        numbers.append(rest)
+    words, _, numbers = zip(*(line.strip(b" \t\r\n").partition(b" ") for line in lines), strict=True)
     if all(rest.count(b" ") == width - 1 for rest in numbers):
         found_N = _numbers(b" ".join(numbers), width * len(lines))
         if found_N is not None and all(words):
-            return words, found_N.reshape(len(lines), width)
+            return list(words), found_N.reshape(len(lines), width)
     rows = [_row(line, width, f"{path}, line {number:,}") for number, line in enumerate(lines, first)]
     return [word for word, _ in rows], np.stack([row for _, row in rows])
 
@@ -274,11 +270,11 @@ def write_vectors(path: str | Path, vectors: WordVectors) -> None:
     A number is written with nine digits, so that it comes back as it was.
     """
     path = Path(path)
-    form = check_name(path)
+    is_binary = check_name(path)
     _check_words(vectors.words)
     with written(path) as part, gzip.open(part, "wb") if path.suffix == ".gz" else part.open("wb") as stream:
         stream.write(f"{len(vectors)} {vectors.width}\n".encode())
-        stream.writelines(_as_binary(vectors) if form else _as_text(vectors))
+        stream.writelines(_records_of(vectors, is_binary))
 
 
 def check_name(path: str | Path) -> bool:
@@ -302,12 +298,8 @@ def _check_words(words: Iterable[str]) -> None:
         seen.add(word)
 
 
-def _as_text(vectors: WordVectors) -> Iterator[bytes]:
-    form = " ".join(["%s", *["%.9g"] * vectors.width]) + "\n"
-    for word, row_D in zip(vectors.words, vectors.table_ND, strict=True):
-        yield (form % (word, *row_D.tolist())).encode()
-
-
-def _as_binary(vectors: WordVectors) -> Iterator[bytes]:
-    for word, row_D in zip(vectors.words, vectors.table_ND.astype("<f4"), strict=True):
-        yield word.encode() + b" " + row_D.tobytes() + b"\n"
+def _records_of(vectors: WordVectors, is_binary: bool) -> Iterator[bytes]:
+    line = " ".join(["%.9g"] * vectors.width)
+    for word, row_D in zip(vectors.words, vectors.table_ND.astype("<f4", copy=False), strict=True):
+        numbers = row_D.tobytes() if is_binary else (line % tuple(row_D.tolist())).encode()
+        yield word.encode() + b" " + numbers + b"\n"

@@ -69,7 +69,8 @@ class Checkpoint:
 
 
 def _handed_in(place: Path, rank: int) -> Path:
-    """The file with the seals of a process's part; deleted when the whole checkpoint is sealed."""
+    """The file by which a process gives the first one the seals of its part, empty where writing has failed; deleted
+    when the whole checkpoint is sealed."""
     return place / f"seals-{rank}.json"
 
 
@@ -137,7 +138,8 @@ class Checkpoints(SealedSteps):
                 sealed.seal(place, goal, seals | self._of_others(place))
                 self._prune()
             else:
-                self._hand_in(place, seals)
+                with replaced(_handed_in(place, self.rank)) as new:
+                    sealed.write_json(new, seals)
         except OSError as error:
             self._failed(step, place, error)
         finally:
@@ -146,17 +148,6 @@ class Checkpoints(SealedSteps):
     def _prune(self) -> None:
         newest = self.steps()[-self.last :]
         self.remove_all_but(lambda step: step in newest or (self.every > 0 and step % self.every == 0))
-
-    def _hand_in(self, place: Path, seals: dict[str, Any] | None) -> None:
-        """Give the seals of this process's files to the first process, by a rename; None: writing has failed."""
-        path = _handed_in(place, self.rank)
-        if seals is None:
-            with suppress(OSError):
-                place.mkdir(parents=True, exist_ok=True)
-                path.touch()  # an empty file finds room even on a full disk
-            return
-        with replaced(path) as new:
-            sealed.write_json(new, seals)
 
     def _wait_for_others(self, place: Path) -> None:
         limit = time.monotonic() + PATIENCE
@@ -185,7 +176,9 @@ class Checkpoints(SealedSteps):
 
     def _failed(self, step: int, place: Path, error: Exception) -> None:
         if self.rank:
-            self._hand_in(place, None)
+            with suppress(OSError):
+                place.mkdir(parents=True, exist_ok=True)
+                _handed_in(place, self.rank).touch()  # an empty file finds room even on a full disk
             return
         if not isinstance(error, TimeoutError) and not self.place(step).exists():
             with suppress(TimeoutError):

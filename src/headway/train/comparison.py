@@ -38,8 +38,7 @@ def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
 
 def _differs(a: object, b: object) -> str | None:
     """The first setting in which the data of two recipes differ, the order of reading apart."""
-    apart = ("order", "jitter", "apart", "weights")
-    names = [name for name in vars(a) if name not in apart]
+    names = [name for name in vars(a) if name not in ("order", "jitter", "apart", "weights")]
     return next((name for name in names if getattr(a, name) != getattr(b, name)), None)
 
 
@@ -93,25 +92,23 @@ class Entry:
         """What a finished run in `folder` came to."""
         path = folder / "model" / "headway.json"
         try:
-            self._add(seed, run, folder, read_object(path)["score"])
+            score = read_object(path)["score"]
+            self.seeds.append(seed)
+            self.validation.append(_number(score[f"validation {self.figure}"]))
+            if f"test {self.figure}" in score:
+                self.test.append(_number(score[f"test {self.figure}"]))
+            if not run.objective.one_pass:
+                seconds = float(score["training seconds"])
+                self.tokens = int(score["steps"]) * run.task.tokens_a_step(run)
+                self.speed.append(tokens_per_second(folder))
+            else:
+                seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
+                self.speed.append(self.tokens / max(seconds, 1e-3))
+            self.seconds.append(seconds)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path}: the run's score cannot be read ({error}): delete {folder} to train it again"
             ) from error
-
-    def _add(self, seed: int, run: Run, folder: Path, score: dict[str, Any]) -> None:
-        self.seeds.append(seed)
-        self.validation.append(_number(score[f"validation {self.figure}"]))
-        if f"test {self.figure}" in score:
-            self.test.append(_number(score[f"test {self.figure}"]))
-        if not run.objective.one_pass:
-            seconds = float(score["training seconds"])
-            self.tokens = int(score["steps"]) * run.task.tokens_a_step(run)
-            self.speed.append(tokens_per_second(folder))
-        else:
-            seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
-            self.speed.append(self.tokens / max(seconds, 1e-3))
-        self.seconds.append(seconds)
 
     def to_plain(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value not in ([], None)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import timeit
 from typing import Any
 
 import torch
@@ -35,16 +35,12 @@ def describe(run: Run) -> str:
     held = training_bytes(count, dtype.itemsize)
     seconds = _seconds_per_step(run, model, device, min(sizes))
     ends = f", or until {run.engine.seconds:g} s are over" if run.engine.seconds else ""
-    return "\n".join(
-        [
-            plain,
-            "",
-            data,
-            f"parameters: {count:,} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})",
-            f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it",
-            f"time on {device}: about {seconds:.3f} s a step, {run.engine.steps * seconds / 60:,.1f} minutes "
-            f"for {run.engine.steps:,} steps{ends}, validation beside it (measured on a few steps of random values)",
-        ]
+    return (
+        f"{plain}\n\n{data}\n"
+        f"parameters: {count:,} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})\n"
+        f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it\n"
+        f"time on {device}: about {seconds:.3f} s a step, {run.engine.steps * seconds / 60:,.1f} minutes "
+        f"for {run.engine.steps:,} steps{ends}, validation beside it (measured on a few steps of random values)"
     )
 
 
@@ -58,12 +54,7 @@ def _data_in_words(run: Run) -> str:
     return f"data: available ({', '.join(files)})" if (files := files_of(run)) else "data: none yet, pass --data"
 
 
-def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int, repeats: int = 3) -> float:
+def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int) -> float:
     batch = run.task.sample(run, size, device)
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        float(step(batch, run.engine.accumulate)["loss"])
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(timeit.repeat(lambda: float(step(batch, run.engine.accumulate)["loss"]), number=1, repeat=3))

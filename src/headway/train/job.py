@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headway.batch import Batch
 from headway.device import choose
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import weights_of
 from headway.models.format_1 import renamed
 from headway.nn.weights import buffers_of, kept_tensors
@@ -34,9 +34,9 @@ from headway.train.optimiser import Masters, freeze
 from headway.train.parallel.processes import joined, recompute_blocks, shared
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
-from headway.train.snapshots import Snapshots, Weights
+from headway.train.snapshots import Snapshots
 from headway.train.step import GraphStep, TrainStep, compiled
-from headway.train.writer import Writer
+from headway.train.writer import Named, Writer
 
 SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
 
@@ -81,8 +81,7 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     job = _prepare(run, context)
     log, ranks, training = context.log, context.ranks, job.training
     try:
-        steps = itertools.count(training.progress.step)
-        progress = training.fit(prefetch(job.batch, steps, run.engine.workers))
+        progress = training.fit(prefetch(job.batch, itertools.count(training.progress.step), run.engine.workers))
         job.checkpoints.writer.close()
     except Interrupted as error:
         log.say(str(error))
@@ -120,8 +119,7 @@ def _prepare(run: Run, context: RunContext) -> Job:
             log.say("there is no checkpoint to resume from: starting again")
             for left in ("snapshots", "tensorboard"):
                 shutil.rmtree(out / left, ignore_errors=True)
-    known = found is not None or not ranks.first
-    task = run.task(run, replace(context, resumed=known))
+    task = run.task(run, replace(context, resumed=found is not None or not ranks.first))
     job = Job(run, context, task, checkpoints)
     how = f", {ranks.count} processes ({run.engine.parallel})" if ranks.count > 1 else ""
     parameters = sum(p.numel() for p in job.plain_model.parameters())
@@ -144,7 +142,7 @@ def _start_event(context: RunContext, task: Task, parameters: int, speed: str) -
     )  # fmt: skip
 
 
-def _write(context: RunContext, task: Task, weights: Weights, scores: dict[str, Any], step: int | None = None) -> None:
+def _write(context: RunContext, task: Task, weights: Named, scores: dict[str, Any], step: int | None = None) -> None:
     context.log.event("end", step, **scores)
     context.log.position()  # the log is complete before the model marks the run as finished
     task.write(context.out / "model", weights, scores)
@@ -201,16 +199,13 @@ class Job:
         return (GraphStep if graphs else TrainStep)(objective, self.masters)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        facts = checkpoint.facts()
-        if facts["data"] != self.training.identity["data"]:
+        if checkpoint.facts()["data"] != self.training.identity["data"]:
             raise InputError(
                 f"the text or its vocabulary has changed since step {checkpoint.step:,}: restore it, "
                 "or start again with --overwrite"
             )
-        if self.run.engine.steps < checkpoint.step:
-            raise InputError(
-                f"the run is at step {checkpoint.step:,} already: engine.steps cannot be {self.run.engine.steps:,}"
-            )
+        steps, step = self.run.engine.steps, checkpoint.step
+        refuse(steps < step, f"the run is at step {step:,} already: engine.steps cannot be {steps:,}")
         self.training.resume(checkpoint)
 
     def batch(self, step: int) -> Batch:
@@ -257,8 +252,8 @@ class Job:
         _write(self.context, self.task, weights, scores, progress.step)
         return scores
 
-    def _candidates(self, progress: Progress) -> list[tuple[str, Weights]]:
-        found: list[tuple[str, Weights]] = []
+    def _candidates(self, progress: Progress) -> list[tuple[str, Named]]:
+        found: list[tuple[str, Named]] = []
         try:
             found.append((f"step {progress.best_step}", self.snapshots.load(progress.best_step)))
         except Broken as error:
@@ -274,7 +269,7 @@ class Job:
             found.append((f"step {progress.step}", self.masters.named()))
         return found
 
-    def _use(self, weights: Weights) -> None:
+    def _use(self, weights: Named) -> None:
         self.judged.eval()
         kept = kept_tensors(self.plain_model)
         weights = renamed(weights, kept)

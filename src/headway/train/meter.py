@@ -31,10 +31,7 @@ class Meter:
         values = [value.detach().to(bad.device) for name, value in sums.items() if name != "bad"]
         terms = torch.stack([bad + 1, *values])
         terms = torch.where(bad > 0, torch.zeros_like(terms), terms)
-        if self.sums:
-            self.sums["terms"].add_(terms)
-        else:
-            self.sums = {"terms": terms}
+        self.sums = {"terms": self.sums["terms"].add_(terms) if self.sums else terms}
         self.names = ["steps", *(name for name in sums if name != "bad")]
         self.tokens += tokens
 

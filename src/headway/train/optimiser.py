@@ -301,9 +301,8 @@ def factors(names: Sequence[str], rates: Mapping[str, float]) -> dict[str, float
     """What each weight's rate is multiplied by; of several names that select it, the longest counts."""
     for given, factor in rates.items():
         _must_select(names, given, "engine.rates")
-        if factor <= 0:
-            above = f"must be above 0, not {factor} (engine.frozen holds)"
-            raise InputError(f"engine.rates: the factor of '{given}' {above}")
+        above = f"must be above 0, not {factor} (engine.frozen holds)"
+        refuse(factor <= 0, f"engine.rates: the factor of '{given}' {above}")
     by_length = sorted(rates, key=len, reverse=True)
     return {name: next((rates[given] for given in by_length if selects(name, given)), 1.0) for name in names}
 

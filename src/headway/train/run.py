@@ -173,21 +173,20 @@ class Run:
     def _check_axes(self) -> None:
         """Family, data, objective and head must fit together."""
         family, task, objective = FAMILIES[self.model.name], self.task, self.objective
+        model, data = self.model.name, self.data.name
         if family.role not in task.roles or family.takes != task.takes:
-            raise InputError(f"a model of the family '{self.model.name}' does not learn from {self.data.name}")
+            raise InputError(f"a model of the family '{model}' does not learn from {data}")
         if type(objective) not in task.objectives or objective.learns != family.learns:
             known = [kind.name for kind in task.objectives if kind.learns == family.learns]
             raise InputError(
-                f"objective={objective.name} is not for a model of the family '{self.model.name}' that learns from "
-                f"{self.data.name}: set objective={' or '.join(known)}"
+                f"objective={objective.name} is not for a model of the family '{model}' that learns from {data}: "
+                f"set objective={' or '.join(known)}"
             )
         wanted = [head.name for head in HEADS.values() if head.task == task.name or head in task.heads]
         if family.role == "encodes" and (self.head is None or self.head.name not in wanted):
-            raise InputError(
-                f"an encoder that learns from {self.data.name} needs a head: set head={' or '.join(wanted)}"
-            )
+            raise InputError(f"an encoder that learns from {data} needs a head: set head={' or '.join(wanted)}")
         if family.role != "encodes" and self.head is not None:
-            raise InputError(f"a head stands on an encoder, not on a model of the family '{self.model.name}'")
+            raise InputError(f"a head stands on an encoder, not on a model of the family '{model}'")
 
 
 def refused_changes(old: Run, new: Run) -> list[str]:

@@ -106,8 +106,7 @@ def write_parts(folder: Path, files: Files, facts: Mapping[str, Any]) -> dict[st
 
 def seal(folder: Path, goal: Path, seals: Mapping[str, Seal]) -> None:
     """Write the manifest and rename the folder; an existing one of that name is deleted."""
-    content = {"format": FORMAT, "files": dict(sorted(seals.items()))}
-    write_json(folder / MANIFEST, _signed(content))
+    write_json(folder / MANIFEST, _signed({"format": FORMAT, "files": dict(sorted(seals.items()))}))
     flush(folder)
     if goal.exists():
         remove(goal)
@@ -120,9 +119,8 @@ def write_sealed(goal: Path, files: Files, facts: Mapping[str, Any]) -> None:
     shutil.rmtree(place, ignore_errors=True)
     try:
         seal(place, goal, write_parts(place, files, facts))
-    except BaseException:
+    finally:  # after an error; otherwise it was renamed
         shutil.rmtree(place, ignore_errors=True)
-        raise
 
 
 def remove(folder: Path) -> None:

@@ -7,13 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from safetensors.torch import load_file
-from torch import Tensor
 
 from headway.errors import is_full
 from headway.train.sealed import Broken, Say, SealedSteps, clean, verify, write_sealed
-from headway.train.writer import Staged, Writer
+from headway.train.writer import Named, Staged, Writer
 
-Weights = dict[str, Tensor]
 FILE = "weights"
 
 
@@ -28,7 +26,7 @@ class Snapshots(SealedSteps):
         self.regular: list[int] = []
         self.best: int | None = None
         self.needed: Callable[[], set[int]] = set  # by the checkpoints on the disk
-        self.unsaved: dict[int, Weights] = {}
+        self.unsaved: dict[int, Named] = {}
 
     @property
     def wanted(self) -> set[int]:
@@ -40,12 +38,12 @@ class Snapshots(SealedSteps):
         self.regular, self.best = list(regular), best
         self.remove_all_but(lambda other: other <= step)
 
-    def save(self, step: int, weights: Weights) -> None:
+    def save(self, step: int, weights: Named) -> None:
         self.writer.wait()  # a checkpoint that is being written needs those that were wanted when it was taken
         self.regular = [*self.regular, step][-self.last :]
         self._write(step, weights)
 
-    def keep_best(self, step: int, weights: Weights) -> None:
+    def keep_best(self, step: int, weights: Named) -> None:
         """Snapshot `step` stays until a better one comes."""
         self.writer.wait()
         self.best = step
@@ -55,7 +53,7 @@ class Snapshots(SealedSteps):
         else:
             self._write(step, weights)
 
-    def _write(self, step: int, weights: Weights) -> None:
+    def _write(self, step: int, weights: Named) -> None:
         """Write in the background. The last one must be written: its staging memory is used again."""
         staged = self.stage.take({FILE: weights})
         self.writer.submit(lambda: self._finish(step, staged))
@@ -82,7 +80,7 @@ class Snapshots(SealedSteps):
         stays = self.wanted | self.needed()
         self.remove_all_but(stays.__contains__)
 
-    def load(self, step: int) -> Weights:
+    def load(self, step: int) -> Named:
         """Its weights, verified; raises `Broken`."""
         self.writer.wait()
         if step in self.unsaved:
@@ -90,9 +88,9 @@ class Snapshots(SealedSteps):
         verify(self.place(step))
         return load_file(self.place(step) / f"{FILE}.safetensors")
 
-    def average(self, count: int) -> tuple[Weights, list[int]]:
+    def average(self, count: int) -> tuple[Named, list[int]]:
         """The mean of the newest `count` regular snapshots, and which they are; a broken one is named."""
-        total: Weights = {}
+        total: Named = {}
         steps = []
         for step in self.regular[-count:]:
             try:

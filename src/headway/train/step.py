@@ -89,9 +89,8 @@ class GraphStep:
         return sums
 
     def _capture(self, key: Hashable, batch: Batch) -> None:
-        device = self.plain.masters.device
         # Every tensor, the counts too, has a place on the device that is filled anew before each replay.
-        room = batch.map(lambda tensor: tensor.to(device, copy=True))
+        room = batch.map(lambda tensor: tensor.to(self.plain.masters.device, copy=True))
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         # Other threads prepare batches meanwhile: their allocations are not part of this capture.

@@ -11,7 +11,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
@@ -50,8 +50,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     try:
         backend = "cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=PATIENCE, **_meeting_place())
-        words = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Ranks(dist.get_rank(), dist.get_world_size(), words)
+        yield Ranks(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=PATIENCE))
     except RuntimeError as error:
         if _is_of_another(error):
             raise Lost("another process of this run has ended; its own error, or the launcher, says why") from error
@@ -105,8 +104,7 @@ def blocks(objective: nn.Module) -> list[nn.Module]:
 def recompute_blocks(objective: nn.Module) -> None:
     """Blocks keep only their inputs; activations are computed again for the gradient, with the same dropout."""
     for block in blocks(objective):
-        forward: Callable[..., Any] = block.forward
-        block.forward = partial(checkpoint, forward, use_reentrant=False)
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def shard_rows(objective: nn.Module) -> None:
@@ -150,6 +148,5 @@ def last_part(objective: Any, is_last: bool) -> AbstractContextManager[None]:
 
 def shares(batch: Batch, parts: int, ranks: Ranks) -> list[Any]:
     """This process's parts of a global batch: as many in every process, an empty one as a row of padding."""
-    every = batch.split(parts * ranks.count)
-    mine = every[ranks.rank :: ranks.count]
+    mine = batch.split(parts * ranks.count)[ranks.rank :: ranks.count]
     return [*mine, *[batch.rows(0, 0).pad(1)] * (parts - len(mine))]
