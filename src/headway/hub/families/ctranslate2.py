@@ -42,28 +42,22 @@ def _translator(loaded: Loaded) -> Any:
     specs = wanted("ctranslate2.specs", "ctranslate2")
     model: Any = loaded.model
     config: TransformerConfig = model.config
-    before = isinstance(config.norm, parts.PreNorm)
-    spec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers), config.heads, pre_norm=before, **_feed_forward(config)
-    )
-    for side, embed, stack in (
-        (spec.encoder, model.embed_source, model.encoder), (spec.decoder, model.embed_target, model.decoder)
-    ):  # fmt: skip
+    layers = config.encoder_layers, config.decoder_layers
+    spec = specs.TransformerSpec.from_config(layers, config.heads, **_choices(config))
+    sides = (spec.encoder, model.embed_source, model.encoder), (spec.decoder, model.embed_target, model.decoder)
+    for side, embed, stack in sides:
         table = side.embeddings[0] if isinstance(side.embeddings, list) else side.embeddings
         table.weight = _plain(embed.table.weight)
         side.scale_embeddings = np.float32(embed.scale)
         side.position_encodings.encodings = _positions(embed.position, config.max_length, config.width)
-        _stack(side, stack, before)
+        _stack(side, stack, config)
     weight_VD = model.head.weight
     spec.decoder.projection.weight = _plain(weight_VD[:, : config.width])
     if config.output_bias:
         spec.decoder.projection.bias = _plain(weight_VD[:, config.width])
     card = loaded.card
-    source, target = (
-        entries(tokenizer, size)
-        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.sizes, strict=True)
-    )
-    spec.register_source_vocabulary(source)
+    target = entries(loaded.target_tokenizer, card.sizes[1])
+    spec.register_source_vocabulary(entries(loaded.source_tokenizer, card.sizes[0]))
     spec.register_target_vocabulary(target)
     _name_specials(spec.config, target, loaded.target_tokenizer, card.symbols.end)
     spec.config.decoder_start_token = target[card.symbols.start]
@@ -75,18 +69,15 @@ def _gpt(loaded: Loaded) -> Any:
     specs = wanted("ctranslate2.specs", "ctranslate2")
     model: Any = loaded.model
     config: GPTConfig = model.config
-    before = isinstance(config.norm, parts.PreNorm)
     if config.shared_heads not in (0, config.heads):
         raise InputError("headway does not write keys and values that heads share for CTranslate2: model.shared_heads")
-    spec = specs.TransformerDecoderModelSpec.from_config(
-        config.layers, config.heads, pre_norm=before, **_feed_forward(config)
-    )
+    spec = specs.TransformerDecoderModelSpec.from_config(config.layers, config.heads, **_choices(config))
     decoder, vocabulary = spec.decoder, loaded.card.sizes[0]
     decoder.scale_embeddings = False
     decoder.embeddings.weight = _plain(model.embed.table.weight[:vocabulary])
     decoder.position_encodings.encodings = _positions(model.embed.position, config.max_length, config.width)
     decoder.projection.weight = _plain(model.output.weight[:vocabulary])
-    _stack(decoder, model.decoder, before)
+    _stack(decoder, model.decoder, config)
     names = entries(loaded.source_tokenizer, vocabulary)
     spec.register_vocabulary(names)
     _name_specials(spec.config, names, loaded.source_tokenizer, loaded.source_tokenizer.end)
@@ -94,15 +85,15 @@ def _gpt(loaded: Loaded) -> Any:
     return spec
 
 
-def _feed_forward(config: TransformerConfig | GPTConfig) -> dict[str, Any]:
-    """Which non-linearity, and whether it is a gate."""
+def _choices(config: TransformerConfig | GPTConfig) -> dict[str, Any]:
+    """Where the norms stand, which non-linearity, and whether it is a gate."""
     kinds = wanted("ctranslate2.specs.common_spec", "ctranslate2").Activation
     names = {"silu": kinds.SWISH, "gelu": kinds.GELU, "gelu-tanh": kinds.GELUTanh, "relu": kinds.RELU}
-    part = config.feed_forward
+    part, before = config.feed_forward, isinstance(config.norm, parts.PreNorm)
     if isinstance(part, parts.Gated):
-        return {"activation": names[part.activation], "ffn_glu": True}
+        return {"pre_norm": before, "activation": names[part.activation], "ffn_glu": True}
     tanh = isinstance(part, parts.Gelu) and part.approximate == "tanh"
-    return {"activation": names["gelu-tanh" if tanh else part.name]}
+    return {"pre_norm": before, "activation": names["gelu-tanh" if tanh else part.name]}
 
 
 def _positions(position: Position, length: int, width: int) -> np.ndarray:
@@ -119,9 +110,9 @@ def _positions(position: Position, length: int, width: int) -> np.ndarray:
         return _plain(position.add(torch.zeros(1, length, width, dtype=first.dtype))[0])
 
 
-def _stack(side: Any, stack: Any, before: bool) -> None:
-    slot = "before" if before else "outside"
-    if before:
+def _stack(side: Any, stack: Any, config: TransformerConfig | GPTConfig) -> None:
+    slot = "before" if isinstance(config.norm, parts.PreNorm) else "outside"
+    if slot == "before":
         _norm(side.layer_norm, stack.final)
     for spec, block in zip(side.layer, stack.layers, strict=True):
         _linear(spec.self_attention.linear[0], block.attention.qkv)
