@@ -96,11 +96,6 @@ class Table:
         """The foreign names, as they are written."""
         return [part for entry in self.entries for part in entry.parts]
 
-    @property
-    def seconds(self) -> dict[str, str]:
-        """The `copies` of this model: a head that is not tied has a weight of that name."""
-        return {copy: first for copy, first in self.copies.items() if copy not in self.theirs}
-
     def resolve(self, found: Iterable[str]) -> dict[str, str]:
         """From each name in this table to its name in a file, for all weights of the file."""
         known = {*self.theirs, *self.copies}
