@@ -59,9 +59,8 @@ def _translator(loaded: Loaded) -> Any:
     target = entries(loaded.target_tokenizer, card.sizes[1])
     spec.register_source_vocabulary(entries(loaded.source_tokenizer, card.sizes[0]))
     spec.register_target_vocabulary(target)
-    _name_specials(spec.config, target, loaded.target_tokenizer, card.symbols.end)
+    _describe(spec.config, config, target, loaded.target_tokenizer, card.symbols.end)
     spec.config.decoder_start_token = target[card.symbols.start]
-    spec.config.layer_norm_epsilon = config.norm.epsilon
     return spec
 
 
@@ -80,8 +79,7 @@ def _gpt(loaded: Loaded) -> Any:
     _stack(decoder, model.decoder, config)
     names = entries(loaded.source_tokenizer, vocabulary)
     spec.register_vocabulary(names)
-    _name_specials(spec.config, names, loaded.source_tokenizer, loaded.source_tokenizer.end)
-    spec.config.layer_norm_epsilon = config.norm.epsilon
+    _describe(spec.config, config, names, loaded.source_tokenizer, loaded.source_tokenizer.end)
     return spec
 
 
@@ -153,10 +151,12 @@ def _plain(tensor: Tensor) -> np.ndarray:
     return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
 
 
-def _name_specials(config: Any, names: list[str], tokenizer: Codec, end: int | None) -> None:
-    config.eos_token = names[end if end is not None else 0]
-    config.bos_token = names[tokenizer.start] if tokenizer.start is not None else config.eos_token
-    config.unk_token = names[tokenizer.unknown] if tokenizer.unknown is not None else config.eos_token
+def _describe(theirs: Any, ours: Any, names: list[str], tokenizer: Codec, end: int | None) -> None:
+    """What the specification's own config says: special tokens by name, and what a norm adds to its variance."""
+    theirs.eos_token = names[end if end is not None else 0]
+    theirs.bos_token = names[tokenizer.start] if tokenizer.start is not None else theirs.eos_token
+    theirs.unk_token = names[tokenizer.unknown] if tokenizer.unknown is not None else theirs.eos_token
+    theirs.layer_norm_epsilon = ours.norm.epsilon
 
 
 TRANSLATOR = Engine("Translator", "translate", _translator)
