@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, check_model, flag, option
 from headway.cli.table import aligned
 from headway.errors import InputError, nearest, refuse
+from headway.plain import change, to_plain
 
 if TYPE_CHECKING:
     from headway.explore.analyses.analysis import Analysis, Cell, Table
@@ -35,7 +36,6 @@ def analyse(
     from headway.explore.analyses import ANALYSES
     from headway.explore.analyses.analysis import Traced
     from headway.explore.plots import check_path
-    from headway.plain import change, to_plain
     from headway.tasks.loading import load
 
     if listed:
@@ -85,7 +85,6 @@ def _check(one: Analysis, model: str, data: list[str], long: str) -> None:
 
 def _list(analyses: dict[str, Analysis]) -> list[str]:
     from headway.explore.analyses.analysis import DATA
-    from headway.plain import to_plain
 
     lines = []
     for one in analyses.values():

@@ -118,8 +118,7 @@ def spread(arguments: list[str]) -> list[str]:
     for argument, after in zip(arguments, [*arguments[1:], None], strict=False):
         if argument.startswith("-") and argument != "-":
             option = argument if argument in SEVERAL else ""
-            if option and (after is None or after.startswith("-")):
-                raise InputError(f"{option} needs a value, or several")
+            refuse(option and (after is None or after.startswith("-")), f"{option} needs a value, or several")
             result += [] if option else [argument]
         else:
             result += [option, argument] if option else [argument]

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.atomic import replaced
+from headway.cli import train
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
-from headway.cli.place import beside, is_taken, refuse_stranger, settle, worked_in
+from headway.cli.place import beside, holds_run, is_taken, refuse_stranger, settle, worked_in
 from headway.errors import InputError, refuse
 from headway.outside import read_object
 
@@ -136,7 +137,6 @@ def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
 
 
 def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[str]) -> dict[str, Run]:
-    from headway.cli.train import resolve
     from headway.recipes import GROUPS
     from headway.train.comparison import on_one_text
 
@@ -148,7 +148,7 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
         label = Path(name).resolve().parent.name if Path(name).is_file() else name
         refuse(label in found, f"two of the runs are called {label}: rename the folder of one")
         try:
-            found[label] = resolve(name, files, None, None, settings)
+            found[label] = train.resolve(name, files, None, None, settings)
         except InputError as error:
             raise InputError(f"{label}: {error}") from None
     return on_one_text(found, own="train" in files)
@@ -159,9 +159,7 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
     from headway.train.comparison import probe, tokens_per_second, within
 
     path = place / PLAN
-    plan: dict[str, Any] = {"budget": budget, "tokens": {}}
-    if path.is_file():
-        plan = _plan(path)
+    plan: dict[str, Any] = _plan(path) if path.is_file() else {"budget": budget, "tokens": {}}
     if plan["budget"] != budget:
         kept, asked = (
             ", ".join(f"{value:,g} {name}" for name, value in one.items()) or "each recipe's own"
@@ -210,9 +208,6 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
 
 def _carried_out(run: Run, folder: Path, download: bool) -> None:
     """Train the run, or resume it, unless the folder has it finished."""
-    from headway.cli.place import holds_run
-    from headway.cli.train import carry_out, finished
-
     there = holds_run(folder, run)
-    if not there or finished(folder, run) is None:
-        carry_out(run, folder, download, resume=there)
+    if not there or train.finished(folder, run) is None:
+        train.carry_out(run, folder, download, resume=there)

@@ -228,41 +228,30 @@ def _layers(lengths: list[int], width: int, window: int) -> Report:
 
 def _encoder(name: str, lengths: list[int], batch: int) -> Report:
     """BERT as it was published: the encoder, and a pooler on its first token (Devlin et al. 2019)."""
-    import torch
-
     from headway.evaluate.cost import Sketch
-    from headway.evaluate.flops import count
     from headway.models.bert import SIZES
     from headway.models.heads import Vectors
 
-    config, costs = SIZES[name.removeprefix("bert-")], list[dict[str, int]]()
+    config = SIZES[name.removeprefix("bert-")]
     sketch = Sketch("bert", config, (BERT_VOCABULARY,), head=Vectors(first=True))
     # A lookup multiplies nothing: operations are also counted at lengths beyond the table of positions.
     longer = replace(sketch, config=replace(config, max_length=max(lengths)))
-    with torch.device("meta"), torch.no_grad():
-        model, reader = sketch.build(), longer.build()
-        for length in lengths:
-            passed = count(reader, *longer.inputs(batch, length))
-            products, pairs = passed.total("flops") // 2, passed.total("pairs") // 2
-            costs.append({"length": length, "batch": batch, "products": products, "pairs": pairs})
+    costs, model = [longer.cost(length, batch=batch) for length in lengths], sketch.build()
     owners = {"embedding": "encoder.embed", "layers": "encoder.encoder", "pooler": "head"}
     parameters = {
         part: sum(weight.numel() for weight in model.get_submodule(owner).parameters())
         for part, owner in owners.items()
     }
     total = sum(parameters.values())
-    rows = [
-        ("length", *counts(*lengths)),
-        ("operations of a forward pass", *(many(2 * one["products"]) for one in costs)),
-        ("  between positions", *(f"{one['pairs'] / one['products']:.1%}" for one in costs)),
-    ]
+    shown = ("length", "operations of a forward pass", "  between positions")
     lines = [
         f"{name}: {total:,} parameters, from its shapes alone",
         *aligned([(f"  {part}", f"{count:,}") for part, count in parameters.items()]),
         "",
-        *aligned(rows),
+        *aligned([row for row in figures(costs) if row[0] in shown]),
     ]
-    return {"what": name, "parameters": total, "parts": parameters, "costs": costs}, "\n".join(lines)
+    plain = [{key: getattr(one, key) for key in ("length", "batch", "products", "pairs")} for one in costs]
+    return {"what": name, "parameters": total, "parts": parameters, "costs": plain}, "\n".join(lines)
 
 
 def _energy() -> Report:

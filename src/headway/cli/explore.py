@@ -35,12 +35,13 @@ def explore(
     from headway.cli.place import opened
     from headway.explore.asking import Question, answer
     from headway.explore.pages import page_html
-    from headway.explore.payload import MOST
+    from headway.explore.payload import MOST, payload
+    from headway.traces import Trace
 
     joined = " ".join(text)
     question = Question(joined, target or None, _numbers("layers", layers), _numbers("heads", heads), beam)
     named = [name for name in (model, second) if name is not None]
-    saved = [name for name in named if _is_trace(name)]
+    saved = [name for name in named if Path(name).is_file() or name.endswith(".safetensors")]
     if saved and len(saved) < len(named):
         raise InputError("a trace is compared with a trace and a model with a model: give two of a kind")
     if question.second is not None and beam is not None:
@@ -50,7 +51,7 @@ def explore(
     if saved:
         given = {"--text": joined, "--target": question.second, "--beam-size": beam}
         refuse_given(given, "a trace has its text inside, and needs no model: leave {} out")
-        traces = [_read(name, question) for name in named]
+        traces = [payload(Trace.load(name).only(question.layers, question.heads)) for name in named]
     elif html is not None:
         if not joined.strip():
             why = "there is nothing to trace: the text of --text is empty"
@@ -67,29 +68,25 @@ def explore(
 
     listening = bound(port)  # before the model is read, which takes longer
     shown = application(traces=traces) if saved else application([*_loaded(named, question, device, dtype)], question)
-    serve(shown, listening, _announce)
+    host, port = listening.getsockname()
+    print(f"headway: the page is at http://{host}:{port}/ (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    serve(shown, listening)
 
 
 def _loaded(named: list[str], question: Question, device: str, dtype: str) -> Iterator[Answering]:
     """One model after the other; each can answer the question."""
-    from headway.explore.asking import card
     from headway.generate.tracing import checked
     from headway.nn.tap import chosen
     from headway.tasks.loading import load
 
     for name in named:
         model = load(name, device, dtype)
-        takes = card(model)["takes"]
-        if question.beam is not None and takes != "target":
+        if question.beam is not None and model.takes != "target":
             raise InputError(f"--beam-size is the width of a translator's search, and {name} is none: leave it out")
-        if question.second is not None and takes == "one":
+        if question.second is not None and model.takes == "one":
             raise InputError(f"--target is for a translator or an encoder, and {name} reads one text: leave it out")
         checked(model.model, chosen(question.layers, question.heads))
         yield model
-
-
-def _is_trace(name: str) -> bool:
-    return Path(name).is_file() or name.endswith(".safetensors")
 
 
 def _numbers(option: str, given: str | None) -> tuple[int, ...] | None:
@@ -99,17 +96,3 @@ def _numbers(option: str, given: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in given.split(","))
     except ValueError:
         raise InputError(f"--{option} takes numbers, as in --{option} 0,3, not {given}") from None
-
-
-def _read(name: str, question: Question) -> bytes:
-    from headway.explore.payload import payload
-    from headway.traces import Trace
-
-    trace = Trace.load(name)
-    if question.layers is not None or question.heads is not None:
-        trace = trace.only(layers=question.layers, heads=question.heads)
-    return payload(trace)
-
-
-def _announce(address: str) -> None:
-    print(f"headway: the page is at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)

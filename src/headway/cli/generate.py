@@ -10,6 +10,7 @@ from headway.cli.options import flag, option
 from headway.cli.texts import asked
 from headway.errors import refuse
 from headway.plain import json_line
+from headway.text.chat import conversation
 
 if TYPE_CHECKING:
     from headway.generate.generator import Generator, Passage
@@ -51,7 +52,6 @@ def generate(
     """Continue a prompt with a language model."""
     from headway.generate.generator import likeliest
     from headway.tasks.loading import load
-    from headway.text.chat import conversation
 
     options.check_model(model, "headway generate MODEL --prompt TEXT")
     settings: dict[str, Any] = {
@@ -135,8 +135,6 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
 def _talk(generator: Generator, settings: dict[str, Any], chat: bool, system: str | None) -> None:
     """Read prompts and print continuations until an empty line or the end of input. In a chat the model reads all
     earlier messages too."""
-    from headway.text.chat import conversation
-
     print("Say something" if chat else "Write how it begins", "an empty line leaves.", sep="; ", file=sys.stderr)
     messages: list[Any] = []
     while True:

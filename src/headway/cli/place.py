@@ -104,8 +104,7 @@ def locked(place: Path) -> Iterator[None]:
             if _has_lock(lock, place / LOCK):
                 yield
                 return
-        if time.monotonic() >= limit:
-            raise InputError(f"{place} is being trained by another process: wait for it, or end it first")
+        refuse(time.monotonic() >= limit, f"{place} is being trained by another process: wait for it, or end it first")
         time.sleep(0.05)  # `headway runs` may be looking at it
 
 

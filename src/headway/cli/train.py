@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
+from headway.cli.place import chosen, settle, worked_in
 from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest, refuse
 from headway.outside import read_object
+from headway.plain import change, to_plain
 
 if TYPE_CHECKING:
     from headway.train.job import Outcome
@@ -66,8 +68,6 @@ def train(
         if first:
             print(describe(run))
         return
-    from headway.cli.place import chosen, settle, worked_in
-
     settle(goal := place)
     # Each of several processes checks the folder before the first one changes it.
     if not resume:
@@ -88,7 +88,6 @@ def carry_out(
     run: Run, place: Path, download: bool, goal: Path | None = None, *, first: bool = True, resume: bool = False
 ) -> Outcome:  # fmt: skip
     """Train a run in a folder, or resume it there; then the folder takes the place of `goal`."""
-    from headway.cli.place import worked_in
     from headway.train.job import train
     from headway.train.log import Log
 
@@ -101,7 +100,6 @@ def carry_out(
 
 def finished(place: Path, run: Run) -> dict[str, Any] | None:
     """The scores of the folder's model, if it is of exactly this run, with as many steps."""
-    from headway.plain import to_plain
     from headway.train.run import run_from
 
     try:
@@ -121,7 +119,6 @@ def resumed(
     recipe: str, out: str | None, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]
 ) -> tuple[Path, Run]:
     """The run in a folder, with the changes that resuming allows; any other change is refused by name."""
-    from headway.plain import change
     from headway.recipes import RECIPES
     from headway.train.run import read_run, refused_changes
 
@@ -141,7 +138,6 @@ def resumed(
 def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | None, settings: list[str]) -> Run:
     """The run that the command line describes."""
     from headway.models import FAMILIES
-    from headway.plain import change
 
     run = _named(recipe)
     has_vectors = init is not None and Path(init).is_file()

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.cli.options import argument
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 
 def verify(folder: str = argument("FOLDER", "A model's folder, or a run's.")) -> None:
     """Compare every file of a model, and every checkpoint of a run, with the checksums that were written with it."""
     place = Path(folder)
-    if not place.is_dir():
-        raise InputError(f"there is no folder {folder}")
+    refuse(not place.is_dir(), f"there is no folder {folder}")
     found, wrong = 0, []
     for name, files, fault in _checked(place):
         found += 1
@@ -21,8 +20,7 @@ def verify(folder: str = argument("FOLDER", "A model's folder, or a run's.")) ->
             wrong.append(fault if name in fault else f"{name}: {fault}")
         else:
             print(f"{name}: {f'{files} files as they were written' if files else 'no checksums to compare with'}")
-    if not found:
-        raise InputError(f"{folder} holds no model and no run: there is nothing to compare")
+    refuse(not found, f"{folder} holds no model and no run: there is nothing to compare")
     if wrong:
         more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise InputError(f"{wrong[0]}{more}")

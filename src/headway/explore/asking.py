@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import InputError, refuse
+from headway.errors import refuse
 from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, with_note
 from headway.generate.spelling import HALF
 from headway.generate.tracing import Answering, described, labels
@@ -83,8 +83,7 @@ def _by_layers(model: Answering, question: Question, groups: Sequence[tuple[int,
 
 def _asked(model: Answering, question: Question, tensors: Sequence[str] | None) -> Trace:
     more: dict[str, Any] = {"layers": question.layers, "heads": question.heads, "top": TOP, "tensors": tensors}
-    if question.second is not None and model.takes == "one":
-        raise InputError("this model reads one text: leave the second one out")
+    refuse(question.second is not None and model.takes == "one", "this model reads one text: leave the second one out")
     if model.takes == "target" and question.second is None and question.beam is not None:
         more["beam"] = question.beam
     texts = [question.text] if question.second is None else [question.text, question.second]

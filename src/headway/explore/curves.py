@@ -126,8 +126,7 @@ def _draw(axes: Axes, panel: Panel, runs: Sequence[History]) -> None:
         for kind in kinds:
             pale = kind == "train" and len(kinds) > 1
             _line(axes, history.curve(kind, panel.name), number, marked=kind == "validation", pale=pale)
-        best = history.best(panel.name) if panel.highest else None
-        if best is not None:
+        if panel.highest and (best := history.best(panel.name)):
             colour = plots.style_of(number)["color"]
             axes.plot(*best, marker="o", markersize=8, markerfacecolor="none", markeredgecolor=colour)
             if len(runs) == 1:  # a number above the highest point, where nothing can be in its way

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from headway.errors import InputError, nearest, refuse
+from headway.errors import nearest, refuse
 from headway.models.skips import SkipPairs, as_attention, learn_scores, mask_of
 from headway.nn.attention import attend, dot
 from headway.traces import Trace, Track
@@ -28,8 +28,7 @@ def mask_trace(beginning: str = PROGRAM_CASE) -> Trace:
     masks that were learned from the deck's two sentences, so that each word pulls its own mask out."""
     words = beginning.split()
     for word in words:
-        if word not in WORDS:
-            raise InputError(f"the deck's sentences have no word '{word}'{nearest(word, WORDS)}")
+        refuse(word not in WORDS, f"the deck's sentences have no word '{word}'{nearest(word, WORDS)}")
     refuse(len(words) < 2, "a word looks at those before it: give a beginning of two words or more")
     ids, *texts = ([WORDS.index(word) + 1 for word in text.split()] for text in (beginning, *SENTENCES))
     stream = [BOUNDARY, *(i for text in texts for i in (*text, BOUNDARY))]

@@ -347,13 +347,13 @@ def name_ends(axes: Axes, names: Sequence[str], height: float) -> None:
 
 def lines_picture(
     curves: Mapping[str, Points], path: str | Path, *, heading: str, value: str, from_zero: bool = True,
-    below: str = "layer", names_of_x: Mapping[int, str] | None = None,
+    names_of_x: Mapping[int, str] | None = None,
 ) -> Path:  # fmt: skip
     """One plot of lines over the layers. `names_of_x`: places that are no number of a layer."""
     figure = new_figure(*LINES)
     axes = figure.add_axes((0, 0, 1, 1))
     lines(axes, curves, names_of_x or {})
-    quiet(axes, below=below)
+    quiet(axes, below="layer")
     if from_zero:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     name_ends(axes, list(curves), LINES[1])

@@ -64,8 +64,7 @@ class Keys:
 
     def size(self, key: str, default: Any = None, least: int = 1) -> int:
         value = self.take(key, default, int)
-        if value is None:
-            raise InputError(f"{self.where} lacks the key '{key}'")
+        refuse(value is None, f"{self.where} lacks the key '{key}'")
         refuse(value < least, f"{self.where}: {key} is {value}, it must be at least {least}")
         return int(value)
 
@@ -75,9 +74,8 @@ class Keys:
 
     def flag(self, key: str, default: Any) -> bool:
         value = self.take(key, default)
-        if not isinstance(value, bool):
-            raise InputError(f"{self.where}: {key} is {value!r}, it must be true or false")
-        return value
+        refuse(not isinstance(value, bool), f"{self.where}: {key} is {value!r}, it must be true or false")
+        return bool(value)
 
     def must(self, key: str, *allowed: Any) -> None:
         """A key that may only have these values, the first where it is not there."""
@@ -91,10 +89,6 @@ class Keys:
         if not isinstance(value, str) or value not in choices:
             raise InputError(f"{self.where}: headway has no {key} '{value}'{nearest(str(value), choices)}")
         return choices[value]
-
-    def ignore(self, *keys: str) -> None:
-        """Keys that change nothing in what this family computes."""
-        self.used.update(keys)
 
     def done(self) -> None:
         for key, allowed in OFF.items():

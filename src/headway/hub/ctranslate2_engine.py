@@ -155,8 +155,7 @@ class FastGenerator:
         for number, ids in enumerate(self.tokenizer.encode_batch(list(prompts)), 1):
             asked = [*self.opening, *ids] or start
             room = self.context - len(asked)
-            if room < 1:
-                raise InputError(f"prompt {number} has {len(asked)} tokens, this model's context {self.context}")
+            refuse(room < 1, f"prompt {number} has {len(asked)} tokens, this model's context {self.context}")
             (result,) = self.engine.generate_batch(
                 [[self.names[i] for i in asked]], max_length=min(max_new, room), num_hypotheses=1 if sure else samples,
                 include_prompt_in_result=False, **settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.hub.hf_folder import CONFIG, optional_json
 from headway.text.tokenizer import Symbols
 
@@ -44,8 +44,7 @@ def search_in(folder: Path) -> dict[str, Any]:
     beam, penalty = facts.get("num_beams") or 1, facts.get("length_penalty") or 1.0
     if not isinstance(beam, int) or beam < 1:
         raise InputError(f"{folder}: num_beams is {str(beam)[:40]}, expected a whole number of at least 1")
-    if not isinstance(penalty, int | float):
-        raise InputError(f"{folder}: length_penalty is {str(penalty)[:40]}, expected a number")
+    refuse(not isinstance(penalty, int | float), f"{folder}: length_penalty is {str(penalty)[:40]}, expected a number")
     return {
         "beam": beam,
         "length_penalty": float(penalty),

@@ -77,9 +77,8 @@ class SafeWeights:
         dtype = MAPPED.get(facts[names[0]]["dtype"])
         if not in_order or len(kinds) > 1 or dtype is None or (first + spans[0][0]) % dtype.itemsize:
             return None
-        whole: Any = torch.UntypedStorage.from_file(
-            str(path), False, path.stat().st_size
-        )  # private: never written back
+        # Private: it is never written back.
+        whole: Any = torch.UntypedStorage.from_file(str(path), False, path.stat().st_size)
         rows = sum(facts[name]["shape"][0] for name in names)
         shape = (rows, *facts[names[0]]["shape"][1:])
         strides = torch.empty(shape, dtype=dtype, device="meta").stride()

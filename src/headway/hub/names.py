@@ -13,7 +13,7 @@ before anything is filled.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -96,18 +96,12 @@ class Table:
         """The foreign names, as they are written."""
         return [part for entry in self.entries for part in entry.parts]
 
-    @property
-    def seconds(self) -> dict[str, str]:
-        """The `copies` of this model: a head that is not tied has a weight of that name."""
-        return {copy: first for copy, first in self.copies.items() if copy not in self.theirs}
-
-    def resolve(self, found: Iterable[str]) -> dict[str, str]:
+    def resolve(self, found: Collection[str]) -> dict[str, str]:
         """From each name in this table to its name in a file, for all weights of the file."""
         known = {*self.theirs, *self.copies}
         result: dict[str, str] = {}
-        listed = list(found)
-        bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in listed)
-        for name in listed:
+        bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in found)
+        for name in found:
             ends = ((old, new) for old, new in self.endings.items() if name.endswith(old))
             wanted = next((name.removesuffix(old) + new for old, new in ends), name)
             if bare and wanted not in known:

@@ -52,14 +52,10 @@ def _write(
     path: Path, module: nn.Module, example: tuple[Any, ...], inputs: list[str], outputs: list[str], length: int
 ) -> None:
     dims = {B: Dim(B), T: Dim(T, max=length), S: Dim(S, max=length), P: Dim(P, max=length - 1)}
-    free = {
-        "input_ids": {0: dims[B], 1: dims[S] if path.name == ENCODER else dims[T]},
-        "attention_mask": {0: dims[B], 1: dims[S]},
-        "encoder_attention_mask": {0: dims[B], 1: dims[S]},
-        "encoder_hidden_states": {0: dims[B], 1: dims[S]},
-    }  # fmt: skip
-    if path.name == CACHED:
-        free["input_ids"] = {0: dims[B]}  # one token at a time
+    of_source = {0: dims[B], 1: dims[S]}
+    read = {ENCODER: of_source, CACHED: {0: dims[B]}}  # with a cache one token at a time
+    free = dict.fromkeys(("attention_mask", "encoder_attention_mask", "encoder_hidden_states"), of_source)
+    free["input_ids"] = read.get(path.name, {0: dims[B], 1: dims[T]})
     names = iter(inputs)
     shapes = tuple(_shapes(part, names, free, dims) for part in example)
     with _quiet(), torch.no_grad():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
-from headway.models.encoder_decoder import decoder_state
+from headway.models.encoder_decoder import source_slots
 from headway.nn.cache import GrowingCache
 from headway.nn.slots import Clock, Memory
 from headway.nn.state import State
@@ -43,7 +43,7 @@ class Decoder(Part):
     def forward(self, ids_BT: Tensor, source_BSD: Tensor, mask_BS: Tensor) -> list[Tensor]:
         memories = [block.cross.remember(source_BSD) for block in self.model.decoder.layers]
         of_source = [part for memory in memories for part in (memory.k_BHSK, memory.v_BHSK)]
-        return [*_decoded(self.model, ids_BT, memories, mask_BS), *of_source]
+        return [*_decoded(self.model, ids_BT, source=source_slots(memories, mask_BS.sum(1))), *of_source]
 
 
 class CachedDecoder(Part):
@@ -53,40 +53,25 @@ class CachedDecoder(Part):
         self, ids_BT: Tensor, mask_BS: Tensor, past: Sequence[Tensor], of_source: Sequence[Tensor]
     ) -> list[Tensor]:
         memories = [Memory(*pair) for pair in zip(of_source[::2], of_source[1::2], strict=True)]
-        return _decoded(self.model, ids_BT, memories, mask_BS, past)
+        return _decoded(self.model, ids_BT, past, source_slots(memories, mask_BS.sum(1)))
 
 
 class LanguageModel(Part):
     """(ids, and keys and values of earlier tokens if there are any) → logits, and keys and values."""
 
     def forward(self, ids_BT: Tensor, past: Sequence[Tensor] = ()) -> list[Tensor]:
-        caches = _caches(self.model, past)
-        logits_BTV, _ = self.model(ids_BT, State({"caches": caches}, _clock(ids_BT, past)))
-        return [logits_BTV, *_contents(caches)]
+        return _decoded(self.model, ids_BT, past)
 
 
-def _decoded(
-    model: Any, ids_BT: Tensor, memories: list[Memory], mask_BS: Tensor, past: Sequence[Tensor] = ()
-) -> list[Tensor]:
-    caches = _caches(model, past)
-    logits_BTV, _ = model.logits(ids_BT, decoder_state(caches, _clock(ids_BT, past), memories, mask_BS.sum(1)))
-    return [logits_BTV, *_contents(caches)]
-
-
-def _clock(ids_BT: Tensor, past: Sequence[Tensor]) -> Clock:
-    read = past[0].shape[2] if past else 0
-    return Clock(torch.full((ids_BT.shape[0],), read, device=ids_BT.device), read)
-
-
-def _caches(model: Any, past: Sequence[Tensor]) -> list[GrowingCache]:
+def _decoded(model: Any, ids_BT: Tensor, past: Sequence[Tensor] = (), source: Any = None) -> list[Tensor]:
+    """Logits, and the keys and values of all tokens so far. `source`: the slots of what the encoder gave."""
     caches = [GrowingCache() for _ in model.decoder.layers]
     for cache, k_BHPK, v_BHPK in zip(caches, past[::2], past[1::2], strict=False):  # there may be no past
         cache.append(k_BHPK, v_BHPK)
-    return caches
-
-
-def _contents(caches: Sequence[GrowingCache]) -> list[Tensor]:
-    return [part for cache in caches for part in cache.kv_RHSK]
+    read = past[0].shape[2] if past else 0
+    clock = Clock(torch.full((ids_BT.shape[0],), read, device=ids_BT.device), read)
+    logits_BTV, _ = model.logits(ids_BT, State({"caches": caches} | (source or {}), clock))
+    return [logits_BTV, *(part for cache in caches for part in cache.kv_RHSK)]
 
 
 def _names(kind: str, model: Any, side: str = "") -> list[str]:

@@ -79,8 +79,8 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
     def get(name: str) -> Tensor:
         return weights.get(name_of[name])
 
-    for copy, first in table.seconds.items():
-        if copy in name_of and not torch.equal(get(copy), get(first)):
+    for copy, first in table.copies.items():  # but a head that is not tied has a weight of that name
+        if copy in name_of and copy not in table.theirs and not torch.equal(get(copy), get(first)):
             raise InputError(f"{weights.where}: '{copy}' must equal '{first}', since config.json ties them: it differs")
 
     @torch.no_grad()  # a new thread has gradients on

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.errors import InputError, refuse
+from headway.hub.hf_folder import optional_json
 from headway.models.heads import Vectors
 from headway.nn.pooling import Pooling
 from headway.outside import read_list, read_object
@@ -59,9 +60,7 @@ def _pooling(path: Path) -> Pooling:
 
 def _longest(path: Path) -> int:
     """The most tokens of a text, where the folder has a lower limit than the model; 0: none."""
-    if not path.is_file():
-        return 0
-    facts = read_object(path)
+    facts = optional_json(path)
     if facts.get("do_lower_case"):
         raise InputError(f"{path}: do_lower_case changes the text before its tokenizer does; headway does not")
     longest = facts.get("max_seq_length")

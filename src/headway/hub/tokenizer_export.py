@@ -24,8 +24,7 @@ def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     tokenizer = loaded.source_tokenizer
     own = isinstance(tokenizer, Tokenizer)
     text, facts = _of_own(tokenizer, loaded.card, layout) if own else _of_foreign(tokenizer)
-    facts["tokenizer_class"] = "PreTrainedTokenizerFast"
-    facts["model_input_names"] = ["input_ids", "attention_mask"]
+    facts |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]}
     if limit := window(loaded.card.config):
         facts["model_max_length"] = limit
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")

@@ -184,14 +184,11 @@ def _byte_pairs(
     vocabulary: Path, merges: Path, facts: dict[str, Any], usual: Usual, settings: Settings
 ) -> tokenizers.Tokenizer:
     """Byte-level BPE as in GPT-2."""
+    entries, lines = _ids(vocabulary), _text(merges).split("\n")
+    parted = (line.split(" ") for line in lines if line and not line.startswith("#version"))
     try:
-        entries = _ids(vocabulary)
-        lines = _text(merges).split("\n")
-        parted = (line.split(" ") for line in lines if line and not line.startswith("#version"))
         pairs = [(first, second) for first, second in parted]
         inner = tokenizers.Tokenizer(models.BPE(entries, pairs, fuse_unk=False))
-    except InputError:
-        raise
     except Exception as error:  # the library raises bare Exception
         raise InputError(f"{vocabulary} and {merges.name} do not fit together: {error}") from error
     spaced = bool(facts.get("add_prefix_space", False))

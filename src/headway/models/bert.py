@@ -10,15 +10,13 @@ B batch, T length, D width.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 
 from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
-from headway.nn.attention import SelfAttention
-from headway.nn.block import Stack, draw_normal
+from headway.nn.block import draw_normal
 from headway.nn.embedding import TypedEmbedding, token_table
 from headway.nn.position import Learned
 
@@ -69,20 +67,14 @@ class Bert(Encodes):
         self.width, self.dropout = config.width, config.dropout
         if config.groups and config.layers % config.groups:
             raise ValueError(f"{config.layers} layers cannot share {config.groups} groups evenly")
-        narrow, norm = config.narrow or config.width, config.norm
+        narrow = config.narrow or config.width
         table = token_table(vocabulary, narrow, STD)
         self.embed = TypedEmbedding(
             table, Learned(narrow, config.first_position + config.max_length), config.types,
-            nn.LayerNorm(narrow, norm.epsilon), config.dropout,
+            nn.LayerNorm(narrow, config.norm.epsilon), config.dropout,
             nn.Linear(narrow, config.width) if config.narrow else None, config.first_position,
         )  # fmt: skip
-        self.encoder = Stack(
-            (config.groups or config.layers) * config.group_layers,
-            norm.final(config.width),
-            partial(SelfAttention, config.width, config.heads, config.attention_dropout),
-            partial(config.feed_forward.build, config.width, config.inner),
-            norm.residual(config.width, config.dropout),
-        )
+        self.encoder = parts.stack(config, (config.groups or config.layers) * config.group_layers)
         self.draw(self)
 
     @property
@@ -94,10 +86,8 @@ class Bert(Encodes):
 
     def encode(self, inputs: Any) -> Encoded:
         """Rows are padded on the right."""
-        types_BT = inputs.types_BT
-        if self.embed.types is None:
-            types_BT = None
-        elif types_BT is not None:
+        types_BT = None if self.embed.types is None else inputs.types_BT
+        if types_BT is not None:
             types_BT = types_BT.clamp(max=self.config.types - 1)  # a tokenizer may know more types than the model
         x_BTD: Tensor = self.embed(inputs.ids_BT, types_BT)
         return Encoded(self.encoder.encode(x_BTD, inputs.lengths_B, order=self._order()), inputs.lengths_B)

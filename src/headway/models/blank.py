@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,22 +25,15 @@ class _NothingDrawn(TorchFunctionMode):
         return func(*args, **given)
 
 
-@contextmanager
-def nothing_drawn(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """What is built inside is on `device` in `dtype`; its weights are to be filled before use, its tables are real."""
+def blank(
+    family: str, config: Any, sizes: Sequence[int], device: torch.device, dtype: torch.dtype, head: Any = None
+) -> Any:
+    """A model of this family on `device` in `dtype`, without its weights: the caller fills every parameter. Its tables
+    are real."""
     usual = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         with torch.device(device), _NothingDrawn():
-            yield
+            return build(family, config, sizes, head).eval()
     finally:
         torch.set_default_dtype(usual)
-
-
-def blank(
-    family: str, config: Any, sizes: Sequence[int], device: torch.device, dtype: torch.dtype, head: Any = None
-) -> Any:
-    """A model of this family, without its weights. The caller fills every parameter."""
-    with nothing_drawn(device, dtype):
-        model: nn.Module = build(family, config, sizes, head)
-    return model.eval()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 
 LAYERS = 10_000
 NUMBERS = 1 << 28  # of anything else that a config counts: widths, heads, lengths, entries of a vocabulary
@@ -20,8 +20,7 @@ def refuse_giants(config: Any, sizes: tuple[int, ...]) -> None:
     counted = [*_counts(config), *(("the vocabulary", size) for size in sizes)]
     for name, size in counted:
         most = LAYERS if name.endswith("layers") else NUMBERS
-        if size > most:
-            raise InputError(f"model.{name} is {size:,}: at most {most:,} can be built")
+        refuse(size > most, f"model.{name} is {size:,}: at most {most:,} can be built")
     weights, memory = _rough(config, sizes), _memory()
     if memory and 4 * weights > memory and torch.empty(0).device.type != "meta":  # which takes none
         need, have = (f"{number / 2**30:,.0f} GiB" for number in (4 * weights, memory))

@@ -14,18 +14,11 @@ from torch import Tensor, nn
 from headway.batch import TextInputs
 from headway.models.protocols import Embedded, Encoded, Steps, Tracks
 from headway.nn.block import Stack
-from headway.nn.cache import Cache, fresh_caches
+from headway.nn.cache import fresh_caches
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene, View
-from headway.nn.slots import Clock, Memory, SourceValues
+from headway.nn.slots import Memory, SourceValues
 from headway.nn.state import State
-
-
-def decoder_state(
-    caches: Sequence[Cache], clock: Clock, memories: Sequence[Memory], lengths_B: Tensor | None
-) -> State:  # fmt: skip
-    """What a decoder carries: keys and values of the target, and those of the source with its lengths."""
-    return State({"caches": caches} | source_slots(memories, lengths_B), clock)
 
 
 def source_slots(memories: Sequence[Memory], lengths_B: Tensor | None) -> dict[str, Sequence[Any]]:
@@ -90,13 +83,10 @@ class EncoderDecoder(SequenceToSequence):
 
     def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> State:
         """The source's memory for each decoder layer, and empty caches."""
-        return self.remember(self.encode(inputs), room)
-
-    def remember(self, encoded: Encoded, room: int | None = None) -> State:
-        """The state before the first token, from what the encoder gave."""
+        encoded = self.encode(inputs)
         memories = [block.cross.remember(encoded.x_BTD) for block in self.decoder.layers]
         caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
-        return decoder_state(caches, clock, memories, encoded.lengths_B)
+        return State({"caches": caches} | source_slots(memories, encoded.lengths_B), clock)
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         x_RTD, clock, steps = embedded.x_RTD, state.time, embedded.x_RTD.shape[1]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from headway.batch import IGNORED
 from headway.errors import InputError, refuse
 from headway.models.crf import Chain
-from headway.models.protocols import Encoded, Encodes, Terms, Tracks
+from headway.models.protocols import Encoded, Encodes, Terms
 from headway.nn import embedding, tap
 from headway.nn.dropout import Dropout
 from headway.nn.feed_forward import gelu
@@ -43,9 +43,6 @@ class Head(nn.Module):
     axes: ClassVar[tuple[str, ...]] = ()
     capturable: ClassVar[bool] = True
     does: ClassVar[str] = ""
-
-    def forward(self, encoded: Encoded) -> Any:
-        raise NotImplementedError
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         raise InputError(f"a model that {self.does} is not trained from this data")
@@ -70,9 +67,6 @@ class HeadChoice:
     name: ClassVar[str]
     task: ClassVar[str]
     module: ClassVar[Any]  # a `Head`, made of an encoder and this config
-
-    def build(self, encoder: Encodes) -> Head:
-        return self.module(encoder, self)
 
 
 class VectorsHead(Head):
@@ -161,7 +155,7 @@ def _cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Ter
     return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
 
 
-def _dropout(encoder: Encodes, config: Classes | Tags | Crf) -> Dropout:
+def _dropout(encoder: Encodes, config: Classes | Tags) -> Dropout:
     return Dropout(encoder.dropout if config.dropout is None else config.dropout)
 
 
@@ -209,7 +203,7 @@ class TagsHead(Head):
     axes = ("row", "target", "label")
     does = "labels words (headway predict)"
 
-    def __init__(self, encoder: Encodes, config: Tags | Crf) -> None:
+    def __init__(self, encoder: Encodes, config: Tags) -> None:
         super().__init__()
         self.dropout, self.labels = _dropout(encoder, config), nn.Linear(encoder.width, len(config.labels))
 
@@ -230,7 +224,7 @@ class Tags(HeadChoice):
 
     name = "tags"
     task = "tagging"
-    module = TagsHead
+    module: ClassVar[Any] = TagsHead
     labels: tuple[str, ...] = ("0", "1")
     dropout: float | None = None
 
@@ -271,14 +265,11 @@ class CrfHead(TagsHead):
 
 
 @dataclass(frozen=True)
-class Crf(HeadChoice):
-    """A label of every word, chosen together with those of its neighbours. `dropout`: None for that of the encoder."""
+class Crf(Tags):
+    """A label of every word, chosen together with those of its neighbours."""
 
     name = "crf"
-    task = "tagging"
     module = CrfHead
-    labels: tuple[str, ...] = ("0", "1")
-    dropout: float | None = None
 
 
 HEADS: dict[str, Any] = {head.name: head for head in (Vectors, Words, WordsAndPair, Classes, Tags, Crf)}
@@ -293,20 +284,9 @@ class Headed(nn.Module):
 
     def __init__(self, encoder: Encodes, config: Any) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, config.build(encoder)
+        self.encoder, self.head = encoder, config.module(encoder, config)
+        self.config, self.tracks, self.context = encoder.config, encoder.tracks, encoder.context
         encoder.draw(self.head)
-
-    @property
-    def config(self) -> Any:
-        return self.encoder.config
-
-    @property
-    def tracks(self) -> Tracks:
-        return self.encoder.tracks
-
-    @property
-    def context(self) -> int | None:
-        return self.encoder.context
 
     def encode(self, inputs: Any) -> Encoded:
         return self.encoder.encode(inputs)

@@ -22,7 +22,7 @@ from headway.errors import InputError, refuse
 from headway.models.counts import Ints, count_grams
 from headway.models.language import NextTokenModel
 from headway.models.protocols import Embedded
-from headway.models.smoothing import ModifiedKneserNey, Smoothing
+from headway.models.smoothing import Floats, ModifiedKneserNey, Smoothing
 from headway.nn.slots import Values
 from headway.nn.state import State
 
@@ -55,6 +55,10 @@ class Table(nn.Module):
         self.keys = nn.Parameter(torch.zeros(size if keys else 0, dtype=torch.long), requires_grad=False)
         self.logp = nn.Parameter(torch.zeros(size), requires_grad=False)
         self.backoff = nn.Parameter(torch.zeros(size if backoff else 0), requires_grad=False)
+
+    def fill(self, keys_N: Ints, logp_N: Floats, backoff_N: Floats) -> None:
+        for home, values in ((self.keys, keys_N), (self.logp, logp_N), (self.backoff, backoff_N)):
+            home.data.copy_(torch.from_numpy(values[: len(home)]))
 
     def find(self, histories: Tensor, words: Tensor) -> Tensor:
         """The rows of these histories with these words behind them."""
@@ -105,9 +109,8 @@ class NGram(NextTokenModel):
         possible_V = ~np.isin(np.arange(vocabulary), config.never)
         weights = config.smoothing.estimate(grams, possible_V)
         model = cls(replace(config, sizes=tuple(map(len, grams[1:]))), vocabulary)
-        for table, mine, (logp_N, backoff_N) in zip(model.tables, grams, weights, strict=True):
-            for home, values in ((table.keys, mine.keys_N), (table.logp, logp_N), (table.backoff, backoff_N)):
-                home.data.copy_(torch.from_numpy(values[: len(home)]))
+        for table, mine, logs in zip(model.tables, grams, weights, strict=True):
+            table.fill(mine.keys_N, *logs)
         return model
 
     @property

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
 from headway.nn import feed_forward, norm, position, residual
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Stack
 from headway.nn.feed_forward import gelu
 
 
@@ -180,6 +182,14 @@ class BatchNorm(PostNorm):
 
     def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
         return residual.post_norm(lambda: norm.BatchNorm(width, self.epsilon, self.momentum), dropout)
+
+
+def stack(config: Any, layers: int) -> Stack:
+    """So many blocks, as a config with one attention, feed-forward and norm describes them."""
+    width, norm = config.width, config.norm
+    attention = partial(SelfAttention, width, config.heads, config.attention_dropout)
+    feed_forward = partial(config.feed_forward.build, width, config.inner)
+    return Stack(layers, norm.final(width), attention, feed_forward, norm.residual(width, config.dropout))
 
 
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition

@@ -45,10 +45,10 @@ class Encodes(nn.Module):
     reads; None: any number.
     """
 
-    config: Any
+    config: Any = None
     width: int
     dropout: float
-    context: int | None
+    context: int | None = None
     tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
 
     @property

@@ -98,10 +98,9 @@ class RungConfig:
     max_length: int = 64
 
     def __post_init__(self) -> None:
-        if self.mixing.heads < 1 or self.width % self.mixing.heads:
-            raise InputError(
-                f"model.width {self.width} is not a multiple of model.mixing.heads {self.mixing.heads}"
-            )  # fmt: skip
+        heads = self.mixing.heads
+        if heads < 1 or self.width % heads:
+            raise InputError(f"model.width {self.width} is not a multiple of model.mixing.heads {heads}")
 
 
 BAG = RungConfig()

@@ -119,17 +119,12 @@ class AddK(Estimate):
             counted_N = (mine.counts_N + mass * even_N) / (total_C + mass)[mine.contexts_N]
             rest_C = mass / (total_C + mass)
             if order < len(grams):
-                rest_C = np.where(_of_histories(mine, histories), rest_C, 1.0)
+                opens_C = np.zeros(histories, bool)  # the histories that open a text, by what is counted behind them
+                opens_C[mine.contexts_N[mine.opens_N]] = True
+                rest_C = np.where(opens_C, rest_C, 1.0)
                 counted_N = np.where(mine.opens_N, counted_N, even_N)
             found.append((counted_N, rest_C))
         return _logs(found)
-
-
-def _of_histories(grams: Grams, histories: int) -> Flags:
-    """Which histories open a text, by what is counted behind them."""
-    opens_C = np.zeros(histories, bool)
-    opens_C[grams.contexts_N[grams.opens_N]] = True
-    return opens_C
 
 
 @dataclass(frozen=True)

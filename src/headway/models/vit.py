@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, final
 
@@ -18,8 +17,7 @@ from torch import nn
 from headway.errors import InputError
 from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
-from headway.nn.attention import SelfAttention
-from headway.nn.block import Stack, draw_normal
+from headway.nn.block import draw_normal
 from headway.nn.patches import PatchEmbedding
 from headway.nn.position import Learned
 
@@ -79,13 +77,7 @@ class ViT(Encodes):
         self.width, self.dropout = config.width, config.dropout
         position = Learned(config.width, self.context)
         self.embed = PatchEmbedding(channels, config.patch, config.width, position, config.dropout)
-        self.encoder = Stack(
-            config.layers,
-            config.norm.final(config.width),
-            partial(SelfAttention, config.width, config.heads, config.attention_dropout),
-            partial(config.feed_forward.build, config.width, config.inner),
-            config.norm.residual(config.width, config.dropout),
-        )
+        self.encoder = parts.stack(config, config.layers)
         self.draw(self)
 
     def draw(self, part: nn.Module) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,16 +37,14 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume:
     write_run(run, out / "run.json")  # first: a folder without it would be nobody's
     for name, part in files.items():
         _write(out / "data" / name, part)
-    started = time.perf_counter()
     outcome = train_run(run, out, log, resume=resume)
-    seconds = time.perf_counter() - started
     translator = load(out / "model", device)
     # How this headway is called from here: by its name where the shell finds it, else by its path.
     command = "headway" if shutil.which("headway") else sys.argv[0]
     paragraphs = [
         f"A Transformer of {sum(p.numel() for p in translator.model.parameters()):,} parameters, "
         f"trained on {len(train):,} sentence pairs in {outcome.scores['training seconds']:.0f} s "
-        f"({seconds:.0f} s with vocabulary and scoring).",
+        f"({outcome.seconds:.0f} s with vocabulary and scoring).",
         _scores(translator, test),
         _heads(translator, valid, test, out),
         _examples(translator),

@@ -17,7 +17,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from headway.errors import InputError, refuse
@@ -35,8 +35,7 @@ NO_JSON = (
 )
 
 
-class TraceRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class TraceRequest(BaseModel, extra="forbid"):
     text: str
     second: str | None = None
     model: int = Field(0, ge=0)
@@ -45,8 +44,7 @@ class TraceRequest(BaseModel):
     beam: int | None = Field(None, ge=1, le=32)
 
 
-class Tokens(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Tokens(BaseModel, extra="forbid"):
     ids: list[int] = Field(max_length=100_000)
     model: int = Field(0, ge=0)
 
@@ -59,8 +57,7 @@ def application(
     app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     worker = Worker(waiting)
     cards = [card(model) for model in models]
-    first = asdict(question) if question else None
-    html = page_html(traces, {"live": bool(models), "cards": cards, "asked": first})
+    html = page_html(traces, {"live": bool(models), "cards": cards, "asked": asdict(question) if question else None})
 
     def chosen(number: int) -> Answering:
         refuse(number >= len(models), f"there is no model {number}: this server has {len(models)}, counted from 0")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any
+from collections.abc import Iterator
 
 from starlette.responses import JSONResponse
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST = 1_000_000  # bytes of a request
 BODY_SECONDS = 30.0  # for its body to come
@@ -21,16 +17,16 @@ class Limited:
     """An ASGI application around another. It answers 413 to a request that is too large, 408 to one whose body does not
     come, and 421 where the host name is not this machine's: another site could point a name of its own at it."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         if host.rpartition(":")[0] not in LOOPBACK and host not in LOOPBACK:
-            refused = JSONResponse({"error": "this server answers on this machine only"}, 421)
-            return await refused(scope, receive, send)
+            line = "this server answers on this machine only"
+            return await JSONResponse({"error": line}, 421)(scope, receive, send)
         try:
             body = await asyncio.wait_for(_body(receive), BODY_SECONDS)
         except TimeoutError:

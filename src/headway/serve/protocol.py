@@ -47,15 +47,13 @@ class Guarded(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_watching()
         elif self._late is None:
-            self._late = self.loop.call_later(HEADER_SECONDS, self._give_up)
+            line = f"no request came within {HEADER_SECONDS:g} seconds"
+            self._late = self.loop.call_later(HEADER_SECONDS, self._refuse, HTTPStatus.REQUEST_TIMEOUT, line)
 
     def _stop_watching(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
-
-    def _give_up(self) -> None:
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"no request came within {HEADER_SECONDS:g} seconds")
 
     def _refuse(self, status: HTTPStatus, line: str) -> None:
         """Answer without the application, and close."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from headway.errors import InputError
@@ -34,14 +34,7 @@ def server(app: Any) -> Any:
     return uvicorn.Server(config)
 
 
-def serve(app: Any, listening: socket.socket, ready: Callable[[str], None] | None = None) -> None:
-    """Serve until Ctrl-C; `ready` is called with the address."""
-    host, port = listening.getsockname()[:2]
-    if ready:
-        ready(f"http://{host}:{port}/")
-    try:
+def serve(app: Any, listening: socket.socket) -> None:
+    """Serve until Ctrl-C."""
+    with listening, suppress(KeyboardInterrupt):
         server(app).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        listening.close()

@@ -20,7 +20,7 @@ from headway.explore.analyses.analysis import Analysis, Cell, NoOptions, Table, 
 from headway.explore.analyses.silence import ended, last_stack
 from headway.explore.analyses.texts import read_texts
 from headway.explore.plots import DARK, INK, QUIET, write
-from headway.traces import Array, Trace, log_softmax
+from headway.traces import Array, Trace, Track, log_softmax
 
 SHOWN = 16  # places of the first text that the picture has
 CELL, TALL, BELOW, LONGEST = 0.74, 0.27, 0.42, 9  # inches of the picture, and letters that fit a cell
@@ -65,7 +65,7 @@ def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
         # log p of the token that comes, by layer and place.
         comes = [[p for p in one.about["next"]["taken"] if p is not None] if not fills_gaps else [] for one in traces]
         taken.append(np.array(comes, dtype=np.float64))
-        shown = shown or _shown(traces, kept[:SHOWN], logp_LT)
+        shown = shown or _shown(traces, track, kept[:SHOWN], logp_LT)
     rank_LT, logp_LT, taken_LT = (np.concatenate(some, 1) for some in (ranks, logps, taken))
     rows: list[tuple[Cell, ...]] = []
     for layer, (rank_T, logp_T, taken_T) in enumerate(zip(rank_LT, logp_LT, taken_LT, strict=True), -1):
@@ -78,9 +78,8 @@ def lens(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
     return Table(("layer", "first", "rank", "log p", "log p of the text"), rows, notes, shown)
 
 
-def _shown(traces: list[Trace], places: list[int], logp_LT: Array) -> dict[str, Any]:
+def _shown(traces: list[Trace], track: Track, places: list[int], logp_LT: Array) -> dict[str, Any]:
     """Of the first text what a picture needs: at each layer and place the likeliest entry, and p of the answer."""
-    track = traces[-1].tracks[traces[-1].axes["logits"][0]]
     return {
         "places": [track.labels[t] for t in places],
         "answers": [[one.about["next"]["labels"][t][0] for t in places] for one in traces],

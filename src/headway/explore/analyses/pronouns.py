@@ -83,13 +83,11 @@ def first(pronoun: Span, names: Sequence[Span]) -> int:
 def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
     """Heads by which a pronoun looks at the right name, beside the nearest name and the first."""
     halves_of: tuple[list[Judged], list[Judged]] = ([], [])
-    layers: list[int] = []
-    place = ""
     texts = halves(files, read_gap, "pronoun")
     of_one_name = (text for text in texts if text.item[1].names[0].meant != text.item[1].names[1].meant)
     for text, trace in traced.over(of_one_name, copied=True):
         measured, pronoun = text.item
-        place, layers = sites(trace)[0].name, sites(trace)[0].layers
+        site = sites(trace)[0]
         one = judged(pronoun, trace)
         if one is not None:
             halves_of[measured].append(one)
@@ -98,7 +96,7 @@ def pronouns(traced: Traced, files: Sequence[str], options: NoOptions) -> Table:
             f"{files[0]}: not enough pronouns from which this model sees both the right and the wrong name"
         )
     choosing, measured = ([np.mean(some, 0) for some in zip(*half, strict=True)] for half in halves_of)
-    rows = head_rows(place, layers, choosing[0], *measured[:2])
+    rows = head_rows(site.name, site.layers, choosing[0], *measured[:2])
     best = max(rows, key=lambda row: float(row[3] or 0))
     by = (choosing[2], *measured[2:])
     rows += [(name, None, None, *(float(share[at]) for share in by)) for at, name in enumerate(BASELINES)]

@@ -44,8 +44,7 @@ def read_parallel(files: Sequence[str]) -> Iterator[Text]:
 def _barred(file: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines(file), 1):
         sides = line.split(BAR)
-        if len(sides) != 2:
-            raise InputError(f"{file}, line {number}: expected `source {BAR} target`, or give two files")
+        refuse(len(sides) != 2, f"{file}, line {number}: expected `source {BAR} target`, or give two files")
         yield sides[0], sides[1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, nearest, refuse
 from headway.hub.families.bert import ALBERT, BERT, ROBERTA
 from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
@@ -21,8 +21,7 @@ FOREIGN: dict[str, Foreign] = {
 def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
     """What headway knows of the model that this config.json describes."""
     kind = str(facts.get("model_type"))
-    if kind not in FOREIGN:
-        raise InputError(f"{where}: headway has no model_type '{kind}'{nearest(kind, FOREIGN)}")
+    refuse(kind not in FOREIGN, f"{where}: headway has no model_type '{kind}'{nearest(kind, FOREIGN)}")
     foreign = FOREIGN[kind]
     asked = facts.get("architectures") or [foreign.architectures[0]]
     if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):

@@ -233,19 +233,13 @@ def _model(reader: Reader, sections: list[Section]) -> NGram:
     logp_V, backoff_V = np.full(model.vocabulary, -np.inf), np.zeros(model.vocabulary)
     logp_V[first.ids_NM[:, 0]], backoff_V[first.ids_NM[:, 0]] = first.logp_N, first.backoff_N
     backoff_V[END], backoff_V[START], logp_V[START] = backoff_V[START], 0.0, -np.inf
-    _fill(model, 1, np.zeros(0, np.int64), logp_V, backoff_V)
-    for order, section in enumerate(longer, 2):
+    model.tables[0].fill(np.zeros(0, np.int64), logp_V, backoff_V)
+    for table, section in zip(model.tables[1:], longer, strict=True):
         keys_N = _rows(reader, model, section) * model.vocabulary + section.ids_NM[:, -1]
         _check_twice(reader, section, keys_N)
         sorted_N = np.argsort(keys_N)
-        _fill(model, order, keys_N[sorted_N], section.logp_N[sorted_N], section.backoff_N[sorted_N])
+        table.fill(keys_N[sorted_N], section.logp_N[sorted_N], section.backoff_N[sorted_N])
     return model
-
-
-def _fill(model: NGram, order: int, keys_N: Ints, logp_N: Floats, backoff_N: Floats) -> None:
-    table = model.tables[order - 1]
-    for home, values in ((table.keys, keys_N), (table.logp, logp_N), (table.backoff, backoff_N)):
-        home.data.copy_(torch.from_numpy(values[: len(home)]))
 
 
 def _rows(reader: Reader, model: NGram, section: Section) -> Ints:
@@ -267,13 +261,15 @@ def _check_twice(reader: Reader, section: Section, keys_N: Ints) -> None:
         raise reader.wrong_row(section, int(sorted_N[twice[0] + 1]), "the n-gram '{}' stands here a second time")
 
 
-def _has_line_ends(words: Sequence[str]) -> bool:
-    """Whether these are words of whole documents (`TextOptions.exact`), whose white space `spelled` has written out; of
-    characters and subwords the same may be true, but only their own tokenizer can split a text into them."""
-    spaces = {word for word in words if SPELLED_SPACE.fullmatch(word)}
-    others = [word for word in words if word not in spaces]
+def _white_space(words: Sequence[str]) -> dict[str, str]:
+    """Where these are words of whole documents (`TextOptions.exact`): their white space, which `spelled` has written
+    out, as it was. Of characters and subwords there is none: only their own tokenizer can split a text into them."""
+    spaces = [word for word in words if SPELLED_SPACE.fullmatch(word)]
+    others = set(words).difference(spaces)
     subwords = any(word.startswith(SPACE_MARK) for word in others) or all(len(word) == 1 for word in others)
-    return any("\\n" in word for word in spaces) and not subwords
+    if subwords or not any("\\n" in word for word in spaces):
+        return {}
+    return {word: word.replace(SPACE_MARK, " ").encode("ascii").decode("unicode_escape") for word in spaces}
 
 
 def import_arpa(path: str | Path, folder: str | Path, like: str | Path | None = None) -> None:
@@ -282,13 +278,10 @@ def import_arpa(path: str | Path, folder: str | Path, like: str | Path | None = 
     other = read_model(find_model(like)) if like is not None else None
     model, words = read_arpa(path, spelled(other.source_tokenizer) if other else ())
     known = words[len(SPECIALS) :]
-    exact = _has_line_ends(known)
-    if exact:
-        spaces = {word for word in known if SPELLED_SPACE.fullmatch(word)}
-        texts = {word: word.replace(SPACE_MARK, " ").encode("ascii").decode("unicode_escape") for word in spaces}
-        known = [texts.get(word, word) for word in known]
+    spaces = _white_space(known)
+    exact = bool(spaces)
     text = TextOptions("word", max(len(words), 5), nfc=False, min_count=1, exact=exact, lines=not exact)
-    tokenizer = Tokenizer.of_words(known, text)
+    tokenizer = Tokenizer.of_words([spaces.get(word, word) for word in known], text)
     if other:
         text, tokenizer = other.card.text, other.source_tokenizer
     card = text_card("ngram", model.config, (model.vocabulary,), text)

@@ -14,19 +14,12 @@ from typing import Any
 
 from headway.errors import InputError, refuse
 from headway.hub.config_keys import Field, Fields, Keys, NoCounterpart, choice, misfit, number, size
-from headway.hub.families.foreign import Foreign, Usual
+from headway.hub.families.foreign import ACTIVATIONS, Foreign, Usual
 from headway.hub.names import Table, below
 from headway.hub.sentence_folder import declared_vectors
-from headway.models import parts
 from headway.models.bert import BertConfig
 from headway.models.heads import Classes, Tags, Vectors, Words, WordsAndPair
 
-ACTIVATIONS: dict[str, parts.Gelu | parts.Relu] = {
-    "gelu": parts.Gelu(),
-    "gelu_new": parts.Gelu(approximate="tanh"),
-    "gelu_pytorch_tanh": parts.Gelu(approximate="tanh"),
-    "relu": parts.Relu(),
-}
 ANSWERS = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "number"}
 HEADS: dict[str, Any] = {"Model": Vectors, "ForMaskedLM": Words, "ForPreTraining": WordsAndPair,
          "ForSequenceClassification": Classes, "ForTokenClassification": Tags}  # fmt: skip
@@ -134,9 +127,8 @@ def head_out(kind: str, head: Any, config: BertConfig) -> dict[str, Any]:
         facts |= {} if head.dropout is None else {_dropout_key(kind): head.dropout}
     if isinstance(head, Classes):
         facts["problem_type"] = next(key for key, answer in ANSWERS.items() if answer == head.answer)
-    if not isinstance(head, Vectors) and (
-        fault := misfit(head, head_in(kind, Keys(facts), config), {"head.dropout"}, "head")
-    ):
+    read_back = head if isinstance(head, Vectors) else head_in(kind, Keys(facts), config)
+    if fault := misfit(head, read_back, {"head.dropout"}, "head"):
         raise NoCounterpart(fault)
     return facts
 
@@ -177,11 +169,7 @@ PLACES = {
 def names(kind: str, config: BertConfig, head: Any) -> Table:
     pooler, map_, norm, words, pair = PLACES[kind]
     # Masks in older files, and heads that checkpoints carry without need.
-    useless = [
-        r"embeddings\.position_ids$",
-        r"embeddings\.token_type_ids$",
-        *(f"^{name}." for name in (pooler, pair) if name),
-    ]
+    useless = [r"embeddings\.(position|token_type)_ids$", *(f"^{name}." for name in (pooler, pair) if name)]
     found = {
         "encoder.embed.table": f"{kind}.embeddings.word_embeddings",
         "encoder.embed.position.table": f"{kind}.embeddings.position_embeddings",

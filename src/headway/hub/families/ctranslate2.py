@@ -42,32 +42,25 @@ def _translator(loaded: Loaded) -> Any:
     specs = wanted("ctranslate2.specs", "ctranslate2")
     model: Any = loaded.model
     config: TransformerConfig = model.config
-    before = isinstance(config.norm, parts.PreNorm)
-    spec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers), config.heads, pre_norm=before, **_feed_forward(config)
-    )
-    for side, embed, stack in (
-        (spec.encoder, model.embed_source, model.encoder), (spec.decoder, model.embed_target, model.decoder)
-    ):  # fmt: skip
+    layers = config.encoder_layers, config.decoder_layers
+    spec = specs.TransformerSpec.from_config(layers, config.heads, **_choices(config))
+    sides = (spec.encoder, model.embed_source, model.encoder), (spec.decoder, model.embed_target, model.decoder)
+    for side, embed, stack in sides:
         table = side.embeddings[0] if isinstance(side.embeddings, list) else side.embeddings
         table.weight = _plain(embed.table.weight)
         side.scale_embeddings = np.float32(embed.scale)
         side.position_encodings.encodings = _positions(embed.position, config.max_length, config.width)
-        _stack(side, stack, before)
+        _stack(side, stack, config)
     weight_VD = model.head.weight
     spec.decoder.projection.weight = _plain(weight_VD[:, : config.width])
     if config.output_bias:
         spec.decoder.projection.bias = _plain(weight_VD[:, config.width])
     card = loaded.card
-    source, target = (
-        entries(tokenizer, size)
-        for tokenizer, size in zip((loaded.source_tokenizer, loaded.target_tokenizer), card.sizes, strict=True)
-    )
-    spec.register_source_vocabulary(source)
+    target = entries(loaded.target_tokenizer, card.sizes[1])
+    spec.register_source_vocabulary(entries(loaded.source_tokenizer, card.sizes[0]))
     spec.register_target_vocabulary(target)
-    _name_specials(spec.config, target, loaded.target_tokenizer, card.symbols.end)
+    _describe(spec.config, config, target, loaded.target_tokenizer, card.symbols.end)
     spec.config.decoder_start_token = target[card.symbols.start]
-    spec.config.layer_norm_epsilon = config.norm.epsilon
     return spec
 
 
@@ -75,34 +68,30 @@ def _gpt(loaded: Loaded) -> Any:
     specs = wanted("ctranslate2.specs", "ctranslate2")
     model: Any = loaded.model
     config: GPTConfig = model.config
-    before = isinstance(config.norm, parts.PreNorm)
     if config.shared_heads not in (0, config.heads):
         raise InputError("headway does not write keys and values that heads share for CTranslate2: model.shared_heads")
-    spec = specs.TransformerDecoderModelSpec.from_config(
-        config.layers, config.heads, pre_norm=before, **_feed_forward(config)
-    )
+    spec = specs.TransformerDecoderModelSpec.from_config(config.layers, config.heads, **_choices(config))
     decoder, vocabulary = spec.decoder, loaded.card.sizes[0]
     decoder.scale_embeddings = False
     decoder.embeddings.weight = _plain(model.embed.table.weight[:vocabulary])
     decoder.position_encodings.encodings = _positions(model.embed.position, config.max_length, config.width)
     decoder.projection.weight = _plain(model.output.weight[:vocabulary])
-    _stack(decoder, model.decoder, before)
+    _stack(decoder, model.decoder, config)
     names = entries(loaded.source_tokenizer, vocabulary)
     spec.register_vocabulary(names)
-    _name_specials(spec.config, names, loaded.source_tokenizer, loaded.source_tokenizer.end)
-    spec.config.layer_norm_epsilon = config.norm.epsilon
+    _describe(spec.config, config, names, loaded.source_tokenizer, loaded.source_tokenizer.end)
     return spec
 
 
-def _feed_forward(config: TransformerConfig | GPTConfig) -> dict[str, Any]:
-    """Which non-linearity, and whether it is a gate."""
+def _choices(config: TransformerConfig | GPTConfig) -> dict[str, Any]:
+    """Where the norms stand, which non-linearity, and whether it is a gate."""
     kinds = wanted("ctranslate2.specs.common_spec", "ctranslate2").Activation
     names = {"silu": kinds.SWISH, "gelu": kinds.GELU, "gelu-tanh": kinds.GELUTanh, "relu": kinds.RELU}
-    part = config.feed_forward
+    part, before = config.feed_forward, isinstance(config.norm, parts.PreNorm)
     if isinstance(part, parts.Gated):
-        return {"activation": names[part.activation], "ffn_glu": True}
+        return {"pre_norm": before, "activation": names[part.activation], "ffn_glu": True}
     tanh = isinstance(part, parts.Gelu) and part.approximate == "tanh"
-    return {"activation": names["gelu-tanh" if tanh else part.name]}
+    return {"pre_norm": before, "activation": names["gelu-tanh" if tanh else part.name]}
 
 
 def _positions(position: Position, length: int, width: int) -> np.ndarray:
@@ -119,9 +108,9 @@ def _positions(position: Position, length: int, width: int) -> np.ndarray:
         return _plain(position.add(torch.zeros(1, length, width, dtype=first.dtype))[0])
 
 
-def _stack(side: Any, stack: Any, before: bool) -> None:
-    slot = "before" if before else "outside"
-    if before:
+def _stack(side: Any, stack: Any, config: TransformerConfig | GPTConfig) -> None:
+    slot = "before" if isinstance(config.norm, parts.PreNorm) else "outside"
+    if slot == "before":
         _norm(side.layer_norm, stack.final)
     for spec, block in zip(side.layer, stack.layers, strict=True):
         _linear(spec.self_attention.linear[0], block.attention.qkv)
@@ -162,10 +151,12 @@ def _plain(tensor: Tensor) -> np.ndarray:
     return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
 
 
-def _name_specials(config: Any, names: list[str], tokenizer: Codec, end: int | None) -> None:
-    config.eos_token = names[end if end is not None else 0]
-    config.bos_token = names[tokenizer.start] if tokenizer.start is not None else config.eos_token
-    config.unk_token = names[tokenizer.unknown] if tokenizer.unknown is not None else config.eos_token
+def _describe(theirs: Any, ours: Any, names: list[str], tokenizer: Codec, end: int | None) -> None:
+    """What the specification's own config says: special tokens by name, and what a norm adds to its variance."""
+    theirs.eos_token = names[end if end is not None else 0]
+    theirs.bos_token = names[tokenizer.start] if tokenizer.start is not None else theirs.eos_token
+    theirs.unk_token = names[tokenizer.unknown] if tokenizer.unknown is not None else theirs.eos_token
+    theirs.layer_norm_epsilon = ours.norm.epsilon
 
 
 TRANSLATOR = Engine("Translator", "translate", _translator)

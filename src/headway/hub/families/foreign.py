@@ -12,8 +12,16 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.hub.config_keys import Fields, Keys, NoCounterpart, misfit, read_fields, write_fields
 from headway.hub.names import Table
+from headway.models import parts
 
 SHARED = "share_encoder_decoder_embeddings"
+# Feed-forward layers of one activation, of families whose config.json names it.
+ACTIVATIONS = {
+    "gelu": parts.Gelu(),
+    "gelu_new": parts.Gelu(approximate="tanh"),
+    "gelu_pytorch_tanh": parts.Gelu(approximate="tanh"),
+    "relu": parts.Relu(),
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Foreign:
     def model_in(self, facts: dict[str, Any]) -> tuple[Any, Any]:
         """Our config of a config.json and, of an encoder, the head."""
         keys = Keys(facts, usual=self.defaults)
-        keys.ignore(*self.ignored)
+        keys.used.update(self.ignored)
         for key, value in self.must.items():
             keys.must(key, value)
         config = read_fields(self.base, self.fields, keys)

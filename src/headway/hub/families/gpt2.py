@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from headway.hub.config_keys import choice, flag, number, size
-from headway.hub.families.foreign import Foreign, Usual
+from headway.hub.families.foreign import ACTIVATIONS, Foreign, Usual
 from headway.hub.names import Table, below
-from headway.models import parts
 from headway.models.gpt import GPTConfig
 
-ACTIVATIONS = {
-    "gelu_new": parts.Gelu(approximate="tanh"),
-    "gelu_pytorch_tanh": parts.Gelu(approximate="tanh"),
-    "gelu": parts.Gelu(),
-    "relu": parts.Relu(),
-}
 FIELDS = {
     "layers": size("n_layer", 12),
     "width": size("n_embd", 768),

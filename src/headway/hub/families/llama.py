@@ -54,7 +54,7 @@ SCALINGS: dict[str, tuple[Scaling, Fields]] = {
 def _rotary(keys: Keys) -> Keys:
     """rope_parameters, or older files' rope_theta and rope_scaling; with the config's longest text."""
     given = dict(keys.take("rope_parameters", None, dict) or keys.take("rope_scaling", {}, dict))
-    keys.ignore("rope_scaling")
+    keys.used.add("rope_scaling")
     for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
         if keys.take(key) is not None:
             given.setdefault(key, keys.take(key))
@@ -64,7 +64,7 @@ def _rotary(keys: Keys) -> Keys:
 def _scaling_in(keys: Keys) -> Scaling:
     inner = _rotary(keys)
     kind = inner.take("rope_type") or inner.take("type") or "default"
-    inner.ignore("type", "rope_theta", LENGTH)
+    inner.used.update(("type", "rope_theta", LENGTH))
     inner.must("partial_rotary_factor", 1.0, 1)
     inner.facts[LENGTH] = keys.size(LENGTH)
     if not isinstance(kind, str) or kind not in SCALINGS:
