@@ -3,7 +3,7 @@
     PYTHONPATH=src python benchmarks/trust.py kills=60 damage=100 command_lines=170
 
 Each word is a file of the harness (its name between `test_` or `test_fuzz_` and `.py`) and how many times a short round
-it runs; files run side by side. Each has a record: of every test the attacks, and whether anything did not hold.
+it runs; files run side by side, the tests of a file too with `--workers N`. Each has a record: of every test the attacks, and whether anything did not hold.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def file_of(name: str) -> Path:
     return found[0]
 
 
-def started(name: str, rounds: int, report: Path) -> subprocess.Popen[bytes]:
+def started(name: str, rounds: int, report: Path, workers: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1"]
+    command += ["-n", str(workers)] if workers > 1 else []
     command += [f"--junitxml={report}", str(file_of(name))]
     return subprocess.Popen(command, cwd=FUZZ.parent.parent, env=os.environ | {"HEADWAY_FUZZ": str(rounds)})
 
@@ -52,13 +53,15 @@ def rows_of(report: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("rounds", nargs="+", metavar="FILE=N")
+    parser.add_argument("--workers", type=int, default=1, help="tests of a file at once")
     options = parser.parse_args()
     asked = {name: int(count) for name, count in (word.split("=") for word in options.rounds)}
     with tempfile.TemporaryDirectory() as folder:
-        running = {name: started(name, rounds, Path(folder) / f"{name}.xml") for name, rounds in asked.items()}
+        reports = {name: Path(folder) / f"{name}.xml" for name in asked}
+        running = {name: started(name, rounds, reports[name], options.workers) for name, rounds in asked.items()}
         for name, process in running.items():
             process.wait()
-            write(f"trust-{name}", "cpu", rows_of(Path(folder) / f"{name}.xml"), options.out)
+            write(f"trust-{name}", "cpu", rows_of(reports[name]), options.out)
 
 
 if __name__ == "__main__":
