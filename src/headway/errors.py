@@ -9,6 +9,10 @@ class InputError(Exception):
     """Wrong use or bad input. The command line prints its one line and leaves with exit code 2."""
 
 
+class Notice(Warning):
+    """What the user should know although nothing is refused. The command line prints it as one line."""
+
+
 class TooLong(InputError):
     """A text that is longer than the model reads."""
 

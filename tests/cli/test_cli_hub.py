@@ -201,3 +201,15 @@ def test_training_from_one_that_does_not_fit_is_refused(
 def test_without_a_network_the_hub_is_one_line_at_once(refuses: Refuses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.hub.remote._has_network", lambda _: False)
     assert "there is no network" in refuses("score", "hf://nobody/nothing", "--text", "x")
+
+
+def test_a_model_with_unknown_keys_is_opened_when_asked_for(headway: Headway, refuses: Refuses, tmp_path: Path) -> None:
+    write_language_model(tmp_path / "llama", "llama", CHAT)
+    path = tmp_path / "llama" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"attention_sinks": 4}))
+    asked = ["generate", tmp_path / "llama", "--prompt", "the cat", *GREEDY, *DEVICE]
+    assert "'attention_sinks' (4), which headway's llama does not have" in refuses(*asked)
+    answer = headway(*asked, "--allow-unknown")
+    assert answer.code == 0 and answer.out.startswith("the cat")
+    said = "config.json has 'attention_sinks' (4), which headway's llama does not have: the model may compute something"
+    assert answer.err.startswith("headway: ") and said in answer.err and answer.err.count("\n") == 1

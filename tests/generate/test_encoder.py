@@ -103,6 +103,18 @@ def test_a_step_that_headway_does_not_have_is_refused(tmp_path: Path) -> None:
         load(tmp_path, "cpu")
 
 
+def test_the_prompt_that_a_folder_declares_stands_before_every_text(tmp_path: Path) -> None:
+    theirs = write_encoder(tmp_path, "Model")
+    declare_pooling(tmp_path, {"pooling_mode": "mean"}, unit=False)
+    facts: dict[str, Any] = {"prompts": {"query": "the cat ", "text": "a "}, "default_prompt_name": "query"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(facts))
+    expected = theirs(**their_inputs(tmp_path, ["the cat sat on"])).last_hidden_state.mean(1)
+    np.testing.assert_allclose(load(tmp_path, "cpu").embed(["sat on"]), expected.detach(), rtol=1e-5, atol=1e-5)
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(facts | {"default_prompt_name": "other"}))
+    with pytest.raises(InputError, match="default_prompt_name is 'other', which is none of its prompts"):
+        load(tmp_path, "cpu")
+
+
 def test_long_texts_are_refused_or_cut_as_transformers_cuts_them(folders: Path) -> None:
     folder = folders / "long"
     theirs = write_encoder(folder, "Model")

@@ -198,6 +198,15 @@ def test_labels_are_read_with_what_they_answer() -> None:
     assert head == Classes(("bad", "fair", "good"), "several", 0.3)
 
 
+@pytest.mark.parametrize("said", [None, "single_label_classification"])
+def test_an_only_label_is_true_or_not(said: str | None) -> None:
+    """A softmax over one label would always say 1."""
+    facts = Case("bert", "ForSequenceClassification", 0).config().to_dict()
+    facts |= {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "spam"}, "problem_type": said}
+    _, head = FOREIGN["bert"].model_in(facts)
+    assert head.answer == "several"
+
+
 def test_what_a_family_cannot_hold_is_named() -> None:
     bert, head = FOREIGN["bert"].model_in(Case("bert", "ForMaskedLM", 0).config().to_dict())
     with pytest.raises(InputError, match=r"albert cannot hold this model: model\.groups"):

@@ -17,8 +17,10 @@ from safetensors.torch import load_file, save_file
 from tiny import LLAMA, TINY, Tiny
 
 from foreign_world import give_tokenizer
-from headway.errors import InputError
+from headway.errors import InputError, Notice
 from headway.folder import find_model, read_card, read_model
+from headway.hub.config_keys import unknown_allowed
+from headway.hub.families import FOREIGN
 from headway.hub.reading import import_foreign
 from headway.models.gpt import GPT
 from headway.models.llama import Llama
@@ -164,7 +166,9 @@ def cut_short(folder: Path) -> None:
 
 
 FAULTS: list[tuple[Callable[[Path], Any], str]] = [
-    (change_config(model_type="gpt5"), "has no model_type 'gpt5'; did you mean 'gpt2'"),
+    (change_config(model_type="GPT-2"), "has no model_type 'GPT-2'; did you mean 'gpt2'"),
+    (change_config(model_type="gpt5"), "has no model_type 'gpt5'; there is: albert, "),  # a similar one is another
+    (change_config(model_type="mt5"), "has no model_type 'mt5'; there is: albert, "),
     (change_config(architectures=["GPT2ForQuestionAnswering"]), "cannot run a GPT2ForQuestionAnswering"),
     (change_config(architectures={"x": 1}), "architectures is {'x': 1}, expected a list of names"),
     (change_config(activation_function=["gelu"]), "headway has no activation_function '['gelu']'"),
@@ -197,6 +201,36 @@ def test_what_does_not_fit_is_told_in_one_line(gpt2: tuple[Path, Any], spoil: Ca
         read_model(folder)
     assert line in str(caught.value) and str(folder) in str(caught.value), caught.value
     assert "\n" not in str(caught.value)
+
+
+HARMLESS = {
+    "_model_name_or_path": "x/y", "_num_labels": 3, "use_mrope": False, "is_llama_config": True, "num_labels": 5,
+    "rope_interleaved": False, "directionality": "bidi", "pooler_fc_size": 768, "pooler_type": "first_token_transform",
+    "unsloth_version": "2025.1.1", "unsloth_fixed": True, "condition_on_chain": True, "next_feature": None,
+}  # fmt: skip
+
+
+def test_keys_that_change_nothing_are_accepted(gpt2: tuple[Path, Any]) -> None:
+    folder, theirs = gpt2
+    change_config(**HARMLESS)(folder)
+    agree(folder, theirs)
+
+
+def test_unknown_keys_are_allowed_when_asked_for_and_named(gpt2: tuple[Path, Any]) -> None:
+    folder, theirs = gpt2
+    change_config(attention_sinks=4, deep=[1])(folder)
+    with pytest.raises(InputError, match=r"'attention_sinks' \(4\), 'deep' \(\[1\]\).*--allow-unknown opens it"):
+        read_model(folder)
+    with unknown_allowed(), pytest.warns(Notice, match="'attention_sinks'"):
+        agree(folder, theirs)
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_every_key_that_is_on_by_default_is_known(kind: str) -> None:
+    """What is unknown and off is accepted: that must be its default."""
+    facts = transformers.CONFIG_MAPPING[kind]().to_dict()
+    with pytest.raises(InputError, match=r" has 'unheard_of' \(True\), which headway's"):
+        FOREIGN[kind].model_in(facts | {"unheard_of": True})
 
 
 LLAMA_FAULTS = [

@@ -6,14 +6,16 @@ import io
 import os
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from types import FrameType
 from typing import Any
 
 import typer
 
-from headway.errors import InputError, is_full, refuse
+from headway.errors import InputError, Notice, is_full, refuse
 
 app = typer.Typer(
     name="headway",
@@ -70,10 +72,18 @@ def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
     no_verify: bool = typer.Option(False, "--no-verify", help="Take a model's weights without a look at checksums."),
+    allow_unknown: bool = typer.Option(
+        False, "--allow-unknown", help="Open a model whose config.json has keys that headway does not know."
+    ),
 ) -> None:
     pass
 
 
+# Options of every command, and what holds while it runs.
+HELD = {
+    "--no-verify": ("headway.checksums", "unverified"),
+    "--allow-unknown": ("headway.hub.config_keys", "unknown_allowed"),
+}
 SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length", "--text")
 # An example of how to call the command, for an error of its use.
 USES = {
@@ -145,12 +155,15 @@ def main(arguments: list[str] | None = None) -> None:
         _handle_signals()
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
-    as_they_are = "--no-verify" in given
-    given = [argument for argument in given if argument not in ("--debug", "--no-verify")]
+    held = [place for option, place in HELD.items() if option in given]
+    given = [argument for argument in given if argument != "--debug" and argument not in HELD]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as for input: the locale changes neither
     try:
-        with _unverified() if as_they_are else nullcontext():
+        with ExitStack() as stack:
+            stack.enter_context(_notices())
+            for module, name in held:
+                stack.enter_context(getattr(import_module(module), name)())
             code = _run(given)
     except Exception as error:
         if debug:
@@ -166,10 +179,22 @@ def main(arguments: list[str] | None = None) -> None:
     _leave(code, at_once=arguments is None and code > 128)
 
 
-def _unverified() -> AbstractContextManager[None]:
-    from headway.checksums import unverified
+@contextmanager
+def _notices() -> Iterator[None]:
+    """Print a notice as one line, without the place in the code where it arose."""
+    before = warnings.showwarning
 
-    return unverified()
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, Notice):
+            print(f"headway: {' '.join(str(message).split())}", file=sys.stderr)
+        else:
+            before(message, category, *place, **more)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _run(given: list[str]) -> int:

@@ -90,12 +90,13 @@ class Encoder(HeadedModel, Answering):
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:  # fmt: skip
         """A vector of each text, in order: (texts, width). `pooling` and `unit` as the model declares them, unless
-        given."""
+        given; what it declares to stand before a text is put there."""
         how = pooling or self.pooled.pooling
         if how is None:
             raise InputError("this model does not say how a text's vector is made: choose mean, first, max (--pooling)")
         scaled = self.pooled.unit if unit is None else unit
-        framed = self._framed(texts, truncate)
+        prompt = self.pooled.prompt
+        framed = self._framed([prompt + text for text in texts] if prompt else texts, truncate)
         vectors = np.empty((len(framed), self.model.config.width), np.float32)
 
         def answer(rows: list[int], inputs: TextInputs) -> list[None]:

@@ -3,17 +3,21 @@
     "layers": size("n_layer", 12)
     "norm.epsilon": number("layer_norm_epsilon", 1e-5)
 
-Every key is used, checked or known to change nothing. What headway's config has and no key can say is refused by name.
+Every key is used, checked, known to change nothing, or off. Any other may change what the model computes: it is
+refused, unless they are `unknown_allowed`. What headway's config has and no key can say is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from headway.errors import InputError, nearest, refuse
+from headway.errors import InputError, Notice, nearest, refuse
 
 T = TypeVar("T")
 KINDS = {int: "whole number", float: "number", list: "list", dict: "object"}
@@ -21,19 +25,23 @@ KINDS = {int: "whole number", float: "number", list: "list", dict: "object"}
 # return. Every family has them.
 HARMLESS = frozenset({
     "_attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal", "_commit_hash",
-    "_name_or_path", "architectures", "auto_map", "bad_words_ids", "begin_suppress_tokens", "bos_token_id",
-    "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
+    "_model_name_or_path", "_name_or_path", "_num_labels", "architectures", "auto_map", "bad_words_ids",
+    "begin_suppress_tokens", "bos_token_id",
+    "chunk_size_feed_forward", "condition_on_chain", "cross_attention_hidden_size", "decoder_start_token_id",
+    "directionality", "diversity_penalty",
     "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id",
     "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
     "gradient_checkpointing", "id2label", "initializer_factor", "initializer_range", "is_decoder",
-    "is_encoder_decoder", "label2id", "length_penalty", "max_length", "min_length", "model_type",
-    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
+    "is_encoder_decoder", "is_llama_config", "label2id", "length_penalty", "max_length", "min_length", "model_type",
+    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels", "num_return_sequences", "output_attentions",
     "output_hidden_states", "output_past", "output_scores", "pad_token_id", "prefix", "problem_type",
     "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id",
     "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tokenizer_class", "top_k", "top_p",
     "torch_dtype", "torchscript", "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache",
     "vocab_size",
 })  # fmt: skip
+# Names of programs, and settings of BERT's first program that no other has read.
+HARMLESS_NAMES = re.compile(r".*_version|unsloth_.*|pooler_.*")
 # Keys that every family may have, with the one value at which they change nothing.
 OFF: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
@@ -41,6 +49,21 @@ OFF: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False, None),
     "tie_encoder_decoder": (False, None),
 }
+
+
+LISTED = 4  # keys in one line
+allow_unknown = False  # `--allow-unknown`
+
+
+@contextmanager
+def unknown_allowed() -> Iterator[None]:
+    """Keys that headway does not know are named in a warning, and the model is opened."""
+    global allow_unknown
+    before, allow_unknown = allow_unknown, True
+    try:
+        yield
+    finally:
+        allow_unknown = before
 
 
 class Keys:
@@ -95,13 +118,17 @@ class Keys:
             if key in self.facts and key not in self.used and self.facts[key] not in allowed:
                 raise InputError(f"{self.where}: {key} is {self.facts[key]!r}, which headway does not have")
         known = self.used | HARMLESS | OFF.keys()
-        unknown = sorted(key for key, value in self.facts.items() if key not in known and value is not None)
+        asked = [key for key, value in self.facts.items() if value and key not in known]
+        unknown = sorted(key for key in asked if not HARMLESS_NAMES.fullmatch(key))
+        listed = ", ".join(f"'{key}' ({self.facts[key]!r})" for key in unknown[:LISTED])
+        listed += f" and {len(unknown) - LISTED} more" if len(unknown) > LISTED else ""
+        fault = f"{self.where} has {listed}, which headway's {self.family} does not have"
+        refuse(
+            unknown and not allow_unknown,
+            f"{fault}: it may change what the model computes, so the model is refused; --allow-unknown opens it",
+        )
         if unknown:
-            listed = ", ".join(f"'{key}' ({self.facts[key]!r})" for key in unknown[:4])
-            raise InputError(
-                f"{self.where} has {listed}, which headway's {self.family} does not have: it may change what the "
-                "model computes, so the model is refused"
-            )
+            warnings.warn(f"{fault}: the model may compute something else than it was trained to", Notice, stacklevel=2)
 
 
 class NoCounterpart(Exception):

@@ -17,6 +17,7 @@ POOLINGS: dict[str, Pooling] = {
     "pooling_mode_mean_sqrt_len_tokens": "mean-sqrt",
 }
 NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "max": "max", "mean_sqrt_len_tokens": "mean-sqrt"}
+PROMPTS = "config_sentence_transformers.json"
 # Keys of a pooling that do not change the result.
 SIZES = ("word_embedding_dimension", "embedding_dimension")
 
@@ -39,7 +40,8 @@ def declared_vectors(folder: Path) -> Vectors:
             unit = True
         elif kind != "Transformer" or number:
             raise InputError(f"{path}: headway has no step '{kind}' here, only Transformer, Pooling, Normalize")
-    return Vectors(pooling=pooling, unit=unit, longest=_longest(folder / "sentence_bert_config.json"))
+    longest, prompt = _longest(folder / "sentence_bert_config.json"), _prompt(folder / PROMPTS)
+    return Vectors(pooling=pooling, unit=unit, longest=longest, prompt=prompt)
 
 
 def _pooling(path: Path) -> Pooling:
@@ -65,3 +67,15 @@ def _longest(path: Path) -> int:
         raise InputError(f"{path}: do_lower_case changes the text before its tokenizer does; headway does not")
     longest = facts.get("max_seq_length")
     return longest if isinstance(longest, int) else 0
+
+
+def _prompt(path: Path) -> str:
+    """What is put before every text unless another prompt is asked for; mostly nothing."""
+    facts = optional_json(path)
+    name, prompts = facts.get("default_prompt_name"), facts.get("prompts") or {}
+    if name is None:
+        return ""
+    found = prompts.get(name) if isinstance(name, str) and isinstance(prompts, dict) else None
+    if not isinstance(found, str):
+        raise InputError(f"{path}: default_prompt_name is {str(name)[:40]!r}, which is none of its prompts")
+    return found

@@ -83,7 +83,8 @@ class VectorsHead(Head):
 @dataclass(frozen=True)
 class Vectors(HeadChoice):
     """The last layer. `first`: beside it, a map of the first token's vector. `pooling`: how a text's vector is made of
-    its tokens' (None: not known), `unit`: of length 1, `longest`: of at most so many tokens (0: as the model)."""
+    its tokens' (None: not known), `unit`: of length 1, `longest`: of at most so many tokens (0: as the model),
+    `prompt`: what stands before every text."""
 
     name = "vectors"
     task = "embedding"
@@ -92,6 +93,7 @@ class Vectors(HeadChoice):
     pooling: Pooling | None = None
     unit: bool = False
     longest: int = 0
+    prompt: str = ""
 
 
 class WordsHead(Head):

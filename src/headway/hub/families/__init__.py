@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.errors import InputError, nearest, refuse
+from headway.errors import InputError, nearest
 from headway.hub.families.bert import ALBERT, BERT, ROBERTA
 from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
@@ -21,7 +21,10 @@ FOREIGN: dict[str, Foreign] = {
 def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
     """What headway knows of the model that this config.json describes."""
     kind = str(facts.get("model_type"))
-    refuse(kind not in FOREIGN, f"{where}: headway has no model_type '{kind}'{nearest(kind, FOREIGN)}")
+    if kind not in FOREIGN:
+        # Only another spelling: a similar name, as of qwen2 and qwen3, is of another model.
+        same = [name for name in FOREIGN if _letters(name) == _letters(kind)]
+        raise InputError(f"{where}: headway has no model_type '{kind}'{nearest(same[0] if same else '', FOREIGN)}")
     foreign = FOREIGN[kind]
     asked = facts.get("architectures") or [foreign.architectures[0]]
     if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
@@ -29,3 +32,7 @@ def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
     if not any(name in foreign.architectures for name in asked):
         raise InputError(f"{where}: headway cannot run a {asked[0]}{nearest(asked[0], foreign.architectures)}")
     return foreign
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -94,8 +94,10 @@ def head_in(kind: str, keys: Keys, config: BertConfig) -> Any:
         activation = "gelu" if kind == "roberta" else "gelu-tanh" if tanh else config.feed_forward.name
         return head(tied, activation, config.norm.epsilon)
     if head is Classes:
-        answer = keys.choice("problem_type", "single_label_classification", ANSWERS)
-        return Classes(_labels(keys), answer, dropout, twice=kind == "roberta")
+        answer, labels = keys.choice("problem_type", "single_label_classification", ANSWERS), _labels(keys)
+        if answer == "one" and len(labels) == 1:
+            answer = "several"  # the only label is true or not: a softmax over one would always say 1
+        return Classes(labels, answer, dropout, twice=kind == "roberta")
     return Tags(_labels(keys), dropout) if head is Tags else Vectors(first=True)
 
 
