@@ -184,7 +184,7 @@ FAULTS: list[tuple[Callable[[Path], Any], str]] = [
     (change_config(n_positions=40), "wpe.weight of shape [37, 24], expected [40, 24]"),
     (change_config(vocab_size=50), "the tokenizer has 100 entries, the model 50"),
     (change_weights(lambda w: w.pop("transformer.ln_f.bias")), "lacks 'transformer.ln_f.bias'"),
-    (change_weights(lambda w: w.update(more=torch.ones(2))), "has 'more', which this model does not have"),
+    (change_weights(lambda w: w.update({"transformer.more": torch.ones(2)})), "has 'transformer.more', which"),
     (change_weights(lambda w: w.update({"lm_head.weight": torch.ones(101, 24)})), "'lm_head.weight' must equal"),
     (cut_short, "is broken"),
     (lambda folder: (folder / "model.safetensors").unlink(), "has no weights: expected model.safetensors"),
@@ -222,6 +222,13 @@ def test_unknown_keys_are_allowed_when_asked_for_and_named(gpt2: tuple[Path, Any
     with pytest.raises(InputError, match=r"'attention_sinks' \(4\), 'deep' \(\[1\]\).*--allow-unknown opens it"):
         read_model(folder)
     with unknown_allowed(), pytest.warns(Notice, match="'attention_sinks'"):
+        agree(folder, theirs)
+
+
+def test_weights_of_another_head_are_named_and_left_out(gpt2: tuple[Path, Any]) -> None:
+    folder, theirs = gpt2
+    change_weights(lambda weights: weights.update({"cls.bias": torch.ones(2), "v_head.weight": torch.ones(3)}))(folder)
+    with pytest.warns(Notice, match="has 'cls.bias', 'v_head.weight': weights of a head .* left out"):
         agree(folder, theirs)
 
 

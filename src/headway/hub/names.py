@@ -7,7 +7,7 @@ A line of a table names the foreign modules that one of headway's consists of:
 
 It holds for the weight and for the bias, where headway's model has them; a parameter of another name has a line of its
 own. Weights that a table does not name are never loaded; missing, unknown or misshapen ones are reported in one line
-before anything is filled.
+before anything is filled. Those of another head, outside of the model's own prefix, are left out.
 """
 
 from __future__ import annotations
@@ -110,13 +110,18 @@ class Table:
                 result[wanted] = name
         return result
 
+    def unknown(self, found: Collection[str], inside: bool) -> list[str]:
+        """Weights of a file that this model does not have: `inside` the model itself, or of another head."""
+        names = sorted({*found} - {*self.theirs, *self.copies})
+        return [name for name in names if name.startswith(self.prefix) == inside]
+
     def check(self, found: Mapping[str, Shape], ours: Mapping[str, Tensor], where: str) -> None:
         """Raise where a weight is missing, unknown or misshapen; `found` are foreign shapes, `ours` headway's."""
         faults = []
         if missing := [name for name in self.theirs if name not in found]:
-            faults.append(f"lacks {_listed(missing)}")
-        if unknown := sorted(found.keys() - {*self.theirs, *self.copies}):
-            faults.append(f"has {_listed(unknown)}, which this model does not have")
+            faults.append(f"lacks {listed(missing)}")
+        if unknown := self.unknown(found, inside=True):
+            faults.append(f"has {listed(unknown)}, which this model does not have")
         for entry in self.entries:
             for name, view in entry.views(ours[entry.ours]):
                 if name in found and tuple(found[name]) != view.shape:
@@ -126,7 +131,7 @@ class Table:
             raise InputError(f"{where} {'; '.join(faults[:LISTED])}{more}: does its config.json belong to it?")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return ", ".join(f"'{name}'" for name in names[:LISTED]) + more
 

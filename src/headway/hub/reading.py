@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from headway.card import Card, Loaded
-from headway.errors import InputError
+from headway.errors import InputError, Notice
 from headway.folder import text_card, with_tokenizers, write_model
 from headway.hub.decoding import search_in, symbols_in
 from headway.hub.families import foreign_of
 from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights
-from headway.hub.names import Entry, Table
+from headway.hub.names import Entry, Table, listed
 from headway.hub.vocabularies import read_tokenizers, two_sided
 from headway.models.blank import blank
 from headway.outside import read_object
@@ -75,6 +76,9 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
     name_of = table.resolve(shapes)
     found = {name: shapes[theirs] for name, theirs in name_of.items()}
     table.check(found, ours, str(weights.where))
+    if other := table.unknown(found, inside=False):
+        told = f"{weights.where} has {listed(other)}: weights of a head that this model does not have, left out"
+        warnings.warn(told, Notice, stacklevel=2)
 
     def get(name: str) -> Tensor:
         return weights.get(name_of[name])
