@@ -232,6 +232,23 @@ def test_weights_of_another_head_are_named_and_left_out(gpt2: tuple[Path, Any]) 
         agree(folder, theirs)
 
 
+def test_added_tokens_that_the_model_has_no_row_for_are_left_out(gpt2: tuple[Path, Any]) -> None:
+    """As of a padding that was added to the tokenizer alone."""
+    folder, theirs = gpt2
+    facts = json.loads((folder / "tokenizer.json").read_text())
+    added = [facts["added_tokens"][0] | {"id": 100 + n, "content": f"[{n}]"} for n in range(3)]
+    facts["added_tokens"] += added
+    (folder / "tokenizer.json").write_text(json.dumps(facts))
+    named = json.loads((folder / "tokenizer_config.json").read_text()) | {"pad_token": "[2]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    with pytest.warns(Notice, match="2 added tokens more than the model has rows: left out"):
+        agree(folder, theirs)
+    with pytest.warns(Notice):
+        tokenizer = read_model(folder).source_tokenizer
+    assert len(tokenizer) == 101 and tokenizer.pad is None
+    assert tokenizer.encode("[0]") == [100] and max(tokenizer.encode("a[1][2]")) < 100
+
+
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_every_key_that_is_on_by_default_is_known(kind: str) -> None:
     """What is unknown and off is accepted: that must be its default."""

@@ -20,6 +20,7 @@ from headway.hub.names import Entry, Table, listed
 from headway.hub.vocabularies import read_tokenizers, two_sided
 from headway.models.blank import blank
 from headway.outside import read_object
+from headway.text.foreign import ForeignTokenizer
 from headway.text.tokenizer import TextOptions
 
 REMOTE = "hf://"
@@ -55,9 +56,8 @@ def foreign_card(folder: Path) -> Card:
 
 def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Loaded:
     card = foreign_card(folder)
-    source, target = read_tokenizers(folder)
-    if len(source) > card.reads.size:
-        raise InputError(f"{folder}: the tokenizer has {len(source)} entries, the model {card.reads.size}")
+    sides = zip(read_tokenizers(folder), (card.sizes[0], card.sizes[-1]), strict=True)
+    source, target = (_fitting(tokenizer, size, folder) for tokenizer, size in sides)
     try:
         model: nn.Module = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
@@ -66,6 +66,18 @@ def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Load
     table = foreign.table(dict(model.named_parameters()), card.config, card.sizes, card.head)
     load_foreign(model, table, open_weights(folder))
     return Loaded(model, card, with_tokenizers(card, source, target))
+
+
+def _fitting(tokenizer: ForeignTokenizer, size: int, folder: Path) -> ForeignTokenizer:
+    """A tokenizer whose ids the model has rows for; added tokens beyond them are left out."""
+    if len(tokenizer) <= size:
+        return tokenizer
+    shorter = tokenizer.below(size)
+    if len(shorter) > size:
+        raise InputError(f"{folder}: the tokenizer has {len(tokenizer)} entries, the model {size}")
+    told = f"{folder}: the tokenizer has {len(tokenizer) - size} added tokens more than the model has rows: left out"
+    warnings.warn(told, Notice, stacklevel=2)
+    return shorter
 
 
 @torch.no_grad()

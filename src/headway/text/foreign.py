@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -123,6 +123,15 @@ class ForeignTokenizer(Codec):
             raise InputError(f"cannot read {path}: {error}") from error
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+    def below(self, size: int) -> ForeignTokenizer:
+        """Without the added tokens from this id on, such as a padding that a model was never given a row for."""
+        beyond = {text for text, i in self.inner.get_vocab(with_added_tokens=True).items() if i >= size}
+        facts = json.loads(self._raw_json)
+        facts["added_tokens"] = [token for token in facts["added_tokens"] if token["id"] < size]
+        lost: dict[str, Any] = {role: None for role in ROLES if getattr(self.settings, role) in beyond}
+        lost["more"] = tuple(token for token in self.settings.more if token not in beyond)
+        return ForeignTokenizer.from_json(json.dumps(facts), replace(self.settings, **lost))
 
     def to_json(self) -> str:
         return self._raw_json
