@@ -3,7 +3,8 @@
     PYTHONPATH=src python benchmarks/trust.py kills=60 damage=100 command_lines=170
 
 Each word is a file of the harness (its name between `test_` or `test_fuzz_` and `.py`) and how many times a short round
-it runs; files run side by side, the tests of a file too with `--workers N`. Each has a record: of every test the attacks, and whether anything did not hold.
+it runs; files run side by side, with `--workers N` the tests of a file too. Each has a record: of every test the
+attacks, and whether anything did not hold.
 """
 
 from __future__ import annotations
