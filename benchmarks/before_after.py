@@ -1,12 +1,16 @@
 """Speed of this tree beside an older one: training, decoding and beam search, call by call in turn.
 
 Each tree has a process of its own with its own sources and its own benchmark scripts, so that every case is built as
-that tree builds it; the older tree has two, which show what is noise. A repeat calls each case in each process in turn
-(the order changes from repeat to repeat), while the others wait. `ratio` is the older median, of both processes,
-divided by the newer: above 1 is faster. `noise` is the ratio of the older tree's two.
+that tree builds it; one of the two trees has a second process, a twin, which shows what is noise. A repeat calls each
+case in each process in turn (the order changes from repeat to repeat), while the others wait.
+
+A process keeps the memory that it got when it began, and with it a few percent of speed or slowness for its whole life:
+the first one has the best. So there can be several rounds, each with new processes: the tree that begins first and the
+tree that has the twin change from round to round. `ratios`: of each round, the older median divided by the newer; above
+1 is faster. `ratio` is their geometric mean, `noise` the ratio of each round's twins.
 
     PYTHONPATH=src python benchmarks/before_after.py OTHER --device cuda --translator MODEL --source FILE
-    PYTHONPATH=src python benchmarks/before_after.py OTHER --device cpu gpt decoding
+    PYTHONPATH=src python benchmarks/before_after.py OTHER --device cpu --rounds 4 gpt decoding
 
 OTHER holds src/ and benchmarks/ of the older tree. Beam search needs a translator's folder and a file to translate.
 """
@@ -21,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -137,6 +142,11 @@ class Tree:
             raise SystemExit("a tree's process has ended: its error is above")
         return line.strip()
 
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
     def __call__(self, word: str) -> float:
         """Seconds."""
         assert self.process.stdin is not None
@@ -161,39 +171,64 @@ def translator(folder: str, source: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    from measure import arguments, median, write
+    from measure import arguments, write
 
     parser = arguments(__doc__)
     parser.add_argument("other", help="folder with src/ and benchmarks/ of the older tree")
     parser.add_argument("cases", nargs="*", help="only these, by the first word")
     parser.add_argument("--translator", help="a translator's folder, for beam search")
     parser.add_argument("--source", help="what it translates")
+    parser.add_argument("--rounds", type=int, default=1, help="each with new processes; even, so that both begin alike")
     options = parser.parse_args()
     device, repeats = options.device, options.repeats or 9
     given = translator(options.translator, options.source) if options.translator else {}
-    roots = {"before": Path(options.other).resolve(), "after": HERE.parent, "twin": Path(options.other).resolve()}
-    trees = {name: Tree(root, device, given) for name, root in roots.items()}
-    rows = []
-    for case in CASES[device]:
-        if (options.cases and case.split()[0] not in options.cases) or (case.startswith("beam") and not given):
-            continue
-        start, calls = time.perf_counter(), str(CALLS[device].get(case, 1))
-        for tree in trees.values():  # one after the other: a compiler that times kernels must be alone
-            tree(case)
-        times: dict[str, list[float]] = {name: [] for name in trees}
-        for repeat in range(repeats):
-            for name in sorted(trees, reverse=bool(repeat % 2)):  # after, before, twin
-                times[name].append(trees[name](calls))
-        row: dict[str, Any] = {"case": case, "calls": int(calls)}
-        twin = times.pop("twin")
-        row["noise"] = round(median(times["before"]) / median(twin), 3)
-        times["before"] += twin
-        row |= {f"milliseconds_{name}": round(1e3 * median(values), 3) for name, values in times.items()}
-        row["ratio"] = round(median(times["before"]) / median(times["after"]), 3)
-        row["ratio_of_the_fastest"] = round(min(times["before"]) / min(times["after"]), 3)
-        print(row, f"{time.perf_counter() - start:.0f} s", flush=True)
-        rows.append(row)
-        write(f"before-after-{device}", device, rows, options.out, repeats=repeats)
+    roots = {"before": Path(options.other).resolve(), "after": HERE.parent}
+    cases = [case for case in CASES[device] if not options.cases or case.split()[0] in options.cases]
+    cases = [case for case in cases if given or not case.startswith("beam")]
+    found: dict[str, list[Times]] = {case: [] for case in cases}
+    for number in range(options.rounds):
+        first, second = sorted(roots, reverse=number % 2 == 0)
+        trees = {name: Tree(roots[name.split()[0]], device, given) for name in (first, second, f"{first} twin")}
+        for case in cases:
+            start = time.perf_counter()
+            found[case].append(timed(trees, case, CALLS[device].get(case, 1), repeats))
+            print(number + 1, row(case, device, found[case]), f"{time.perf_counter() - start:.0f} s", flush=True)
+        for tree in trees.values():
+            tree.end()
+        rows = [row(case, device, rounds) for case, rounds in found.items()]
+        write(f"before-after-{device}", device, rows, options.out, repeats=repeats, rounds=number + 1)
+
+
+Times = dict[str, list[float]]  # by process: before, after, and the twin of one of them
+
+
+def timed(trees: dict[str, Tree], case: str, calls: int, repeats: int) -> Times:
+    """Seconds of so many calls, repeat by repeat."""
+    for tree in trees.values():  # one after the other: a compiler that times kernels must be alone
+        tree(case)
+    times: Times = {name: [] for name in trees}
+    for repeat in range(repeats):
+        for name in sorted(trees, reverse=bool(repeat % 2)):
+            times[name].append(trees[name](str(calls)))
+    return times
+
+
+def row(case: str, device: str, rounds: list[Times]) -> dict[str, Any]:
+    from measure import median
+
+    def of(tree: str, chosen: list[Times]) -> list[float]:
+        return [value for times in chosen for name in times if name.split()[0] == tree for value in times[name]]
+
+    before, after = of("before", rounds), of("after", rounds)
+    ratios = [median(of("before", [one])) / median(of("after", [one])) for one in rounds]
+    twins = [(times[name], times[name.split()[0]]) for times in rounds for name in times if name.endswith("twin")]
+    return {
+        "case": case, "calls": CALLS[device].get(case, 1),
+        "milliseconds_before": round(1e3 * median(before), 3), "milliseconds_after": round(1e3 * median(after), 3),
+        "ratio": round(geometric_mean(ratios), 3), "ratio_of_the_fastest": round(min(before) / min(after), 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "noise": [round(median(one) / median(other), 3) for one, other in twins],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

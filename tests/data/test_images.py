@@ -104,3 +104,15 @@ def test_equal_pictures_are_held_out_together(tmp_path: Path) -> None:
     train, held = hold_out_pictures(read_pictures([images], 1, (3, 3)), 0.25)
     assert (len(train), len(held)) == (30, 10)
     assert not {p.tobytes() for p in train.pixels_NCHW} & {p.tobytes() for p in held.pixels_NCHW}
+
+
+def test_a_damaged_packed_file_is_told_in_one_line(tmp_path: Path) -> None:
+    """Every byte flipped of pictures that pack well: the unpacker's own errors are told too."""
+    path = write_idx(tmp_path / "t-images-idx3-ubyte.gz", np.zeros((20, 8, 8), np.uint8))
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            read_idx(path)
+        except InputError as error:
+            assert path.name in str(error) and "\n" not in str(error)

@@ -124,3 +124,33 @@ def test_rows_that_fill_a_batch_up_count_nowhere() -> None:
     assert len(batch) == 5 and len(full) == 8 and full.tokens == batch.tokens == 5
     assert full.labels_B[5:].tolist() == [IGNORED] * 3 and full.rows(0, 6).tokens == 5
     assert [part.tokens for part in full.split(2)] == [4, 1]
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_archive_is_told_in_one_line(tmp_path: Path, packing: int) -> None:
+    """Every byte flipped: another text, or a refusal that names the archive. A name in it is never a path."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        archive.writestr("../x.tsv", "1\ta good film .\n" * 20)
+    whole = path.read_bytes()
+    before = sorted(tmp_path.rglob("*"))
+    assert len(read_labelled([f"{path}/../x.tsv"])) == 20
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            read_labelled([f"{path}/../x.tsv"])
+        except InputError as error:
+            assert "a.zip" in str(error) and "\n" not in str(error)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_locked_archive_is_told_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.tsv", "1\tgood\n")
+    whole = bytearray(path.read_bytes())
+    for start, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # the bit that says: encrypted
+        whole[whole.index(start) + flags] |= 1
+    path.write_bytes(whole)
+    with pytest.raises(InputError, match="encrypted"):
+        read_labelled([f"{path}/x.tsv"])

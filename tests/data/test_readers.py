@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 import json
 import zipfile
@@ -177,3 +178,13 @@ def test_files_of_unclear_meaning_are_refused_with_what_is_accepted(tmp_path: Pa
     files = [write(tmp_path / name, "a\tb\n") for name in names]
     with pytest.raises(InputError, match="give two aligned text files"):
         read_pairs(files)
+
+
+def test_a_name_in_an_archive_is_never_a_path(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("../../x.txt", "/x.txt"):
+        archive = zipped(tmp_path / "in" / "a.zip", {name: "Go.\tVa !\n", "y.txt": "Stop.\tArrête !\n"})
+        before = sorted(tmp_path.rglob("*"))
+        with contextlib.suppress(InputError):
+            assert list(read_pairs([archive])) == [("Stop.", "Arrête !")]
+        assert sorted(tmp_path.rglob("*")) == before and not Path("/x.txt").exists()

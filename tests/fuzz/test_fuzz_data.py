@@ -121,7 +121,7 @@ def many_forms_of_pictures(folder: Path) -> None:
 def numbered_pictures(packed: bool) -> Make:
     def make(folder: Path) -> None:
         random = np.random.default_rng(0)
-        arrays = {"images-idx3": random.integers(0, 256, (30, 8, 8), np.uint8), "labels-idx1": np.arange(30) % 3}
+        arrays = {"images-idx3": random.integers(0, 2, (30, 8, 8), np.uint8) * 255, "labels-idx1": np.arange(30) % 3}
         for name, array in arrays.items():
             head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
             data = head + array.astype(np.uint8).tobytes()

@@ -352,7 +352,7 @@ def test_on_a_gpu_the_host_never_waits_and_a_bad_step_changes_no_bit(dtype: torc
     model = nn.Linear(8, 8).to(device, dtype)
     masters = Masters(model.named_parameters(), Adam(), clip=1.0)
     health, meter = Health(20, 10), Meter()
-    x = torch.randn(4, 8, device=device, dtype=dtype)
+    x, one = torch.randn(4, 8, device=device, dtype=dtype), torch.ones((), device=device)
 
     def steps(*factors: float) -> None:
         scales = [torch.full((), factor, device=device) for factor in factors]
@@ -365,7 +365,7 @@ def test_on_a_gpu_the_host_never_waits_and_a_bad_step_changes_no_bit(dtype: torc
                 loss = model(x).float().square().sum() * scale
                 loss.backward()
                 norm, bad = masters.step(loss.detach())
-                meter.add({"loss": loss, "norm": norm, "bad": bad}, 4)
+                meter.add({"loss": loss, "count.loss": one, "norm": norm, "bad": bad}, 4)
                 health.add(number, (), bad)
         finally:
             torch.cuda.set_sync_debug_mode("default")

@@ -10,7 +10,7 @@ from headway.errors import InputError, refuse
 
 
 def verify(folder: str = argument("FOLDER", "A model's folder, or a run's.")) -> None:
-    """Compare every file of a model, and every checkpoint of a run, with the checksums that were written with it."""
+    """Compare every file of a model, and the vocabulary and checkpoints of a run, with their checksums."""
     place = Path(folder)
     refuse(not place.is_dir(), f"there is no folder {folder}")
     found, wrong = 0, []
@@ -32,12 +32,12 @@ def _checked(place: Path) -> Iterator[tuple[str, int, str]]:
     from headway.train.sealed import Broken
     from headway.train.sealed import verify as verify_sealed
 
-    for model in (place, place / "model"):
-        if (model / "headway.json").exists() or (model / checksums.NAME).exists():
+    for part in (place, place / "model", place / "data"):
+        if (part / "headway.json").exists() or (part / checksums.NAME).exists():
             try:
-                yield str(model), checksums.verify(model, large=True), ""
+                yield str(part), checksums.verify(part, large=True), ""
             except InputError as error:
-                yield str(model), 0, str(error)
+                yield str(part), 0, str(error)
     for sealed in sorted((*place.glob("checkpoints/step-*"), *place.glob("snapshots/step-*"))):
         try:
             verify_sealed(sealed)

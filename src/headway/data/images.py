@@ -8,7 +8,6 @@ N pictures, B rows, C channels, H height, W width.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import math
@@ -25,7 +24,7 @@ from torch import Tensor
 from headway.batch import Batch, column
 from headway.data.batches import permutation, raw_words
 from headway.data.labelled import LabelBatch
-from headway.data.readers import at_least_one
+from headway.data.readers import at_least_one, must_be_there, unpacked
 from headway.data.split import hold_out_by_hash
 from headway.errors import InputError
 
@@ -118,13 +117,8 @@ def _idx_pair(path: Path) -> Iterator[tuple[Any, str, str]]:
 
 def read_idx(path: Path) -> Bytes:
     """An array of bytes: 0 0 8 and the number of axes, the length of each in four bytes, the values."""
-    try:
-        raw = path.read_bytes()
-        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    except FileNotFoundError:
-        raise InputError(f"no file {path}") from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    must_be_there(path)
+    raw = b"".join(unpacked(path))
     header = io.BytesIO(raw)
     zero, kind, axes = (int.from_bytes(header.read(size), "big") for size in (2, 1, 1))
     shape = tuple(int.from_bytes(header.read(4), "big") for _ in range(axes))

@@ -9,7 +9,6 @@ B rows, T length.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import BucketedBatches, Ints, Made
-from headway.data.readers import bare_suffix, decoded, lines, records, text_of
+from headway.data.readers import bare_suffix, lines, member, records, text_of
 from headway.data.split import hold_out_by_hash
 from headway.errors import InputError, refuse
 from headway.text.framing import Framed, Text
@@ -47,7 +46,8 @@ def in_archive(name: str) -> tuple[str, str]:
 
 
 def _read(file: str) -> Iterator[Labelled]:
-    rows = _member(*file.split(ARCHIVE, 1)) if ARCHIVE in file else lines(file)
+    archive, inside = in_archive(file)
+    rows = member(Path(archive), inside) if inside else lines(file)
     suffix = bare_suffix(Path(file))
     if suffix == ".jsonl":
         yield from _json(rows, file)
@@ -56,20 +56,6 @@ def _read(file: str) -> Iterator[Labelled]:
         where = f"{file}, line {number}"
         if row.strip():
             yield _columns(row.split("\t"), where) if suffix == ".tsv" else _spaced(row, where)
-
-
-def _member(archive: str, name: str) -> Iterator[str]:
-    path = Path(f"{archive}.zip")
-    try:
-        with zipfile.ZipFile(path) as whole:
-            found = whole.read(name)
-    except FileNotFoundError:
-        raise InputError(f"no file {path}") from None
-    except KeyError:
-        raise InputError(f"{path} has no member '{name}'") from None
-    except (OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a whole .zip ({error}): fetch or pack it again") from error
-    return decoded(iter([found]), f"{path}/{name}")
 
 
 def _json(rows: Iterator[str], name: str) -> Iterator[Labelled]:

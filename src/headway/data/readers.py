@@ -8,6 +8,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
@@ -141,17 +142,33 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
 
 def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
     """The one text of an archive; members whose name starts with "_" are notes or a system's own."""
+    with opened_zip(path) as archive:
+        files = (n for n in archive.namelist() if not n.endswith("/"))
+        names = [n for n in files if not any(part.startswith(("_", ".")) for part in Path(n).parts)]
+        suffix = Path(names[0]).suffix.lower() if len(names) == 1 else ""
+        if suffix not in (".txt", ".tsv", ".jsonl"):
+            held = ", ".join(names[:5]) or "nothing"
+            raise InputError(f"{path} holds {held}: a .zip must hold one .txt or .tsv with tabs, or one .jsonl")
+        name = f"{path}/{names[0]}"
+        with archive.open(names[0]) as stream:
+            yield from _rows(decoded(_read(stream), name), name, suffix[1:], source, target)
+
+
+def member(path: Path, name: str) -> Iterator[str]:
+    """The lines of one text of an archive."""
+    must_be_there(path)
+    with opened_zip(path) as archive:
+        refuse(name not in archive.namelist(), f"{path} has no member '{name}'")
+        with archive.open(name) as stream:
+            yield from decoded(_read(stream), f"{path}/{name}")
+
+
+@contextmanager
+def opened_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive, whose members are read and never written to disk."""
     try:
         with zipfile.ZipFile(path) as archive:
-            files = (n for n in archive.namelist() if not n.endswith("/"))
-            names = [n for n in files if not any(part.startswith(("_", ".")) for part in Path(n).parts)]
-            suffix = Path(names[0]).suffix.lower() if len(names) == 1 else ""
-            if suffix not in (".txt", ".tsv", ".jsonl"):
-                held = ", ".join(names[:5]) or "nothing"
-                raise InputError(f"{path} holds {held}: a .zip must hold one .txt or .tsv with tabs, or one .jsonl")
-            name = f"{path}/{names[0]}"
-            with archive.open(names[0]) as stream:
-                yield from _rows(decoded(_read(stream), name), name, suffix[1:], source, target)
+            yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise InputError(f"{path} is not a whole, open .zip ({error}): fetch or pack it again") from error
     except OSError as error:

@@ -26,22 +26,22 @@ KINDS = {int: "whole number", float: "number", list: "list", dict: "object"}
 HARMLESS = frozenset({
     "_attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal", "_commit_hash",
     "_model_name_or_path", "_name_or_path", "_num_labels", "architectures", "auto_map", "bad_words_ids",
-    "begin_suppress_tokens", "bos_token_id",
-    "chunk_size_feed_forward", "condition_on_chain", "cross_attention_hidden_size", "decoder_start_token_id",
-    "directionality", "diversity_penalty",
-    "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id",
-    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
-    "gradient_checkpointing", "id2label", "initializer_factor", "initializer_range", "is_decoder",
-    "is_encoder_decoder", "is_llama_config", "label2id", "length_penalty", "max_length", "min_length", "model_type",
-    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels", "num_return_sequences", "output_attentions",
-    "output_hidden_states", "output_past", "output_scores", "pad_token_id", "prefix", "problem_type",
-    "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id",
-    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tokenizer_class", "top_k", "top_p",
-    "torch_dtype", "torchscript", "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache",
-    "vocab_size",
+    "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "condition_on_chain",
+    "cross_attention_hidden_size", "decoder_start_token_id", "directionality", "diversity_penalty", "do_sample",
+    "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
+    "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
+    "initializer_factor", "initializer_range", "is_decoder", "is_encoder_decoder", "is_llama_config", "label2id",
+    "length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
+    "num_labels", "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
+    "pad_token_id", "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
+    "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
+    "tf_legacy_loss", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
+    "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "vocab_size",
 })  # fmt: skip
 # Names of programs, and settings of BERT's first program that no other has read.
-HARMLESS_NAMES = re.compile(r".*_version|unsloth_.*|pooler_.*")
+HARMLESS_NAMES = re.compile(
+    r"(transformers|torch|peft|trl|unsloth|sentence_transformers|bitsandbytes)_version|unsloth_.*|pooler_.*"
+)
 # Keys that every family may have, with the one value at which they change nothing.
 OFF: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
