@@ -14,7 +14,7 @@ from killing import result
 from running import World, before_each_step
 from safetensors.torch import load_file
 
-from headway.cli.verify import verify
+from headway.cli.verify import verify as verify_folder
 from headway.errors import InputError
 from headway.train import sealed
 from headway.train.checkpoint import Checkpoints
@@ -300,4 +300,4 @@ def test_a_changed_vocabulary_of_an_unfinished_run_is_named(world: World, cache:
     with surroundings(cache), pytest.raises(InputError, match=r"tokenizer.json was changed after it was written"):
         world.train(damaged, resume=True)
     with pytest.raises(InputError, match=r"tokenizer.json was changed after it was written"):
-        verify(str(damaged))
+        verify_folder(str(damaged))
