@@ -12,7 +12,8 @@ from headway.nn.attention import SelfAttention, dot
 from headway.nn.block import Block
 from headway.nn.cache import fresh_caches
 from headway.nn.feed_forward import MLP, GatedMLP
-from headway.nn.mask import Causal, Scene
+from headway.nn.mask import Causal, Scene, Window
+from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Learned, LinearBias, Position, Rotary
 from headway.nn.residual import post_norm, pre_norm
 from headway.nn.state import State
@@ -20,11 +21,13 @@ from headway.nn.state import State
 CPU, WIDTH = torch.device("cpu"), 24
 
 
-def block_of(shared=None, feed_forward=None, around=pre_norm, bias=True, activation=F.gelu, **attention):
+def block_of(
+    shared=None, feed_forward=None, around=pre_norm, bias=True, activation=F.gelu, norm=nn.LayerNorm, **attention
+):
     torch.manual_seed(0)
     feed_forward = feed_forward or MLP(WIDTH, 40, activation, bias=bias)
     part = SelfAttention(WIDTH, 4, shared_heads=shared, bias=bias, **attention)
-    block = Block(part, feed_forward, around(norm, 0.1))
+    block = Block(part, feed_forward, around(partial(norm, WIDTH), 0.1))
     with torch.no_grad():
         for weight in block.parameters():
             if weight.dim() == 1:
@@ -32,11 +35,7 @@ def block_of(shared=None, feed_forward=None, around=pre_norm, bias=True, activat
     return block.double().eval()
 
 
-def norm():
-    return nn.LayerNorm(WIDTH)
-
-
-def walk(block, x_RTD, position=None, pad=False, steady=False):
+def walk(block, x_RTD, position=None, pad=False, steady=False, rule=None):
     """The first three tokens at once, then one by one, as a model does it."""
     rows = len(x_RTD)
     caches, clock = fresh_caches(1, rows, CPU, room=x_RTD.shape[1])
@@ -45,7 +44,7 @@ def walk(block, x_RTD, position=None, pad=False, steady=False):
     for first, last in [(0, 3), *((t, t + 1) for t in range(3, x_RTD.shape[1]))]:
         clock = state.clock
         scene = Scene(last - first, clock.longest + last - first, CPU, clock.start)
-        view = Causal().view(scene).placed(position or Position())
+        view = (rule or Causal()).view(scene).placed(position or Position())
         x = torch.cat([x_RTD, x_RTD[:1]]) if steady and first else x_RTD  # a row that only fills the room
         found.append(block(x[:, first:last], view, state["caches"][0])[:rows])
         clock.advance(last - first)
@@ -95,6 +94,32 @@ def test_other_scores_and_widths_of_heads_are_the_blocks_too(attention, monkeypa
     torch.testing.assert_close(found, walk(block, x_RTD), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("norm", [nn.RMSNorm, OneRMSNorm])
+@pytest.mark.parametrize("pad", [False, True])
+@torch.no_grad()
+def test_llamas_block_is_taken_too(norm, pad, monkeypatch):
+    """With its norm, gate, turned and shared keys, beyond the end of the table of turns."""
+    block = block_of(2, GatedMLP(WIDTH, 40, F.silu), bias=False, norm=norm)
+    x_RTD = torch.randn(3, 9, WIDTH, dtype=torch.float64)
+    taken, step = [], one_token.step
+    monkeypatch.setattr(one_token, "step", lambda *given: taken.append(1) or step(*given))
+    found = walk(block, x_RTD, Rotary(WIDTH // 4, length=9 if pad else 6), pad)
+    assert len(taken) == 6
+    monkeypatch.setattr(one_token, "takes", lambda *given: False)
+    torch.testing.assert_close(found, walk(block, x_RTD, Rotary(WIDTH // 4), pad), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("position", [None, Rotary(WIDTH // 4)], ids=type)
+@torch.no_grad()
+def test_a_step_sees_no_further_than_its_window(position, monkeypatch):
+    block, x_RTD = block_of(), torch.randn(3, 9, WIDTH, dtype=torch.float64)
+    rule = Causal() & Window(3)
+    found = walk(block, x_RTD, position, rule=rule)
+    assert not torch.allclose(found, walk(block, x_RTD, position))
+    monkeypatch.setattr(one_token, "takes", lambda *given: False)
+    torch.testing.assert_close(found, walk(block, x_RTD, position, rule=rule), rtol=0, atol=1e-12)
+
+
 def test_it_is_taken_for_one_token_when_nobody_looks_or_learns():
     block, x_RTD = block_of(), torch.randn(2, 1, WIDTH, dtype=torch.float64)
     assert not one_token.takes(block, x_RTD)  # a gradient may be asked for
@@ -110,7 +135,8 @@ def test_it_is_taken_for_one_token_when_nobody_looks_or_learns():
 def test_blocks_of_other_parts_are_left_alone():
     x_RTD = torch.randn(2, 1, WIDTH, dtype=torch.float64)
     assert not one_token.takes(block_of(around=post_norm), x_RTD)
-    assert not one_token.takes(block_of(feed_forward=GatedMLP(WIDTH, 40)), x_RTD)
+    assert not one_token.takes(block_of(feed_forward=nn.Linear(WIDTH, WIDTH)), x_RTD)
+    assert not one_token.takes(block_of(norm=nn.Identity), x_RTD)
     changed = block_of()
     changed.attention.qkv = nn.Sequential(changed.attention.qkv)
     assert not one_token.takes(changed, x_RTD)

@@ -112,11 +112,11 @@ class FixedCache(Cache):
             raise IndexError(f"a cache of {self.capacity} positions is full")
         return used
 
-    def append_one(self, kv_R2HK: Tensor) -> tuple[Tensor, Tensor]:
-        """`append` for one token of rows that are equally long, in one copy; the first came through `append`."""
+    def append_one(self, k_RHK: Tensor, v_RHK: Tensor) -> tuple[Tensor, Tensor]:
+        """`append` for one token of rows that are equally long, in few calls; the first came through `append`."""
         assert self.kv_2CRHK is not None and self.clock.even
         used = self.used_after(1)
-        self.kv_2CRHK[:, used - 1] = kv_R2HK.transpose(0, 1)
+        self.kv_2CRHK[0, used - 1], self.kv_2CRHK[1, used - 1] = k_RHK, v_RHK
         k_RHSK, v_RHSK = self.kv_2CRHK[:, :used].permute(0, 2, 3, 1, 4).unbind()
         return k_RHSK, v_RHSK
 

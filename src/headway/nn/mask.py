@@ -38,6 +38,7 @@ class View:
     # The matrix and the block mask, once for all layers.
     _built: list[Tensor] = field(default_factory=list, repr=False)
     _blocks: list[BlockMask] = field(default_factory=list, repr=False)
+    turns: list[Tensor] = field(default_factory=list, repr=False)  # of one position, for a step
 
     @property
     def dense(self) -> bool:

@@ -16,10 +16,12 @@ from headway.nn.feed_forward import Activation, gelu
 
 
 def product(
-    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None = None, activation: Activation | None = None,
+    x_RD: Tensor, layer: nn.Linear, norm: nn.Module | None = None, activation: Activation | None = None,
     residual_RN: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """f(norm(x)Wᵀ + b) + residual; norm, f and residual are optional."""
+    if norm is not None and type(norm) is not nn.LayerNorm:
+        x_RD, norm = normed(x_RD, norm), None
     name = activation_name(activation)
     if name is not None and kernels.takes(x_RD, layer.weight):
         return kernels.product(x_RD, layer, norm, name, residual_RN)
@@ -36,15 +38,25 @@ def activation_name(activation: Activation | None) -> str | None:
 
 
 def readable_product(
-    x_RD: Tensor, layer: nn.Linear, norm: nn.LayerNorm | None = None, activation: Activation | None = None,
+    x_RD: Tensor, layer: nn.Linear, norm: nn.Module | None = None, activation: Activation | None = None,
     residual_RN: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     if norm is not None:
-        x_RD = torch.layer_norm(x_RD, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        x_RD = normed(x_RD, norm)
     y_RN = linear(x_RD, layer.weight, layer.bias)
     if activation is not None:
         y_RN = activation(y_RN)
     return y_RN if residual_RN is None else residual_RN + y_RN
+
+
+def normed(x_RD: Tensor, norm: nn.Module) -> Tensor:
+    """norm(x), without the overhead of calling a module where torch has a function for it."""
+    if type(norm) is nn.LayerNorm:
+        return torch.layer_norm(x_RD, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    if type(norm) is nn.RMSNorm:
+        return torch.rms_norm(x_RD, norm.normalized_shape, norm.weight, norm.eps)
+    found: Tensor = norm(x_RD)
+    return found
 
 
 def linear(x_RD: Tensor, weight_ND: Tensor, bias_N: Tensor | None = None) -> Tensor:
