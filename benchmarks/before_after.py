@@ -73,12 +73,25 @@ def built(case: str, device: str, given: dict[str, Any]) -> Work:
         dtype, new = ("bfloat16", 256) if device == "cuda" else ("float32", 48)
         model = decoding.model_of(numbers[0], dtype, device)
         if device == "cpu":
-            decoding.inputs_first(model)
+            laid_out(model, "one")
         texts = decoding.prompts(int(numbers[1]))
         work = decoding.headway(model, texts, new, "graphs" if device == "cuda" else "plain")
     else:
         work = beam(device, int(numbers[0]), given)
     return work
+
+
+def laid_out(model: Any, rows: str) -> None:
+    """As the tree's `load` lays out the weights of a model that steps with so many rows: one, or many."""
+    try:
+        from headway.nn.weights import lay_out
+    except ImportError:
+        from headway.nn.layout import inputs_first  # type: ignore[import-not-found]
+
+        if rows == "one":  # the older tree did that with language models alone
+            inputs_first(model)
+        return
+    lay_out(model, rows)
 
 
 def beam(device: str, batch: int, given: dict[str, Any]) -> Work:
@@ -96,6 +109,8 @@ def beam(device: str, batch: int, given: dict[str, Any]) -> Work:
     model.load_state_dict(load_file(given["weights"]), strict=False)  # tied weights are in it once
     place = torch.device(device)
     model.to(place, torch.bfloat16 if device == "cuda" else torch.float32).eval()
+    if device == "cpu":
+        laid_out(model, "many")
     stepper = stepper_for(model, place)
     search = Search(**given["search"])
     return lambda: search_all(

@@ -35,7 +35,7 @@ from headway.hub.ctranslate2_export import write_ctranslate2
 from headway.hub.families.ctranslate2 import entries
 from headway.models import parts
 from headway.models.gpt import GPT, SIZES, GPTConfig
-from headway.nn.weights import inputs_first
+from headway.nn.weights import lay_out
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 READ, VOCABULARY = 32, 50_257
@@ -199,7 +199,7 @@ def measured(
         for precision in ("float32", "int8") if fast_is_there(device) else ():
             works[f"{FAST}, {precision}"] = ctranslate2(model, texts, new, precision)
             kinds[f"{FAST}, {precision}"] = precision
-        inputs_first(model)
+        lay_out(model, "one")
     works |= {f"headway {speed}": headway(model, texts, new, speed) for speed in speeds}
     times = interleaved(works, device, 1, repeats)
     first = median(times["transformers"])

@@ -13,7 +13,7 @@ from headway.fast import product as product_kernels
 from headway.fast.jit import triton
 from headway.nn.embedding import Head
 from headway.nn.product import activation_name, linear, product, readable_product
-from headway.nn.weights import inputs_first
+from headway.nn.weights import inputs_first, lay_out
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
@@ -144,3 +144,16 @@ def test_a_captured_graph_replays_the_product_on_new_rows():
     x_RD.normal_()
     graph.replay()
     torch.testing.assert_close(captured, product(x_RD, layer, norm, F.gelu, residual_RN))
+
+
+@pytest.mark.parametrize(
+    ("machine", "rows", "turned"),
+    [("x86_64", "one", True), ("x86_64", "many", False), ("aarch64", "one", False), ("aarch64", "many", True),
+     ("riscv64", "one", False)],
+)  # fmt: skip
+def test_the_layout_is_that_of_the_processor_and_of_the_rows(machine, rows, turned, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    layer = nn.Linear(8, 4)
+    before = layer.weight.clone()
+    lay_out(layer, rows)
+    assert layer.weight.T.is_contiguous() == turned and torch.equal(layer.weight, before)

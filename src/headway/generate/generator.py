@@ -19,7 +19,7 @@ from headway.generate.tracing import Answering, check_one, checked, nexts, refus
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.protocols import Steps
 from headway.nn.tap import chosen
-from headway.nn.weights import inputs_first
+from headway.nn.weights import lay_out
 from headway.text.chat import Message, rendered
 from headway.text.codec import Codec
 from headway.traces import Trace
@@ -48,8 +48,7 @@ class Generator(Writing, Answering):
     def of(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
         """The language model that was read from a folder."""
         model: Any = loaded.model.to(device, dtype)
-        if device.type == "cpu":
-            inputs_first(model)
+        lay_out(model, "one")
         tokenizer: Codec = loaded.source_tokenizer
         # Where each line was a text, a prompt is the beginning of one.
         opening = tokenizer.closing if loaded.card.text.lines else tokenizer.opening
