@@ -83,6 +83,7 @@ def root(
 HELD = {
     "--no-verify": ("headway.checksums", "unverified"),
     "--allow-unknown": ("headway.hub.config_keys", "unknown_allowed"),
+    "--ids": ("headway.hub.ids", "ids_only"),
 }
 SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length", "--text")
 # An example of how to call the command, for an error of its use.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -34,9 +34,9 @@ def write_json(path: Path, facts: dict[str, Any]) -> None:
 
 
 def is_hf_folder(folder: Path) -> bool:
-    """Whether its config.json has a model_type, which other programs' config.json lack."""
+    """Whether its config.json has a model_type, which other programs' config.json lack, or lies beside weights."""
     facts = optional_json(folder / CONFIG)
-    return "model_type" in facts or "architectures" in facts
+    return "model_type" in facts or "architectures" in facts or (bool(facts) and _weights_file(folder) is not None)
 
 
 class SafeWeights:
@@ -143,17 +143,49 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     return found
 
 
-Weights = SafeWeights | OldWeights
-KINDS: dict[str, type[Weights]] = {SAFE: SafeWeights, OLD: OldWeights}
+class Weights(Protocol):
+    """Tensors by Hugging Face's names, read one at a time."""
+
+    where: Path
+
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+
+    def get(self, name: str) -> Tensor: ...
+
+    def joined(self, names: list[str]) -> Tensor | None:
+        """Several as one view of the file, concatenated by rows; None where there is no such view."""
+
+
+KINDS: dict[str, type[SafeWeights | OldWeights]] = {".safetensors": SafeWeights, ".bin": OldWeights}
 
 
 def open_weights(folder: Path) -> Weights:
     """The weights of a folder: safetensors where there are any, in one file or in those that an index names."""
-    for name, kind in KINDS.items():
-        for path in (folder / name, folder / (name + INDEX)):
-            if path.is_file():
-                return kind(path)
-    raise InputError(f"{folder} has no weights: expected {SAFE}, {SAFE}{INDEX} or {OLD}")
+    path = _weights_file(folder)
+    if path is None:
+        raise InputError(f"{folder} has no weights: expected {SAFE}, {SAFE}{INDEX} or {OLD}")
+    return KINDS[Path(path.name.removesuffix(INDEX)).suffix](path)
+
+
+def weights_named(folder: Path, stem: str) -> Weights:
+    """The weights of one file with this name."""
+    for suffix, kind in KINDS.items():
+        if (path := folder / f"{stem}{suffix}").is_file():
+            return kind(path)
+    raise InputError(f"{folder} has no weights: expected {stem}.safetensors or {stem}.bin")
+
+
+def _weights_file(folder: Path) -> Path | None:
+    """Under its usual name; else the only one of its kind, such as model.fp16.safetensors."""
+    for name in (SAFE, OLD):
+        found = [path for path in (folder / name, folder / (name + INDEX)) if path.is_file()]
+        kind = Path(name).suffix
+        others = sorted(path for end in (kind, kind + INDEX) for path in folder.glob(f"{Path(name).stem}*{end}"))
+        indexes = [path for path in others if path.name.endswith(INDEX)]
+        others = indexes or others or sorted(folder.glob(f"*{kind}"))
+        if found or len(others) == 1:
+            return (found or others)[0]
+    return None
 
 
 def _indexed(path: Path) -> dict[str, Path]:

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from headway.card import Card, Loaded
 from headway.errors import InputError, Notice
 from headway.folder import text_card, with_tokenizers, write_model
+from headway.hub import ids
+from headway.hub.checkpoint import Checkpoint, opened, opener_of
 from headway.hub.decoding import search_in, symbols_in
 from headway.hub.families import foreign_of
-from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights
+from headway.hub.hf_folder import CONFIG, Weights
 from headway.hub.names import Entry, Table, listed
-from headway.hub.vocabularies import read_tokenizers, two_sided
+from headway.hub.vocabularies import two_sided
 from headway.models.blank import blank
-from headway.outside import read_object
 from headway.text.foreign import ForeignTokenizer
 from headway.text.tokenizer import TextOptions
 
@@ -33,39 +34,51 @@ def find_foreign(given: str) -> Path | None:
         from headway.hub.remote import bring
 
         return bring(given.removeprefix(REMOTE))
-    return Path(given) if is_hf_folder(Path(given)) else None
+    return Path(given) if opener_of(Path(given)) is not None else None
 
 
-def foreign_card(folder: Path) -> Card:
-    """The card of a folder, from its config.json."""
-    path = folder / CONFIG
-    facts = read_object(path)
-    foreign = foreign_of(facts, str(path))
+def foreign_card(place: Path) -> Card:
+    """The card of a model, from its config."""
+    return _card(opened(place))
+
+
+def _card(found: Checkpoint) -> Card:
+    foreign, folder = foreign_of(found.facts, found.where), found.folder
     try:
-        sizes, (config, head) = foreign.vocabularies(facts), foreign.model_in(facts)
-        if foreign.settle is not None:
-            config, head = foreign.settle(config, head, folder, open_weights(folder).shapes())
+        sizes, (config, head) = foreign.vocabularies(found.facts), foreign.model_in(found.facts)
+        if foreign.settle is not None and folder is not None:
+            config, head = foreign.settle(config, head, folder, found.weights.shapes())
     except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
-    text = TextOptions(joint=not two_sided(folder))
-    more: dict[str, Any] = (
-        {"symbols": symbols_in(folder, sizes[-1]), "search": search_in(folder)} if foreign.seq2seq else {}
-    )
+        raise InputError(f"{found.where.removesuffix(CONFIG).rstrip('/')}: {error}") from error
+    text = TextOptions(joint=folder is None or not two_sided(folder))
+    more: dict[str, Any] = {}
+    if foreign.seq2seq and folder is not None:
+        more = {"symbols": symbols_in(folder, sizes[-1]), "search": search_in(folder)}
     return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 
 
 def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Loaded:
-    card = foreign_card(folder)
-    sides = zip(read_tokenizers(folder), (card.sizes[0], card.sizes[-1]), strict=True)
+    found = opened(folder)
+    card = _card(found)
+    sides = zip(_tokenizers(found, card), (card.sizes[0], card.sizes[-1]), strict=True)
     source, target = (_fitting(tokenizer, size, folder) for tokenizer, size in sides)
     try:
         model: nn.Module = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
-        raise InputError(f"{folder / CONFIG} describes a model that cannot be built: {error}") from error
-    foreign = foreign_of(read_object(folder / CONFIG), str(folder / CONFIG))
+        raise InputError(f"{found.where} describes a model that cannot be built: {error}") from error
+    foreign = foreign_of(found.facts, found.where)
     table = foreign.table(dict(model.named_parameters()), card.config, card.sizes, card.head)
-    load_foreign(model, table, open_weights(folder))
+    load_foreign(model, table, found.weights)
     return Loaded(model, card, with_tokenizers(card, source, target))
+
+
+def _tokenizers(found: Checkpoint, card: Card) -> tuple[ForeignTokenizer, ForeignTokenizer]:
+    """Those of the folder; with `--ids` those that take and give ids."""
+    if not ids.only:
+        return found.tokenizers()
+    ends = found.facts.get("eos_token_id")
+    stops = tuple(end for end in (ends if isinstance(ends, list) else [ends]) if isinstance(end, int))
+    return ids.numbers(card.sizes[0], stops), ids.numbers(card.sizes[-1], stops)
 
 
 def _fitting(tokenizer: ForeignTokenizer, size: int, folder: Path) -> ForeignTokenizer:

@@ -27,15 +27,19 @@ BYTE_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # th
 NO_LIMIT = 10**9  # some files say "no limit" with a number of thirty digits
 
 
+class NoTokenizer(InputError):
+    """A folder without a vocabulary."""
+
+
 def two_sided(folder: Path) -> bool:
     """Whether source and target have tokenizers of their own."""
     return not (folder / "tokenizer.json").is_file() and all((folder / side).is_file() for side in SIDES)
 
 
-def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
-    """Of source and target, or one and the same."""
+def read_tokenizers(folder: Path, config: dict[str, Any] | None = None) -> tuple[ForeignTokenizer, ForeignTokenizer]:
+    """Of source and target, or one and the same. `config`: of config.json, where it is read already."""
     if not two_sided(folder):
-        return (one := read_tokenizer(folder)), one
+        return (one := read_tokenizer(folder, config)), one
     facts = optional_json(folder / "tokenizer_config.json")
     settings = _settings(folder, facts, MARIAN.usual)
     places = _ids(folder / "vocab.json")
@@ -67,9 +71,9 @@ def _numbered(path: Path, places: dict[str, int], settings: Settings) -> Foreign
     return ForeignTokenizer(found.tokenizer(True, (*settings.specials(), *codes), places), settings)
 
 
-def read_tokenizer(folder: Path) -> ForeignTokenizer:
+def read_tokenizer(folder: Path, config: dict[str, Any] | None = None) -> ForeignTokenizer:
     facts = optional_json(folder / "tokenizer_config.json")
-    kind = str(optional_json(folder / CONFIG).get("model_type", ""))
+    kind = str((config or optional_json(folder / CONFIG)).get("model_type", ""))
     usual = FOREIGN[kind].usual if kind in FOREIGN else Usual()
     settings = _settings(folder, facts, usual)
     if (folder / "tokenizer.json").is_file():
@@ -163,7 +167,7 @@ def _from_older_files(folder: Path, facts: dict[str, Any], usual: Usual, setting
             ".save_pretrained(...) of transformers does)"
         )
     expected = f"tokenizer.json, vocab.json with merges.txt, vocab.txt or {SENTENCEPIECE[0]}"
-    raise InputError(f"{folder} has no tokenizer: expected {expected}")
+    raise NoTokenizer(f"{folder} has no tokenizer: expected {expected}; --ids takes and gives ids of tokens instead")
 
 
 def _sentencepiece(path: Path, facts: dict[str, Any], usual: Usual) -> tokenizers.Tokenizer:

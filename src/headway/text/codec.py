@@ -118,7 +118,8 @@ def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = Fa
         refuse_what_is_no_text(texts)
         raise
     except BaseException as error:  # the library panics beyond Exception
-        raise InputError(f"the tokenizer fails on this text: {of_library(error)}") from error
+        told = "a word is no token, and there is none for unknown words" if "[UNK]" in str(error) else of_library(error)
+        raise InputError(f"the tokenizer fails on this text: {told}") from error
     return [encoding.ids for encoding in encodings]
 
 

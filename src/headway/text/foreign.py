@@ -164,6 +164,8 @@ class ForeignTokenizer(Codec):
 
     @cached_property
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if self.inner.post_processor is None:
+            return (), ()
         (bare,), (framed,) = self.encode_batch(["a"]), self.framed_batch(["a"])
         at = next((at for at in range(len(framed)) if framed[at : at + len(bare)] == bare), 0)
         return tuple(framed[:at]), tuple(framed[at + len(bare) :])

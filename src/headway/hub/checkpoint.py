@@ -1,0 +1,78 @@
+"""A model of another program, however it lies on the disk: its config, weights and tokenizer in Hugging Face's words.
+
+Each kind is one file with a function that opens it. A folder with config.json, an adapter beside its base model, a GGUF
+file and Meta's params.json all become a `Checkpoint`; what follows (`headway.hub.reading`) does not ask which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights
+from headway.hub.model_type import with_model_type
+from headway.hub.vocabularies import read_tokenizers
+from headway.outside import read_object
+from headway.text.foreign import ForeignTokenizer
+
+
+@dataclass
+class Checkpoint:
+    """facts: what config.json says. open: its weights. tokenizers: of source and target, or one and the same. folder:
+    where further files may lie, None where there are none."""
+
+    where: str
+    facts: dict[str, Any]
+    open: Callable[[], Weights]
+    tokenizers: Callable[[], tuple[ForeignTokenizer, ForeignTokenizer]]
+    folder: Path | None = None
+
+    @cached_property
+    def weights(self) -> Weights:
+        return self.open()
+
+
+def hf_folder(folder: Path) -> Checkpoint:
+    path = folder / CONFIG
+    facts = with_model_type(read_object(path), lambda: open_weights(folder), str(path))
+    return Checkpoint(str(path), facts, lambda: open_weights(folder), lambda: read_tokenizers(folder, facts), folder)
+
+
+ADAPTER, META, GGUF = "adapter_config.json", "params.json", ".gguf"
+
+
+def _one_gguf(place: Path) -> Path | None:
+    """A GGUF file, or the only one of a folder."""
+    files = [place] if place.suffix.lower() == GGUF else sorted(place.glob(f"*{GGUF}")) if place.is_dir() else []
+    if len(files) > 1 and not is_hf_folder(place):
+        raise InputError(f"{place} holds {len(files)} GGUF files: name one, for example {files[0]}")
+    return files[0] if files and files[0].is_file() else None
+
+
+def _opener(module: str, name: str) -> Callable[[Path], Checkpoint]:
+    return lambda place: import_module(f"headway.hub.{module}").__dict__[name](place)
+
+
+def opener_of(place: Path) -> Callable[[Path], Checkpoint] | None:
+    """What opens this folder or file; None for one that is of no kind."""
+    if (place / ADAPTER).is_file():
+        return _opener("adapter", "adapted")
+    if is_hf_folder(place):
+        return hf_folder
+    if (place / META).is_file():
+        return _opener("meta_folder", "meta_folder")
+    if (file := _one_gguf(place)) is not None:
+        return lambda _: import_module("headway.hub.gguf_file").gguf_file(file)
+    return None
+
+
+def opened(place: Path) -> Checkpoint:
+    open_it = opener_of(place)
+    if open_it is None:
+        raise InputError(f"{place} is no model of another program ({CONFIG} is missing)")
+    return open_it(place)

@@ -1,0 +1,176 @@
+"""GGUF files, against what transformers reads of the same file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+import transformers
+from gguf.constants import GGMLQuantizationType as Type
+from gguf_world import TEXT, converted, write
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+import headway
+from headway.errors import InputError
+from headway.folder import read_model
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
+from headway.generate.sampling import Sampling
+from headway.hub.gguf_file import gguf_file
+
+SIZE = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}  # fmt: skip
+FACTS = {"block_count": 2, "context_length": 64, "embedding_length": 64, "feed_forward_length": 96,
+         "attention.head_count": 4, "attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-6,
+         "rope.freq_base": 10_000.0, "vocab_size": 320}  # fmt: skip
+GPT2_FACTS = {"block_count": 2, "context_length": 64, "embedding_length": 64, "feed_forward_length": 256,
+              "attention.head_count": 4, "attention.layer_norm_epsilon": 1e-5}  # fmt: skip
+CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], gguf.MODEL_ARCH]] = {
+    "llama": (transformers.LlamaConfig, SIZE, FACTS, gguf.MODEL_ARCH.LLAMA),
+    "llama tied": (transformers.LlamaConfig, SIZE | {"tie_word_embeddings": True}, FACTS, gguf.MODEL_ARCH.LLAMA),
+    "qwen2": (transformers.Qwen2Config, SIZE, FACTS, gguf.MODEL_ARCH.QWEN2),
+    "gemma": (transformers.GemmaConfig, SIZE | {"head_dim": 16}, FACTS | {"attention.key_length": 16,
+              "attention.value_length": 16}, gguf.MODEL_ARCH.GEMMA),
+    "gpt2": (transformers.GPT2Config, {"vocab_size": 320, "n_embd": 64, "n_layer": 2, "n_head": 4,
+             "n_positions": 64}, GPT2_FACTS, gguf.MODEL_ARCH.GPT2),
+}  # fmt: skip
+
+
+def made(case: str, folder: Path, kind: Type = Type.F32, **more: Any) -> tuple[Path, Any]:
+    config, sizes, facts, arch = CASES[case]
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config(**sizes)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+    path = write(folder / "model.gguf", gguf.MODEL_ARCH_NAMES[arch], facts, converted(model, arch), kind, **more)
+    return path, model
+
+
+IDS = torch.tensor([[5, 300, 17, 44, 261, 3, 99, 12]])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_numbers_are_those_of_the_model_that_was_written(case: str, tmp_path: Path) -> None:
+    path, model = made(case, tmp_path)
+    with torch.no_grad():
+        found, expected = read_model(path).model(IDS)[0], model(IDS).logits
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def read_by_transformers(path: Path) -> Any:
+    """Their reader's config and weights (`from_pretrained` would want one more package)."""
+    facts = load_gguf_checkpoint(str(path))["config"]
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**facts))
+    weights = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)["tensors"]
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    assert not unexpected and set(missing) <= {"lm_head.weight"}
+    model.tie_weights()
+    return model.float().eval()
+
+
+QUANTISED = [Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1]
+
+
+@pytest.mark.parametrize("kind", QUANTISED, ids=lambda kind: kind.name)
+def test_quantised_weights_give_what_transformers_reads_of_the_same_file(kind: Type, tmp_path: Path) -> None:
+    path, _ = made("llama", tmp_path, kind)
+    theirs = read_by_transformers(path)
+    mine = headway.load(path, "cpu")
+    with torch.no_grad():
+        torch.testing.assert_close(mine.model(IDS)[0], theirs(IDS).logits, rtol=0, atol=1e-5)
+        expected = theirs.generate(IDS, max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
+    asked = Request(IDS[0].tolist(), Sampling(0), max_new=20, stops=frozenset())
+    [[written]] = generate_all(mine.model, [asked], context=64, device=torch.device("cpu"))
+    assert list(written.ids) == expected[0, IDS.shape[1] :].tolist()
+
+
+def test_byte_pairs_are_split_as_the_file_says(tmp_path: Path) -> None:
+    """Against the tokenizer that the file was written from; digits by one, by three, or together."""
+    from gguf_world import byte_pairs
+
+    path, _ = made("llama", tmp_path)
+    mine, theirs = read_model(path).source_tokenizer, byte_pairs()
+    assert [mine.encode(text) for text in TEXT] == [theirs.encode(text).ids for text in TEXT]
+    assert mine.decode(mine.encode(TEXT[1])) == TEXT[1] and mine.stops == {2} and mine.start == 1
+    assert mine.encode("<|im_start|>a") == [3, *mine.encode("a")]
+    assert mine.chat is not None
+    for pre, splits in (("qwen2", ["1", "8", "5", "1"]), ("llama-bpe", ["185", "1"]), ("smollm", ["1", "8", "5", "1"])):
+        path, _ = made("llama", tmp_path, pre=pre)
+        inner = read_model(path).source_tokenizer.inner
+        assert [text for text, _ in inner.pre_tokenizer.pre_tokenize_str("1851")] == splits
+    path, _ = made("llama", tmp_path, pre="klingon")
+    with pytest.raises(InputError, match="does not split texts as 'klingon'"):
+        read_model(path)
+
+
+def test_sentencepiece_is_what_transformers_makes_of_the_same_file(tmp_path: Path) -> None:
+    path, _ = made("llama", tmp_path, tokenizer="llama")
+    mine = gguf_file(path).tokenizers()[0]
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)
+    for text in (*TEXT, "  two  spaces ", "naïve 漢字 \U0001f600"):
+        expected = theirs.encode(text, add_special_tokens=False)
+        assert mine.encode(text) == expected and mine.framed_batch([text]) == [[1, *expected]]
+        assert mine.decode(mine.encode(text)).lstrip() == text.lstrip()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"expert_count": 8}, "'llama.expert_count' (8)"),
+        ({"rope.dimension_count": 8}, "'llama.rope.dimension_count' (8)"),
+        ({"attention.head_count": 5}, "cannot be built"),
+        ({"block_count": 3}, "lacks"),
+    ],
+)
+def test_what_a_file_says_and_headway_cannot_do_is_refused(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    *case, facts, arch = CASES["llama"]
+    _, model = made("llama", tmp_path)
+    path = write(tmp_path / "other.gguf", "llama", facts | changes, converted(model, arch))
+    with pytest.raises(InputError) as caught:
+        read_model(path)
+    assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_weights_that_no_table_has_are_refused(tmp_path: Path) -> None:
+    *case, facts, arch = CASES["llama"]
+    _, model = made("llama", tmp_path)
+    more = converted(model, arch) | {"blk.0.attn_q_norm.weight": np.ones(16, np.float32)}
+    with pytest.raises(InputError, match="attn_q_norm"):
+        read_model(write(tmp_path / "other.gguf", "llama", facts, more))
+    with pytest.raises(InputError, match="no GGUF file of a 'rwkv'"):
+        read_model(write(tmp_path / "third.gguf", "rwkv", {}, {}))
+
+
+def test_llama_3s_factors_become_its_scaling(tmp_path: Path) -> None:
+    """And others are refused."""
+    from headway.models.rotary_scaling import Llama3
+
+    *case, facts, arch = CASES["llama"]
+    _, model = made("llama", tmp_path)
+    plain = 10_000.0 ** (-torch.arange(0, 16, 2, dtype=torch.float64) / 16)
+    factors = (plain / Llama3(factor=32.0, length=8192, low=1.0, high=4.0).frequencies(16, 10_000.0)).float().numpy()
+    path = write(tmp_path / "a.gguf", "llama", facts, converted(model, arch) | {"rope_freqs.weight": factors})
+    assert gguf_file(path).facts["rope_scaling"]["factor"] == 32.0
+    path = write(tmp_path / "b.gguf", "llama", facts, converted(model, arch) | {"rope_freqs.weight": factors * 2})
+    with pytest.raises(InputError, match="rope_freqs"):
+        read_model(path)
+
+
+def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
+    path, _ = made("llama", tmp_path, Type.Q4_0)
+    whole = path.read_bytes()
+    generator = np.random.default_rng(0)
+    for number in range(150):
+        damaged = bytearray(whole)
+        place = int(generator.integers(0, 12_000 if number % 3 else 200))
+        damaged[place] ^= int(generator.integers(1, 256))
+        path.write_bytes(damaged[: place + 1] if number % 10 == 0 else damaged)
+        try:
+            read_model(path)
+        except InputError as error:
+            assert "\n" not in str(error)
