@@ -99,9 +99,12 @@ def find_model(folder: str | Path) -> Path:
     for other in FORMATS:
         if (found := other.find(str(folder))) is not None:
             return found
-    refuse(not place.exists(), f"there is no folder {folder}")
     if (place / "run.json").is_file():
         raise InputError(f"{folder} is a run without a model: `headway train {folder} --resume` resumes it")
+    for other in FORMATS:
+        if reason := other.explain(str(folder)):
+            raise InputError(reason)
+    refuse(not place.exists(), f"there is no folder {folder}")
     raise InputError(f"{folder} is no model (headway.json is missing): `headway train` makes one")
 
 

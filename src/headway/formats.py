@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 class Format(NamedTuple):
     """find: the folder for the name that the user gave, None where it is not of this format. card: its description
-    of the model. read: the model on a device in a precision."""
+    of the model. read: the model on a device in a precision. explain: why a place is no model, None where it knows
+    nothing of it."""
 
     name: str
     find: Callable[[str], Path | None]
     card: Callable[[Path], Card]
     read: Callable[[Path, torch.device, torch.dtype], Loaded]
+    explain: Callable[[str], str | None] = lambda given: None
 
 
 FORMATS: list[Format] = []

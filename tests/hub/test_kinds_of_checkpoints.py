@@ -204,3 +204,27 @@ def test_without_a_tokenizer_ids_go_in_and_out(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="a word is no token"):
             mine.generate(["12 320"])
     assert text.split() == [str(i) for i in expected[0, IDS.shape[1] :].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "line"),
+    [
+        ((), "gpt2", "the model of that name is hf://openai-community/gpt2"),
+        ((), "someone/their-model", "written hf://someone/their-model"),
+        (("m/model.safetensors",), "m", "config.json of Hugging Face's, is missing"),
+        (("m/net.onnx",), "m", "an ONNX graph, which headway writes"),
+        (("net.pt",), "net.pt", "a file of torch.save"),
+        (("m/config.json",), "m", "which has no model_type, and no weights"),
+        (("m/a.txt",), "m", "headway opens its own folders"),
+    ],
+)
+def test_what_is_no_model_is_told_with_the_way_to_one(
+    files: tuple[str, ...], given: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in files:
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_text("{}")
+    with pytest.raises(InputError) as caught:
+        read_model(given)
+    assert line in str(caught.value) and "ARPA" not in str(caught.value)

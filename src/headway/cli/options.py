@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from headway.errors import InputError, refuse
+from headway.formats import FORMATS
 
 
 def argument(metavar: str, text: str, default: Any = ...) -> Any:
@@ -54,7 +55,8 @@ AS_JSON = flag("--json", "As JSON.")
 
 def check_model(model: str, use: str) -> None:
     """Refuse a file in the place of the model: the model was left out, or the order is not that of `use`."""
-    refuse(Path(model).is_file(), f"{model} is a file and no model; the model's folder comes first: {use}")
+    if Path(model).is_file() and not any(form.find(model) or form.explain(model) for form in FORMATS):
+        raise InputError(f"{model} is a file and no model; the model's folder comes first: {use}")
 
 
 def run_folder(name: str, also: str = "") -> Path:

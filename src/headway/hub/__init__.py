@@ -9,9 +9,17 @@ from typing import Any
 from headway.formats import FORMATS, Format
 
 
-def _reading(name: str) -> Callable[..., Any]:
-    """A function of `headway.hub.reading`, which is imported when it is called."""
-    return lambda *given: getattr(import_module("headway.hub.reading"), name)(*given)
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """A function of this package, whose module is imported when it is called."""
+    return lambda *given: getattr(import_module(f"headway.hub.{module}"), name)(*given)
 
 
-FORMATS.append(Format("Hugging Face", _reading("find_foreign"), _reading("foreign_card"), _reading("read_foreign")))
+FORMATS.append(
+    Format(
+        "Hugging Face",
+        _later("reading", "find_foreign"),
+        _later("reading", "foreign_card"),
+        _later("reading", "read_foreign"),
+        _later("explain", "explained"),
+    )
+)
