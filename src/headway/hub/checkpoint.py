@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.hf_folder import CONFIG, Weights, is_hf_folder, open_weights
+from headway.hub.hf_folder import CONFIG, Weights, has_weights, is_hf_folder, open_weights
 from headway.hub.model_type import with_model_type
 from headway.hub.vocabularies import read_tokenizers
 from headway.outside import read_object
@@ -63,7 +63,8 @@ def opener_of(place: Path) -> Callable[[Path], Checkpoint] | None:
     if (place / ADAPTER).is_file():
         return _opener("adapter", "adapted")
     if is_hf_folder(place):
-        return hf_folder
+        graphs = not has_weights(place) and (any(place.glob("*.onnx")) or any(place.glob("onnx/*.onnx")))
+        return _opener("onnx_folder", "onnx_folder") if graphs else hf_folder
     if (place / META).is_file():
         return _opener("meta_folder", "meta_folder")
     if (file := _one_gguf(place)) is not None:

@@ -18,7 +18,7 @@ OPENS = "headway opens its own folders, Hugging Face folders (config.json with w
 HELD = {
     ".safetensors": "weights alone: headway.json, or a config.json of Hugging Face's, is missing beside them",
     ".bin": "weights alone: headway.json, or a config.json of Hugging Face's, is missing beside them",
-    ".onnx": "an ONNX graph, which headway writes (headway export) and does not read",
+    ".onnx": "an ONNX graph: its weights are read where the model's config.json lies beside it",
     ".pt": "a file of torch.save, which only the program that wrote it can build a model of",
     ".pth": "a file of torch.save, which only the program that wrote it can build a model of",
     ".ckpt": "a checkpoint of a training program: export its model as a Hugging Face folder",

@@ -36,7 +36,7 @@ def write_json(path: Path, facts: dict[str, Any]) -> None:
 def is_hf_folder(folder: Path) -> bool:
     """Whether its config.json has a model_type, which other programs' config.json lack, or lies beside weights."""
     facts = optional_json(folder / CONFIG)
-    return "model_type" in facts or "architectures" in facts or (bool(facts) and _weights_file(folder) is not None)
+    return "model_type" in facts or "architectures" in facts or (bool(facts) and has_weights(folder))
 
 
 class SafeWeights:
@@ -173,6 +173,10 @@ def weights_named(folder: Path, stem: str) -> Weights:
         if (path := folder / f"{stem}{suffix}").is_file():
             return kind(path)
     raise InputError(f"{folder} has no weights: expected {stem}.safetensors or {stem}.bin")
+
+
+def has_weights(folder: Path) -> bool:
+    return _weights_file(folder) is not None
 
 
 def _weights_file(folder: Path) -> Path | None:
