@@ -147,6 +147,15 @@ def sentence_encoder(folder: Path) -> None:
     declare_pooling(folder, {"pooling_mode_mean_tokens": True}, unit=True, longest=16)
 
 
+def another_form(name: str) -> Make:
+    def make(folder: Path) -> None:
+        import checkpoint_world
+
+        getattr(checkpoint_world, name)(folder)
+
+    return make
+
+
 ARPA = """\\data\\
 ngram 1=5
 ngram 2=3
@@ -214,6 +223,9 @@ ALL: dict[str, Kind] = {
     "bert-labels": Kind(encoder("ForSequenceClassification"), (PREDICT,)),
     "bert-tags": Kind(encoder("ForTokenClassification"), (PREDICT,)),
     "sentences": Kind(sentence_encoder, (EMBED,)),
+    "gguf": Kind(another_form("write_gguf_llama"), (("generate", "PLACE/model.gguf", *GENERATE[2:]),)),
+    "adapter": Kind(another_form("write_adapter"), (GENERATE,)),
+    "meta": Kind(another_form("write_meta_llama"), (GENERATE, IMPORT)),
     "arpa": Kind(arpa, (("import", "PLACE/model.arpa", OUT),)),
     "arpa-packed": Kind(packed_arpa, (("import", "PLACE/model.arpa.gz", OUT),)),
     "word2vec-binary": Kind(vectors("words.bin"), uses_of_vectors("words.bin")),

@@ -9,25 +9,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from gguf_world import byte_pairs, paired
 from safetensors.torch import load_file, save_file
 
 import headway
+from checkpoint_world import IDS, adapter, byte_pairs, llama, write_meta
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.hub.ids import ids_only
-
-SIZE = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}  # fmt: skip
-IDS = torch.tensor([[5, 300, 17, 44, 261, 3, 99, 12]])
-
-
-def llama(folder: Path, **more: Any) -> Any:
-    torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZE | more)).eval()
-    model.save_pretrained(folder)
-    byte_pairs().save(str(folder / "tokenizer.json"))
-    return model
 
 
 def logits(model: Any) -> torch.Tensor:
@@ -38,21 +26,6 @@ def logits(model: Any) -> torch.Tensor:
 
 def equal(folder: Path, model: Any, within: float = 1e-5) -> None:
     torch.testing.assert_close(logits(read_model(folder).model), logits(model), rtol=0, atol=within)
-
-
-def adapter(folder: Path, matrices: dict[str, tuple[int, int]], rank: int = 4, **facts: Any) -> dict[str, torch.Tensor]:
-    """An adapter's folder; returns what it adds to each module's weight, before scaling."""
-    folder.mkdir(exist_ok=True)
-    generator = torch.Generator().manual_seed(3)
-    added, saved = {}, {}
-    for module, (outputs, inputs) in matrices.items():
-        a, b = torch.randn(rank, inputs, generator=generator), torch.randn(outputs, rank, generator=generator)
-        saved |= {f"base_model.model.{module}.lora_A.weight": a, f"base_model.model.{module}.lora_B.weight": b}
-        added[module] = b @ a
-    save_file(saved, folder / "adapter_model.safetensors")
-    told = {"peft_type": "LORA", "r": rank, "lora_alpha": 8, "base_model_name_or_path": "someone/base-llama"} | facts
-    (folder / "adapter_config.json").write_text(json.dumps(told))
-    return added
 
 
 Q, DOWN = "model.layers.1.self_attn.q_proj", "model.layers.0.mlp.down_proj"
@@ -114,42 +87,12 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
         read_model(tmp_path / "tuned")
 
 
-META = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
-        "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3",
-        "mlp.down_proj": "feed_forward.w2", "input_layernorm": "attention_norm",
-        "post_attention_layernorm": "ffn_norm", "model.embed_tokens": "tok_embeddings", "model.norm": "norm",
-        "lm_head": "output"}  # fmt: skip
-
-
 @pytest.mark.parametrize("files", [1, 2])
 def test_metas_folder_is_the_same_model(files: int, tmp_path: Path) -> None:
     """In one file, or split over two as for two devices."""
     model = llama(tmp_path / "hf", rms_norm_eps=1e-5, max_position_embeddings=4096)
-    parts: list[dict[str, torch.Tensor]] = [{} for _ in range(files)]
-    for name, weight in model.state_dict().items():
-        weight = weight.detach()
-        if "q_proj" in name or "k_proj" in name:
-            weight = paired(weight, 4 if "q_proj" in name else 2)
-        theirs = name.removesuffix(".weight").replace("model.layers", "layers")
-        theirs = next(theirs.replace(hf, meta) for hf, meta in META.items() if hf in theirs)
-        axis = None if "norm" in theirs else 1 if theirs.endswith(("wo", "w2", "embeddings")) else 0
-        for part, piece in zip(parts, [weight] * files if axis is None else weight.chunk(files, axis), strict=True):
-            part[f"{theirs}.weight"] = piece.clone()
     folder = tmp_path / "meta"
-    folder.mkdir()
-    for number, part in enumerate(parts):
-        torch.save(part | {"rope.freqs": torch.ones(4)}, folder / f"consolidated.{number:02}.pth")
-    told = {
-        "dim": 32,
-        "n_layers": 2,
-        "n_heads": 4,
-        "n_kv_heads": 2,
-        "vocab_size": -1,
-        "multiple_of": 16,
-        "norm_eps": 1e-5,
-    }
-    (folder / "params.json").write_text(json.dumps(told))
-    byte_pairs().save(str(folder / "tokenizer.json"))
+    told = write_meta(folder, model, files)
     equal(folder, model)
     (folder / "params.json").write_text(json.dumps(told | {"moe": {"experts": 8}}))
     with pytest.raises(InputError, match="'moe'"):

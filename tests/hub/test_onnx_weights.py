@@ -12,9 +12,9 @@ import pytest
 import torch
 import transformers
 from checkpoints import place
-from gguf_world import byte_pairs
 
 import headway
+from checkpoint_world import byte_pairs
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.generate.offline import generate_all
