@@ -20,6 +20,7 @@ from headway.folder import read_model
 from headway.generate.offline import generate_all
 from headway.generate.request import Request
 from headway.generate.sampling import Sampling
+from headway.hub.gguf_export import PRECISIONS, export_gguf
 from headway.hub.gguf_file import gguf_file
 
 SIZE = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
@@ -27,7 +28,7 @@ SIZE = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidd
 FACTS = {"block_count": 2, "context_length": 64, "embedding_length": 64, "feed_forward_length": 96,
          "attention.head_count": 4, "attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-6,
          "rope.freq_base": 10_000.0, "vocab_size": 320}  # fmt: skip
-GPT2_FACTS = {"block_count": 2, "context_length": 64, "embedding_length": 64, "feed_forward_length": 256,
+GPT2_FACTS = {"block_count": 2, "context_length": 1024, "embedding_length": 64, "feed_forward_length": 256,
               "attention.head_count": 4, "attention.layer_norm_epsilon": 1e-5}  # fmt: skip
 CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], gguf.MODEL_ARCH]] = {
     "llama": (transformers.LlamaConfig, SIZE, FACTS, gguf.MODEL_ARCH.LLAMA),
@@ -36,7 +37,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], gguf.MODEL_ARCH]] = 
     "gemma": (transformers.GemmaConfig, SIZE | {"head_dim": 16}, FACTS | {"attention.key_length": 16,
               "attention.value_length": 16}, gguf.MODEL_ARCH.GEMMA),
     "gpt2": (transformers.GPT2Config, {"vocab_size": 320, "n_embd": 64, "n_layer": 2, "n_head": 4,
-             "n_positions": 64}, GPT2_FACTS, gguf.MODEL_ARCH.GPT2),
+             "n_positions": 1024}, GPT2_FACTS, gguf.MODEL_ARCH.GPT2),
 }  # fmt: skip
 
 
@@ -189,3 +190,43 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
             read_model(path)
         except InputError as error:
             assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written_is_read_by_transformers_as_the_same_model(case: str, tmp_path: Path) -> None:
+    path, model = made(case, tmp_path)
+    export_gguf(path, tmp_path / "again.gguf", "float32")
+    with torch.no_grad():
+        expected = model(IDS).logits
+        torch.testing.assert_close(read_model(tmp_path / "again.gguf").model(IDS)[0], expected, rtol=0, atol=1e-5)
+        if case != "gemma":  # which transformers does not read
+            theirs = read_by_transformers(tmp_path / "again.gguf")
+            torch.testing.assert_close(theirs(IDS).logits, expected, rtol=0, atol=1e-5)
+    before, after = (read_model(file).source_tokenizer for file in (path, tmp_path / "again.gguf"))
+    assert [before.encode(text) for text in TEXT] == [after.encode(text) for text in TEXT]
+    assert (before.start, before.end, before.stops, before.opening) == (
+        after.start,
+        after.end,
+        after.stops,
+        after.opening,
+    )
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "q8_0", "q4_0"])
+def test_precisions_are_those_of_the_library(precision: str, tmp_path: Path) -> None:
+    path, _ = made("llama", tmp_path)
+    export_gguf(path, tmp_path / "small.gguf", precision)
+    written, whole = (gguf_file(file).weights for file in (tmp_path / "small.gguf", path))
+    name = "model.layers.0.mlp.up_proj.weight"
+    kind = Type[PRECISIONS[precision]]
+    expected = gguf.quants.dequantize(gguf.quants.quantize(whole.get(name).numpy(), kind), kind)
+    assert np.array_equal(written.get(name).numpy(), expected)
+    assert (tmp_path / "small.gguf").stat().st_size < path.stat().st_size
+
+
+def test_a_tokenizer_that_llama_cpp_does_not_have_is_refused(tmp_path: Path) -> None:
+    CASES["pieces"] = (transformers.LlamaConfig, SIZE | {"vocab_size": 400}, FACTS, gguf.MODEL_ARCH.LLAMA)
+    path, _ = made("pieces", tmp_path, tokenizer="llama")
+    with pytest.raises(InputError, match="byte-level BPE"):
+        export_gguf(path, tmp_path / "no.gguf")
+    assert not (tmp_path / "no.gguf").exists() and not list(tmp_path.glob(".*"))

@@ -7,30 +7,34 @@ from pathlib import Path
 from headway.cli.options import MODEL, argument, check_model, option
 from headway.errors import InputError, refuse
 
-FORMS = ("hf", "ctranslate2", "onnx", "arpa")
+FORMS = ("hf", "ctranslate2", "onnx", "gguf", "arpa")
+GGUF = ".gguf"
 ARPA = (".arpa", ".arpa.gz", ".lm", ".lm.gz")
 ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 
 
 def export(
     model: str = MODEL,
-    file: str = argument("DEST", "The folder to write; for n-grams a file, .arpa or .arpa.gz."),
-    form: str = option(None, "NAME", "hf, ctranslate2 or onnx; a file's ending says arpa.", "--format"),
-    dtype: str = option("float32", "NAME", "For ctranslate2: float32, float16 or int8."),
+    file: str = argument("DEST", "The folder to write; a file for GGUF (.gguf) and for n-grams (.arpa, .arpa.gz)."),
+    form: str = option(None, "NAME", "hf, ctranslate2 or onnx; a file's ending says gguf or arpa.", "--format"),
+    dtype: str = option(None, "NAME", "For ctranslate2: float32, float16, int8; for gguf: float16, q8_0, q4_0, …"),
 ) -> None:
-    """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, n-grams as ARPA."""
+    """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, GGUF, n-grams as ARPA."""
     check_model(model, "headway export MODEL DEST")
-    if not form and not file.endswith(ARPA):
-        raise InputError(f"{file}: pass --format {', '.join(FORMS[:3])} for a folder; {ENDINGS}")
-    form = form or "arpa"
+    if not form and not file.endswith((*ARPA, GGUF)):
+        raise InputError(
+            f"{file}: pass --format {', '.join(FORMS[:3])} for a folder; a GGUF file ends in .gguf, {ENDINGS}"
+        )
+    form = form or ("gguf" if file.endswith(GGUF) else "arpa")
     refuse(form not in FORMS, f"--format is {', '.join(FORMS)}, not {form}")
-    if dtype != "float32" and form != "ctranslate2":
-        raise InputError(f"--dtype is for --format ctranslate2: {form} is written in float32")
+    if dtype not in (None, "float32") and form not in ("ctranslate2", "gguf"):
+        raise InputError(f"--dtype is for --format ctranslate2 and gguf: {form} is written in float32")
+    refuse(form == "gguf" and not file.endswith(GGUF), f"{file}: a GGUF file ends in .gguf")
     refuse(Path(file).exists(), f"{file} is there already: choose another name, or delete it first")
     print(f"written: {file}{_write(form, model, file, dtype)}")
 
 
-def _write(form: str, model: str, dest: str, dtype: str) -> str:
+def _write(form: str, model: str, dest: str, dtype: str | None) -> str:
     """Write the model; returns what there is to say of the result."""
     if form == "hf":
         from headway.hub.hf_export import export_hf
@@ -39,8 +43,12 @@ def _write(form: str, model: str, dest: str, dtype: str) -> str:
     if form == "ctranslate2":
         from headway.hub.ctranslate2_export import export_ctranslate2
 
-        export_ctranslate2(model, dest, dtype)
-        return f" ({dtype})"
+        export_ctranslate2(model, dest, dtype or "float32")
+        return f" ({dtype or 'float32'})"
+    if form == "gguf":
+        from headway.hub.gguf_export import export_gguf
+
+        return f" ({export_gguf(model, dest, dtype or 'float16')}, {dtype or 'float16'})"
     if form == "onnx":
         from headway.hub.onnx_export import export_onnx
 
@@ -54,7 +62,7 @@ def _write(form: str, model: str, dest: str, dtype: str) -> str:
 
 def take_in(
     file: str = argument(
-        "SOURCE", "A Hugging Face folder, hf://owner/name[@revision], or n-grams as .arpa or .arpa.gz."
+        "SOURCE", "A Hugging Face folder, hf://owner/name[@revision], a .gguf file, or n-grams (.arpa, .arpa.gz)."
     ),
     folder: str = argument("FOLDER", "The model folder to make of it."),
     like: str = option(None, "MODEL", "N-grams: a model with the same vocabulary, where that is not of words."),
@@ -63,7 +71,7 @@ def take_in(
     from headway.cli.place import is_taken
 
     refuse(is_taken(Path(folder)), f"{folder} is there already: choose another name, or delete it first")
-    if file.startswith("hf://") or Path(file).is_dir():
+    if file.startswith("hf://") or file.endswith(GGUF) or Path(file).is_dir():
         from headway.hub.reading import import_foreign
 
         refuse(like is not None, "--like is for n-grams: a Hugging Face folder has a vocabulary of its own")

@@ -21,7 +21,7 @@ from headway.errors import InputError, nearest, of_library
 from headway.hub.checkpoint import Checkpoint
 from headway.hub.extras import wanted
 from headway.hub.gguf_tokenizer import gguf_tokenizer
-from headway.hub.rotary_rows import from_pairs
+from headway.hub.rotary_rows import from_pairs, to_pairs
 from headway.models.rotary_scaling import Llama3
 
 KEYS = {
@@ -53,15 +53,33 @@ FREQUENCIES = "rope_freqs.weight"
 Change = Callable[[Tensor, str, dict[str, Any]], Tensor]
 
 
+def _heads(name: str, facts: dict[str, Any]) -> int | None:
+    """llama.cpp turns neighbouring pairs of Llama's queries and keys: how many heads such a weight has."""
+    key = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
+    return None if key is None else int(facts[key])
+
+
 def _turned(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
-    """llama.cpp turns neighbouring pairs of Llama's queries and keys."""
-    heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
-    return weight if heads is None else from_pairs(weight, int(facts[heads]))
+    heads = _heads(name, facts)
+    return weight if heads is None else from_pairs(weight, heads)
+
+
+def _turned_back(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
+    heads = _heads(name, facts)
+    return weight if heads is None else to_pairs(weight, heads)
 
 
 def _less_one(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
     """The gain of Gemma's norms is 1 + w, and the file holds the gain."""
     return weight - 1 if name.endswith("norm.weight") else weight
+
+
+def _more_one(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
+    return weight + 1 if name.endswith("norm.weight") else weight
+
+
+def _same(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
+    return weight
 
 
 def _transposed(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
@@ -71,22 +89,23 @@ def _transposed(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a value of general.architecture means. change: of a weight as it stands in the file."""
+    """What a value of general.architecture means. change: of a weight as it stands in the file; back: the other way."""
 
     model_type: str
     keys: Mapping[str, str] = field(default_factory=lambda: KEYS)
     names: Mapping[str, str] = field(default_factory=lambda: NAMES)
     layer: Mapping[str, str] = field(default_factory=lambda: LAYER)
     layers: str = "model.layers."
-    change: Change = lambda weight, name, facts: weight
+    change: Change = _same
+    back: Change = _same
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", change=_turned),
+    "llama": Architecture("llama", change=_turned, back=_turned_back),
     "qwen2": Architecture("qwen2"),
-    "gemma": Architecture("gemma", change=_less_one, fixed={"hidden_activation": "gelu_pytorch_tanh"}),
-    "gpt2": Architecture("gpt2", GPT2_KEYS, GPT2_NAMES, GPT2_LAYER, "transformer.h.", _transposed),
+    "gemma": Architecture("gemma", change=_less_one, back=_more_one, fixed={"hidden_activation": "gelu_pytorch_tanh"}),
+    "gpt2": Architecture("gpt2", GPT2_KEYS, GPT2_NAMES, GPT2_LAYER, "transformer.h.", _transposed, _transposed),
 }
 # Keys that say nothing more, or nothing about the computation.
 NOTHING_MORE = ("attention.value_length", "rope.dimension_count", "rope.scaling.attn_factor", "vocab_size")
