@@ -19,11 +19,12 @@ from torch import Tensor, nn
 
 from foreign_world import from_hf
 from headway.batch import TextInputs
-from headway.hub.families import foreign_of
+from headway.hub.families import FOREIGN, foreign_of
 from headway.models import build
 
 transformers.utils.logging.set_verbosity_error()
 VOCABULARY = 101
+FOREIGN_ARCHITECTURES = {name for foreign in FOREIGN.values() for name in foreign.architectures}
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,21 @@ def _side_by_side(found: Any, ids_BT: Tensor) -> Tensor:
     return torch.cat([x if x.dim() == 3 else x[:, None].expand(-1, length, -1) for x in tensors], -1)
 
 
+def _their_answer(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Any:
+    """With a type for each token where the model has types; every row is a choice where it has choices."""
+    given = {"input_ids": ids_BT, "attention_mask": their_mask(ids_BT, lengths_B)}
+    if types := getattr(model.config, "type_vocab_size", 0):
+        given["token_type_ids"] = ids_BT % types
+    if type(model).__name__.endswith("MultipleChoice"):
+        return model(**{name: given[name][None] for name in given}).logits.mT
+    answer = model(**given)
+    if "start_logits" in answer:
+        return torch.stack([answer.start_logits, answer.end_logits], -1)
+    if type(model).__name__ == "ElectraForPreTraining":
+        return torch.nn.functional.pad(answer.logits[..., None], (1, 0))
+    return answer.to_tuple()
+
+
 KINDS = {
     "encoder-decoder": Kind(
         ours=lambda model, ids_BT, lengths_B: model(ids_BT, ids_BT.flip(1), lengths_B),
@@ -145,16 +161,9 @@ KINDS = {
     ),
     "encoder": Kind(
         ours=lambda model, ids_BT, lengths_B: _side_by_side(
-            model(TextInputs(ids_BT, lengths_B, ids_BT % model.config.types)), ids_BT
+            model(TextInputs(ids_BT, lengths_B, ids_BT % max(1, getattr(model.config, "types", 0)))), ids_BT
         ),
-        theirs=lambda model, ids_BT, lengths_B: _side_by_side(
-            model(
-                ids_BT,
-                attention_mask=their_mask(ids_BT, lengths_B),
-                token_type_ids=ids_BT % model.config.type_vocab_size,
-            ).to_tuple(),
-            ids_BT,
-        ),
+        theirs=lambda model, ids_BT, lengths_B: _side_by_side(_their_answer(model, ids_BT, lengths_B), ids_BT),
     ),
 }
 
@@ -278,12 +287,34 @@ ENCODERS: dict[str, dict[str, Any]] = {
     | {"embedding_size": 7, "num_hidden_groups": 2, "inner_group_num": 2, "num_hidden_layers": 4},
     "Albert-untied": ALBERT | {"embedding_size": 24, "hidden_act": "gelu", "tie_word_embeddings": False},
 }
-HEADS = ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification")
+DISTILBERT = {
+    "vocab_size": VOCABULARY, "dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 37, "max_position_embeddings": 20,
+    "dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "qa_dropout": 0.0, "pad_token_id": 1,
+}  # fmt: skip
+SMALL = ENCODER | {"num_hidden_layers": 2}
+ELECTRA = SMALL | {"embedding_size": 10, "summary_last_dropout": 0.0}
+ENCODERS |= {
+    "XLMRoberta": SMALL | {"type_vocab_size": 1},
+    "Camembert": SMALL | {"type_vocab_size": 1, "layer_norm_eps": 1e-5},
+    "Electra": ELECTRA,
+    "Electra-wide-relu": ELECTRA | {"embedding_size": 24, "hidden_act": "relu", "tie_word_embeddings": False},
+    "DistilBert": DISTILBERT,
+    "DistilBert-relu-untied": DISTILBERT | {"activation": "relu", "tie_word_embeddings": False},
+    "MPNet": SMALL | {"num_labels": 3},
+}
+HEADS = (
+    "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+    "ForMultipleChoice", "ForNextSentencePrediction",
+)  # fmt: skip
 TINY |= {
-    f"{name.lower()}-{head[3:]}": Tiny(f"{name.split('-')[0]}{head}", settings, "encoder")
+    f"{name.lower()}-{head[3:]}": Tiny(
+        f"{name.split('-')[0]}{head}",
+        settings | ({"num_labels": 2} if head == "ForQuestionAnswering" else {}),
+        "encoder",
+    )
     for name, settings in ENCODERS.items()
     for head in HEADS
-    if not (name.startswith("Roberta") and head == "ForPreTraining")  # it has none
+    if f"{name.split('-')[0]}{head}" in FOREIGN_ARCHITECTURES  # not every family has every head
 }
 
 each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())

@@ -152,7 +152,7 @@ def _from_older_files(folder: Path, facts: dict[str, Any], usual: Usual, setting
         if all((folder / name).is_file() for name in names):
             return _byte_pairs(folder / names[0], folder / names[1], facts, usual, settings)
     if (folder / "vocab.txt").is_file():
-        return _word_pieces(folder, facts, settings)
+        return _word_pieces(folder, facts, usual, settings)
     there = [name for name in (*SENTENCEPIECE, *SIDES) if (folder / name).is_file()]
     if there and there[0] in SENTENCEPIECE and usual.frame is not None:
         return _sentencepiece(folder / there[0], facts, usual)
@@ -200,12 +200,12 @@ def _byte_pairs(
     return inner
 
 
-def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tokenizers.Tokenizer:
+def _word_pieces(folder: Path, facts: dict[str, Any], usual: Usual, settings: Settings) -> tokenizers.Tokenizer:
     """BERT's WordPiece, the longest match first (Devlin et al. 2019)."""
     lines = _text(folder / "vocab.txt").split("\n")
     entries = {line.rstrip("\r"): i for i, line in enumerate(lines) if line or i < len(lines) - 1}
-    usual = BERT.usual.specials
-    unknown, first, last = (getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator"))
+    square = BERT.usual.specials
+    unknown, first, last = (getattr(settings, role) or square[role] for role in ("unknown", "first", "separator"))
     for token in (unknown, first, last):
         refuse(token not in entries, f"{folder / 'vocab.txt'} lacks the special '{token}'")
     inner = tokenizers.Tokenizer(models.WordPiece(entries, unk_token=unknown))
@@ -217,5 +217,6 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece(prefix="##")
-    inner.post_processor = enclosed(inner, first, last, f"$B:1 {last}:1")
+    second = f"{last}:0 $B:0 {last}:0" if usual.enclosed else f"$B:1 {last}:1"
+    inner.post_processor = enclosed(inner, first, last, second)
     return inner

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headway.errors import InputError, nearest
-from headway.hub.families.bert import ALBERT, BERT, ROBERTA
+from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
+from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
 from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
 from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
@@ -14,8 +15,11 @@ from headway.hub.families.t5 import T5
 
 FOREIGN: dict[str, Foreign] = {
     foreign.model_type: foreign
-    for foreign in (GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5)
-}
+    for foreign in (
+        GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, XLM_ROBERTA, CAMEMBERT, ELECTRA,
+        DISTILBERT, MPNET,
+    )
+}  # fmt: skip
 
 
 def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
