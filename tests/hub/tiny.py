@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+import transformers.models.modernbert.modeling_modernbert
 from torch import Tensor, nn
 
 from foreign_world import from_hf
@@ -302,6 +303,28 @@ ENCODERS |= {
     "DistilBert-relu-untied": DISTILBERT | {"activation": "relu", "tie_word_embeddings": False},
     "MPNet": SMALL | {"num_labels": 3},
 }
+MODERNBERT = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3,
+    "intermediate_size": 37, "max_position_embeddings": 20, "local_attention": 6, "pad_token_id": 1, "eos_token_id": 2,
+    "bos_token_id": 0, "cls_token_id": 0, "sep_token_id": 2,
+}  # fmt: skip
+ENCODERS |= {
+    "ModernBert": MODERNBERT | {"tie_word_embeddings": True},
+    "ModernBert-biases": MODERNBERT
+    | {"attention_bias": True, "norm_bias": True, "classifier_bias": True, "classifier_pooling": "mean",
+       "hidden_activation": "silu", "classifier_activation": "relu", "global_attn_every_n_layers": 2, "norm_eps": 1e-3,
+       "tie_word_embeddings": False, "num_labels": 3, "global_rope_theta": 50.0, "local_rope_theta": 9.0},
+}  # fmt: skip
+
+
+def _turned(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
+    """As theirs, but for a step through float32, which would hide what float64 shows."""
+    half = transformers.models.modernbert.modeling_modernbert.rotate_half
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return q * cos + half(q) * sin, k * cos + half(k) * sin
+
+
+transformers.models.modernbert.modeling_modernbert.apply_rotary_pos_emb = _turned
 HEADS = (
     "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
     "ForMultipleChoice", "ForNextSentencePrediction",

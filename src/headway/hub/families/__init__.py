@@ -11,13 +11,14 @@ from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
 from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
 from headway.hub.families.marian import MARIAN, PEGASUS
+from headway.hub.families.modernbert import MODERNBERT
 from headway.hub.families.t5 import T5
 
 FOREIGN: dict[str, Foreign] = {
     foreign.model_type: foreign
     for foreign in (
         GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, XLM_ROBERTA, CAMEMBERT, ELECTRA,
-        DISTILBERT, MPNET,
+        DISTILBERT, MPNET, MODERNBERT,
     )
 }  # fmt: skip
 

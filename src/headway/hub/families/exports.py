@@ -32,6 +32,7 @@ EXPORTS = {
     "llama": Export(RunningText(), onnx=decoder_only),
     "rung": Export(RunningText(), onnx=decoder_only),
     "bert": Export(RunningText()),
+    "modernbert": Export(RunningText()),
 }
 
 
