@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import tiny  # noqa: F401  # where theirs turns queries in float64
 import torch
 from torch import Tensor
 
