@@ -15,13 +15,17 @@ from typing import Any
 import pytest
 import torch
 import transformers
-import transformers.models.modernbert.modeling_modernbert
 from torch import Tensor, nn
 
 from foreign_world import from_hf
 from headway.batch import TextInputs
 from headway.hub.families import FOREIGN, foreign_of
 from headway.models import build
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from transformers.models.deberta_v2 import modeling_deberta_v2
+    from transformers.models.modernbert import modeling_modernbert
 
 transformers.utils.logging.set_verbosity_error()
 VOCABULARY = 101
@@ -316,15 +320,31 @@ ENCODERS |= {
        "tie_word_embeddings": False, "num_labels": 3, "global_rope_theta": 50.0, "local_rope_theta": 9.0},
 }  # fmt: skip
 
+DEBERTA = SMALL | {
+    "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "cls_dropout": 0.0,
+    "position_buckets": 6, "share_att_key": True, "norm_rel_ebd": "layer_norm", "type_vocab_size": 0,
+}  # fmt: skip
+ENCODERS |= {
+    "DebertaV2": DEBERTA,
+    "DebertaV2-own-maps": DEBERTA
+    | {"share_att_key": False, "norm_rel_ebd": "none", "position_buckets": -1, "max_relative_positions": 5,
+       "type_vocab_size": 2, "position_biased_input": True, "pooler_hidden_act": "tanh", "hidden_act": "gelu_new"},
+    "DebertaV2-absolute": SMALL | {"position_biased_input": True, "type_vocab_size": 0, "layer_norm_eps": 1e-3},
+}  # fmt: skip
+
 
 def _turned(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
     """As theirs, but for a step through float32, which would hide what float64 shows."""
-    half = transformers.models.modernbert.modeling_modernbert.rotate_half
+    half = modeling_modernbert.rotate_half
     cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
     return q * cos + half(q) * sin, k * cos + half(k) * sin
 
 
-transformers.models.modernbert.modeling_modernbert.apply_rotary_pos_emb = _turned
+modeling_modernbert.apply_rotary_pos_emb = _turned
+# Theirs takes a root in float32, whatever the model's precision.
+modeling_deberta_v2.scaled_size_sqrt = lambda x, terms: torch.sqrt(
+    torch.tensor(x.shape[-1] * terms, dtype=torch.float64)
+)
 HEADS = (
     "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
     "ForMultipleChoice", "ForNextSentencePrediction",

@@ -11,6 +11,7 @@ from torch import Tensor
 from headway.batch import TextInputs
 from headway.models import (
     bert,
+    deberta,
     gpt,
     llama,
     modernbert,
@@ -74,6 +75,9 @@ FAMILIES = {
         transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
     ),
     "bert": Family(bert.BertConfig, bert.Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
+    "deberta": Family(
+        deberta.DebertaConfig, deberta.Deberta, "embedding", sizes=deberta.SIZES, role="encodes", example=blank_texts
+    ),
     "gpt": Family(gpt.GPTConfig, gpt.GPT, sizes=gpt.SIZES),
     "llama": Family(llama.LlamaConfig, llama.Llama),
     "modernbert": Family(

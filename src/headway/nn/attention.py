@@ -201,7 +201,7 @@ class MultiHead(nn.Module):
     def mix(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
         """The fused path where the score has a kernel and no trace keeps the weights; else the readable one."""
         dropout = self.dropout if self.training else 0.0
-        bias = view.bias(q)
+        bias = self.bias(q, k, view)
         if self.score in SCALES and not (tap.recording() and tap.wants(self, "weights")):
             mixed = fused_attend(q, k, v, view, bias, self.score, dropout)
         else:
@@ -212,10 +212,14 @@ class MultiHead(nn.Module):
             self._save(q, k, v, view, mixed)
         return mixed
 
+    def bias(self, q: Tensor, k: Tensor, view: View) -> Tensor | None:
+        """What is added to the scores."""
+        return view.bias(q)
+
     def _save(self, q: Tensor, k: Tensor, v: Tensor, view: View, mixed: Tensor) -> None:
         """Save everything but the weights; keys and values are repeated for every head, where several share them."""
         if tap.wants(self, "scores"):
-            tap.save(self, "scores", biased(self.score, q, k, view.bias(q)), PAIRS)
+            tap.save(self, "scores", biased(self.score, q, k, self.bias(q, k, view)), PAIRS)
         if tap.wants(self, "mask"):
             seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
             every = torch.ones((), dtype=torch.bool, device=q.device) if seen is None else seen

@@ -7,6 +7,7 @@ from typing import Any
 from headway.errors import InputError, nearest
 from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
+from headway.hub.families.deberta import DEBERTA
 from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
 from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
@@ -18,7 +19,7 @@ FOREIGN: dict[str, Foreign] = {
     foreign.model_type: foreign
     for foreign in (
         GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, XLM_ROBERTA, CAMEMBERT, ELECTRA,
-        DISTILBERT, MPNET, MODERNBERT,
+        DISTILBERT, MPNET, MODERNBERT, DEBERTA,
     )
 }  # fmt: skip
 

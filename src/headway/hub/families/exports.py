@@ -33,6 +33,7 @@ EXPORTS = {
     "rung": Export(RunningText(), onnx=decoder_only),
     "bert": Export(RunningText()),
     "modernbert": Export(RunningText()),
+    "deberta": Export(RunningText()),
 }
 
 
