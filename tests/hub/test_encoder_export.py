@@ -22,6 +22,7 @@ HEADS = (
     "MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice", "PreTraining",
 )  # fmt: skip
 NAMES = [f"{family}-{head}" for family in FAMILIES for head in HEADS if f"{family}-{head}" in TINY]
+NAMES += ["t5-encoder", "mt5-encoder", "umt5-encoder"]
 
 
 def write_words(folder: Path) -> None:

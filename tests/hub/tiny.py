@@ -246,6 +246,14 @@ TINY: dict[str, Tiny] = {
         T5 | {"feed_forward_proj": "gated-silu", "num_heads": 1, "layer_norm_epsilon": 1e-3, "num_decoder_layers": 1},
         "encoder-decoder",
     ),
+    "mt5": Tiny("MT5ForConditionalGeneration", T5, "encoder-decoder"),
+    "umt5": Tiny("UMT5ForConditionalGeneration", T5, "encoder-decoder"),
+    "umt5-relu": Tiny(
+        "UMT5ForConditionalGeneration", T5 | {"feed_forward_proj": "relu", "num_heads": 1}, "encoder-decoder"
+    ),
+    "t5-encoder": Tiny("T5EncoderModel", T5, "encoder"),
+    "mt5-encoder": Tiny("MT5EncoderModel", T5 | {"feed_forward_proj": "gated-gelu"}, "encoder"),
+    "umt5-encoder": Tiny("UMT5EncoderModel", T5, "encoder"),
     "gpt2": Tiny("GPT2LMHeadModel", GPT2),
     "gpt2-untied": Tiny("GPT2LMHeadModel", GPT2 | {"tie_word_embeddings": False, "n_inner": 37}),
     "gpt2-gelu": Tiny(

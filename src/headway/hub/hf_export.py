@@ -12,7 +12,7 @@ from headway.atomic import replaced_folder
 from headway.errors import InputError, refuse
 from headway.folder import Card, Loaded, read_model, weights_of
 from headway.hub.decoding import GENERATION
-from headway.hub.families import FOREIGN
+from headway.hub.families import ENCODERS, FOREIGN
 from headway.hub.families.exports import export_of
 from headway.hub.families.foreign import Foreign
 from headway.hub.hf_folder import CONFIG, SAFE, write_json
@@ -37,7 +37,8 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
 def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     """The first foreign family that holds the model exactly, its config.json and its weights."""
     card, sizes = loaded.card, loaded.card.sizes
-    families = [foreign for foreign in FOREIGN.values() if foreign.family == card.family]
+    every = [*FOREIGN.values(), *ENCODERS.values()]
+    families = [foreign for foreign in every if foreign.family == card.family]
     refuse(not families, f"no Hugging Face family holds a headway {card.family}")
     if loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(

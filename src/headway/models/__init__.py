@@ -92,6 +92,7 @@ FAMILIES = {
     ),
     "rung": Family(rung.RungConfig, rung.Rung),
     "t5": Family(t5.T5Config, t5.T5, "translation", PAIR),
+    "t5-encoder": Family(t5.T5EncoderConfig, t5.T5Encoder, "embedding", role="encodes", example=blank_texts),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
     "vit": Family(
         vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,

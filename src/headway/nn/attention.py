@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from headway.fast import attention as kernels
 from headway.nn import tap
 from headway.nn.cache import Cache
 from headway.nn.mask import View
+from headway.nn.position import Position
 from headway.nn.slots import Memory
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
@@ -266,6 +267,17 @@ class SelfAttention(MultiHead):
         if cache is not None:
             k_BGSK, v_BGSK = cache.append(k_BGSK, v_BGSK)
         return _merge(self.mix(q_BHTK, k_BGSK, v_BGSK, view))
+
+
+class OwnDistances(SelfAttention):
+    """Self-attention whose scores have a position part of the layer's own (Chung et al. 2023)."""
+
+    def __init__(self, *sizes: Any, distances: Position, **how: Any) -> None:
+        super().__init__(*sizes, **how)
+        self.distances = distances
+
+    def bias(self, q: Tensor, k: Tensor, view: View) -> Tensor | None:
+        return None if view.scene is None else self.distances.bias(q, view.scene)
 
 
 class CrossAttention(MultiHead):

@@ -34,6 +34,7 @@ EXPORTS = {
     "bert": Export(RunningText()),
     "modernbert": Export(RunningText()),
     "deberta": Export(RunningText()),
+    "t5-encoder": Export(RunningText()),
 }
 
 
