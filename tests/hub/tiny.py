@@ -181,6 +181,11 @@ MARIAN = {
     "dropout": 0.0, "scale_embedding": True, "activation_function": "swish", "pad_token_id": 100, "eos_token_id": 0,
     "decoder_start_token_id": 100, "forced_eos_token_id": 0,
 }  # fmt: skip
+BART = MARIAN | {
+    "activation_function": "gelu", "scale_embedding": False, "pad_token_id": 1, "decoder_start_token_id": 2,
+    "bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": 2, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+    "attention_dropout": 0.0, "decoder_layers": 2,
+}  # fmt: skip
 T5 = {
     "vocab_size": VOCABULARY, "d_model": 20, "d_kv": 6, "d_ff": 37, "num_layers": 2, "num_decoder_layers": 3,
     "num_heads": 3, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 11, "dropout_rate": 0.0,
@@ -244,6 +249,19 @@ TINY: dict[str, Tiny] = {
     "t5-gated-silu": Tiny(
         "T5ForConditionalGeneration",
         T5 | {"feed_forward_proj": "gated-silu", "num_heads": 1, "layer_norm_epsilon": 1e-3, "num_decoder_layers": 1},
+        "encoder-decoder",
+    ),
+    "bart": Tiny("BartForConditionalGeneration", BART, "encoder-decoder"),
+    "bart-relu-scaled": Tiny(
+        "BartForConditionalGeneration",
+        BART | {"activation_function": "relu", "scale_embedding": True, "decoder_layers": 1},
+        "encoder-decoder",
+    ),
+    "mbart": Tiny("MBartForConditionalGeneration", BART | {"scale_embedding": True}, "encoder-decoder"),
+    "m2m100": Tiny("M2M100ForConditionalGeneration", BART | {"scale_embedding": True}, "encoder-decoder"),
+    "m2m100-odd": Tiny(
+        "M2M100ForConditionalGeneration",
+        BART | {"d_model": 21, "encoder_attention_heads": 3, "decoder_attention_heads": 3, "pad_token_id": 2},
         "encoder-decoder",
     ),
     "mt5": Tiny("MT5ForConditionalGeneration", T5, "encoder-decoder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,10 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there"
         )
     export = export_of(card.family, "Hugging Face")
-    config, weights = export.restate(card.config, sizes, weights_of(loaded.model))
+    own = card.config, weights_of(loaded.model)
     reasons = []
-    for foreign in families:
+    # Most formats hold the model in other words only, some only as it is.
+    for foreign, (config, weights) in product(families, (export.restate(*own[:1], sizes, own[1]), own)):
         try:
             facts = foreign.config_out(config, sizes, card.head)
         except InputError as error:
@@ -56,8 +58,9 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
         fixed = {"model_type": foreign.model_type, "architectures": list(foreign.architectures[:1]), "dtype": "float32"}
         theirs = to_hf(foreign.table(weights, config, sizes, card.head), weights)
         theirs |= foreign.constants(config) if foreign.constants else {}
-        return foreign, fixed | facts | export.layout.specials(card, loaded.source_tokenizer), theirs
-    raise InputError("; ".join(reasons))
+        # Last what the model says: where positions begin behind the padding's, its id is no tokenizer's to choose.
+        return foreign, fixed | export.layout.specials(card, loaded.source_tokenizer) | facts, theirs
+    raise InputError("; ".join(dict.fromkeys(reasons)))
 
 
 def _readme(foreign: Foreign, card: Card, title: str) -> str:

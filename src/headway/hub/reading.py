@@ -49,7 +49,9 @@ def foreign_card(folder: Path) -> Card:
         raise InputError(f"{folder}: {error}") from error
     text = TextOptions(joint=not two_sided(folder))
     more: dict[str, Any] = (
-        {"symbols": symbols_in(folder, sizes[-1]), "search": search_in(folder)} if foreign.seq2seq else {}
+        {"symbols": symbols_in(folder, sizes[-1], foreign.languages), "search": search_in(folder)}
+        if foreign.seq2seq
+        else {}
     )
     return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 

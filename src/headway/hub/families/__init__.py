@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.errors import InputError, nearest
+from headway.hub.families.bart import BART, M2M_100, MBART
 from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
 from headway.hub.families.deberta import DEBERTA
@@ -20,6 +21,7 @@ FOREIGN: dict[str, Foreign] = {
     for foreign in (
         GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, XLM_ROBERTA, CAMEMBERT, ELECTRA,
         DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5, UMT5,
+        BART, MBART, M2M_100,
     )
 }  # fmt: skip
 
