@@ -16,6 +16,7 @@ from headway.hub.families.bert import BERT
 from headway.hub.families.foreign import Usual
 from headway.hub.families.marian import MARIAN
 from headway.hub.hf_folder import CONFIG, optional_json
+from headway.hub.languages import with_source
 from headway.hub.sentencepiece import read_sentencepiece
 from headway.outside import read_object
 from headway.text.codec import enclosed
@@ -73,7 +74,7 @@ def read_tokenizer(folder: Path) -> ForeignTokenizer:
     usual = FOREIGN[kind].usual if kind in FOREIGN else Usual()
     settings = _settings(folder, facts, usual)
     if (folder / "tokenizer.json").is_file():
-        return ForeignTokenizer.load(folder / "tokenizer.json", settings)
+        return with_source(ForeignTokenizer.load(folder / "tokenizer.json", settings), facts)
     inner = _from_older_files(folder, facts, usual, settings)
     inner.add_special_tokens(_described(facts))
     return ForeignTokenizer(inner, settings)
