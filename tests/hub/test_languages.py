@@ -34,6 +34,17 @@ def agree(folder: Path) -> None:
     assert [[*mine.opening, *ids, *mine.closing] for ids in mine.encode_batch(texts)] == mine.framed_batch(texts)
 
 
+def test_the_words_of_mpnet_stand_between_its_own_signs(tmp_path: Path) -> None:
+    """A vocab.txt as BERT's, a frame as RoBERTa's."""
+    words = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "the", "cat", "##s", "sat", "<mask>"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mpnet"}))
+    theirs, mine = transformers.MPNetTokenizer.from_pretrained(tmp_path), read_tokenizer(tmp_path)
+    texts = ["The cats sat", "the <mask> zebra", ""]
+    assert mine.framed_batch(texts) == [theirs(text).input_ids for text in texts]
+    assert mine.template.encode("the cat", "sat").ids == theirs("the cat", "sat").input_ids
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_language_that_the_folder_names(tmp_path: Path, kind: str) -> None:
     getattr(transformers, kind)(**KINDS[kind]).save_pretrained(tmp_path)

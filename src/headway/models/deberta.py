@@ -5,6 +5,7 @@ B batch, T length, D width.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, final
@@ -72,7 +73,7 @@ class Deberta(Encodes):
         place = position.build(parts.Room(width, config.heads, config.max_length))
         self.embed = TypedEmbedding(table, place, config.types, norm(), config.dropout)
         self.distances: Position = Position()
-        attention = partial(SelfAttention, width, config.heads, config.attention_dropout)
+        attention: Callable[[], SelfAttention] = partial(SelfAttention, width, config.heads, config.attention_dropout)
         if (far := config.distances) is not None:
             self.distances = DistanceVectors(width, far.span, far.farthest or None, norm() if far.normed else None)
             attention = partial(

@@ -27,9 +27,7 @@ from headway.hub.families.encoder import MUST, Kin, Row, activation_of, choice_o
 from headway.hub.families.foreign import ACTIVATIONS, Usual
 from headway.models import parts
 from headway.models.bert import BertConfig
-from headway.models.head import Map
-from headway.models.heads import Classes, MultipleChoice, Vectors, Words
-from headway.models.token_heads import Replaced, Tags
+from headway.models.heads import Classes, Map, MultipleChoice, Replaced, Tags, Vectors, Words
 
 
 def _narrow(keys: Keys) -> int:

@@ -13,13 +13,11 @@ from headway.hub.config_keys import Fields, Keys, NoCounterpart, misfit
 from headway.hub.families.foreign import Foreign, Usual
 from headway.hub.names import Table
 from headway.hub.sentence_folder import declared_vectors
-from headway.models.head import Map
-from headway.models.heads import Classes, MultipleChoice, Vectors, Words
-from headway.models.token_heads import Tags
+from headway.models.heads import Classes, Map, MultipleChoice, Tags, Vectors, Words
 
 ANSWERS = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "number"}
 TABLE = "encoder.embed.table"
-MUST: Mapping[str, Any] = {"position_embedding_type": "absolute", "is_decoder": False}
+MUST: dict[str, Any] = {"position_embedding_type": "absolute", "is_decoder": False}
 
 
 @dataclass(frozen=True)
@@ -144,13 +142,13 @@ def names(kin: Kin, config: Any, head: Any) -> Table:
     found, useless, copies = {**kin.names, **row.names}, list(kin.carried), {}
     if isinstance(head, Words):
         output, bias = found["head.output"], found["head.bias_V"]
+        beside = bias != f"{output}.bias"  # they keep it twice
         if head.tied:
-            copies = {f"{output}.weight": f"{found[TABLE]}.weight", f"{output}.bias": bias}
-        elif bias != f"{output}.bias":
+            copies = {f"{output}.weight": f"{found[TABLE]}.weight"} | ({f"{output}.bias": bias} if beside else {})
+        elif beside:
             found["head.bias_V"] = f"{output}.bias"
             useless.append(f"^{bias}$")  # beside that of the output it is not used
     endings = {".gamma": ".weight", ".beta": ".bias"}  # of a norm, in old files
-    copies.pop(found.get("head.bias_V", ""), None)
     number = partial(kin.number, config)
     return Table(found, prefix=kin.prefix, copies=copies, useless=tuple(useless), endings=endings, number=number)
 
