@@ -79,7 +79,7 @@ def test_headways_own_frame_and_where_it_is_cut() -> None:
     tokenizer = Tokenizer.train(["one two three four five"] * 2, TextOptions(kind="word"))
     one, two, three, four = (tokenizer.encode(word)[0] for word in ("one", "two", "three", "four"))
     assert frame(tokenizer, ["one two"], 9, spans=True) == [
-        Framed([START, one, two, END], None, ((0, 0), (0, 3), (4, 7), (0, 0)), (None, 0, 1, None))
+        Framed([START, one, two, END], None, ((0, 0), (0, 3), (4, 7), (0, 0)), (None, 0, 1, None), (None, 0, 0, None))
     ]
     [pair] = frame(tokenizer, [("one two", "three")], 9)
     assert (pair.ids, pair.types) == ([START, one, two, END, three, END], [0, 0, 0, 0, 1, 1])

@@ -168,7 +168,7 @@ def cut_short(folder: Path) -> None:
 FAULTS: list[tuple[Callable[[Path], Any], str]] = [
     (change_config(model_type="GPT-2"), "has no model_type 'GPT-2'; did you mean 'gpt2'"),
     (change_config(model_type="gpt5"), "has no model_type 'gpt5'; there is: albert, "),  # a similar one is another
-    (change_config(model_type="mt5"), "has no model_type 'mt5'; there is: albert, "),
+    (change_config(model_type="longt5"), "has no model_type 'longt5'; there is: albert, "),
     (change_config(architectures=["GPT2ForQuestionAnswering"]), "cannot run a GPT2ForQuestionAnswering"),
     (change_config(architectures={"x": 1}), "architectures is {'x': 1}, expected a list of names"),
     (change_config(activation_function=["gelu"]), "headway has no activation_function '['gelu']'"),

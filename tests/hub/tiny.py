@@ -19,11 +19,17 @@ from torch import Tensor, nn
 
 from foreign_world import from_hf
 from headway.batch import TextInputs
-from headway.hub.families import foreign_of
+from headway.hub.families import FOREIGN, foreign_of
 from headway.models import build
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from transformers.models.deberta_v2 import modeling_deberta_v2
+    from transformers.models.modernbert import modeling_modernbert
 
 transformers.utils.logging.set_verbosity_error()
 VOCABULARY = 101
+FOREIGN_ARCHITECTURES = {name for foreign in FOREIGN.values() for name in foreign.architectures}
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,21 @@ def _side_by_side(found: Any, ids_BT: Tensor) -> Tensor:
     return torch.cat([x if x.dim() == 3 else x[:, None].expand(-1, length, -1) for x in tensors], -1)
 
 
+def _their_answer(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Any:
+    """With a type for each token where the model has types; every row is a choice where it has choices."""
+    given = {"input_ids": ids_BT, "attention_mask": their_mask(ids_BT, lengths_B)}
+    if types := getattr(model.config, "type_vocab_size", 0):
+        given["token_type_ids"] = ids_BT % types
+    if type(model).__name__.endswith("MultipleChoice"):
+        return model(**{name: given[name][None] for name in given}).logits.mT
+    answer = model(**given)
+    if "start_logits" in answer:
+        return torch.stack([answer.start_logits, answer.end_logits], -1)
+    if type(model).__name__ == "ElectraForPreTraining":
+        return torch.nn.functional.pad(answer.logits[..., None], (1, 0))
+    return answer.to_tuple()
+
+
 KINDS = {
     "encoder-decoder": Kind(
         ours=lambda model, ids_BT, lengths_B: model(ids_BT, ids_BT.flip(1), lengths_B),
@@ -145,16 +166,9 @@ KINDS = {
     ),
     "encoder": Kind(
         ours=lambda model, ids_BT, lengths_B: _side_by_side(
-            model(TextInputs(ids_BT, lengths_B, ids_BT % model.config.types)), ids_BT
+            model(TextInputs(ids_BT, lengths_B, ids_BT % max(1, getattr(model.config, "types", 0)))), ids_BT
         ),
-        theirs=lambda model, ids_BT, lengths_B: _side_by_side(
-            model(
-                ids_BT,
-                attention_mask=their_mask(ids_BT, lengths_B),
-                token_type_ids=ids_BT % model.config.type_vocab_size,
-            ).to_tuple(),
-            ids_BT,
-        ),
+        theirs=lambda model, ids_BT, lengths_B: _side_by_side(_their_answer(model, ids_BT, lengths_B), ids_BT),
     ),
 }
 
@@ -166,6 +180,11 @@ MARIAN = {
     "decoder_attention_heads": 4, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "max_position_embeddings": 41,
     "dropout": 0.0, "scale_embedding": True, "activation_function": "swish", "pad_token_id": 100, "eos_token_id": 0,
     "decoder_start_token_id": 100, "forced_eos_token_id": 0,
+}  # fmt: skip
+BART = MARIAN | {
+    "activation_function": "gelu", "scale_embedding": False, "pad_token_id": 1, "decoder_start_token_id": 2,
+    "bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": 2, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+    "attention_dropout": 0.0, "decoder_layers": 2,
 }  # fmt: skip
 T5 = {
     "vocab_size": VOCABULARY, "d_model": 20, "d_kv": 6, "d_ff": 37, "num_layers": 2, "num_decoder_layers": 3,
@@ -232,6 +251,27 @@ TINY: dict[str, Tiny] = {
         T5 | {"feed_forward_proj": "gated-silu", "num_heads": 1, "layer_norm_epsilon": 1e-3, "num_decoder_layers": 1},
         "encoder-decoder",
     ),
+    "bart": Tiny("BartForConditionalGeneration", BART, "encoder-decoder"),
+    "bart-relu-scaled": Tiny(
+        "BartForConditionalGeneration",
+        BART | {"activation_function": "relu", "scale_embedding": True, "decoder_layers": 1},
+        "encoder-decoder",
+    ),
+    "mbart": Tiny("MBartForConditionalGeneration", BART | {"scale_embedding": True}, "encoder-decoder"),
+    "m2m100": Tiny("M2M100ForConditionalGeneration", BART | {"scale_embedding": True}, "encoder-decoder"),
+    "m2m100-odd": Tiny(
+        "M2M100ForConditionalGeneration",
+        BART | {"d_model": 21, "encoder_attention_heads": 3, "decoder_attention_heads": 3, "pad_token_id": 2},
+        "encoder-decoder",
+    ),
+    "mt5": Tiny("MT5ForConditionalGeneration", T5, "encoder-decoder"),
+    "umt5": Tiny("UMT5ForConditionalGeneration", T5, "encoder-decoder"),
+    "umt5-relu": Tiny(
+        "UMT5ForConditionalGeneration", T5 | {"feed_forward_proj": "relu", "num_heads": 1}, "encoder-decoder"
+    ),
+    "t5-encoder": Tiny("T5EncoderModel", T5, "encoder"),
+    "mt5-encoder": Tiny("MT5EncoderModel", T5 | {"feed_forward_proj": "gated-gelu"}, "encoder"),
+    "umt5-encoder": Tiny("UMT5EncoderModel", T5, "encoder"),
     "gpt2": Tiny("GPT2LMHeadModel", GPT2),
     "gpt2-untied": Tiny("GPT2LMHeadModel", GPT2 | {"tie_word_embeddings": False, "n_inner": 37}),
     "gpt2-gelu": Tiny(
@@ -278,12 +318,72 @@ ENCODERS: dict[str, dict[str, Any]] = {
     | {"embedding_size": 7, "num_hidden_groups": 2, "inner_group_num": 2, "num_hidden_layers": 4},
     "Albert-untied": ALBERT | {"embedding_size": 24, "hidden_act": "gelu", "tie_word_embeddings": False},
 }
-HEADS = ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification")
+DISTILBERT = {
+    "vocab_size": VOCABULARY, "dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 37, "max_position_embeddings": 20,
+    "dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "qa_dropout": 0.0, "pad_token_id": 1,
+}  # fmt: skip
+SMALL = ENCODER | {"num_hidden_layers": 2}
+ELECTRA = SMALL | {"embedding_size": 10, "summary_last_dropout": 0.0}
+ENCODERS |= {
+    "XLMRoberta": SMALL | {"type_vocab_size": 1},
+    "Camembert": SMALL | {"type_vocab_size": 1, "layer_norm_eps": 1e-5},
+    "Electra": ELECTRA,
+    "Electra-wide-relu": ELECTRA | {"embedding_size": 24, "hidden_act": "relu", "tie_word_embeddings": False},
+    "DistilBert": DISTILBERT,
+    "DistilBert-relu-untied": DISTILBERT | {"activation": "relu", "tie_word_embeddings": False},
+    "MPNet": SMALL | {"num_labels": 3},
+}
+MODERNBERT = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3,
+    "intermediate_size": 37, "max_position_embeddings": 20, "local_attention": 6, "pad_token_id": 1, "eos_token_id": 2,
+    "bos_token_id": 0, "cls_token_id": 0, "sep_token_id": 2,
+}  # fmt: skip
+ENCODERS |= {
+    "ModernBert": MODERNBERT | {"tie_word_embeddings": True},
+    "ModernBert-biases": MODERNBERT
+    | {"attention_bias": True, "norm_bias": True, "classifier_bias": True, "classifier_pooling": "mean",
+       "hidden_activation": "silu", "classifier_activation": "relu", "global_attn_every_n_layers": 2, "norm_eps": 1e-3,
+       "tie_word_embeddings": False, "num_labels": 3, "global_rope_theta": 50.0, "local_rope_theta": 9.0},
+}  # fmt: skip
+
+DEBERTA = SMALL | {
+    "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "cls_dropout": 0.0,
+    "position_buckets": 6, "share_att_key": True, "norm_rel_ebd": "layer_norm", "type_vocab_size": 0,
+}  # fmt: skip
+ENCODERS |= {
+    "DebertaV2": DEBERTA,
+    "DebertaV2-own-maps": DEBERTA
+    | {"share_att_key": False, "norm_rel_ebd": "none", "position_buckets": -1, "max_relative_positions": 5,
+       "type_vocab_size": 2, "position_biased_input": True, "pooler_hidden_act": "tanh", "hidden_act": "gelu_new"},
+    "DebertaV2-absolute": SMALL | {"position_biased_input": True, "type_vocab_size": 0, "layer_norm_eps": 1e-3},
+}  # fmt: skip
+
+
+def _turned(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
+    """As theirs, but for a step through float32, which would hide what float64 shows."""
+    half = modeling_modernbert.rotate_half
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return q * cos + half(q) * sin, k * cos + half(k) * sin
+
+
+modeling_modernbert.apply_rotary_pos_emb = _turned
+# Theirs takes a root in float32, whatever the model's precision.
+modeling_deberta_v2.scaled_size_sqrt = lambda x, terms: torch.sqrt(
+    torch.tensor(x.shape[-1] * terms, dtype=torch.float64)
+)
+HEADS = (
+    "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+    "ForMultipleChoice", "ForNextSentencePrediction",
+)  # fmt: skip
 TINY |= {
-    f"{name.lower()}-{head[3:]}": Tiny(f"{name.split('-')[0]}{head}", settings, "encoder")
+    f"{name.lower()}-{head[3:]}": Tiny(
+        f"{name.split('-')[0]}{head}",
+        settings | ({"num_labels": 2} if head == "ForQuestionAnswering" else {}),
+        "encoder",
+    )
     for name, settings in ENCODERS.items()
     for head in HEADS
-    if not (name.startswith("Roberta") and head == "ForPreTraining")  # it has none
+    if f"{name.split('-')[0]}{head}" in FOREIGN_ARCHITECTURES  # not every family has every head
 }
 
 each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())

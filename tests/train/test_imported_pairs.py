@@ -52,7 +52,8 @@ def test_the_loss_of_a_batch_is_that_of_transformers(
             assert piece.tokens == int((piece.labels_BT != -1).sum())
 
 
-def test_a_frame_stands_around_every_source_and_target(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [(), (97,), (97, 98)], ids=len)
+def test_a_frame_stands_around_every_source_and_target(tmp_path: Path, first: tuple[int, ...]) -> None:
     """With more before and behind than any family of headway's has."""
     mine_folder = tmp_path / "t5"
     write_translator(mine_folder, "t5", [*SOURCES, *TARGETS])
@@ -60,7 +61,7 @@ def test_a_frame_stands_around_every_source_and_target(tmp_path: Path) -> None:
     for name, texts in (("x", SOURCES), ("y", TARGETS)):
         (tmp_path / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
     store = prepare([tmp_path / "x", tmp_path / "y"], tokenizer, tokenizer, tmp_path / "store", max_length=39)
-    frame = Frame((91, 92), (93, 94), 95, 96)
+    frame = Frame((91, 92), (93, 94), 95, 96, first)
     for batch in pair_batches(store, 256, 1, frame=frame).epoch():
         whole = torch.full((len(batch.examples),), batch.inputs.ids_BT.shape[1])
         lengths = whole if batch.inputs.lengths_B is None else batch.inputs.lengths_B
@@ -70,5 +71,5 @@ def test_a_frame_stands_around_every_source_and_target(tmp_path: Path) -> None:
             assert batch.inputs.ids_BT[row, :n].tolist() == [91, 92, *source, 93, 94]
             assert (batch.inputs.ids_BT[row, n:] == PAD).all()
             asked = batch.labels_BT[row] != -1
-            assert batch.labels_BT[row][asked].tolist() == [*target, 96]
-            assert batch.ids_BT[row][asked].tolist() == [95, *target]
+            assert batch.labels_BT[row][asked].tolist() == [*first, *target, 96]
+            assert batch.ids_BT[row][asked].tolist() == [95, *first, *target]

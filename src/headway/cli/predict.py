@@ -24,8 +24,9 @@ def predict(
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
-    """What the model's task answers: labels, tags, words for gaps, vectors, a translation, a continuation. One line for
-    each input, in order; an empty line gives an empty one."""
+    """What the model's task answers: labels, tags, words for gaps, vectors, a translation, a continuation, an answer to
+    a question in the text behind a tab, one of several choices behind tabs. One line for each input, in order; an empty
+    line gives an empty one."""
     from headway.tasks.loading import load, task_of
 
     check_model(model, "headway predict MODEL FILE")

@@ -34,13 +34,15 @@ CHUNK = 1 << 16  # examples that are grouped by length at once
 class Frame:
     """The ids around the two sides of a pair: headway's own, or those of a model from elsewhere.
 
-    before, behind: of a source. start: the first input of the decoder. end: the last label of a target.
+    before, behind: of a source. start: the first input of the decoder. first: labels before those of a target. end: the
+    last one.
     """
 
     before: tuple[int, ...] = ()
     behind: tuple[int, ...] = (END,)
     start: int = START
     end: int = END
+    first: tuple[int, ...] = ()
 
     @property
     def more(self) -> int:
@@ -168,7 +170,7 @@ def pair_batches(
     pairs: PairStore, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False
 ) -> BucketedBatches[TokenBatch]:
     """Sentence pairs: the sources are the inputs, the targets the tokens to predict."""
-    lengths = (pairs.source.lengths, frame.more), (pairs.target.lengths, 1)
+    lengths = (pairs.source.lengths, frame.more), (pairs.target.lengths, 1 + len(frame.first))
     return BucketedBatches(lengths, partial(_collate_pairs, pairs, frame), budget, seed, shuffle, full)
 
 
@@ -181,8 +183,10 @@ def _collate_pairs(pairs: PairStore, frame: Frame, examples: Ints, padded: tuple
         source = np.concatenate([np.tile(frame.before, (len(rows), 1)), source], 1)
     for place, word in enumerate(frame.behind):
         source[rows, lengths - len(frame.behind) + place] = word
-    ends = pairs.target.lengths[examples]
-    labels = pairs.target.rows(examples, target_length)
+    ends = pairs.target.lengths[examples] + len(frame.first)
+    labels = pairs.target.rows(examples, target_length - len(frame.first))
+    if frame.first:
+        labels = np.concatenate([np.tile(frame.first, (len(rows), 1)), labels], 1)
     target = np.concatenate([np.full((len(rows), 1), frame.start), labels[:, :-1]], 1)
     labels[rows, ends] = frame.end
     labels[np.arange(target_length) > ends[:, None]] = IGNORED

@@ -18,9 +18,10 @@ def decoding_facts(folder: Path) -> dict[str, Any]:
     return optional_json(folder / CONFIG) | {key: value for key, value in newer.items() if value is not None}
 
 
-def symbols_in(folder: Path, size: int) -> Symbols:
-    """`size`: of the target's vocabulary."""
+def symbols_in(folder: Path, size: int, languages: bool = False) -> Symbols:
+    """`size`: of the target's vocabulary. `languages`: a target begins with the token of its language."""
     facts = decoding_facts(folder)
+    first = facts.get("forced_bos_token_id")
     start, end = facts.get("decoder_start_token_id"), facts.get("eos_token_id")
     start = facts.get("pad_token_id") if start is None else start
     end = end[0] if isinstance(end, list) and end else end
@@ -32,10 +33,15 @@ def symbols_in(folder: Path, size: int) -> Symbols:
         raise InputError(
             f"{folder}: bad_words_ids forbids several ids in a row, headway forbids single ones only: [[7], [8]]"
         )
-    for i in (start, end, *(ids[0] for ids in never)):
+    if languages and first is None and start in (end, facts.get("pad_token_id"), facts.get("bos_token_id")):
+        raise InputError(
+            f"{folder} does not say which language it translates to: set forced_bos_token_id in {GENERATION} to the id "
+            "of that language's token"
+        )
+    for i in (start, end, *(ids[0] for ids in never), *([] if first is None else [first])):
         if not isinstance(i, int) or isinstance(i, bool) or not 0 <= i < size:
             raise InputError(f"{folder}: a target is decoded with the id {str(i)[:40]}, its vocabulary has {size}")
-    return Symbols(start, end, tuple(ids[0] for ids in never))
+    return Symbols(start, end, tuple(ids[0] for ids in never), first)
 
 
 def search_in(folder: Path) -> dict[str, Any]:

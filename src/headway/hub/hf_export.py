@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from headway.atomic import replaced_folder
 from headway.errors import InputError, refuse
 from headway.folder import Card, Loaded, read_model, weights_of
 from headway.hub.decoding import GENERATION
-from headway.hub.families import FOREIGN
+from headway.hub.families import ENCODERS, FOREIGN
 from headway.hub.families.exports import export_of
 from headway.hub.families.foreign import Foreign
 from headway.hub.hf_folder import CONFIG, SAFE, write_json
@@ -37,16 +38,18 @@ def export_hf(model: str | Path, folder: str | Path) -> str:
 def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     """The first foreign family that holds the model exactly, its config.json and its weights."""
     card, sizes = loaded.card, loaded.card.sizes
-    families = [foreign for foreign in FOREIGN.values() if foreign.family == card.family]
+    every = [*FOREIGN.values(), *ENCODERS.values()]
+    families = [foreign for foreign in every if foreign.family == card.family]
     refuse(not families, f"no Hugging Face family holds a headway {card.family}")
     if loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there"
         )
     export = export_of(card.family, "Hugging Face")
-    config, weights = export.restate(card.config, sizes, weights_of(loaded.model))
+    own = card.config, weights_of(loaded.model)
     reasons = []
-    for foreign in families:
+    # Most formats hold the model in other words only, some only as it is.
+    for foreign, (config, weights) in product(families, (export.restate(*own[:1], sizes, own[1]), own)):
         try:
             facts = foreign.config_out(config, sizes, card.head)
         except InputError as error:
@@ -55,8 +58,9 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
         fixed = {"model_type": foreign.model_type, "architectures": list(foreign.architectures[:1]), "dtype": "float32"}
         theirs = to_hf(foreign.table(weights, config, sizes, card.head), weights)
         theirs |= foreign.constants(config) if foreign.constants else {}
-        return foreign, fixed | facts | export.layout.specials(card, loaded.source_tokenizer), theirs
-    raise InputError("; ".join(reasons))
+        # Last what the model says: where positions begin behind the padding's, its id is no tokenizer's to choose.
+        return foreign, fixed | export.layout.specials(card, loaded.source_tokenizer) | facts, theirs
+    raise InputError("; ".join(dict.fromkeys(reasons)))
 
 
 def _readme(foreign: Foreign, card: Card, title: str) -> str:

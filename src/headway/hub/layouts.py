@@ -25,7 +25,8 @@ class SourceAndTarget:
 
     def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
         symbols, pad = card.symbols, tokenizer.pad
-        return {
+        first = {} if symbols.first is None else {"forced_bos_token_id": symbols.first}
+        return first | {
             "decoder_start_token_id": symbols.start,
             "eos_token_id": symbols.end,
             "forced_eos_token_id": symbols.end,

@@ -53,7 +53,7 @@ def _card(found: Checkpoint) -> Card:
     text = TextOptions(joint=folder is None or not two_sided(folder))
     more: dict[str, Any] = {}
     if foreign.seq2seq and folder is not None:
-        more = {"symbols": symbols_in(folder, sizes[-1]), "search": search_in(folder)}
+        more = {"symbols": symbols_in(folder, sizes[-1], foreign.languages), "search": search_in(folder)}
     return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 
 

@@ -16,6 +16,7 @@ from headway.hub.families.bert import BERT
 from headway.hub.families.foreign import Usual
 from headway.hub.families.marian import MARIAN
 from headway.hub.hf_folder import CONFIG, optional_json
+from headway.hub.languages import with_source
 from headway.hub.sentencepiece import read_sentencepiece
 from headway.outside import read_object
 from headway.text.codec import enclosed
@@ -77,7 +78,7 @@ def read_tokenizer(folder: Path, config: dict[str, Any] | None = None) -> Foreig
     usual = FOREIGN[kind].usual if kind in FOREIGN else Usual()
     settings = _settings(folder, facts, usual)
     if (folder / "tokenizer.json").is_file():
-        return ForeignTokenizer.load(folder / "tokenizer.json", settings)
+        return with_source(ForeignTokenizer.load(folder / "tokenizer.json", settings), facts)
     inner = _from_older_files(folder, facts, usual, settings)
     inner.add_special_tokens(_described(facts))
     return ForeignTokenizer(inner, settings)
@@ -156,7 +157,7 @@ def _from_older_files(folder: Path, facts: dict[str, Any], usual: Usual, setting
         if all((folder / name).is_file() for name in names):
             return _byte_pairs(folder / names[0], folder / names[1], facts, usual, settings)
     if (folder / "vocab.txt").is_file():
-        return _word_pieces(folder, facts, settings)
+        return _word_pieces(folder, facts, usual, settings)
     there = [name for name in (*SENTENCEPIECE, *SIDES) if (folder / name).is_file()]
     if there and there[0] in SENTENCEPIECE and usual.frame is not None:
         return _sentencepiece(folder / there[0], facts, usual)
@@ -204,12 +205,12 @@ def _byte_pairs(
     return inner
 
 
-def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tokenizers.Tokenizer:
+def _word_pieces(folder: Path, facts: dict[str, Any], usual: Usual, settings: Settings) -> tokenizers.Tokenizer:
     """BERT's WordPiece, the longest match first (Devlin et al. 2019)."""
     lines = _text(folder / "vocab.txt").split("\n")
     entries = {line.rstrip("\r"): i for i, line in enumerate(lines) if line or i < len(lines) - 1}
-    usual = BERT.usual.specials
-    unknown, first, last = (getattr(settings, role) or usual[role] for role in ("unknown", "first", "separator"))
+    square = BERT.usual.specials
+    unknown, first, last = (getattr(settings, role) or square[role] for role in ("unknown", "first", "separator"))
     for token in (unknown, first, last):
         refuse(token not in entries, f"{folder / 'vocab.txt'} lacks the special '{token}'")
     inner = tokenizers.Tokenizer(models.WordPiece(entries, unk_token=unknown))
@@ -221,5 +222,6 @@ def _word_pieces(folder: Path, facts: dict[str, Any], settings: Settings) -> tok
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece(prefix="##")
-    inner.post_processor = enclosed(inner, first, last, f"$B:1 {last}:1")
+    second = f"{last}:0 $B:0 {last}:0" if usual.enclosed else f"$B:1 {last}:1"
+    inner.post_processor = enclosed(inner, first, last, second)
     return inner

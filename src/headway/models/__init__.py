@@ -9,7 +9,21 @@ import torch
 from torch import Tensor
 
 from headway.batch import TextInputs
-from headway.models import bert, gpt, llama, neural_ngram, ngram, recurrent, rnn_seq2seq, rung, t5, transformer, vit
+from headway.models import (
+    bert,
+    deberta,
+    gpt,
+    llama,
+    modernbert,
+    neural_ngram,
+    ngram,
+    recurrent,
+    rnn_seq2seq,
+    rung,
+    t5,
+    transformer,
+    vit,
+)
 from headway.models.bounds import refuse_giants
 from headway.models.heads import Headed
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
@@ -61,8 +75,15 @@ FAMILIES = {
         transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
     ),
     "bert": Family(bert.BertConfig, bert.Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
+    "deberta": Family(
+        deberta.DebertaConfig, deberta.Deberta, "embedding", sizes=deberta.SIZES, role="encodes", example=blank_texts
+    ),
     "gpt": Family(gpt.GPTConfig, gpt.GPT, sizes=gpt.SIZES),
     "llama": Family(llama.LlamaConfig, llama.Llama),
+    "modernbert": Family(
+        modernbert.ModernBertConfig, modernbert.ModernBert, "embedding", sizes=modernbert.SIZES, role="encodes",
+        example=blank_texts,
+    ),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
     "recurrent": Family(recurrent.RecurrentConfig, recurrent.Recurrent, sizes=recurrent.SIZES),
@@ -71,6 +92,7 @@ FAMILIES = {
     ),
     "rung": Family(rung.RungConfig, rung.Rung),
     "t5": Family(t5.T5Config, t5.T5, "translation", PAIR),
+    "t5-encoder": Family(t5.T5EncoderConfig, t5.T5Encoder, "embedding", role="encodes", example=blank_texts),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
     "vit": Family(
         vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,

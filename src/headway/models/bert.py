@@ -1,8 +1,8 @@
 """The encoder alone (Devlin et al. 2019, "BERT"): every token from those on both its sides.
 
 RoBERTa (Liu et al. 2019) counts positions from another row and has one type; ALBERT (Lan et al. 2020) has a narrow
-embedding and uses few layers many times over. All three are sizes of one config; what stands on the last
-layer is a head (`headway.models.heads`).
+embedding and uses few layers many times over; MPNet (Song et al. 2020) has a bias of distances in every layer beside
+its positions. All are sizes of one config; what stands on the last layer is a head (`headway.models.heads`).
 
 B batch, T length, D width.
 """
@@ -26,7 +26,8 @@ STD = 0.02  # of every weight at the start (Devlin et al. 2019, as released)
 @dataclass(frozen=True)
 class BertConfig:
     """`types`: of token (0: none). `first_position`: the row of the first token in the table of positions, which has
-    `max_length` rows from there on. `narrow`: the embedding's width (0: the layers').
+    `max_length` rows from there on. `narrow`: the embedding's width (0: the layers'). `distance`: what is
+    added to the scores of every layer.
 
     groups, group_layers: only so many groups of so many layers are there, each used as often as it takes to be passed
     `layers` groups (0: every layer is its own).
@@ -47,6 +48,7 @@ class BertConfig:
     attention_dropout: float = 0.1
     norm: parts.PostNorm = field(default_factory=lambda: parts.PostNorm(1e-12))
     feed_forward: parts.Gelu | parts.Relu = field(default_factory=parts.Gelu)
+    distance: parts.NoPosition | parts.RelativeBias = field(default_factory=parts.NoPosition)
 
 
 SIZES = {
@@ -74,6 +76,7 @@ class Bert(Encodes):
             nn.LayerNorm(narrow, config.norm.epsilon), config.dropout,
             nn.Linear(narrow, config.width) if config.narrow else None, config.first_position,
         )  # fmt: skip
+        self.distance = config.distance.build(parts.Room(config.width, config.heads, config.max_length, both_ways=True))
         self.encoder = parts.stack(config, (config.groups or config.layers) * config.group_layers)
         self.draw(self)
 
@@ -90,7 +93,8 @@ class Bert(Encodes):
         if types_BT is not None:
             types_BT = types_BT.clamp(max=self.config.types - 1)  # a tokenizer may know more types than the model
         x_BTD: Tensor = self.embed(inputs.ids_BT, types_BT)
-        return Encoded(self.encoder.encode(x_BTD, inputs.lengths_B, order=self._order()), inputs.lengths_B)
+        x_BTD = self.encoder.encode(x_BTD, inputs.lengths_B, self.distance, self._order())
+        return Encoded(x_BTD, inputs.lengths_B)
 
     def _order(self) -> list[int]:
         """Which layer comes when: every group stands for as many in a row."""

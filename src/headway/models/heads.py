@@ -1,7 +1,7 @@
 """Heads: the last part of a model, on top of an encoder. Any encoder takes any head (`Headed`).
 
 A head's config is a frozen dataclass with a `name`, a `task` and its `module`. The module gives logits, the loss terms
-of a batch, and the answers that its task reads.
+of a batch, and the answers that its task reads. First those of whole texts, then those of tokens.
 
 B batch, T length, D width, V vocabulary, L labels.
 """
@@ -9,7 +9,7 @@ B batch, T length, D width, V vocabulary, L labels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Union
 
@@ -23,13 +23,14 @@ from headway.models.crf import Chain
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.nn import embedding, tap
 from headway.nn.dropout import Dropout
-from headway.nn.feed_forward import gelu
+from headway.nn.feed_forward import MapLayer, gelu
 from headway.nn.pooling import FirstToken, Pooling
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": gelu,
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
+    "tanh": torch.tanh,
 }
 
 
@@ -60,6 +61,14 @@ class Head(nn.Module):
         word."""
         raise InputError(f"this model has no labels for words: it {self.does}")
 
+    def spans(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        """Logits of the token that an answer begins with, and of the one that it ends with, each (B, T)."""
+        raise InputError(f"this model finds no answers in a text: it {self.does}")
+
+    def choices(self, encoded: Encoded) -> Tensor:
+        """A logit for each text, (B,): how well it fits among the choices that it is one of."""
+        raise InputError(f"this model chooses among no texts: it {self.does}")
+
 
 class HeadChoice:
     """Abstract. A head's config."""
@@ -67,6 +76,33 @@ class HeadChoice:
     name: ClassVar[str]
     task: ClassVar[str]
     module: ClassVar[Any]  # a `Head`, made of an encoder and this config
+
+
+def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:
+    """Σ −log p(label), smoothed in `loss`."""
+    wide_NL = logits_NL.to(torch.promote_types(logits_NL.dtype, torch.float32))
+    sums = partial(F.cross_entropy, wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
+    nll = sums()
+    return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
+
+
+def own_dropout(encoder: Encodes, config: Any) -> Dropout:
+    """A head's own rate, or that of the encoder."""
+    return Dropout(encoder.dropout if config.dropout is None else config.dropout)
+
+
+@dataclass(frozen=True)
+class Map:
+    """A head's hidden layer, norm(f(xW + b)). `epsilon`: of its norm (None: it has none)."""
+
+    activation: Literal["tanh", "gelu", "gelu-tanh", "relu"] = "tanh"
+    bias: bool = True
+    epsilon: float | None = None
+    norm_bias: bool = True
+
+    def build(self, width: int) -> nn.Module:
+        norm = None if self.epsilon is None else nn.LayerNorm(width, self.epsilon, bias=self.norm_bias)
+        return MapLayer(width, ACTIVATIONS[self.activation], norm, self.bias)
 
 
 class VectorsHead(Head):
@@ -106,7 +142,8 @@ class WordsHead(Head):
         super().__init__()
         table = encoder.table
         narrow, self.activation = table.embedding_dim, ACTIVATIONS[config.activation]
-        self.map, self.norm = nn.Linear(encoder.width, narrow), nn.LayerNorm(narrow, config.epsilon)
+        self.map = nn.Linear(encoder.width, narrow, bias=config.bias)
+        self.norm = nn.LayerNorm(narrow, config.epsilon, bias=config.norm_bias)
         self.output = embedding.Head(narrow, table.num_embeddings, table if config.tied else None)
         self.bias_V = nn.Parameter(torch.zeros(table.num_embeddings))
 
@@ -119,7 +156,8 @@ class WordsHead(Head):
 
 @dataclass(frozen=True)
 class Words(HeadChoice):
-    """A word for every position (Devlin et al. 2019, 3.1). `tied`: by the embedding's own table."""
+    """A word for every position (Devlin et al. 2019, 3.1). `tied`: by the embedding's own table. `bias`, `norm_bias`:
+    of the map and of its norm."""
 
     name = "words"
     task = "masked-words"
@@ -127,6 +165,8 @@ class Words(HeadChoice):
     tied: bool = True
     activation: Literal["gelu", "gelu-tanh", "relu"] = "gelu"
     epsilon: float = 1e-12
+    bias: bool = True
+    norm_bias: bool = True
 
 
 class WordsAndPairHead(WordsHead):
@@ -149,18 +189,6 @@ class WordsAndPair(Words):
     module = WordsAndPairHead
 
 
-def _cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:
-    """Σ −log p(label), smoothed in `loss`."""
-    wide_NL = logits_NL.to(torch.promote_types(logits_NL.dtype, torch.float32))
-    sums = partial(F.cross_entropy, wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
-    nll = sums()
-    return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
-
-
-def _dropout(encoder: Encodes, config: Classes | Tags) -> Dropout:
-    return Dropout(encoder.dropout if config.dropout is None else config.dropout)
-
-
 class ClassesHead(Head):
     """tanh(h₁W + b)C + c: a logit for each label of the text."""
 
@@ -169,15 +197,16 @@ class ClassesHead(Head):
 
     def __init__(self, encoder: Encodes, config: Classes) -> None:
         super().__init__()
-        self.first, self.labels = FirstToken(encoder.width), nn.Linear(encoder.width, len(config.labels))
-        self.dropout, self.answer = _dropout(encoder, config), config.answer
-        self.before = self.dropout if config.twice else nn.Identity()
+        self.dropout, self.answer = own_dropout(encoder, config), config.answer
+        before = self.dropout if config.twice else None
+        self.first = FirstToken(encoder.width, config.map.build(encoder.width), config.pooling, before)
+        self.labels = nn.Linear(encoder.width, len(config.labels))
 
     def forward(self, encoded: Encoded) -> Tensor:
-        return self.labels(self.dropout(self.first(self.before(encoded.x_BTD[:, :1]))))
+        return self.labels(self.dropout(self.first(encoded.x_BTD, encoded.lengths_B)))
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        return _cross_entropy(self(encoded), batch.labels_B, smoothing)
+        return cross_entropy(self(encoded), batch.labels_B, smoothing)
 
     def classes(self, encoded: Encoded) -> Tensor:
         logits_BL = self(encoded).float()
@@ -188,7 +217,8 @@ class ClassesHead(Head):
 @dataclass(frozen=True)
 class Classes(HeadChoice):
     """A label of the text. `answer`: one of them, any number of them, or a number for each. `dropout`: None for that of
-    the encoder; `twice`: before the first map too."""
+    the encoder; `twice`: before the first map too. `pooling`: what stands for the text, the first token or the mean of
+    all; `map`: the hidden layer."""
 
     name = "classes"
     task = "classification"
@@ -197,6 +227,57 @@ class Classes(HeadChoice):
     answer: Literal["one", "several", "number"] = "one"
     dropout: float | None = None
     twice: bool = False
+    pooling: Literal["first", "mean"] = "first"
+    map: Map = field(default_factory=Map)
+
+
+class NextSentenceHead(ClassesHead):
+    """Whether the second text of a pair follows the first (Devlin et al. 2019, 3.1)."""
+
+    does = "says whether a text follows another (headway predict)"
+
+
+@dataclass(frozen=True)
+class NextSentence(Classes):
+    """Two labels of a pair of texts: the second follows the first, or comes from elsewhere."""
+
+    name = "next-sentence"
+    task = "next-sentence"
+    module = NextSentenceHead
+    labels: tuple[str, ...] = ("next", "other")
+    dropout: float | None = 0.0
+
+
+class MultipleChoiceHead(Head):
+    """tanh(h₁W + b)c + d: a logit for each text, and a softmax over those of one question (Devlin et al. 2019, 4.4).
+    The rows of a batch are the choices."""
+
+    axes = ("row", "label")
+    does = "chooses among texts (headway predict)"
+
+    def __init__(self, encoder: Encodes, config: MultipleChoice) -> None:
+        super().__init__()
+        self.first = FirstToken(encoder.width, config.map.build(encoder.width), config.pooling)
+        self.dropout, self.score = own_dropout(encoder, config), nn.Linear(encoder.width, 1)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        return self.score(self.dropout(self.first(encoded.x_BTD, encoded.lengths_B)))
+
+    def choices(self, encoded: Encoded) -> Tensor:
+        logits_B1: Tensor = self(encoded)
+        return logits_B1[:, 0]
+
+
+@dataclass(frozen=True)
+class MultipleChoice(HeadChoice):
+    """One of several texts. `dropout`: None for that of the encoder; `pooling`, `map`: as of `Classes`."""
+
+    name = "multiple-choice"
+    task = "multiple-choice"
+    module = MultipleChoiceHead
+    dropout: float | None = None
+    pooling: Literal["first", "mean"] = "first"
+    map: Map = field(default_factory=Map)
 
 
 class TagsHead(Head):
@@ -207,13 +288,14 @@ class TagsHead(Head):
 
     def __init__(self, encoder: Encodes, config: Tags) -> None:
         super().__init__()
-        self.dropout, self.labels = _dropout(encoder, config), nn.Linear(encoder.width, len(config.labels))
+        self.dropout, self.labels = own_dropout(encoder, config), nn.Linear(encoder.width, len(config.labels))
+        self.layer = nn.Identity() if config.map is None else config.map.build(encoder.width)
 
     def forward(self, encoded: Encoded) -> Tensor:
-        return self.labels(self.dropout(encoded.x_BTD))
+        return self.labels(self.dropout(self.layer(encoded.x_BTD)))
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        return _cross_entropy(self(encoded).flatten(0, 1), batch.labels_BT.flatten(), smoothing)
+        return cross_entropy(self(encoded).flatten(0, 1), batch.labels_BT.flatten(), smoothing)
 
     def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
         share_BT, label_BT = self(encoded).float().softmax(-1).max(-1)
@@ -222,13 +304,67 @@ class TagsHead(Head):
 
 @dataclass(frozen=True)
 class Tags(HeadChoice):
-    """A label of every token. `dropout`: None for that of the encoder."""
+    """A label of every token. `dropout`: None for that of the encoder. `map`: a hidden layer (None: none)."""
 
     name = "tags"
     task = "tagging"
     module: ClassVar[Any] = TagsHead
     labels: tuple[str, ...] = ("0", "1")
     dropout: float | None = None
+    map: Map | None = None
+
+
+class ReplacedHead(TagsHead):
+    """Logits (0, f(hW + b)c + d): a token is the text's own, or stands in the place of one (Clark et al. 2020, 2)."""
+
+    def __init__(self, encoder: Encodes, config: Replaced) -> None:
+        super().__init__(encoder, config)
+        self.labels = nn.Linear(encoder.width, 1)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        return F.pad(super().forward(encoded), (1, 0))
+
+
+@dataclass(frozen=True)
+class Replaced(Tags):
+    """Whether each token is the text's own: a discriminator."""
+
+    name = "replaced"
+    task = "replaced-tokens"
+    module = ReplacedHead
+    labels: tuple[str, ...] = ("original", "replaced")
+    dropout: float | None = 0.0
+    map: Map | None = field(default_factory=lambda: Map("gelu"))
+
+
+class SpansHead(Head):
+    """hS + s: logits of the first and of the last token of an answer (Devlin et al. 2019, 4.2)."""
+
+    axes = ("row", "target", "label")
+    does = "finds answers in a text (headway predict)"
+
+    def __init__(self, encoder: Encodes, config: Spans) -> None:
+        super().__init__()
+        self.dropout, self.ends = own_dropout(encoder, config), nn.Linear(encoder.width, 2)
+        self.layer = nn.Identity() if config.map is None else config.map.build(encoder.width)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        return self.ends(self.dropout(self.layer(encoded.x_BTD)))
+
+    def spans(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        first_BT, last_BT = self(encoded).unbind(-1)
+        return first_BT, last_BT
+
+
+@dataclass(frozen=True)
+class Spans(HeadChoice):
+    """An answer to a question, as a part of a text that is read with it. `dropout`, `map`: as of `Tags`."""
+
+    name = "spans"
+    task = "question-answering"
+    module = SpansHead
+    dropout: float | None = 0.0
+    map: Map | None = None
 
 
 class CrfHead(TagsHead):
@@ -274,7 +410,8 @@ class Crf(Tags):
     module = CrfHead
 
 
-HEADS: dict[str, Any] = {head.name: head for head in (Vectors, Words, WordsAndPair, Classes, Tags, Crf)}
+EVERY = (Vectors, Words, WordsAndPair, Classes, NextSentence, MultipleChoice, Tags, Replaced, Spans, Crf)
+HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007
 
 

@@ -29,23 +29,32 @@ class Room:
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """`order`: sine and cosine of each frequency side by side, or all sines first, as in Marian."""
+    """`order`: sine and cosine of each frequency side by side, or all sines first, as in Marian; fairseq has other
+    frequencies too. `first`: the position of the first token."""
 
     name: ClassVar[str] = "sinusoidal"
     base: float = 10_000.0
-    order: Literal["pairs", "halves"] = "pairs"
+    order: Literal["pairs", "halves", "fairseq"] = "pairs"
+    first: int = 0
 
     def build(self, room: Room) -> position.Position:
-        formula = {"pairs": position.sinusoid, "halves": position.halved_sinusoid}[self.order]
-        return position.Sinusoidal(room.width, self.base, room.length, formula)
+        formulas = {
+            "pairs": position.sinusoid,
+            "halves": position.halved_sinusoid,
+            "fairseq": position.fairseq_sinusoid,
+        }
+        return position.Sinusoidal(room.width, self.base, room.length, formulas[self.order], self.first)
 
 
 @dataclass(frozen=True)
 class Learned:
+    """`first`: the row of the first token."""
+
     name: ClassVar[str] = "learned"
+    first: int = 0
 
     def build(self, room: Room) -> position.Position:
-        return position.Learned(room.width, room.length)
+        return position.Learned(room.width, room.length, self.first)
 
 
 @dataclass(frozen=True)

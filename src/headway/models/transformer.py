@@ -17,7 +17,8 @@ from headway.nn.embedding import AppendOne, Head, TokenEmbedding, biased_head, t
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """`scaled`: embeddings are multiplied by √width. `output_bias`: the logits have one, as Marian's."""
+    """`scaled`: embeddings are multiplied by √width. `output_bias`: the logits have one, as Marian's. `embedding_norm`:
+    embeddings with their positions are normed, as BART's."""
 
     name: ClassVar[str] = "transformer"
     encoder_layers: int = 6
@@ -34,6 +35,7 @@ class TransformerConfig:
     max_length: int = 512
     scaled: bool = True
     output_bias: bool = False
+    embedding_norm: bool = False
 
 
 TINY = TransformerConfig(encoder_layers=4, decoder_layers=4, width=128, inner=256, heads=4, dropout=0.3)
@@ -56,7 +58,9 @@ class Transformer(EncoderDecoder):
 
         def embedding(table: nn.Embedding, both_ways: bool) -> TokenEmbedding:
             room = parts.Room(width, heads, config.max_length, both_ways)
-            return TokenEmbedding(table, config.position.build(room), config.dropout, None if config.scaled else 1.0)
+            between = nn.LayerNorm(width, norm.epsilon) if config.embedding_norm else None
+            scale = None if config.scaled else 1.0
+            return TokenEmbedding(table, config.position.build(room), config.dropout, scale, norm=between)
 
         source_table = token_table(source_vocabulary, width)
         target_table = source_table if shared else token_table(target_vocabulary, width)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from headway.fast import attention as kernels
 from headway.nn import tap
 from headway.nn.cache import Cache
 from headway.nn.mask import View
+from headway.nn.position import Position
 from headway.nn.slots import Memory
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
@@ -201,7 +202,7 @@ class MultiHead(nn.Module):
     def mix(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
         """The fused path where the score has a kernel and no trace keeps the weights; else the readable one."""
         dropout = self.dropout if self.training else 0.0
-        bias = view.bias(q)
+        bias = self.bias(q, k, view)
         if self.score in SCALES and not (tap.recording() and tap.wants(self, "weights")):
             mixed = fused_attend(q, k, v, view, bias, self.score, dropout)
         else:
@@ -212,10 +213,14 @@ class MultiHead(nn.Module):
             self._save(q, k, v, view, mixed)
         return mixed
 
+    def bias(self, q: Tensor, k: Tensor, view: View) -> Tensor | None:
+        """What is added to the scores."""
+        return view.bias(q)
+
     def _save(self, q: Tensor, k: Tensor, v: Tensor, view: View, mixed: Tensor) -> None:
         """Save everything but the weights; keys and values are repeated for every head, where several share them."""
         if tap.wants(self, "scores"):
-            tap.save(self, "scores", biased(self.score, q, k, view.bias(q)), PAIRS)
+            tap.save(self, "scores", biased(self.score, q, k, self.bias(q, k, view)), PAIRS)
         if tap.wants(self, "mask"):
             seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
             every = torch.ones((), dtype=torch.bool, device=q.device) if seen is None else seen
@@ -262,6 +267,17 @@ class SelfAttention(MultiHead):
         if cache is not None:
             k_BGSK, v_BGSK = cache.append(k_BGSK, v_BGSK)
         return _merge(self.mix(q_BHTK, k_BGSK, v_BGSK, view))
+
+
+class OwnDistances(SelfAttention):
+    """Self-attention whose scores have a position part of the layer's own (Chung et al. 2023)."""
+
+    def __init__(self, *sizes: Any, distances: Position, **how: Any) -> None:
+        super().__init__(*sizes, **how)
+        self.distances = distances
+
+    def bias(self, q: Tensor, k: Tensor, view: View) -> Tensor | None:
+        return None if view.scene is None else self.distances.bias(q, view.scene)
 
 
 class CrossAttention(MultiHead):

@@ -44,23 +44,24 @@ class Embedded:
 
 
 class TokenEmbedding(nn.Module):
-    """dropout(√D · E[ids] + positions) (Vaswani et al. 2017, 3.4 and 5.4); other models have another scale."""
+    """dropout(√D · E[ids] + positions) (Vaswani et al. 2017, 3.4 and 5.4); other models have another scale, or a norm
+    around the sum."""
 
     def __init__(
         self, table: nn.Embedding, position: Position, dropout: float, scale: float | None = None,
-        word_dropout: float = 0.0,
+        word_dropout: float = 0.0, norm: nn.Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.table, self.position = table, position
+        self.table, self.position, self.norm = table, position, norm or nn.Identity()
         self.scale = math.sqrt(table.embedding_dim) if scale is None else scale
         self.words, self.dropout = WordDropout(word_dropout, table.num_embeddings), Dropout(dropout)
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
         if isinstance(start, Tensor) and self._is_step(ids_BT):
             table_VD, positions_PD = self.table.weight, _rows(self.position)
-            return step_kernels.embed(ids_BT[:, 0], start, table_VD, positions_PD, self.scale)[:, None]
+            return self.norm(step_kernels.embed(ids_BT[:, 0], start, table_VD, positions_PD, self.scale)[:, None])
         tokens_BTD = self.words(self.table(ids_BT) * self.scale, ids_BT)
-        x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD, start))
+        x_BTD: Tensor = self.dropout(self.norm(self.position.add(tokens_BTD, start)))
         if tap.recording():
             _tapped(self, tokens_BTD, self.position, start, x_BTD)
         return x_BTD
@@ -84,7 +85,7 @@ class StepEmbedding(TokenEmbedding):
 
 def _rows(position: Position) -> Tensor | None:
     """The learned table of positions, if there is one."""
-    return position.table.weight if isinstance(position, Learned) else None
+    return position.rows_PD if isinstance(position, Learned) else None
 
 
 class TypedEmbedding(nn.Module):
@@ -173,6 +174,27 @@ class Head(nn.Linear):
         if hidden_BTD.dim() == 3 and hidden_BTD.shape[1] == 1 and not torch.is_grad_enabled():
             return product(hidden_BTD[:, 0], self)[:, None]  # a step
         return super().forward(hidden_BTD)
+
+
+class ForcedFirst(nn.Module):
+    """A head's logits, but for the first token of a text: the logit of `first` is then 0, that of all others −∞."""
+
+    def __init__(self, head: nn.Module, first: int) -> None:
+        super().__init__()
+        self.head, self.first = head, first
+
+    @property
+    def weight(self) -> Tensor:
+        return self.head.weight  # type: ignore[return-value]
+
+    def forward(self, hidden_RTD: Tensor, state: Any) -> Tensor:
+        """`state`: behind these tokens."""
+        logits_RTV: Tensor = self.head(hidden_RTD, state)
+        steps = hidden_RTD.shape[1]
+        read_RT = state.time.lengths_R[:, None] - steps + torch.arange(steps, device=hidden_RTD.device)
+        only_V = torch.full_like(logits_RTV[0, 0], -math.inf)
+        only_V[self.first] = 0.0
+        return torch.where((read_RT == 0)[..., None], only_V, logits_RTV)
 
 
 def biased_head(

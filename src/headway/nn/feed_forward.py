@@ -51,6 +51,17 @@ class TanhLayer(nn.Module):
         return torch.tanh(self.map(x_BTD))
 
 
+class MapLayer(nn.Module):
+    """norm(f(xW + b)): the hidden layer of a head (Devlin et al. 2019, as released)."""
+
+    def __init__(self, width: int, activation: Activation, norm: nn.Module | None = None, bias: bool = True) -> None:
+        super().__init__()
+        self.map, self.activation, self.norm = _linear(width, width, bias), activation, norm or nn.Identity()
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return self.norm(self.activation(self.map(x_BTD)))
+
+
 class GatedMLP(nn.Module):
     """(f(xW) ⊙ xV)W₂, no biases; f = SiLU gives SwiGLU (Shazeer 2020, eq. 6)."""
 

@@ -85,20 +85,31 @@ def halved_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Te
     return torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
 
 
+def fairseq_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
+    """All sines, then all cosines, of p·base^(−i/(D/2 − 1)), i < D/2; an odd width ends with 0 (Ott et al. 2019). In
+    float32, as the models that have it were trained."""
+    half = width // 2
+    rate = torch.exp(torch.arange(half).float() * -(math.log(base) / (half - 1)))
+    angle = positions.float()[..., None] * rate
+    table = torch.cat([angle.sin(), angle.cos()], dim=-1)
+    return torch.nn.functional.pad(table, (0, width - 2 * half))
+
+
 class Sinusoidal(Position):
-    """Adds `sinusoid(p)`. The table caches the formula and grows with the inputs."""
+    """Adds `sinusoid(p)`. The table caches the formula and grows with the inputs. `first`: the p of the first token."""
 
     table_PD: Tensor
 
     def __init__(
-        self, width: int, base: float = 10_000.0, length: int = 512, formula: Callable[..., Tensor] = sinusoid
-    ) -> None:
+        self, width: int, base: float = 10_000.0, length: int = 512, formula: Callable[..., Tensor] = sinusoid,
+        first: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.width, self.base, self.formula = width, base, formula
+        self.width, self.base, self.formula, self.first = width, base, formula, first
         self.register_buffer("table_PD", self._rows(length), persistent=False)
 
     def _rows(self, length: int) -> Tensor:
-        return self.formula(torch.arange(length), self.width, self.base).float()
+        return self.formula(torch.arange(self.first, self.first + length), self.width, self.base).float()
 
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
@@ -108,18 +119,24 @@ class Sinusoidal(Position):
 
 
 class Learned(Position):
-    """Adds a row of a learned table; positions beyond its last row are an error."""
+    """Adds a row of a learned table; positions beyond its last row are an error. `first`: rows before the first
+    token's, which are not used."""
 
-    def __init__(self, width: int, length: int) -> None:
+    def __init__(self, width: int, length: int, first: int = 0) -> None:
         super().__init__()
-        self.table = nn.Embedding(length, width)
+        self.table, self.first = nn.Embedding(first + length, width), first
         nn.init.normal_(self.table.weight, std=0.02)
 
+    @property
+    def rows_PD(self) -> Tensor:
+        """Those that are used."""
+        return self.table.weight[self.first :]
+
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
-        length = x_BTD.shape[1]
-        if isinstance(start, int) and start + length > self.table.num_embeddings:
-            raise IndexError(f"position {start + length} is beyond the table of {self.table.num_embeddings}")
-        return x_BTD + _rows_at(self.table.weight, start, length)
+        length, rows_PD = x_BTD.shape[1], self.rows_PD
+        if isinstance(start, int) and start + length > len(rows_PD):
+            raise IndexError(f"position {start + length} is beyond the table of {len(rows_PD)}")
+        return x_BTD + _rows_at(rows_PD, start, length)
 
 
 class Rotary(Position):

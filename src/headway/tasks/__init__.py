@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Union
 
+from headway.tasks.answers import Choosing, NextSentences, QuestionAnswering, ReplacedTokens
 from headway.tasks.classification import Classification
 from headway.tasks.encoding import Embedding, MaskedWords
 from headway.tasks.language import Language
@@ -13,7 +14,10 @@ from headway.tasks.task import Task
 from headway.tasks.translation import Translation
 from headway.tasks.word_vectors import WordVectors
 
-EVERY = (Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification)
+EVERY = (
+    Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
+    QuestionAnswering, NextSentences, Choosing, ReplacedTokens,
+)  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 
 BY_DATA: dict[str, type[Task]] = {task.data.name: task for task in EVERY if task.data}

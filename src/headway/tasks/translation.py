@@ -22,7 +22,9 @@ from headway.data.store import SIDES, PairStore, prepare, train_tokenizers
 from headway.errors import refuse
 from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
+from headway.nn.embedding import ForcedFirst
 from headway.plain import to_plain
+from headway.processors.text import TextProcessor
 from headway.tasks.files import PARTS, DataFiles, found, listed, vocabularies
 from headway.tasks.objective import CrossEntropy, RDrop
 from headway.tasks.start import RunContext, earlier_model
@@ -54,6 +56,38 @@ class ParallelText(DataFiles):
         refuse(self.hold_out < 1, f"data.hold_out must be at least 1, not {self.hold_out}")
 
 
+class Led:
+    """A tokenizer whose texts begin with one more token."""
+
+    def __init__(self, codec: Any, first: int) -> None:
+        self.codec, self.first = codec, first
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["codec"], name)
+
+    def __len__(self) -> int:
+        return len(self.codec)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[self.first, *ids] for ids in self.codec.encode_batch(texts)]
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_batch([text])[0]
+
+
+def _opened(loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Translator:
+    """A translator; where every target begins with the same token, it writes that first, and reads it before a target
+    that it is given."""
+    first = loaded.card.symbols.first
+    if first is not None:
+        model: Any = loaded.model
+        model.head = ForcedFirst(model.head, first)
+        *others, (name, last) = loaded.processors.items()
+        led: Any = TextProcessor(last.config, Led(last.tokenizer, first))
+        loaded = Loaded(model, loaded.card, dict(others) | {name: led})
+    return Translator(loaded, device, dtype)
+
+
 class Translation(Task):
     """Judged by BLEU with the run's own search."""
 
@@ -64,7 +98,7 @@ class Translation(Task):
     takes = SIDES
     headline = ("BLEU", True)
     verb = "translate"
-    opens = Translator
+    opens = staticmethod(_opened)
     shown_losses = with_perplexity
 
     def __init__(self, run: Any, context: RunContext) -> None:
@@ -200,4 +234,6 @@ def _search(options: dict[str, Any]) -> dict[str, Any]:
 
 def framed(card: Card, source: Codec) -> Frame:
     """The ids around the two sides of a pair for this model."""
-    return Frame(source.opening, source.closing, card.symbols.start, card.symbols.end)
+    symbols = card.symbols
+    first = () if symbols.first is None else (symbols.first,)
+    return Frame(source.opening, source.closing, symbols.start, symbols.end, first)

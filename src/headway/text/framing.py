@@ -18,13 +18,15 @@ class Framed:
     """A text with its special tokens.
 
     types: 0 for the first text of a pair, 1 for the second; None where all are 0. spans: the characters of each token
-    in its text, (0, 0) for a special token; words: the index of its word, or None. Both only where they are wanted.
+    in its text, (0, 0) for a special token; words: the index of its word, or None; texts: the text of a pair that it is
+    of, 0 or 1, or None. These only where they are wanted.
     """
 
     ids: list[int]
     types: list[int] | None = None
     spans: tuple[tuple[int, int], ...] = ()
     words: tuple[int | None, ...] = ()
+    texts: tuple[int | None, ...] = ()
 
     @property
     def starts(self) -> list[bool]:
@@ -74,4 +76,8 @@ def _lengths(lengths: list[int], room: int) -> list[int]:
 
 def _framed(encoding: Any, spans: bool) -> Framed:
     types = encoding.type_ids if any(encoding.type_ids) else None
-    return Framed(encoding.ids, types, *((tuple(encoding.offsets), tuple(encoding.word_ids)) if spans else ()))
+    if not spans:
+        return Framed(encoding.ids, types)
+    return Framed(
+        encoding.ids, types, tuple(encoding.offsets), tuple(encoding.word_ids), tuple(encoding.sequence_ids)
+    )  # fmt: skip

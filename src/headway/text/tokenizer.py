@@ -76,11 +76,13 @@ class Symbols:
     """The ids that stand around a text which a model writes: headway's own, or those of a model from elsewhere.
 
     start: what a decoder is given before its first word. end: what it ends with. never: what is not written at all.
+    first: what every text begins with, such as the token of its language (None: anything).
     """
 
     start: int = START
     end: int = END
     never: tuple[int, ...] = ()
+    first: int | None = None
 
 
 @final

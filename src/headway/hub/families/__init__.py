@@ -5,17 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from headway.errors import InputError, nearest
-from headway.hub.families.bert import ALBERT, BERT, ROBERTA
+from headway.hub.families.bart import BART, M2M_100, MBART
+from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
+from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
+from headway.hub.families.deberta import DEBERTA
 from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
 from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
 from headway.hub.families.marian import MARIAN, PEGASUS
-from headway.hub.families.t5 import T5
+from headway.hub.families.modernbert import MODERNBERT
+from headway.hub.families.t5 import MT5, MT5_ENCODER, T5, T5_ENCODER, UMT5, UMT5_ENCODER
 
 FOREIGN: dict[str, Foreign] = {
     foreign.model_type: foreign
-    for foreign in (GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5)
-}
+    for foreign in (
+        GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, XLM_ROBERTA, CAMEMBERT, ELECTRA,
+        DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5, UMT5,
+        BART, MBART, M2M_100,
+    )
+}  # fmt: skip
+
+
+# Of a model_type whose encoder alone is a model too.
+ENCODERS = {foreign.model_type: foreign for foreign in (T5_ENCODER, MT5_ENCODER, UMT5_ENCODER)}
 
 
 def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
@@ -29,6 +41,8 @@ def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
     asked = facts.get("architectures") or [foreign.architectures[0]]
     if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
         raise InputError(f"{where}: architectures is {str(asked)[:80]}, expected a list of names")
+    if kind in ENCODERS and any(name in ENCODERS[kind].architectures for name in asked):
+        return ENCODERS[kind]
     if not any(name in foreign.architectures for name in asked):
         raise InputError(f"{where}: headway cannot run a {asked[0]}{nearest(asked[0], foreign.architectures)}")
     return foreign

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import Loaded
 from headway.hub.extras import wanted
 from headway.models import parts
@@ -42,6 +42,8 @@ def _translator(loaded: Loaded) -> Any:
     specs = wanted("ctranslate2.specs", "ctranslate2")
     model: Any = loaded.model
     config: TransformerConfig = model.config
+    refuse(loaded.card.symbols.first is not None, "headway writes no forced first token for CTranslate2")
+    refuse(config.embedding_norm, "headway writes no norm of embeddings for CTranslate2: model.embedding_norm")
     layers = config.encoder_layers, config.decoder_layers
     spec = specs.TransformerSpec.from_config(layers, config.heads, **_choices(config))
     sides = (spec.encoder, model.embed_source, model.encoder), (spec.decoder, model.embed_target, model.decoder)
@@ -102,7 +104,8 @@ def _positions(position: Position, length: int, width: int) -> np.ndarray:
             f"headway writes only positions that are added for CTranslate2, not model.position={kind.__name__}"
         )
     if isinstance(position, Sinusoidal):
-        return _plain(position.formula(torch.arange(length), width, position.base).float())
+        places = torch.arange(position.first, position.first + length)
+        return _plain(position.formula(places, width, position.base).float())
     with torch.no_grad():
         first = next(position.parameters(), torch.zeros(0))
         return _plain(position.add(torch.zeros(1, length, width, dtype=first.dtype))[0])

@@ -32,6 +32,9 @@ EXPORTS = {
     "llama": Export(RunningText(), onnx=decoder_only),
     "rung": Export(RunningText(), onnx=decoder_only),
     "bert": Export(RunningText()),
+    "modernbert": Export(RunningText()),
+    "deberta": Export(RunningText()),
+    "t5-encoder": Export(RunningText()),
 }
 
 

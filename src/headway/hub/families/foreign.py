@@ -50,7 +50,8 @@ class Foreign:
     keys with the one value that headway has; ignored: keys that change nothing. names: of the weights, by config and
     head. head_in: the head of an encoder, by its keys and the config; head_out: the keys of any head. settle: config
     and head completed by the folder's other files and its weights' names. constants: tables of a formula, stored
-    like weights. seq2seq: a target is decoded by the folder's settings.
+    like weights. seq2seq: a target is decoded by the folder's settings. languages: a target begins with the token of
+    its language, which these must say.
     """
 
     model_type: str
@@ -67,6 +68,7 @@ class Foreign:
     constants: Callable[[Any], dict[str, Tensor]] | None = None
     usual: Usual = Usual()
     seq2seq: bool = False
+    languages: bool = False
 
     @property
     def family(self) -> str:

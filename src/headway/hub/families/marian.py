@@ -48,7 +48,12 @@ def names(config: TransformerConfig, head: None) -> Table:
     slot = "before" if isinstance(config.norm, parts.PreNorm) else "outside"
     found, copies = {"head.rest_VC": "final_logits_biasᵀ"}, {"lm_head.weight": "model.decoder.embed_tokens.weight"}
     for side, ours in (("encoder", "source"), ("decoder", "target")):
-        found |= {f"embed_{ours}.table": f"model.{side}.embed_tokens", f"{side}.final": f"model.{side}.layer_norm"}
+        found |= {
+            f"embed_{ours}.table": f"model.{side}.embed_tokens",
+            f"embed_{ours}.position.table": f"model.{side}.embed_positions",
+            f"embed_{ours}.norm": f"model.{side}.layernorm_embedding",
+            f"{side}.final": f"model.{side}.layer_norm",
+        }
         layer = {
             "attention.qkv": "self_attn.{q,k,v}_proj",
             "attention.output": "self_attn.out_proj",

@@ -1,0 +1,187 @@
+"""What encoders answer to several texts at once: to a question and a text that has its answer, to a text and one that
+may follow it, to a question and its choices. Such heads come with checkpoints of other programs; headway does not train
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from headway.batch import TextInputs
+from headway.errors import InputError, refuse
+from headway.generate.encoder import Encoder
+from headway.tasks.encoding import Encoding, answered
+from headway.tasks.tagging import Tagging
+from headway.tasks.task import Prediction, refuse_unknown
+from headway.text.framing import Framed
+
+LONGEST = 15  # tokens of an answer
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a text, where it stands there, and how probable it is that it answers the question."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+class Reader(Encoder):
+    """An encoder that finds answers: `reader.find([("Who sat?", "The cat sat on the mat.")])`."""
+
+    def find(
+        self, pairs: Sequence[tuple[str, str]], *, longest: int = LONGEST, truncate: bool = False
+    ) -> list[Span]:  # fmt: skip
+        """The best answer to each question in the text that comes with it, in whole words.
+
+        p(i, j) = p_first(i)·p_last(j) for i ≤ j < i + longest, both over the tokens of the text and the first token of
+        all, which stands for "no answer" (Devlin et al. 2019, 4.3).
+        """
+        framed = self._framed(pairs, truncate, spans=True)
+        for number, one in enumerate(framed, 1):
+            refuse(1 not in one.texts, f"pair {number} has no text to find an answer in")
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[Span]:
+            first_BT, last_BT = self.model.head.spans(self.model.encode(inputs))
+            found = zip(rows, first_BT.float().cpu(), last_BT.float().cpu(), strict=True)
+            return [_best(pairs[row][1], framed[row], first_T, last_T, longest) for row, first_T, last_T in found]
+
+        return self._answers(framed, answer)
+
+
+def _best(text: str, framed: Framed, first_T: torch.Tensor, last_T: torch.Tensor, longest: int) -> Span:
+    length = len(framed.ids)
+    own_T = torch.tensor([part == 1 for part in framed.texts])
+    open_T = own_T.clone()
+    open_T[0] = True
+    first_T, last_T = (
+        logits_T[:length].masked_fill(~open_T, -torch.inf).softmax(0) * own_T for logits_T in (first_T, last_T)
+    )
+    share_TT = (first_T[:, None] * last_T).triu().tril(longest - 1)
+    begin, end = divmod(int(share_TT.argmax()), length)
+    inside = [at for at in range(length) if own_T[at]]
+    word_of = framed.words
+    first = min(at for at in inside if at == begin or (word_of[at] is not None and word_of[at] == word_of[begin]))
+    last = max(at for at in inside if at == end or (word_of[at] is not None and word_of[at] == word_of[end]))
+    start, stop = framed.spans[first][0], framed.spans[last][1]
+    return Span(text[start:stop], start, stop, float(share_TT.max()))
+
+
+class Chooser(Encoder):
+    """An encoder that chooses: `chooser.choose([("The cat sat on", ["a mat", "a plan"])])`."""
+
+    def choose(self, questions: Sequence[tuple[str, Sequence[str]]], *, truncate: bool = False) -> list[list[float]]:
+        """The probability of each choice: a softmax over those of one question."""
+        pairs = [(question, choice) for question, choices in questions for choice in choices]
+
+        def answer(rows: list[int], inputs: TextInputs) -> list[float]:
+            logits_B = self.model.head.choices(self.model.encode(inputs))
+            return [float(logit) for logit in logits_B.float().cpu()]
+
+        logits = iter(self._answers(self._framed(pairs, truncate), answer))
+        return [
+            torch.tensor([next(logits) for _ in choices]).softmax(0).tolist() if choices else []
+            for _, choices in questions
+        ]
+
+
+def parts_of(line: str, number: int, wanted: str, least: int, most: int | None = None) -> tuple[str, ...]:
+    """The texts between the tabs of a line; a blank line has none."""
+    parts = tuple(line.split("\t"))
+    if not line.strip():
+        return ()
+    if len(parts) < least or (most and len(parts) > most) or not all(part.strip() for part in parts):
+        raise InputError(f"line {number} is not {wanted}, with a tab between them")
+    return parts
+
+
+class Answering(Encoding):
+    """Abstract. A line is several texts with tabs between them."""
+
+    verb = "predict"
+    what: ClassVar[str]
+    wanted: ClassVar[str]  # how a line is written
+    options: ClassVar[tuple[str, ...]] = ("truncate",)
+    most: ClassVar[int | None] = 2
+
+    @classmethod
+    def answers(cls, model: Any, asked: list[tuple[str, ...]], truncate: bool) -> list[Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def prediction(cls, parts: tuple[str, ...], found: Any) -> Prediction:
+        raise NotImplementedError
+
+    @classmethod
+    def answer(cls, model: Any, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse_unknown(options, cls.options, f"a model that {cls.what}")
+        given = [parts_of(value, number, cls.wanted, 2, cls.most) for number, value in enumerate(values, 1)]
+        found: list[Any] = answered(given, lambda asked: cls.answers(model, asked, "truncate" in options))
+        for parts, one in zip(given, found, strict=True):
+            yield cls.prediction(parts, one) if parts else Prediction("", {})
+
+
+class QuestionAnswering(Answering):
+    name = "question-answering"
+    what = "finds answers in a text"
+    wanted = "a question and a text"
+    opens = Reader
+
+    @classmethod
+    def answers(cls, model: Reader, asked: list[Any], truncate: bool) -> list[Span]:
+        return model.find(asked, truncate=truncate)
+
+    @classmethod
+    def prediction(cls, parts: tuple[str, ...], found: Span) -> Prediction:
+        values = asdict(found) | {"answer": found.text, "probability": round(found.probability, 6)}
+        del values["text"]
+        return Prediction(
+            f"{found.text}\t{found.probability:.4f}", {"question": parts[0], "text": parts[1]} | values
+        )  # fmt: skip
+
+
+class NextSentences(Answering):
+    name = "next-sentence"
+    what = "says whether a text follows another"
+    wanted = "two texts"
+
+    @classmethod
+    def answers(cls, model: Encoder, asked: list[Any], truncate: bool) -> list[Any]:
+        return model.classify(asked, truncate=truncate)
+
+    @classmethod
+    def prediction(cls, parts: tuple[str, ...], found: Any) -> Prediction:
+        line = "\t".join(f"{guess.text}\t{guess.probability:.4f}" for guess in found)
+        labels = {guess.text: round(guess.probability, 6) for guess in found}
+        return Prediction(line, {"first": parts[0], "second": parts[1], "labels": labels})
+
+
+class Choosing(Answering):
+    name = "multiple-choice"
+    what = "chooses among texts"
+    wanted = "a question and its choices"
+    most = None
+    opens = Chooser
+
+    @classmethod
+    def answers(cls, model: Chooser, asked: list[Any], truncate: bool) -> list[Any]:
+        return model.choose([(question, choices) for question, *choices in asked], truncate=truncate)
+
+    @classmethod
+    def prediction(cls, parts: tuple[str, ...], found: list[float]) -> Prediction:
+        pairs = list(zip(parts[1:], found, strict=True))
+        line = "\t".join(f"{choice}\t{share:.4f}" for choice, share in sorted(pairs, key=lambda pair: -pair[1]))
+        return Prediction(line, {"question": parts[0], "choices": [[text, round(share, 6)] for text, share in pairs]})
+
+
+class ReplacedTokens(Encoding):
+    """Which words of a text are not its own: labels of words, by a discriminator."""
+
+    name = "replaced-tokens"
+    verb = "predict"
+    answer = Tagging.answer
