@@ -7,8 +7,10 @@ rest.
 from __future__ import annotations
 
 import json
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +50,7 @@ class Tiny:
     kind: str = "decoder"
     config: str = field(default="")  # its class; by default that of the architecture
     change: Callable[[Any], None] = lambda model: None  # what a config cannot say
+    stored: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = dict  # its weights as they are named in files
 
     def build(self, dtype: torch.dtype = torch.float32) -> Any:
         """Random weights, none of them at its first value: zeros and ones would hide a mistake."""
@@ -68,9 +71,46 @@ class Tiny:
         return in_double(model.eval()) if dtype == torch.float64 else model.eval()
 
 
+class InDouble:
+    """A module's `torch`, in which float32 is float64."""
+
+    float32 = torch.float64
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+@contextmanager
+def all_in_double(modules: set[Any]) -> Iterator[None]:
+    """What these modules of transformers convert to float32 stays in float64: scores, softmax, routers, norms."""
+    softmax, to_float = torch.nn.functional.softmax, Tensor.float
+
+    def wide_softmax(x: Tensor, *how: Any, dtype: Any = None, **more: Any) -> Tensor:
+        return softmax(x, *how, dtype=torch.float64 if x.dtype == torch.float64 else dtype, **more)
+
+    try:
+        torch.nn.functional.softmax = wide_softmax
+        Tensor.float = lambda x: x if x.dtype == torch.float64 else to_float(x)  # type: ignore[method-assign]
+        for module in modules:
+            module.torch = InDouble()
+        yield
+    finally:
+        torch.nn.functional.softmax, Tensor.float = softmax, to_float  # type: ignore[method-assign]
+        for module in modules:
+            module.torch = torch
+
+
 def in_double(model: Any) -> Any:
     """transformers computes RMS norms in float32, and keeps Gemma's √width so, whatever a model's precision: here they
-    follow it."""
+    follow it. So do scores and the softmax of the models that have no kernel."""
+    forward, modules = model.forward, {sys.modules[type(part).__module__] for part in model.modules()}
+    modules = {module for module in modules if module.__name__.startswith("transformers.models.")}
+
+    def wide_forward(*inputs: Any, **more: Any) -> Any:
+        with all_in_double(modules):
+            return forward(*inputs, **more)
+
+    model.forward = wide_forward
     for part in model.double().modules():
         if hasattr(part, "scalar_embed_scale"):
             part.embed_scale = torch.tensor(part.scalar_embed_scale, dtype=torch.float64)
@@ -90,7 +130,27 @@ def facts_of(theirs: Any) -> dict[str, Any]:
     return facts
 
 
-def twin(theirs: Any) -> tuple[nn.Module, Any, Any]:
+def by_expert(gate: str, up: str, down: str, layer: str = "mlp") -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
+    """Files have a matrix for each expert, which transformers stacks."""
+
+    def stored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        found = {}
+        for name, weight in weights.items():
+            renamed = name.replace(".mlp.", f".{layer}.")
+            start, _, kind = renamed.partition("experts.")
+            if kind not in ("gate_up_proj", "down_proj"):
+                found[renamed] = weight
+                continue
+            for number, matrix in enumerate(weight):
+                parts = [matrix] if kind == "down_proj" else matrix.chunk(2)
+                names = [down] if kind == "down_proj" else [gate, up]
+                found |= {f"{start}experts.{number}.{n}.weight": part for n, part in zip(names, parts, strict=True)}
+        return found
+
+    return stored
+
+
+def twin(theirs: Any, stored: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = dict) -> tuple[nn.Module, Any, Any]:
     """Our model with their weights, its table of names, and what headway knows of the family."""
     facts = facts_of(theirs)
     foreign = foreign_of(facts, "config.json")
@@ -98,7 +158,7 @@ def twin(theirs: Any) -> tuple[nn.Module, Any, Any]:
     mine = build(foreign.family, config, sizes, head)
     shapes = {name: tuple(weight.shape) for name, weight in mine.named_parameters()}
     table = foreign.table(shapes, config, sizes, head)
-    weights = from_hf(table, theirs.state_dict(), shapes)
+    weights = from_hf(table, stored(theirs.state_dict()), shapes)
     mine = mine.to(next(theirs.parameters()).dtype).eval()
     mine.load_state_dict(weights, strict=False)
     return mine, table, foreign
@@ -176,6 +236,11 @@ T5 = {
 
 def untied(model: Any) -> None:
     model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * 0.1)
+
+
+def one_by_one(model: Any) -> None:
+    """Experts in a loop: transformers' kernel for all at once wants widths that are multiples of 16 bytes."""
+    model.config._experts_implementation = "eager"
 
 
 LLAMA = {
@@ -259,6 +324,60 @@ TINY: dict[str, Tiny] = {
     "gemma-one-key": Tiny("GemmaForCausalLM", LLAMA | {"num_key_value_heads": 1, "rms_norm_eps": 1e-4}),
     "gpt2-relu": Tiny("GPT2LMHeadModel", GPT2 | {"activation_function": "relu", "n_layer": 1, "vocab_size": 64}),
 }
+
+SMALL = {key: value for key, value in LLAMA.items() if key != "head_dim"} | {
+    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+}  # fmt: skip
+MIXTRAL = SMALL | {"num_local_experts": 3, "num_experts_per_tok": 2}
+QWEN2_MOE = SMALL | {
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 13, "shared_expert_intermediate_size": 11,
+}  # fmt: skip
+EXPERTS = by_expert("gate_proj", "up_proj", "down_proj")
+MIXTRALS = by_expert("w1", "w3", "w2", layer="block_sparse_moe")
+
+
+def _small(architecture: str, **settings: Any) -> Tiny:
+    return Tiny(architecture, SMALL | settings)
+
+
+TINY |= {
+    "qwen3": _small("Qwen3ForCausalLM", head_dim=8),
+    "qwen3-window": _small(
+        "Qwen3ForCausalLM", head_dim=6, use_sliding_window=True, sliding_window=4, max_window_layers=1,
+        tie_word_embeddings=True, attention_bias=True,
+    ),
+    "qwen3-mixed-windows": _small(
+        "Qwen3ForCausalLM", head_dim=6, use_sliding_window=True, sliding_window=4, rope_parameters=YARN,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+    "olmo2": _small("Olmo2ForCausalLM"),
+    "olmo2-bias": _small("Olmo2ForCausalLM", attention_bias=True, num_key_value_heads=4, rms_norm_eps=1e-3),
+    "phi3": _small("Phi3ForCausalLM"),
+    "phi3-part-window": _small(
+        "Phi3ForCausalLM", sliding_window=5, num_key_value_heads=4, hidden_size=32,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.75},
+    ),
+    "granite": _small(
+        "GraniteForCausalLM", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.4,
+        logits_scaling=1.7,
+    ),
+    "granite-biases": _small("GraniteForCausalLM", attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "smollm3": _small("SmolLM3ForCausalLM", num_hidden_layers=4),
+    "smollm3-window": _small(
+        "SmolLM3ForCausalLM", num_hidden_layers=3, no_rope_layers=[1, 0, 0], use_sliding_window=True, sliding_window=4,
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+    ),
+    "mixtral": Tiny("MixtralForCausalLM", MIXTRAL, stored=MIXTRALS, change=one_by_one),
+    "mixtral-window": Tiny(
+        "MixtralForCausalLM", MIXTRAL | {"sliding_window": 4, "num_experts_per_tok": 1}, stored=MIXTRALS, change=one_by_one
+    ),
+    "qwen2-moe": Tiny("Qwen2MoeForCausalLM", QWEN2_MOE, stored=EXPERTS, change=one_by_one),
+    "qwen2-moe-normalized": Tiny(
+        "Qwen2MoeForCausalLM",
+        QWEN2_MOE | {"norm_topk_prob": True, "qkv_bias": False, "use_sliding_window": True, "sliding_window": 4},
+        stored=EXPERTS, change=one_by_one,
+    ),
+}  # fmt: skip
 
 ENCODER = {
     "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.batch import TextInputs
-from headway.models import bert, gpt, llama, neural_ngram, ngram, recurrent, rnn_seq2seq, rung, t5, transformer, vit
+from headway.models import bert, decoder, gpt, llama, neural_ngram, ngram, recurrent, rnn_seq2seq, rung, t5, transformer, vit
 from headway.models.bounds import refuse_giants
 from headway.models.heads import Headed
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
@@ -63,6 +63,7 @@ FAMILIES = {
     "bert": Family(bert.BertConfig, bert.Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
     "gpt": Family(gpt.GPTConfig, gpt.GPT, sizes=gpt.SIZES),
     "llama": Family(llama.LlamaConfig, llama.Llama),
+    "decoder": Family(decoder.DecoderConfig, decoder.Decoder),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
     "recurrent": Family(recurrent.RecurrentConfig, recurrent.Recurrent, sizes=recurrent.SIZES),

@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.errors import InputError, nearest
 from headway.hub.families.bert import ALBERT, BERT, ROBERTA
+from headway.hub.families.decoders import GRANITE, MIXTRAL, OLMO2, PHI3, QWEN2_MOE, QWEN3, SMOLLM3
 from headway.hub.families.foreign import Foreign
 from headway.hub.families.gpt2 import GPT2
 from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
@@ -14,7 +15,10 @@ from headway.hub.families.t5 import T5
 
 FOREIGN: dict[str, Foreign] = {
     foreign.model_type: foreign
-    for foreign in (GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5)
+    for foreign in (
+        GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5,
+        QWEN3, OLMO2, PHI3, GRANITE, SMOLLM3, MIXTRAL, QWEN2_MOE,
+    )  # fmt: skip
 }
 
 
