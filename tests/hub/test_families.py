@@ -63,9 +63,7 @@ def test_equal_gradients_in_training(tiny: Tiny, dtype: torch.dtype, within: flo
     for name, gradient in found_under_their_names.items():
         if name not in wanted:
             continue
-        torch.testing.assert_close(
-            gradient, wanted[name], rtol=0, atol=within, msg=lambda m, n=name: f"{n}: {m}"
-        )
+        torch.testing.assert_close(gradient, wanted[name], rtol=0, atol=within, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def _gradient(weight: Tensor) -> Tensor:

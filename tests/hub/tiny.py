@@ -369,13 +369,127 @@ TINY |= {
     ),
     "mixtral": Tiny("MixtralForCausalLM", MIXTRAL, stored=MIXTRALS, change=one_by_one),
     "mixtral-window": Tiny(
-        "MixtralForCausalLM", MIXTRAL | {"sliding_window": 4, "num_experts_per_tok": 1}, stored=MIXTRALS, change=one_by_one
+        "MixtralForCausalLM", MIXTRAL | {"sliding_window": 4, "num_experts_per_tok": 1}, stored=MIXTRALS,
+        change=one_by_one,
     ),
     "qwen2-moe": Tiny("Qwen2MoeForCausalLM", QWEN2_MOE, stored=EXPERTS, change=one_by_one),
     "qwen2-moe-normalized": Tiny(
         "Qwen2MoeForCausalLM",
         QWEN2_MOE | {"norm_topk_prob": True, "qkv_bias": False, "use_sliding_window": True, "sliding_window": 4},
         stored=EXPERTS, change=one_by_one,
+    ),
+}  # fmt: skip
+
+ONE_HEAD_EACH = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
+GPTJ = {
+    "vocab_size": VOCABULARY, "n_positions": 37, "n_embd": 24, "n_layer": 2, "n_head": 3, "rotary_dim": 4,
+    "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+BIGCODE = GPTJ | {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+BIGCODE.pop("rotary_dim")
+NEO = {
+    "vocab_size": VOCABULARY, "max_position_embeddings": 37, "hidden_size": 24, "num_layers": 3, "num_heads": 4,
+    "attention_types": [[["global", "local"], 1], [["global"], 1]], "window_size": 4, "bos_token_id": 0,
+    "eos_token_id": 0,
+}  # fmt: skip
+OPT = {
+    "vocab_size": VOCABULARY, "max_position_embeddings": 37, "hidden_size": 24, "num_hidden_layers": 2, "ffn_dim": 31,
+    "num_attention_heads": 4, "dropout": 0.0, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+BLOOM = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+LINEAR = {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0}
+
+
+def as_embed_out(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Files call GPT-NeoX's head so."""
+    return {name.replace("lm_head.", "embed_out."): weight for name, weight in weights.items()}
+
+
+def exact_gelu(model: Any) -> None:
+    """Bloom's constants have eight digits."""
+    for block in model.transformer.h:
+        block.mlp.gelu_impl = nn.GELU(approximate="tanh")
+
+
+def _neox(**settings: Any) -> Tiny:
+    return Tiny("GPTNeoXForCausalLM", ONE_HEAD_EACH | {"hidden_size": 32} | settings, stored=as_embed_out)
+
+
+def _falcon(**settings: Any) -> Tiny:
+    return Tiny("FalconForCausalLM", {k: v for k, v in ONE_HEAD_EACH.items() if k != "intermediate_size"} | settings)
+
+
+TINY |= {
+    "starcoder2": _small("Starcoder2ForCausalLM"),
+    "starcoder2-plain": _small(
+        "Starcoder2ForCausalLM", use_bias=False, sliding_window=5, tie_word_embeddings=False, hidden_act="gelu",
+        norm_epsilon=1e-3, num_key_value_heads=4,
+    ),
+    "stablelm": _small("StableLmForCausalLM", hidden_size=32),
+    "stablelm-parallel": _small(
+        "StableLmForCausalLM", use_parallel_residual=True, use_qkv_bias=True, qk_layernorm=True, hidden_size=32,
+        rope_parameters=LINEAR | {"partial_rotary_factor": 0.5}, tie_word_embeddings=True,
+    ),
+    "gemma2": _small(
+        "Gemma2ForCausalLM", head_dim=8, sliding_window=4, query_pre_attn_scalar=5, final_logit_softcapping=3.0,
+        attn_logit_softcapping=2.0,
+    ),
+    "gemma2-unbounded": _small(
+        "Gemma2ForCausalLM", head_dim=6, final_logit_softcapping=None, attn_logit_softcapping=None,
+        attention_bias=True, tie_word_embeddings=False, layer_types=["full_attention"] * 2, hidden_activation="gelu",
+    ),
+    "gemma3": _small("Gemma3ForCausalLM", head_dim=8, sliding_window=4, num_hidden_layers=3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "gemma3-linear": _small("Gemma3ForCausalLM", head_dim=6, sliding_window=5, num_hidden_layers=7,
+        query_pre_attn_scalar=7, final_logit_softcapping=2.0, attention_bias=True,
+        rope_parameters={"full_attention": LINEAR, "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}),
+    "cohere": _small("CohereForCausalLM"),
+    "cohere-normed": _small(
+        "CohereForCausalLM", use_qk_norm=True, attention_bias=True, logit_scale=0.7, tie_word_embeddings=False,
+        layer_norm_eps=1e-3, rope_parameters=LINEAR,
+    ),
+    "gpt-neox": _neox(),
+    "gpt-neox-in-turn": _neox(
+        use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True, hidden_act="gelu_new",
+        rope_parameters={"rope_type": "default", "rope_theta": 333.0, "partial_rotary_factor": 1.0},
+    ),
+    "phi": _small("PhiForCausalLM", hidden_size=32),
+    "phi-normed": _small(
+        "PhiForCausalLM", qk_layernorm=True, num_key_value_heads=4, tie_word_embeddings=True, hidden_size=32,
+        rope_parameters=LINEAR | {"partial_rotary_factor": 0.25},
+    ),
+    "gptj": Tiny("GPTJForCausalLM", GPTJ),
+    "gptj-whole": Tiny(
+        "GPTJForCausalLM", GPTJ | {"rotary_dim": 8, "tie_word_embeddings": True, "n_inner": 29,
+                                   "activation_function": "gelu"},
+    ),
+    "falcon": _falcon(),
+    "falcon-each-key": _falcon(multi_query=False, bias=True, parallel_attn=False, tie_word_embeddings=False),
+    "falcon-alibi": _falcon(alibi=True, multi_query=False, num_attention_heads=6),
+    "falcon-new": _falcon(new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=31),
+    "falcon-new-one-norm": _falcon(
+        new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, alibi=True, bias=True
+    ),
+    "gpt-neo": Tiny("GPTNeoForCausalLM", NEO),
+    "gpt-neo-untied": Tiny(
+        "GPTNeoForCausalLM", NEO | {"tie_word_embeddings": False, "intermediate_size": 29, "layer_norm_epsilon": 1e-3}
+    ),
+    "gpt-bigcode": Tiny("GPTBigCodeForCausalLM", BIGCODE),
+    "gpt-bigcode-each-key": Tiny(
+        "GPTBigCodeForCausalLM",
+        BIGCODE | {"multi_query": False, "n_inner": 29, "tie_word_embeddings": False, "scale_attn_weights": False},
+    ),
+    "opt": Tiny("OPTForCausalLM", OPT),
+    "opt-narrow": Tiny("OPTForCausalLM", OPT | {"word_embed_proj_dim": 10, "do_layer_norm_before": False}),
+    "opt-plain": Tiny(
+        "OPTForCausalLM", OPT | {"enable_bias": False, "tie_word_embeddings": False, "activation_function": "gelu"}
+    ),
+    "bloom": Tiny("BloomForCausalLM", BLOOM, change=exact_gelu),
+    "bloom-untied": Tiny(
+        "BloomForCausalLM", BLOOM | {"tie_word_embeddings": False, "n_head": 6, "layer_norm_epsilon": 1e-3},
+        change=exact_gelu,
     ),
 }  # fmt: skip
 

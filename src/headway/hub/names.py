@@ -7,9 +7,10 @@ A line of a table names the foreign modules that one of headway's consists of:
     "decoder.layers.*.feed_forward.expand_EFD": "h.*.experts.[8].w{1,3}.weight"  [8]: eight, stacked in headway
     "output.rest_VC": "lm_head.bias₀"                                            ₀: a vector, here the only column
 
-Rows of a packed matrix may have another order (`orders`, `by_group`). A line holds for the weight and for the bias, where headway's model has them; a parameter of another name has a line of its
-own. Weights that a table does not name are never loaded; missing, unknown or misshapen ones are reported in one line
-before anything is filled. Those of another head, outside of the model's own prefix, are left out.
+A line holds for the weight and for the bias, where headway's model has them; a parameter of another name has a line of
+its own. Rows of a packed matrix may have another order (`orders`, `by_group`). Weights that a table does not name are
+never loaded; missing, unknown or misshapen ones are reported in one line before anything is filled. Those of another
+head, outside of the model's own prefix, are left out.
 """
 
 from __future__ import annotations

@@ -9,7 +9,20 @@ import torch
 from torch import Tensor
 
 from headway.batch import TextInputs
-from headway.models import bert, decoder, gpt, llama, neural_ngram, ngram, recurrent, rnn_seq2seq, rung, t5, transformer, vit
+from headway.models import (
+    bert,
+    decoder,
+    gpt,
+    llama,
+    neural_ngram,
+    ngram,
+    recurrent,
+    rnn_seq2seq,
+    rung,
+    t5,
+    transformer,
+    vit,
+)
 from headway.models.bounds import refuse_giants
 from headway.models.heads import Headed
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs

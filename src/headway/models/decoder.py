@@ -82,7 +82,7 @@ class Decoder(DecoderOnly):
         self.into_head = nn.Sequential(config.embedding.leave(width), config.logits.into_head())
         self.output = config.logits.head(table.embedding_dim, vocabulary, table if config.tied else None)
         # How many tokens an expert gets is asked of the device.
-        self.capturable = not isinstance(config.feed_forward, own.Experts)
+        self.capturable = not isinstance(config.feed_forward, own.Experts)  # type: ignore[misc]
         draw_normal(self, STD)
 
     def _attention(self, config: DecoderConfig) -> Any:

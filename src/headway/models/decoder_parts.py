@@ -206,8 +206,9 @@ class Turned:
             return position.Rotary(width, self.base, room.length, turns, self.scaling.gain)
         if width > head_width:
             raise ValueError(f"of a head of width {head_width}, {width} numbers cannot be turned")
-        how = {"neighbours": self.neighbours, "angles": turns, "gain": self.scaling.gain}
-        return position.PartialRotary(width, self.base, room.length, **how)
+        return position.PartialRotary(
+            width, self.base, room.length, turns, self.scaling.gain, neighbours=self.neighbours
+        )
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class Experts:
 class Tokens:
     """c·E[ids]; 0: c is √D."""
 
-    name: ClassVar[str] = "tokens"
+    name: ClassVar[str] = "table"
     scale: float = 1.0
 
     def build(self, rows: int, width: int, place: position.Position, dropout: float) -> embedding.StepEmbedding:

@@ -20,7 +20,8 @@ class Experts(nn.Module):
     """
 
     def __init__(
-        self, width: int, inner: int, experts: int, chosen: int, normalized: bool = True, activation: Activation = F.silu
+        self, width: int, inner: int, experts: int, chosen: int, normalized: bool = True,
+        activation: Activation = F.silu,
     ) -> None:  # fmt: skip
         super().__init__()
         if not 1 <= chosen <= experts:

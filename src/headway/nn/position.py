@@ -186,9 +186,9 @@ class PartialRotary(Rotary):
         self.neighbours = neighbours
 
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
-        turned, kept = zip(*(self._parts(x_BHTK) for x_BHTK in (q_BHTK, k_BHTK)), strict=True)
-        q_BHTK, k_BHTK = super().rotate(*turned, start)
-        return torch.cat([q_BHTK, kept[0]], dim=-1), torch.cat([k_BHTK, kept[1]], dim=-1)
+        (q_BHTK, q_rest), (k_BHTK, k_rest) = self._parts(q_BHTK), self._parts(k_BHTK)
+        q_BHTK, k_BHTK = super().rotate(q_BHTK, k_BHTK, start)
+        return torch.cat([q_BHTK, q_rest], dim=-1), torch.cat([k_BHTK, k_rest], dim=-1)
 
     def _parts(self, x_BHTK: Tensor) -> tuple[Tensor, Tensor]:
         """What is turned, as halves, and the rest."""

@@ -42,8 +42,8 @@ LAYER = {
 }
 
 
-def table(layer: Mapping[str, str] = {}, more: Mapping[str, str] = {}, **how: Any) -> Table:
-    """Llama's names, but for these lines."""
+def table(layer: dict[str, str], more: dict[str, str] | None = None, **how: Any) -> Table:
+    """Llama's names, but for these lines: of a `layer`, and `more`."""
     names = {
         "embed.table": "model.embed_tokens",
         "decoder.final": "model.norm",
@@ -55,18 +55,19 @@ def table(layer: Mapping[str, str] = {}, more: Mapping[str, str] = {}, **how: An
     copies = {"lm_head.weight": "model.embed_tokens.weight"}
     # Frequencies and masks that older programs kept beside the weights.
     useless = (r"\.rotary_emb\.inv_freq$", r"\.attn\.bias$", r"\.masked_bias$")
-    return Table(names | more, **{"prefix": "model.", "copies": copies, "useless": useless} | how)
+    return Table(names | (more or {}), **{"prefix": "model.", "copies": copies, "useless": useless} | how)
 
 
 def foreign(
-    model_type: str, name: str, base: DecoderConfig, fields: Fields, names: Any, defaults: Mapping[str, Any] = {},
-    must: Mapping[str, Any] = {}, ignored: tuple[str, ...] = (), usual: Usual = Usual(),
+    model_type: str, name: str, base: DecoderConfig, fields: Fields, names: Any,
+    defaults: Mapping[str, Any] | None = None, must: Mapping[str, Any] | None = None, ignored: tuple[str, ...] = (),
+    usual: Usual | None = None,
 ) -> Foreign:  # fmt: skip
     """`names`: a table, or a function of the config."""
     find = names if callable(names) else lambda config: names
     return Foreign(
-        model_type, (f"{name}ForCausalLM", f"{name}Model"), base, fields, lambda config, head: find(config), defaults,
-        must=must, ignored=(*ignored, "pretraining_tp"), usual=usual,
+        model_type, (f"{name}ForCausalLM", f"{name}Model"), base, fields, lambda config, head: find(config),
+        defaults or {}, must=must or {}, ignored=(*ignored, "pretraining_tp"), usual=usual or Usual(),
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ QWEN3 = foreign(
     "qwen3", "Qwen3", replace(BASE, query_key_norm=own.HeadNorm()),
     SIZES | RMS | GATE | HEAD_WIDTH | BIAS | {"position": turned()}
     | windows.by_layer(lambda keys, n: n >= keys.take("max_window_layers", 28, int), 4096, switch=True),
-    table(),
+    table({}),
     {LENGTH: 32768, "num_key_value_heads": 32, "head_dim": 128}, ignored=("max_window_layers",),
 )  # fmt: skip
 
@@ -109,7 +110,7 @@ GRANITE = foreign(
         "arrangement.scale": number("residual_multiplier", 1.0),
         "logits.divisor": number("logits_scaling", 1.0),
     },
-    table(), {LENGTH: 2048},
+    table({}), {LENGTH: 2048},
 )  # fmt: skip
 
 
@@ -131,7 +132,7 @@ SMOLLM3 = foreign(
     SIZES | RMS | GATE | GATE_BIAS | HEAD_WIDTH | BIAS
     | {"position": turned(base=2e6), "unplaced": Field(_unplaced_in, _unplaced_out)}
     | windows.by_layer(lambda keys, n: n in _unplaced_in(keys) and bool(keys.take("sliding_window")), switch=True),
-    table(), {LENGTH: 32768, "num_key_value_heads": 4, "tie_word_embeddings": True},
+    table({}), {LENGTH: 32768, "num_key_value_heads": 4, "tie_word_embeddings": True},
 )  # fmt: skip
 
 

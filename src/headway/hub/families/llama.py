@@ -56,9 +56,7 @@ FIELDS = {
     "norm.epsilon": number("rms_norm_eps", 1e-6),
     "feed_forward.activation": choice("hidden_act", "silu", ACTIVATIONS),
     "base": Field(lambda keys: rotary_keys(keys).number("rope_theta", 10_000.0), lambda base, config: {}),
-    "scaling": Field(
-        _scaling_in, lambda scaling, config: {"rope_parameters": scaling_out(scaling, config.base)}
-    ),
+    "scaling": Field(_scaling_in, lambda scaling, config: {"rope_parameters": scaling_out(scaling, config.base)}),
     "max_length": size(LENGTH),
 }
 
