@@ -164,25 +164,25 @@ QueryKeyNorm = NoNorm | HeadNorm | HeadsNorm | WholeNorm
 
 @dataclass(frozen=True)
 class Scaled:
-    """c·QKᵀ; 0: c is 1/√K."""
+    """c·QKᵀ; None: c is 1/√K."""
 
     name: ClassVar[str] = "scaled"
-    factor: float = 0.0
+    factor: float | None = None
 
     def build(self, head_width: int) -> Score:
-        return score.ScaledBy(self.factor) if self.factor else scaled_dot
+        return scaled_dot if self.factor is None else score.ScaledBy(self.factor)
 
 
 @dataclass(frozen=True)
 class Capped:
-    """s·tanh(c·QKᵀ/s) (Gemma Team 2024, 2)."""
+    """s·tanh(c·QKᵀ/s) (Gemma Team 2024, 2); None: c is 1/√K."""
 
     name: ClassVar[str] = "capped"
-    factor: float = 0.0
+    factor: float | None = None
     cap: float = 50.0
 
     def build(self, head_width: int) -> Score:
-        return score.Capped(self.factor or head_width**-0.5, self.cap)
+        return score.Capped(head_width**-0.5 if self.factor is None else self.factor, self.cap)
 
 
 # Positions, beside those of `headway.models.parts`.
@@ -258,14 +258,14 @@ class Experts:
 
 @dataclass(frozen=True)
 class Tokens:
-    """c·E[ids]; 0: c is √D."""
+    """c·E[ids]; None: c is √D."""
 
     name: ClassVar[str] = "table"
-    scale: float = 1.0
+    scale: float | None = 1.0
 
     def build(self, rows: int, width: int, place: position.Position, dropout: float) -> embedding.StepEmbedding:
         table = embedding.token_table(rows, width)
-        return embedding.StepEmbedding(table, place, dropout, self.scale or width**0.5)
+        return embedding.StepEmbedding(table, place, dropout, width**0.5 if self.scale is None else self.scale)
 
     def leave(self, width: int) -> nn.Module:
         """What stands behind the last layer."""

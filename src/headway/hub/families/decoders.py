@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.hub.config_keys import Field, Fields, Keys, NoCounterpart, choice, flag, number, size
 from headway.hub.families import windows
 from headway.hub.families.foreign import Foreign, Usual
@@ -68,6 +68,8 @@ def foreign(
     return Foreign(
         model_type, (f"{name}ForCausalLM", f"{name}Model"), base, fields, lambda config, head: find(config),
         defaults or {}, must=must or {}, ignored=(*ignored, "pretraining_tp"), usual=usual or Usual(),
+        # Some programs' default for padding is an id that a small vocabulary does not have.
+        head_out=lambda head, config: {"pad_token_id": None},
     )  # fmt: skip
 
 
@@ -101,14 +103,31 @@ PHI3 = foreign(
     {LENGTH: 4096, "rms_norm_eps": 1e-5}, ignored=("embd_pdrop", "original_max_position_embeddings"),
 )  # fmt: skip
 
+
+def _factor(key: str, positive: bool = False) -> Field:
+    """A factor that is 1 where no key says it; one that depends on a width has no counterpart."""
+
+    def read(keys: Keys) -> float:
+        value = float(keys.number(key, 1.0))
+        refuse(positive and value <= 0, f"{keys.where}: {key} is {value}, it must be above 0")
+        return value
+
+    def write(value: float | None, config: Any) -> dict[str, Any]:
+        if value is None:
+            raise NoCounterpart
+        return {key: value}
+
+    return Field(read, write)
+
+
 GRANITE = foreign(
     "granite", "Granite", BASE,
     SIZES | RMS | GATE | GATE_BIAS | HEAD_WIDTH | BIAS | {
         "position": turned(),
-        "embedding.scale": number("embedding_multiplier", 1.0),
-        "score.factor": number("attention_multiplier", 1.0),
+        "embedding.scale": _factor("embedding_multiplier"),
+        "score.factor": _factor("attention_multiplier", positive=True),
         "arrangement.scale": number("residual_multiplier", 1.0),
-        "logits.divisor": number("logits_scaling", 1.0),
+        "logits.divisor": _factor("logits_scaling", positive=True),
     },
     table({}), {LENGTH: 2048},
 )  # fmt: skip

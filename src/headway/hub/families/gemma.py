@@ -22,9 +22,9 @@ BOUND, QUERY_SCALE = "attn_logit_softcapping", "query_pre_attn_scalar"
 
 def _bound(keys: Keys, key: str, default: float) -> float:
     """A bound that null turns off, which is not the default everywhere."""
-    found = keys.number(key, 0.0 if key in keys.facts else default)
-    refuse(found < 0, f"{keys.where}: {key} is {found}, it must be above 0")
-    return float(found)
+    found = keys.number(key, None if key in keys.facts else default or None)
+    refuse(found is not None and found <= 0, f"{keys.where}: {key} is {found}, it must be above 0")
+    return found or 0.0
 
 
 def _factor(keys: Keys) -> float:
@@ -39,9 +39,11 @@ def _capped_in(keys: Keys) -> own.Scaled | own.Capped:
 
 
 def _scale_out(score: Any, config: Any) -> dict[str, Any]:
-    factor = score.factor or (config.head_width or config.width // config.heads) ** -0.5
+    factor = (config.head_width or config.width // config.heads) ** -0.5 if score.factor is None else score.factor
+    if factor <= 0:
+        raise NoCounterpart
     scale = round(factor**-2)
-    if scale < 1 or scale**-0.5 != factor:
+    if scale < 1 or float(scale) ** -0.5 != factor:
         raise NoCounterpart
     return {QUERY_SCALE: scale}
 
@@ -64,7 +66,7 @@ LAYER = {
     "around_feed_forward.after": "post_feedforward_layernorm",
 }
 GEMMA2_BASE = replace(
-    BASE, norm=OneRmsNorm(), arrangement=own.Sandwich(), embedding=own.Tokens(scale=0.0),
+    BASE, norm=OneRmsNorm(), arrangement=own.Sandwich(), embedding=own.Tokens(scale=None),
     feed_forward=Gated(activation="gelu-tanh"),
 )  # fmt: skip
 DEFAULTS = {"head_dim": 256, "num_key_value_heads": 4, "tie_word_embeddings": True}

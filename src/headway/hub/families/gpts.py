@@ -221,10 +221,9 @@ BLOOM = foreign(
         "embedding.epsilon": number("layer_norm_epsilon", 1e-5),
         "max_length": size("seq_length", 2048),  # it has no last position: how long it was trained
     },
-    _bloom_names, must={"apply_residual_connection_post_layernorm": False},
-    # About rounding, and how one product is cut into several.
-    ignored=(
-        "slow_but_exact", "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "masked_softmax_fusion",
+    _bloom_names, must={"apply_residual_connection_post_layernorm": False, "slow_but_exact": False},
+    ignored=(  # about rounding
+        "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "masked_softmax_fusion",
         "attention_softmax_in_fp32", "bias_dropout_fusion",
     ),
 )  # fmt: skip
