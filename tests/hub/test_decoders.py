@@ -1,5 +1,5 @@
-"""The families of `headway.models.decoder` as folders: read, written back as a family that holds them, and opened again
-by transformers. `test_families.py` has their numbers."""
+"""The families of `headway.models.decoder`, and Mamba, as folders: read, written back as a family that holds them, and
+opened again by transformers. `test_families.py` has their numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from headway.hub.hf_export import export_hf
 from headway.hub.names import by_group
 from headway.hub.reading import import_foreign
 
-DECODERS = [name for name, tiny in TINY.items() if FOREIGN[facts_of(tiny.build())["model_type"]].family == "decoder"]
+NEW = ("decoder", "mamba")
+DECODERS = [name for name, tiny in TINY.items() if FOREIGN[facts_of(tiny.build())["model_type"]].family in NEW]
 
 
 def ids() -> Tensor:
@@ -97,6 +98,8 @@ REFUSED = [
     ("opt", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine is False"),
     ("bloom", {"slow_but_exact": True}, "slow_but_exact is True"),
     ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm is True"),
+    ("mamba", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+    ("mamba", {"time_step_rank": 0}, "time_step_rank is 0"),
     ("qwen2-moe", {"mlp_only_layers": [0]}, "mlp_only_layers is [0]"),
     ("qwen2-moe", {"decoder_sparse_step": 2}, "decoder_sparse_step is 2"),
 ]

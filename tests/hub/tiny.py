@@ -493,6 +493,19 @@ TINY |= {
     ),
 }  # fmt: skip
 
+MAMBA = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 2, "state_size": 5, "bos_token_id": 0,
+    "eos_token_id": 0, "pad_token_id": 1,
+}  # fmt: skip
+TINY |= {
+    "mamba": Tiny("MambaForCausalLM", MAMBA),
+    "mamba-odd": Tiny(
+        "MambaForCausalLM",
+        MAMBA | {"expand": 3, "conv_kernel": 2, "time_step_rank": 3, "use_bias": True, "use_conv_bias": False,
+                 "tie_word_embeddings": False, "layer_norm_epsilon": 1e-3},
+    ),
+}  # fmt: skip
+
 ENCODER = {
     "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3,
     "intermediate_size": 37, "max_position_embeddings": 20, "hidden_dropout_prob": 0.0, "num_labels": 2,

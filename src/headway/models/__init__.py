@@ -14,6 +14,7 @@ from headway.models import (
     decoder,
     gpt,
     llama,
+    mamba,
     neural_ngram,
     ngram,
     recurrent,
@@ -22,7 +23,7 @@ from headway.models import (
     t5,
     transformer,
     vit,
-)
+)  # fmt: skip
 from headway.models.bounds import refuse_giants
 from headway.models.heads import Headed
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
@@ -77,6 +78,7 @@ FAMILIES = {
     "gpt": Family(gpt.GPTConfig, gpt.GPT, sizes=gpt.SIZES),
     "llama": Family(llama.LlamaConfig, llama.Llama),
     "decoder": Family(decoder.DecoderConfig, decoder.Decoder),
+    "mamba": Family(mamba.MambaConfig, mamba.Mamba),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
     "recurrent": Family(recurrent.RecurrentConfig, recurrent.Recurrent, sizes=recurrent.SIZES),

@@ -22,12 +22,12 @@ class KeyBias(Position):
 
     def __init__(self, heads: int, precision: torch.dtype = torch.float32, scale: float = 1.0) -> None:
         super().__init__()
-        self.scale = scale
+        self.precision, self.scale = precision, scale
         self.register_buffer("slopes_H", _slopes(heads).to(precision), persistent=False)
 
     def bias(self, q_BHTK: Tensor, scene: Scene) -> Tensor:
         key_S = torch.arange(scene.keys, device=scene.device)
-        bias_HS = (self.slopes_H[:, None] * key_S).to(q_BHTK.dtype)
+        bias_HS = (self.slopes_H.to(self.precision)[:, None] * key_S).to(q_BHTK.dtype)
         return (bias_HS * self.scale)[None, :, None]
 
 

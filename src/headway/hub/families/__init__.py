@@ -14,45 +14,16 @@ from headway.hub.families.gpt2 import GPT2
 from headway.hub.families.gpts import BLOOM, GPT_BIGCODE, GPT_NEO, OPT
 from headway.hub.families.layer_norm_decoders import COHERE, GPT_NEOX, GPTJ, PHI, STABLELM, STARCODER2
 from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
+from headway.hub.families.mamba import MAMBA
 from headway.hub.families.marian import MARIAN, PEGASUS
 from headway.hub.families.t5 import T5
 
-FOREIGN: dict[str, Foreign] = {
-    foreign.model_type: foreign
-    for foreign in (
-        GPT2,
-        LLAMA,
-        MISTRAL,
-        QWEN2,
-        GEMMA,
-        BERT,
-        ROBERTA,
-        ALBERT,
-        MARIAN,
-        PEGASUS,
-        T5,
-        QWEN3,
-        OLMO2,
-        PHI3,
-        GRANITE,
-        SMOLLM3,
-        MIXTRAL,
-        QWEN2_MOE,
-        STARCODER2,
-        STABLELM,
-        GEMMA2,
-        GEMMA3,
-        COHERE,
-        GPT_NEOX,
-        PHI,
-        GPTJ,
-        FALCON,
-        GPT_NEO,
-        GPT_BIGCODE,
-        OPT,
-        BLOOM,
-    )  # fmt: skip
-}
+EVERY = (
+    GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, QWEN3, OLMO2, PHI3, GRANITE,
+    SMOLLM3, MIXTRAL, QWEN2_MOE, STARCODER2, STABLELM, GEMMA2, GEMMA3, COHERE, GPT_NEOX, PHI, GPTJ, FALCON, GPT_NEO,
+    GPT_BIGCODE, OPT, BLOOM, MAMBA,
+)  # fmt: skip
+FOREIGN: dict[str, Foreign] = {foreign.model_type: foreign for foreign in EVERY}
 
 
 def foreign_of(facts: dict[str, Any], where: str) -> Foreign:

@@ -31,6 +31,7 @@ EXPORTS = {
     "gpt": Export(RunningText(), restated.gpt, ctranslate2.GENERATOR, decoder_only),
     "llama": Export(RunningText(), onnx=decoder_only),
     "decoder": Export(RunningText(), onnx=decoder_only),
+    "mamba": Export(RunningText()),
     "rung": Export(RunningText(), onnx=decoder_only),
     "bert": Export(RunningText()),
 }
