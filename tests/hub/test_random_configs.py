@@ -51,7 +51,7 @@ NUMBERS: list[tuple[str, Sequence[int]]] = [
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh", "quick_gelu")
 PROJECTIONS = ("relu", "gelu", "silu", "gated-gelu", "gated-silu", "gated-relu", "gated-tanh")
 # Of their own programs' or of what is returned, not of the model.
-SKIPPED = {"transformers_version", "id2label", "label2id", "architectures", "dtype", "output_router_logits"}
+SKIPPED = {"transformers_version", "id2label", "label2id", "architectures", "dtype", "output_router_logits", "initializer_range"}
 SIZES = re.compile("|".join(f"(?:{pattern})" for pattern, _ in NUMBERS[:10]))
 ENCODERS = {"bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM", "albert": "AlbertForMaskedLM"}
 MORE: dict[str, dict[str, Any]] = {

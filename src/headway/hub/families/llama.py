@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.hub.config_keys import Field, Fields, Keys, NoCounterpart, choice, flag, number, size
 from headway.hub.families.foreign import Foreign, Usual
 from headway.hub.families.rotary import LENGTH, SHARE, rotary_keys, scaling_in, scaling_out
@@ -74,9 +74,13 @@ def _window(keys: Keys, upper: bool) -> tuple[int, int]:
     """The window (0: none), and the first layer that has it. `upper`: it may be another than the first."""
     layers, first = keys.size("num_hidden_layers"), 0
     width = keys.take("sliding_window", 4096 if "sliding_window" not in keys.facts else 0, int)
+    on = not upper or keys.flag("use_sliding_window", False)
+    refuse(
+        on and keys.facts.get("sliding_window") == 0, f"{keys.where}: sliding_window is 0: no token would see itself"
+    )
     if upper:
         first = min(layers, keys.take("max_window_layers", 28, int))
-        width = width if keys.flag("use_sliding_window", False) else 0
+        width = width if on else 0
     kinds = keys.take("layer_types", None, list)
     wanted = ["sliding_attention" if width and n >= first else "full_attention" for n in range(layers)]
     if kinds is not None and kinds != wanted:

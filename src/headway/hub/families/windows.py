@@ -57,6 +57,7 @@ def every_layer() -> Fields:
     """All layers or none."""
 
     def read(keys: Keys) -> int:
+        refuse(keys.facts.get("sliding_window") == 0, f"{keys.where}: sliding_window is 0: no token would see itself")
         return int(keys.take("sliding_window", 0, int))
 
     def write(windowed: tuple[int, ...], config: Any) -> dict[str, Any]:
