@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tiny import TINY, facts_of
+from tiny import TINY, facts_of, twin
 from torch import Tensor
 
 from foreign_world import give_tokenizer
 from headway.errors import InputError
 from headway.folder import read_model
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
+from headway.generate.sampling import Sampling
 from headway.hub.families import FOREIGN
 from headway.hub.hf_export import export_hf
 from headway.hub.names import by_group
@@ -66,6 +69,26 @@ def test_a_step_of_rows_of_different_lengths_gives_what_the_whole_gives(tmp_path
             for row, length in zip(tokens, lengths, strict=True)
         ]
     torch.testing.assert_close(found, torch.stack(whole), rtol=0, atol=1e-5)
+
+
+ONE_OF_EACH = [name for name in DECODERS if "-" not in name.removeprefix("gpt-").removeprefix("qwen2-")]
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_a_batch_is_continued_as_transformers_continues_each_text(name: str) -> None:
+    """The likeliest tokens, by the engine, with prompts of different lengths that enter and leave the batch."""
+    theirs = TINY[name].build(torch.float64)
+    mine = twin(theirs, TINY[name].stored)[0]
+    tokens, lengths = ids()[:1].repeat(3, 1), (2, 9, 5)
+    prompts = [row[:length].tolist() for row, length in zip(tokens.roll(3, 1), lengths, strict=True)]
+    requests = [Request(prompt, Sampling(temperature=0.0), 5, frozenset()) for prompt in prompts]
+    found = generate_all(mine, requests, context=37, device=torch.device("cpu"), batch=2)
+    for prompt, texts in zip(prompts, found, strict=True):
+        expected = list(prompt)
+        with torch.no_grad():
+            for _ in range(5):
+                expected.append(int(theirs(torch.tensor([expected])).logits[0, -1].argmax()))
+        assert texts[0].ids == expected[len(prompt) :]
 
 
 def test_rows_by_group() -> None:

@@ -51,7 +51,15 @@ NUMBERS: list[tuple[str, Sequence[int]]] = [
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh", "quick_gelu")
 PROJECTIONS = ("relu", "gelu", "silu", "gated-gelu", "gated-silu", "gated-relu", "gated-tanh")
 # Of their own programs' or of what is returned, not of the model.
-SKIPPED = {"transformers_version", "id2label", "label2id", "architectures", "dtype", "output_router_logits", "initializer_range"}
+SKIPPED = {
+    "transformers_version",
+    "id2label",
+    "label2id",
+    "architectures",
+    "dtype",
+    "output_router_logits",
+    "initializer_range",
+}
 SIZES = re.compile("|".join(f"(?:{pattern})" for pattern, _ in NUMBERS[:10]))
 ENCODERS = {"bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM", "albert": "AlbertForMaskedLM"}
 MORE: dict[str, dict[str, Any]] = {
@@ -202,6 +210,4 @@ if __name__ == "__main__":
                 what = f"BROKEN {type(error).__name__}"
                 print(what, kind, number, error)
             counted[what.partition(":")[0]] += 1
-            if "-v" in os.environ.get("HEADWAY_SHOW", ""):
-                counted[what[:100]] += 1
         print(kind, dict(counted), flush=True)

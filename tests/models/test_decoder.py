@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from headway.errors import InputError
+from headway.models import arrangements, parts
 from headway.models import decoder_parts as own
-from headway.models import parts
 from headway.models.decoder import Decoder, DecoderConfig
 from headway.models.rotary_scaling import Linear
 from headway.plain import from_plain, to_plain
@@ -15,8 +15,9 @@ from headway.plain import from_plain, to_plain
 ODD = DecoderConfig(
     layers=3, width=24, heads=4, shared_heads=2, head_width=8, bias="output", window=4, windowed=(0, 2), unplaced=(1,),
     embedding=own.Tokens(scale=None), position=own.Turned(500.0, 4, True, Linear(2.0)), near_position=own.Turned(70.0),
-    norm=own.LayerNorm(bias=False), arrangement=own.Parallel(2), query_key_norm=own.HeadsNorm(),
-    score=own.Capped(0.3, 5.0), feed_forward=own.Experts(3, 2, shared=7), logits=own.Logits(cap=3.0), max_length=40,
+    norm=arrangements.LayerNorm(bias=False), arrangement=arrangements.Parallel(2),
+    query_key_norm=arrangements.HeadsNorm(), score=own.Capped(0.3, 5.0), feed_forward=own.Experts(3, 2, shared=7),
+    logits=own.Logits(cap=3.0), max_length=40,
 )  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal, final
 from torch import Tensor, nn
 
 from headway.errors import InputError
+from headway.models import arrangements, parts
 from headway.models import decoder_parts as own
-from headway.models import parts
 from headway.models.language import DecoderOnly
 from headway.nn.block import BlockStack, draw_normal
 from headway.nn.mask import Causal, Scene, Segments, View, Window
@@ -44,9 +44,9 @@ class DecoderConfig:
     embedding: own.Embedding = field(default_factory=own.Tokens)
     position: own.Turned | own.LearnedBehind | own.KeyBiases | parts.Learned = field(default_factory=own.Turned)
     near_position: own.Turned | None = None
-    norm: own.Norm = field(default_factory=own.RmsNorm)
-    arrangement: own.Arrangement = field(default_factory=own.Pre)
-    query_key_norm: own.QueryKeyNorm = field(default_factory=own.NoNorm)
+    norm: arrangements.Norm = field(default_factory=arrangements.RmsNorm)
+    arrangement: arrangements.Arrangement = field(default_factory=arrangements.Pre)
+    query_key_norm: arrangements.QueryKeyNorm = field(default_factory=arrangements.NoNorm)
     score: own.Scaled | own.Capped = field(default_factory=own.Scaled)
     feed_forward: parts.FeedForward | own.Experts = field(default_factory=parts.Gated)
     logits: own.Logits = field(default_factory=own.Logits)

@@ -15,6 +15,7 @@ from headway.hub.families.llama import ACTIVATIONS, head_width
 from headway.hub.families.llama import FIELDS as LLAMA_FIELDS
 from headway.hub.families.rotary import LENGTH, turned
 from headway.hub.names import Table, below
+from headway.models import arrangements
 from headway.models import decoder_parts as own
 from headway.models.decoder import DecoderConfig
 
@@ -75,7 +76,7 @@ def foreign(
 
 BASE = DecoderConfig()
 QWEN3 = foreign(
-    "qwen3", "Qwen3", replace(BASE, query_key_norm=own.HeadNorm()),
+    "qwen3", "Qwen3", replace(BASE, query_key_norm=arrangements.HeadNorm()),
     SIZES | RMS | GATE | HEAD_WIDTH | BIAS | {"position": turned()}
     | windows.by_layer(lambda keys, n: n >= keys.take("max_window_layers", 28, int), 4096, switch=True),
     table({}),
@@ -89,7 +90,7 @@ OLMO2_LAYER = {
     "around_feed_forward.after": "post_feedforward_layernorm",
 }
 OLMO2 = foreign(
-    "olmo2", "Olmo2", replace(BASE, arrangement=own.Inside(), query_key_norm=own.WholeNorm()),
+    "olmo2", "Olmo2", replace(BASE, arrangement=arrangements.Inside(), query_key_norm=arrangements.WholeNorm()),
     SIZES | RMS | GATE | HEAD_WIDTH | BIAS | {"position": turned()}, table(OLMO2_LAYER),
     {LENGTH: 2048, "rms_norm_eps": 1e-5},
 )  # fmt: skip

@@ -14,6 +14,7 @@ from headway.hub.families.decoders import foreign
 from headway.hub.families.layer_norm_decoders import LAYERED, NORMS, PLAIN, packed
 from headway.hub.families.rotary import LENGTH, turned
 from headway.hub.names import Table, below
+from headway.models import arrangements
 from headway.models import decoder_parts as own
 from headway.models.decoder import DecoderConfig
 
@@ -39,21 +40,24 @@ def _shared_out(shared: int, config: DecoderConfig) -> dict[str, Any]:
 
 
 def _newer(config: DecoderConfig) -> bool:
-    return (config.shared_heads or config.heads) not in (1, config.heads) or config.arrangement == own.Parallel(2)
+    return (config.shared_heads or config.heads) not in (
+        1,
+        config.heads,
+    ) or config.arrangement == arrangements.Parallel(2)
 
 
-def _arrangement_in(keys: Keys) -> own.Parallel | own.Pre:
+def _arrangement_in(keys: Keys) -> arrangements.Parallel | arrangements.Pre:
     newer, parallel = keys.flag(NEWER, False), keys.flag("parallel_attn", True)
     norms = keys.size("num_ln_in_parallel_attn", 2 if newer else 1)
     refuse(newer and not parallel, f"{keys.where}: {NEWER} is true, so parallel_attn must be")
     refuse(norms > 1 + newer, f"{keys.where}: num_ln_in_parallel_attn is {norms}, which this architecture has not")
-    return own.Parallel(2 if norms == 2 else 1) if parallel else own.Pre()
+    return arrangements.Parallel(2 if norms == 2 else 1) if parallel else arrangements.Pre()
 
 
 def _arrangement_out(arrangement: Any, config: DecoderConfig) -> dict[str, Any]:
-    if isinstance(arrangement, own.Parallel):
+    if isinstance(arrangement, arrangements.Parallel):
         return {"parallel_attn": True, "num_ln_in_parallel_attn": arrangement.norms if _newer(config) else None}
-    if arrangement != own.Pre() or _newer(config):
+    if arrangement != arrangements.Pre() or _newer(config):
         raise NoCounterpart
     return {"parallel_attn": False, "num_ln_in_parallel_attn": None}
 
@@ -70,7 +74,7 @@ def _position_out(position: Any, config: DecoderConfig) -> dict[str, Any]:
 
 
 def _names(config: DecoderConfig) -> Table:
-    two = config.arrangement == own.Parallel(2)
+    two = config.arrangement == arrangements.Parallel(2)
     layer = NORMS | {
         "attention.qkv": "self_attention.query_key_value",
         "attention.output": "self_attention.dense",

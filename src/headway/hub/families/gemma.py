@@ -12,7 +12,8 @@ from headway.hub.families import windows
 from headway.hub.families.decoders import BASE, BIAS, HEAD_WIDTH, RMS, SIZES, foreign, table
 from headway.hub.families.foreign import Usual
 from headway.hub.families.llama import ACTIVATIONS, BRACKETED
-from headway.hub.families.rotary import LENGTH, SHARE, THETA, head_width_in, scaling_in, scaling_out, turned
+from headway.hub.families.rotary import LENGTH, SHARE, THETA, scaling_in, scaling_out, turned
+from headway.models import arrangements
 from headway.models import decoder_parts as own
 from headway.models.llama import OneRmsNorm
 from headway.models.parts import Gated
@@ -66,7 +67,7 @@ LAYER = {
     "around_feed_forward.after": "post_feedforward_layernorm",
 }
 GEMMA2_BASE = replace(
-    BASE, norm=OneRmsNorm(), arrangement=own.Sandwich(), embedding=own.Tokens(scale=None),
+    BASE, norm=OneRmsNorm(), arrangement=arrangements.Sandwich(), embedding=own.Tokens(scale=None),
     feed_forward=Gated(activation="gelu-tanh"),
 )  # fmt: skip
 DEFAULTS = {"head_dim": 256, "num_key_value_heads": 4, "tie_word_embeddings": True}
@@ -95,7 +96,6 @@ def _turned_in(keys: Keys, kind: str) -> own.Turned:
         inner.facts.setdefault(THETA, keys.take(theta))
     inner.must(SHARE, 1.0, 1)
     base = inner.number(THETA, default)
-    head_width_in(keys)
     return own.Turned(base, scaling=scaling_in(inner, keys.size(LENGTH)))
 
 
@@ -113,7 +113,7 @@ def _every_sixth(keys: Keys, number: int) -> bool:
 
 GEMMA3 = foreign(
     "gemma3_text", "Gemma3",
-    replace(GEMMA2_BASE, query_key_norm=own.HeadNorm(), near_position=own.Turned(), score=own.Scaled()),
+    replace(GEMMA2_BASE, query_key_norm=arrangements.HeadNorm(), near_position=own.Turned(), score=own.Scaled()),
     FIELDS | windows.by_layer(_every_sixth, 4096) | {
         "position": Field(lambda keys: _turned_in(keys, "full_attention"), _turned_out),
         "near_position": Field(lambda keys: _turned_in(keys, "sliding_attention"), lambda position, config: {}),

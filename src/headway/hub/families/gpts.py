@@ -11,8 +11,8 @@ from headway.hub.config_keys import Field, Keys, NoCounterpart, choice, flag, nu
 from headway.hub.families.decoders import foreign, table
 from headway.hub.families.layer_norm_decoders import LAYERED, NORMS, PLAIN, TANH_FIRST, packed
 from headway.hub.names import Table, below
+from headway.models import arrangements, parts
 from headway.models import decoder_parts as own
-from headway.models import parts
 from headway.models.decoder import DecoderConfig
 
 # As GPT-2 says them.
@@ -168,7 +168,7 @@ OPT = foreign(
         "bias": flag("enable_bias", True, yes="all", no="none"),
         "feed_forward_bias": flag("enable_bias", True),
         "embedding": Field(_narrow_in, _narrow_out),
-        "arrangement": flag("do_layer_norm_before", True, yes=own.Pre(), no=own.Post()),
+        "arrangement": flag("do_layer_norm_before", True, yes=arrangements.Pre(), no=arrangements.Post()),
         "feed_forward": choice("activation_function", "relu", PLAIN),
         "max_length": size("max_position_embeddings", 2048),
     },

@@ -13,13 +13,13 @@ from headway.hub.families.decoders import BASE, BIAS, GATE, HEAD_WIDTH, SIZES, f
 from headway.hub.families.foreign import ACTIVATIONS
 from headway.hub.families.rotary import LENGTH, turned
 from headway.hub.names import Table, below, by_group
+from headway.models import arrangements, parts
 from headway.models import decoder_parts as own
-from headway.models import parts
 from headway.models.decoder import DecoderConfig
 
 PLAIN = ACTIVATIONS | {"gelu_fast": parts.Gelu(approximate="tanh"), "silu": parts.Silu(), "swish": parts.Silu()}
 TANH_FIRST = {"gelu_pytorch_tanh": parts.Gelu(approximate="tanh")} | PLAIN  # the name that is written
-LAYERED = replace(BASE, norm=own.LayerNorm())
+LAYERED = replace(BASE, norm=arrangements.LayerNorm())
 BOTH_BIASES = {  # one key for attention and the feed-forward layer
     "bias": flag("use_bias", True, yes="all", no="none"),
     "feed_forward_bias": flag("use_bias", True),
@@ -57,19 +57,19 @@ STABLELM = foreign(
         "position": turned(share=0.25),
         "norm.epsilon": number("layer_norm_eps", 1e-5),
         "bias": flag("use_qkv_bias", False, yes="qkv", no="none"),
-        "query_key_norm": flag("qk_layernorm", False, yes=own.HeadsNorm(), no=own.NoNorm()),
-        "arrangement": flag("use_parallel_residual", False, yes=own.Parallel(1), no=own.Pre()),
+        "query_key_norm": flag("qk_layernorm", False, yes=arrangements.HeadsNorm(), no=arrangements.NoNorm()),
+        "arrangement": flag("use_parallel_residual", False, yes=arrangements.Parallel(1), no=arrangements.Pre()),
         "dropout": number("hidden_dropout", 0.0),
     },
     _stablelm_names, {LENGTH: 4096, "num_key_value_heads": 32},
 )  # fmt: skip
 
 COHERE = foreign(
-    "cohere", "Cohere", replace(BASE, norm=own.LayerNorm(bias=False), arrangement=own.Parallel(1)),
+    "cohere", "Cohere", replace(BASE, norm=arrangements.LayerNorm(bias=False), arrangement=arrangements.Parallel(1)),
     SIZES | GATE | HEAD_WIDTH | BIAS | {
         "position": turned(base=500_000.0, neighbours=True),
         "norm.epsilon": number("layer_norm_eps", 1e-5),
-        "query_key_norm": flag("use_qk_norm", False, yes=own.HeadsNorm(), no=own.NoNorm()),
+        "query_key_norm": flag("use_qk_norm", False, yes=arrangements.HeadsNorm(), no=arrangements.NoNorm()),
         "logits.scale": number("logit_scale", 0.0625),
     },
     table({
@@ -115,7 +115,7 @@ GPT_NEOX = foreign(
         "position": turned(share=0.25, keys_above=("rotary_emb_base", "rotary_pct")),
         "norm.epsilon": number("layer_norm_eps", 1e-5),
         "bias": flag("attention_bias", True, yes="all", no="none"),
-        "arrangement": flag("use_parallel_residual", True, yes=own.Parallel(2), no=own.Pre()),
+        "arrangement": flag("use_parallel_residual", True, yes=arrangements.Parallel(2), no=arrangements.Pre()),
         "feed_forward": choice("hidden_act", "gelu", PLAIN),
         "dropout": number("hidden_dropout", 0.0),
     },
@@ -124,11 +124,14 @@ GPT_NEOX = foreign(
 
 PHI = foreign(
     "phi", "Phi",
-    replace(LAYERED, bias="all", feed_forward_bias=True, arrangement=own.Parallel(1), logits=own.Logits(bias=True)),
+    replace(
+        LAYERED, bias="all", feed_forward_bias=True, arrangement=arrangements.Parallel(1),
+        logits=own.Logits(bias=True),
+    ),
     SIZES | {
         "position": turned(share=0.5),
         "norm.epsilon": number("layer_norm_eps", 1e-5),
-        "query_key_norm": flag("qk_layernorm", False, yes=own.HeadNorm(), no=own.NoNorm()),
+        "query_key_norm": flag("qk_layernorm", False, yes=arrangements.HeadNorm(), no=arrangements.NoNorm()),
         "feed_forward": choice("hidden_act", "gelu_new", PLAIN),
         "dropout": number("resid_pdrop", 0.0, also="embd_pdrop"),
     },
@@ -167,7 +170,7 @@ GPTJ_LAYER = {
 }
 GPTJ = foreign(
     "gptj", "GPTJ",
-    replace(LAYERED, feed_forward_bias=True, arrangement=own.Parallel(1), logits=own.Logits(bias=True)),
+    replace(LAYERED, feed_forward_bias=True, arrangement=arrangements.Parallel(1), logits=own.Logits(bias=True)),
     {
         "layers": size("n_layer", 28),
         "width": size("n_embd", 4096),
