@@ -28,8 +28,7 @@ def from_hf(table: Table, theirs: Mapping[str, Tensor], shapes: Mapping[str, tup
     ours = {name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()}
     table.check({name: tuple(theirs[found].shape) for name, found in name_of.items()}, ours, "the checkpoint")
     for entry in table.entries:
-        for name, view in entry.views(ours[entry.ours]):
-            view.copy_(theirs[name_of[name]])
+        entry.fill(ours[entry.ours], lambda name: theirs[name_of[name]])
     return ours
 
 

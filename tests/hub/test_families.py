@@ -33,7 +33,7 @@ def inside(x_BT: Tensor, lengths_B: Tensor) -> Tensor:
 @each_tiny
 def test_equal_numbers_for_a_padded_batch(tiny: Tiny, dtype: torch.dtype, within: float) -> None:
     theirs = tiny.build(dtype)
-    mine, _, _ = twin(theirs)
+    mine, _, _ = twin(theirs, tiny.stored)
     kind = KINDS[tiny.kind]
     ids_BT, lengths_B = batch()
     with torch.no_grad():
@@ -46,7 +46,7 @@ def test_equal_numbers_for_a_padded_batch(tiny: Tiny, dtype: torch.dtype, within
 def test_equal_gradients_in_training(tiny: Tiny, dtype: torch.dtype, within: float) -> None:
     """Without dropout training computes the same; each weight's gradient is compared under their name."""
     theirs = tiny.build(dtype).train()
-    mine, table, _ = twin(theirs)
+    mine, table, _ = twin(theirs, tiny.stored)
     mine.train()
     kind = KINDS[tiny.kind]
     ids_BT, lengths_B = batch()
@@ -57,15 +57,13 @@ def test_equal_gradients_in_training(tiny: Tiny, dtype: torch.dtype, within: flo
     (found * probe).sum().backward()
     (expected * probe).sum().backward()
     gradients = {name: _gradient(weight) for name, weight in mine.named_parameters()}
-    wanted = dict(theirs.named_parameters(remove_duplicate=False))
+    wanted = tiny.stored({n: _gradient(w) for n, w in theirs.named_parameters(remove_duplicate=False)})
     found_under_their_names = to_hf(table, gradients)
     assert found_under_their_names.keys() - wanted.keys() <= dict(theirs.named_buffers()).keys()
     for name, gradient in found_under_their_names.items():
         if name not in wanted:
             continue
-        torch.testing.assert_close(
-            gradient, _gradient(wanted[name]), rtol=0, atol=within, msg=lambda m, n=name: f"{n}: {m}"
-        )
+        torch.testing.assert_close(gradient, wanted[name], rtol=0, atol=within, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def _gradient(weight: Tensor) -> Tensor:
@@ -77,22 +75,22 @@ def _gradient(weight: Tensor) -> Tensor:
 def test_steps_with_a_state_give_what_the_whole_gives(tiny: Tiny, dtype: torch.dtype, within: float) -> None:
     kind = KINDS[tiny.kind]
     if kind.cached is None:
-        assert not hasattr(twin(tiny.build())[0], "start")  # there is no state that could be tested
+        assert not hasattr(twin(tiny.build(), tiny.stored)[0], "start")  # there is no state that could be tested
         return
     theirs = tiny.build(dtype)
     ids_BT, _ = batch()
     with torch.no_grad():
         expected = kind.theirs(theirs, ids_BT, torch.full((len(ids_BT),), ids_BT.shape[1]))
-    torch.testing.assert_close(kind.cached(twin(theirs)[0], ids_BT), expected, rtol=0, atol=within)
+    torch.testing.assert_close(kind.cached(twin(theirs, tiny.stored)[0], ids_BT), expected, rtol=0, atol=within)
 
 
 @each_tiny
 def test_weights_go_back_as_they_came(tiny: Tiny) -> None:
     theirs = tiny.build()
-    mine, table, _ = twin(theirs)
+    mine, table, _ = twin(theirs, tiny.stored)
     shapes = {name: tuple(weight.shape) for name, weight in mine.named_parameters()}
     buffers = {name: weight for name, weight in theirs.named_buffers() if name in theirs.state_dict()}
-    named = dict(theirs.named_parameters(remove_duplicate=False)) | buffers
+    named = tiny.stored(dict(theirs.named_parameters(remove_duplicate=False)) | buffers)
     kept = set(named) - (set(table.copies) - set(table.theirs))  # of a tied weight the first name
     given = {name: named[name].detach() for name in table.resolve(kept)}
     back = to_hf(table, from_hf(table, given, shapes))
@@ -104,7 +102,7 @@ def test_weights_go_back_as_they_came(tiny: Tiny) -> None:
 def test_the_config_goes_back_as_it_came(tiny: Tiny) -> None:
     """Ours of theirs of ours is the same; what transformers builds of it takes the weights and gives the numbers."""
     theirs = tiny.build()
-    mine, _, foreign = twin(theirs)
+    mine, _, foreign = twin(theirs, tiny.stored)
     facts = facts_of(theirs)
     (config, head), sizes = foreign.model_in(facts), foreign.vocabularies(facts)
     written: dict[str, Any] = foreign.config_out(config, sizes, head) | {"architectures": [tiny.architecture]}

@@ -7,8 +7,10 @@ rest.
 from __future__ import annotations
 
 import json
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +56,7 @@ class Tiny:
     kind: str = "decoder"
     config: str = field(default="")  # its class; by default that of the architecture
     change: Callable[[Any], None] = lambda model: None  # what a config cannot say
+    stored: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = dict  # its weights as they are named in files
 
     def build(self, dtype: torch.dtype = torch.float32) -> Any:
         """Random weights, none of them at its first value: zeros and ones would hide a mistake."""
@@ -74,9 +77,46 @@ class Tiny:
         return in_double(model.eval()) if dtype == torch.float64 else model.eval()
 
 
+class InDouble:
+    """A module's `torch`, in which float32 is float64."""
+
+    float32 = torch.float64
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+@contextmanager
+def all_in_double(modules: set[Any]) -> Iterator[None]:
+    """What these modules of transformers convert to float32 stays in float64: scores, softmax, routers, norms."""
+    softmax, to_float = torch.nn.functional.softmax, Tensor.float
+
+    def wide_softmax(x: Tensor, *how: Any, dtype: Any = None, **more: Any) -> Tensor:
+        return softmax(x, *how, dtype=torch.float64 if x.dtype == torch.float64 else dtype, **more)
+
+    try:
+        torch.nn.functional.softmax = wide_softmax
+        Tensor.float = lambda x: x if x.dtype == torch.float64 else to_float(x)  # type: ignore[method-assign]
+        for module in modules:
+            module.torch = InDouble()
+        yield
+    finally:
+        torch.nn.functional.softmax, Tensor.float = softmax, to_float  # type: ignore[method-assign]
+        for module in modules:
+            module.torch = torch
+
+
 def in_double(model: Any) -> Any:
     """transformers computes RMS norms in float32, and keeps Gemma's √width so, whatever a model's precision: here they
-    follow it."""
+    follow it. So do scores and the softmax of the models that have no kernel."""
+    forward, modules = model.forward, {sys.modules[type(part).__module__] for part in model.modules()}
+    modules = {module for module in modules if module.__name__.startswith("transformers.models.")}
+
+    def wide_forward(*inputs: Any, **more: Any) -> Any:
+        with all_in_double(modules):
+            return forward(*inputs, **more)
+
+    model.forward = wide_forward
     for part in model.double().modules():
         if hasattr(part, "scalar_embed_scale"):
             part.embed_scale = torch.tensor(part.scalar_embed_scale, dtype=torch.float64)
@@ -96,7 +136,27 @@ def facts_of(theirs: Any) -> dict[str, Any]:
     return facts
 
 
-def twin(theirs: Any) -> tuple[nn.Module, Any, Any]:
+def by_expert(gate: str, up: str, down: str, layer: str = "mlp") -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
+    """Files have a matrix for each expert, which transformers stacks."""
+
+    def stored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        found = {}
+        for name, weight in weights.items():
+            renamed = name.replace(".mlp.", f".{layer}.")
+            start, _, kind = renamed.partition("experts.")
+            if kind not in ("gate_up_proj", "down_proj"):
+                found[renamed] = weight
+                continue
+            for number, matrix in enumerate(weight):
+                parts = [matrix] if kind == "down_proj" else matrix.chunk(2)
+                names = [down] if kind == "down_proj" else [gate, up]
+                found |= {f"{start}experts.{number}.{n}.weight": part for n, part in zip(names, parts, strict=True)}
+        return found
+
+    return stored
+
+
+def twin(theirs: Any, stored: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = dict) -> tuple[nn.Module, Any, Any]:
     """Our model with their weights, its table of names, and what headway knows of the family."""
     facts = facts_of(theirs)
     foreign = foreign_of(facts, "config.json")
@@ -104,7 +164,7 @@ def twin(theirs: Any) -> tuple[nn.Module, Any, Any]:
     mine = build(foreign.family, config, sizes, head)
     shapes = {name: tuple(weight.shape) for name, weight in mine.named_parameters()}
     table = foreign.table(shapes, config, sizes, head)
-    weights = from_hf(table, theirs.state_dict(), shapes)
+    weights = from_hf(table, stored(theirs.state_dict()), shapes)
     mine = mine.to(next(theirs.parameters()).dtype).eval()
     mine.load_state_dict(weights, strict=False)
     return mine, table, foreign
@@ -195,6 +255,11 @@ T5 = {
 
 def untied(model: Any) -> None:
     model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * 0.1)
+
+
+def one_by_one(model: Any) -> None:
+    """Experts in a loop: transformers' kernel for all at once wants widths that are multiples of 16 bytes."""
+    model.config._experts_implementation = "eager"
 
 
 LLAMA = {
@@ -299,6 +364,187 @@ TINY: dict[str, Tiny] = {
     "gemma-one-key": Tiny("GemmaForCausalLM", LLAMA | {"num_key_value_heads": 1, "rms_norm_eps": 1e-4}),
     "gpt2-relu": Tiny("GPT2LMHeadModel", GPT2 | {"activation_function": "relu", "n_layer": 1, "vocab_size": 64}),
 }
+
+SMALL = {key: value for key, value in LLAMA.items() if key != "head_dim"} | {
+    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+}  # fmt: skip
+MIXTRAL = SMALL | {"num_local_experts": 3, "num_experts_per_tok": 2}
+QWEN2_MOE = SMALL | {
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 13, "shared_expert_intermediate_size": 11,
+}  # fmt: skip
+EXPERTS = by_expert("gate_proj", "up_proj", "down_proj")
+MIXTRALS = by_expert("w1", "w3", "w2", layer="block_sparse_moe")
+
+
+def _small(architecture: str, **settings: Any) -> Tiny:
+    return Tiny(architecture, SMALL | settings)
+
+
+TINY |= {
+    "qwen3": _small("Qwen3ForCausalLM", head_dim=8),
+    "qwen3-window": _small(
+        "Qwen3ForCausalLM", head_dim=6, use_sliding_window=True, sliding_window=4, max_window_layers=1,
+        tie_word_embeddings=True, attention_bias=True,
+    ),
+    "qwen3-mixed-windows": _small(
+        "Qwen3ForCausalLM", head_dim=6, use_sliding_window=True, sliding_window=4, rope_parameters=YARN,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+    "olmo2": _small("Olmo2ForCausalLM"),
+    "olmo2-bias": _small("Olmo2ForCausalLM", attention_bias=True, num_key_value_heads=4, rms_norm_eps=1e-3),
+    "phi3": _small("Phi3ForCausalLM"),
+    "phi3-part-window": _small(
+        "Phi3ForCausalLM", sliding_window=5, num_key_value_heads=4, hidden_size=32,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.75},
+    ),
+    "granite": _small(
+        "GraniteForCausalLM", embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.4,
+        logits_scaling=1.7,
+    ),
+    "granite-biases": _small("GraniteForCausalLM", attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "smollm3": _small("SmolLM3ForCausalLM", num_hidden_layers=4),
+    "smollm3-window": _small(
+        "SmolLM3ForCausalLM", num_hidden_layers=3, no_rope_layers=[1, 0, 0], use_sliding_window=True, sliding_window=4,
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+    ),
+    "mixtral": Tiny("MixtralForCausalLM", MIXTRAL, stored=MIXTRALS, change=one_by_one),
+    "mixtral-window": Tiny(
+        "MixtralForCausalLM", MIXTRAL | {"sliding_window": 4, "num_experts_per_tok": 1}, stored=MIXTRALS,
+        change=one_by_one,
+    ),
+    "qwen2-moe": Tiny("Qwen2MoeForCausalLM", QWEN2_MOE, stored=EXPERTS, change=one_by_one),
+    "qwen2-moe-normalized": Tiny(
+        "Qwen2MoeForCausalLM",
+        QWEN2_MOE | {"norm_topk_prob": True, "qkv_bias": False, "use_sliding_window": True, "sliding_window": 4},
+        stored=EXPERTS, change=one_by_one,
+    ),
+}  # fmt: skip
+
+ONE_HEAD_EACH = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
+GPTJ = {
+    "vocab_size": VOCABULARY, "n_positions": 37, "n_embd": 24, "n_layer": 2, "n_head": 3, "rotary_dim": 4,
+    "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+BIGCODE = GPTJ | {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+BIGCODE.pop("rotary_dim")
+NEO = {
+    "vocab_size": VOCABULARY, "max_position_embeddings": 37, "hidden_size": 24, "num_layers": 3, "num_heads": 4,
+    "attention_types": [[["global", "local"], 1], [["global"], 1]], "window_size": 4, "bos_token_id": 0,
+    "eos_token_id": 0,
+}  # fmt: skip
+OPT = {
+    "vocab_size": VOCABULARY, "max_position_embeddings": 37, "hidden_size": 24, "num_hidden_layers": 2, "ffn_dim": 31,
+    "num_attention_heads": 4, "dropout": 0.0, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+BLOOM = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+LINEAR = {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0}
+
+
+def as_embed_out(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Files call GPT-NeoX's head so."""
+    return {name.replace("lm_head.", "embed_out."): weight for name, weight in weights.items()}
+
+
+def exact_gelu(model: Any) -> None:
+    """Bloom's constants have eight digits."""
+    for block in model.transformer.h:
+        block.mlp.gelu_impl = nn.GELU(approximate="tanh")
+
+
+def _neox(**settings: Any) -> Tiny:
+    return Tiny("GPTNeoXForCausalLM", ONE_HEAD_EACH | {"hidden_size": 32} | settings, stored=as_embed_out)
+
+
+def _falcon(**settings: Any) -> Tiny:
+    return Tiny("FalconForCausalLM", {k: v for k, v in ONE_HEAD_EACH.items() if k != "intermediate_size"} | settings)
+
+
+TINY |= {
+    "starcoder2": _small("Starcoder2ForCausalLM"),
+    "starcoder2-plain": _small(
+        "Starcoder2ForCausalLM", use_bias=False, sliding_window=5, tie_word_embeddings=False, hidden_act="gelu",
+        norm_epsilon=1e-3, num_key_value_heads=4,
+    ),
+    "stablelm": _small("StableLmForCausalLM", hidden_size=32),
+    "stablelm-parallel": _small(
+        "StableLmForCausalLM", use_parallel_residual=True, use_qkv_bias=True, qk_layernorm=True, hidden_size=32,
+        rope_parameters=LINEAR | {"partial_rotary_factor": 0.5}, tie_word_embeddings=True,
+    ),
+    "gemma2": _small(
+        "Gemma2ForCausalLM", head_dim=8, sliding_window=4, query_pre_attn_scalar=5, final_logit_softcapping=3.0,
+        attn_logit_softcapping=2.0,
+    ),
+    "gemma2-unbounded": _small(
+        "Gemma2ForCausalLM", head_dim=6, final_logit_softcapping=None, attn_logit_softcapping=None,
+        attention_bias=True, tie_word_embeddings=False, layer_types=["full_attention"] * 2, hidden_activation="gelu",
+    ),
+    "gemma3": _small("Gemma3ForCausalLM", head_dim=8, sliding_window=4, num_hidden_layers=3,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "gemma3-linear": _small("Gemma3ForCausalLM", head_dim=6, sliding_window=5, num_hidden_layers=7,
+        query_pre_attn_scalar=7, final_logit_softcapping=2.0, attention_bias=True,
+        rope_parameters={"full_attention": LINEAR, "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}),
+    "cohere": _small("CohereForCausalLM"),
+    "cohere-normed": _small(
+        "CohereForCausalLM", use_qk_norm=True, attention_bias=True, logit_scale=0.7, tie_word_embeddings=False,
+        layer_norm_eps=1e-3, rope_parameters=LINEAR,
+    ),
+    "gpt-neox": _neox(),
+    "gpt-neox-in-turn": _neox(
+        use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True, hidden_act="gelu_new",
+        rope_parameters={"rope_type": "default", "rope_theta": 333.0, "partial_rotary_factor": 1.0},
+    ),
+    "phi": _small("PhiForCausalLM", hidden_size=32),
+    "phi-normed": _small(
+        "PhiForCausalLM", qk_layernorm=True, num_key_value_heads=4, tie_word_embeddings=True, hidden_size=32,
+        rope_parameters=LINEAR | {"partial_rotary_factor": 0.25},
+    ),
+    "gptj": Tiny("GPTJForCausalLM", GPTJ),
+    "gptj-whole": Tiny(
+        "GPTJForCausalLM", GPTJ | {"rotary_dim": 8, "tie_word_embeddings": True, "n_inner": 29,
+                                   "activation_function": "gelu"},
+    ),
+    "falcon": _falcon(),
+    "falcon-each-key": _falcon(multi_query=False, bias=True, parallel_attn=False, tie_word_embeddings=False),
+    "falcon-alibi": _falcon(alibi=True, multi_query=False, num_attention_heads=6),
+    "falcon-new": _falcon(new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=31),
+    "falcon-new-one-norm": _falcon(
+        new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, alibi=True, bias=True
+    ),
+    "gpt-neo": Tiny("GPTNeoForCausalLM", NEO),
+    "gpt-neo-untied": Tiny(
+        "GPTNeoForCausalLM", NEO | {"tie_word_embeddings": False, "intermediate_size": 29, "layer_norm_epsilon": 1e-3}
+    ),
+    "gpt-bigcode": Tiny("GPTBigCodeForCausalLM", BIGCODE),
+    "gpt-bigcode-each-key": Tiny(
+        "GPTBigCodeForCausalLM",
+        BIGCODE | {"multi_query": False, "n_inner": 29, "tie_word_embeddings": False, "scale_attn_weights": False},
+    ),
+    "opt": Tiny("OPTForCausalLM", OPT),
+    "opt-narrow": Tiny("OPTForCausalLM", OPT | {"word_embed_proj_dim": 10, "do_layer_norm_before": False}),
+    "opt-plain": Tiny(
+        "OPTForCausalLM", OPT | {"enable_bias": False, "tie_word_embeddings": False, "activation_function": "gelu"}
+    ),
+    "bloom": Tiny("BloomForCausalLM", BLOOM, change=exact_gelu),
+    "bloom-untied": Tiny(
+        "BloomForCausalLM", BLOOM | {"tie_word_embeddings": False, "n_head": 6, "layer_norm_epsilon": 1e-3},
+        change=exact_gelu,
+    ),
+}  # fmt: skip
+
+MAMBA = {
+    "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 2, "state_size": 5, "bos_token_id": 0,
+    "eos_token_id": 0, "pad_token_id": 1,
+}  # fmt: skip
+TINY |= {
+    "mamba": Tiny("MambaForCausalLM", MAMBA),
+    "mamba-odd": Tiny(
+        "MambaForCausalLM",
+        MAMBA | {"expand": 3, "conv_kernel": 2, "time_step_rank": 3, "use_bias": True, "use_conv_bias": False,
+                 "tie_word_embeddings": False, "layer_norm_epsilon": 1e-3},
+    ),
+}  # fmt: skip
 
 ENCODER = {
     "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3,

@@ -4,10 +4,13 @@ A line of a table names the foreign modules that one of headway's consists of:
 
     "decoder.layers.*.attention.qkv": "model.layers.*.self_attn.{q,k,v}_proj"    * is a layer's number, {…} are several
     "decoder.layers.*.attention.output": "transformer.h.*.attn.c_projᵀ"          ᵀ: stored as (inputs, outputs)
+    "decoder.layers.*.feed_forward.expand_EFD": "h.*.experts.[8].w{1,3}.weight"  [8]: eight, stacked in headway
+    "output.rest_VC": "lm_head.bias₀"                                            ₀: a vector, here the only column
 
-It holds for the weight and for the bias, where headway's model has them; a parameter of another name has a line of its
-own. Weights that a table does not name are never loaded; missing, unknown or misshapen ones are reported in one line
-before anything is filled. Those of another head, outside of the model's own prefix, are left out.
+A line holds for the weight and for the bias, where headway's model has them; a parameter of another name has a line of
+its own. Rows of a packed matrix may have another order (`orders`, `by_group`). Weights that a table does not name are
+never loaded; missing, unknown or misshapen ones are reported in one line before anything is filled. Those of another
+head, outside of the model's own prefix, are left out.
 """
 
 from __future__ import annotations
@@ -26,25 +29,62 @@ Shape = tuple[int, ...]
 LISTED = 4  # names of one kind in an error line
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 SEVERAL = re.compile(r"(.*)\{(.*)\}(.*)")
+STACKED = re.compile(r"(.*)\[(\d+)\](.*)")
 TOKENS = ("embed.table.weight", "output.weight")  # headway's may have further rows, which are no tokens
 
 
 @dataclass(frozen=True)
 class Entry:
     """ours = the parts, concatenated by rows in these shares; further rows than `rows` (0: all) are 0. `transposed`:
-    each part is stored transposed."""
+    each part is stored transposed. `stacked`: ours has so many matrices, each of which consists of as many parts as
+    there are shares. `column`: ours has one column, theirs is a vector. `order`: of our rows, as theirs lie."""
 
     ours: str
     parts: tuple[str, ...]
     shares: tuple[int, ...]
     rows: int = 0
     transposed: bool = False
+    stacked: int = 0
+    column: bool = False
+    order: Tensor | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether ours is theirs as they lie, or transposed."""
+        return self.order is None and not self.stacked and not self.column
 
     def views(self, ours: Tensor) -> list[tuple[str, Tensor]]:
-        """Each part with its rows of headway's weight, as a view in the foreign shape."""
-        rows = self.rows or len(ours)
-        views = ours[:rows].split([rows * share // sum(self.shares) for share in self.shares])
+        """Each part with its rows of headway's weight, as a view in the foreign shape; not yet in their order."""
+        matrices = [ours[number] for number in range(self.stacked)] if self.stacked else [ours]
+        views = [view for matrix in matrices for view in self._split(matrix)]
         return [(part, view.mT if self.transposed else view) for part, view in zip(self.parts, views, strict=True)]
+
+    def _split(self, ours: Tensor) -> Sequence[Tensor]:
+        rows = self.rows or len(ours)
+        ours = ours[:rows, 0] if self.column else ours[:rows]
+        if len(self.shares) == 1:
+            return [ours]
+        return ours.split([rows * share // sum(self.shares) for share in self.shares])
+
+    def theirs(self, ours: Tensor) -> list[tuple[str, Tensor]]:
+        """Each part as it is stored."""
+        return self.views(ours if self.order is None else ours[self.order])
+
+    def fill(self, ours: Tensor, get: Callable[[str], Tensor]) -> None:
+        """Write the parts into headway's weight."""
+        target = ours if self.order is None else torch.empty_like(ours)
+        for name, view in self.views(target):
+            view.copy_(get(name))
+        if self.order is not None:
+            ours[self.order] = target
+
+
+def by_group(heads: int, shared: int, head_width: int) -> Tensor:
+    """The rows of queries, keys and values, in the order of a matrix that has for each of the shared keys its queries,
+    the key and the value: [q … q k v] [q … q k v] …"""
+    rows = torch.arange((heads + 2 * shared) * head_width).view(-1, head_width)
+    q, k, v = (part.unflatten(0, (shared, -1)) for part in rows.split([heads, shared, shared]))
+    return torch.cat([q, k, v], dim=1).flatten()
 
 
 def below(ours: str, theirs: str, names: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +100,8 @@ class Table:
     the bare model, without a head, leave it out. copies: second names of a tied weight, each with the first: optional,
     and equal where they are present. useless: patterns of names that are no weights, such as masks in older files.
     endings: other endings of the same names (old → new). shares: the rows of queries, keys and values, as a ratio.
-    vocabulary: how many tokens there are (0: all rows). number: how a layer's number is written.
+    vocabulary: how many tokens there are (0: all rows). number: how a layer's number is written. orders: of the rows of
+    headway's modules, as theirs lie.
     """
 
     names: Mapping[str, str]
@@ -72,6 +113,7 @@ class Table:
     shares: tuple[int, int, int] = (1, 1, 1)
     vocabulary: int = 0
     number: Callable[[int], str] = str
+    orders: Mapping[str, Tensor] = field(default_factory=dict)
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -86,10 +128,15 @@ class Table:
         theirs, end = (self.names[name], "") if name in self.names else (self.names[module], f".{end}")
         transposed = theirs.endswith("ᵀ") and end != ".bias"
         theirs = theirs.removesuffix("ᵀ").replace("*", self.number(int(found[0])) if found else "*") + end
-        several = SEVERAL.fullmatch(theirs)
-        parts = tuple(several[1] + part + several[3] for part in several[2].split(",")) if several else (theirs,)
-        shares = self.shares if len(parts) == len(self.shares) else (1,) * len(parts)
-        return Entry(ours, parts, shares, self.vocabulary if ours in TOKENS else 0, transposed)
+        column, theirs = "₀" in theirs, theirs.replace("₀", "")
+        stack = STACKED.fullmatch(theirs)
+        stacked = int(stack[2]) if stack else 0
+        each = [f"{stack[1]}{number}{stack[3]}" for number in range(stacked)] if stack else [theirs]
+        parts = [_several(name) for name in each]
+        shares = self.shares if len(parts[0]) == len(self.shares) else (1,) * len(parts[0])
+        rows = self.vocabulary if ours in TOKENS else 0
+        names, order = tuple(name for some in parts for name in some), self.orders.get(module)
+        return Entry(ours, names, shares, rows, transposed, stacked, column, order)
 
     @cached_property
     def theirs(self) -> list[str]:
@@ -131,6 +178,11 @@ class Table:
             raise InputError(f"{where} {'; '.join(faults[:LISTED])}{more}: does its config.json belong to it?")
 
 
+def _several(name: str) -> list[str]:
+    found = SEVERAL.fullmatch(name)
+    return [found[1] + part + found[3] for part in found[2].split(",")] if found else [name]
+
+
 def listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return ", ".join(f"'{name}'" for name in names[:LISTED]) + more
@@ -141,5 +193,5 @@ def to_hf(table: Table, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {
         name: view.detach().clone(memory_format=torch.contiguous_format)
         for entry in table.entries
-        for name, view in entry.views(ours[entry.ours])
+        for name, view in entry.theirs(ours[entry.ours])
     }

@@ -119,8 +119,7 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
         if mapped is not None:
             weight.data = mapped
             return
-        for name, view in entry.views(weight.data):
-            view.copy_(get(name))
+        entry.fill(weight.data, get)
         weight.data[entry.rows or len(weight) :] = 0
 
     # Most of the time goes into fresh pages of memory, which several threads get faster.
@@ -131,7 +130,7 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
 def _as_it_lies(entry: Entry, weight: Tensor, weights: Weights, name_of: dict[str, str]) -> Tensor | None:
     """The mapped file itself as the weight, where nothing has to be changed; it is then read when it is used."""
     names = [name_of[part] for part in entry.parts]
-    if weight.device.type != "cpu" or (len(names) > 1 and entry.transposed):
+    if weight.device.type != "cpu" or not entry.plain or (len(names) > 1 and entry.transposed):
         return None
     theirs = weights.get(names[0]) if len(names) == 1 else weights.joined(names)
     if theirs is None or theirs.dtype != weight.dtype:

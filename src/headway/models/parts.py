@@ -25,6 +25,7 @@ class Room:
     heads: int
     length: int
     both_ways: bool = False  # an encoder, whose queries see what comes after them too
+    head_width: int = 0  # 0: width/heads
 
 
 @dataclass(frozen=True)
@@ -144,14 +145,15 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class Gated:
-    """SwiGLU with SiLU, GEGLU with GELU."""
+    """SwiGLU with SiLU, GEGLU with GELU. `biased`: all of its maps have a bias, which they lack as a rule."""
 
     name: ClassVar[str] = "gated"
     dropout: float = 0.0
     activation: Literal["silu", "gelu", "gelu-tanh", "relu"] = "silu"
+    biased: bool = False
 
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
-        return feed_forward.GatedMLP(width, inner, GATES[self.activation], self.dropout)
+        return feed_forward.GatedMLP(width, inner, GATES[self.activation], self.dropout, self.biased)
 
 
 @dataclass(frozen=True)

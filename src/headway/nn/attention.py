@@ -20,6 +20,7 @@ from headway.nn import tap
 from headway.nn.cache import Cache
 from headway.nn.mask import View
 from headway.nn.position import Position
+from headway.nn.score import ScaledBy
 from headway.nn.slots import Memory
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
@@ -43,6 +44,14 @@ def scaled_dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
 
 
 SCALES: dict[Score, float | None] = {scaled_dot: None, dot: 1.0}  # as the fused kernels take it
+
+
+def has_kernel(score: Score) -> bool:
+    return type(score) is ScaledBy or score in SCALES
+
+
+def kernel_scale(score: Score) -> float | None:
+    return score.factor if isinstance(score, ScaledBy) else SCALES[score]
 
 
 class Multiplicative(nn.Module):
@@ -116,7 +125,7 @@ def fused_attend(
 ) -> Tensor:  # fmt: skip
     """`attend` with the dot, scaled or not, in one kernel; the weights are never built."""
     heads, queries = q_BHTK.shape[1:3]
-    groups, keys, scale = k_BGSK.shape[1], k_BGSK.shape[2], SCALES[score]
+    groups, keys, scale = k_BGSK.shape[1], k_BGSK.shape[2], kernel_scale(score)
     if heads != groups and (queries == 1 or (bias_BHTS is None and not view.causal and not view.dense)):
         # All queries of a row see the same keys, so heads that share keys can be one head with more queries.
         if bias_BHTS is not None and bias_BHTS.shape[1] == heads:
@@ -159,7 +168,7 @@ def flex_attend(
             return score + bias_BHTS[b, h, q, k]
 
     grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
-    return flex_attention(q_BHTK, k_BGSK, v_BGSK, add, view.block_mask(), SCALES[score], grouped)
+    return flex_attention(q_BHTK, k_BGSK, v_BGSK, add, view.block_mask(), kernel_scale(score), grouped)
 
 
 def _takes_blocks(q_BHTK: Tensor, keys: int) -> bool:
@@ -203,7 +212,7 @@ class MultiHead(nn.Module):
         """The fused path where the score has a kernel and no trace keeps the weights; else the readable one."""
         dropout = self.dropout if self.training else 0.0
         bias = self.bias(q, k, view)
-        if self.score in SCALES and not (tap.recording() and tap.wants(self, "weights")):
+        if has_kernel(self.score) and not (tap.recording() and tap.wants(self, "weights")):
             mixed = fused_attend(q, k, v, view, bias, self.score, dropout)
         else:
             seen = view.matrix(q.shape[-2], k.shape[-2], q.device)

@@ -5,7 +5,7 @@ B batch, T target length, S source length, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,13 +14,14 @@ from headway.nn import one_token, tap
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
 from headway.nn.cache import Cache, FixedCache
+from headway.nn.dropout import Dropout
 from headway.nn.mask import Padding, Scene, View
 from headway.nn.position import Position
 from headway.nn.residual import Bare, Residual
 from headway.nn.slots import Memory
 
 # Weights of a block whose results are added to the residual stream, by the ends of their names.
-INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight")
+INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight", "contract_EDF")
 
 
 def draw_normal(part: nn.Module, std: float, into_sum: float = 1.0, but: Tensor | None = None) -> None:
@@ -60,6 +61,25 @@ class Block(nn.Module):
         return self.around_feed_forward(x_BTD, self.feed_forward, lengths_B)
 
 
+class ParallelBlock(nn.Module):
+    """y = x + dropout(attention(norm(x))) + dropout(feed_forward(norm′(x))): both read what the block was given (Wang
+    and Komatsuzaki 2021). `norms`: two, or one that both share."""
+
+    def __init__(
+        self, attention: SelfAttention, feed_forward: nn.Module, norm: Callable[[], nn.Module], norms: int = 1,
+        dropout: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.attention, self.feed_forward, self.dropout = attention, feed_forward, Dropout(dropout)
+        self.before, self.before_feed_forward = norm(), norm() if norms == 2 else None
+
+    def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
+        normed_BTD: Tensor = self.before(x_BTD)
+        other_BTD = normed_BTD if self.before_feed_forward is None else self.before_feed_forward(x_BTD)
+        attended_BTD = self.dropout(self.attention(normed_BTD, view, cache))
+        return x_BTD + attended_BTD + self.dropout(self.feed_forward(other_BTD))
+
+
 class Stack(nn.Module):
     """Blocks of one kind in sequence, and a final norm where pre-norm needs one."""
 
@@ -94,3 +114,11 @@ class Stack(nn.Module):
             x_BTD = tap.save(block, "hidden", block(x_BTD, *arguments))
         tap.at_layer(None)
         return tap.save(self, "hidden", self.final(x_BTD))
+
+
+class BlockStack(Stack):
+    """Blocks that are given, of any kind, in sequence."""
+
+    def __init__(self, blocks: Iterable[nn.Module], final: nn.Module) -> None:
+        nn.Module.__init__(self)
+        self.layers, self.final = nn.ModuleList(blocks), final

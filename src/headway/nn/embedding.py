@@ -83,6 +83,27 @@ class StepEmbedding(TokenEmbedding):
         return Embedded(super().forward(ids_RT, state.clock.start), lengths_R, segments_RT)
 
 
+class WidenedEmbedding(StepEmbedding):
+    """norm(dropout(c · E[ids]M + positions)) for the tokens behind those that a state has read: M widens a narrow table
+    (Baevski and Auli 2019), the norm is that of a model that needs one here (Le Scao et al. 2022, 3.2)."""
+
+    def __init__(
+        self, table: nn.Embedding, position: Position, dropout: float, scale: float = 1.0,
+        widen: nn.Module | None = None, norm: nn.Module | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(table, position, dropout, scale)
+        self.widen, self.norm = widen or nn.Identity(), norm or nn.Identity()
+
+    def forward(  # type: ignore[override]
+        self, ids_RT: Tensor, state: Any, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
+    ) -> Embedded:
+        tokens_RTD, start = self.widen(self.table(ids_RT) * self.scale), state.clock.start
+        x_RTD: Tensor = self.norm(self.dropout(self.position.add(tokens_RTD, start)))
+        if tap.recording():
+            _tapped(self, tokens_RTD, self.position, start, x_RTD)
+        return Embedded(x_RTD, lengths_R, segments_RT)
+
+
 def _rows(position: Position) -> Tensor | None:
     """The learned table of positions, if there is one."""
     return position.rows_PD if isinstance(position, Learned) else None

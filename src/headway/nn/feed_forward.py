@@ -63,12 +63,14 @@ class MapLayer(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    """(f(xW) ⊙ xV)W₂, no biases; f = SiLU gives SwiGLU (Shazeer 2020, eq. 6)."""
+    """(f(xW) ⊙ xV)W₂, as a rule without biases; f = SiLU gives SwiGLU (Shazeer 2020, eq. 6)."""
 
-    def __init__(self, width: int, inner: int, activation: Activation = F.silu, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, inner: int, activation: Activation = F.silu, dropout: float = 0.0, bias: bool = False
+    ) -> None:
         super().__init__()
         # Gate and value share one product.
-        self.expand, self.contract = _linear(width, 2 * inner, False), _linear(inner, width, False)
+        self.expand, self.contract = _linear(width, 2 * inner, bias), _linear(inner, width, bias)
         self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ FEED_FORWARD: dict[type, Callable[..., Tensor]] = {MLP: _plain, GatedMLP: _gated
 def _mixed(attention: SelfAttention, qkv_RD: Tensor, view: View, cache: FixedCache) -> Tensor:
     """`SelfAttention.mixed`, in fewer calls where rows are equally long or a kernel computes all of it."""
     heads, shared = attention.heads, attention.shared
-    if cache.kv_2CRHK is not None and attention.score is scaled_dot:
+    if cache.kv_2CRHK is not None and attention.score is scaled_dot and not view.dense:
         adds = _only_adds(view.position)
         if adds and heads == shared and kernels.takes_step(qkv_RD, cache.kv_2CRHK):
             cache.used_after(1)

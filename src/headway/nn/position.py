@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -139,6 +140,17 @@ class Learned(Position):
         return x_BTD + _rows_at(rows_PD, start, length)
 
 
+class LearnedBehind(Learned):
+    """`Learned` with some rows before the first position's: those of padding, in models that count so."""
+
+    def __init__(self, width: int, length: int, before: int) -> None:
+        super().__init__(width, length + before)
+        self.before = before
+
+    def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
+        return super().add(x_BTD, start + self.before)
+
+
 class Rotary(Position):
     """Turns pairs (i, i + K/2) of queries and keys by p·θ_i, θ_i = base^(−2i/K), so that a score depends on the
     distance alone (Su et al. 2021, eq. 34)."""
@@ -177,6 +189,28 @@ class Rotary(Position):
         if isinstance(start, Tensor):
             cos, sin = cos[:, None], sin[:, None]  # of all heads
         return _turn(q_BHTK, cos, sin), _turn(k_BHTK, cos, sin)
+
+
+class PartialRotary(Rotary):
+    """`Rotary` for the first numbers of each head alone, as many as `head_width` says; the others know no position
+    (Wang and Komatsuzaki 2021). `neighbours`: pairs are (2i, 2i + 1), not (i, i + K/2).
+
+    Neighbours are brought into the order of halves and stay there: a score is a sum over both, in any order.
+    """
+
+    def __init__(self, head_width: int, *how: Any, neighbours: bool = False, **more: Any) -> None:
+        super().__init__(head_width, *how, **more)
+        self.neighbours = neighbours
+
+    def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
+        (q_BHTK, q_rest), (k_BHTK, k_rest) = self._parts(q_BHTK), self._parts(k_BHTK)
+        q_BHTK, k_BHTK = super().rotate(q_BHTK, k_BHTK, start)
+        return torch.cat([q_BHTK, q_rest], dim=-1), torch.cat([k_BHTK, k_rest], dim=-1)
+
+    def _parts(self, x_BHTK: Tensor) -> tuple[Tensor, Tensor]:
+        """What is turned, as halves, and the rest."""
+        first, rest = x_BHTK[..., : self.head_width], x_BHTK[..., self.head_width :]
+        return first.unflatten(-1, (-1, 2)).mT.flatten(-2) if self.neighbours else first, rest
 
 
 def _turn(x_BHTK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

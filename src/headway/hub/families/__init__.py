@@ -9,22 +9,26 @@ from headway.hub.families.bart import BART, M2M_100, MBART
 from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
 from headway.hub.families.deberta import DEBERTA
+from headway.hub.families.decoders import GRANITE, MIXTRAL, OLMO2, PHI3, QWEN2_MOE, QWEN3, SMOLLM3
+from headway.hub.families.falcon import FALCON
 from headway.hub.families.foreign import Foreign
+from headway.hub.families.gemma import GEMMA2, GEMMA3
 from headway.hub.families.gpt2 import GPT2
+from headway.hub.families.gpts import BLOOM, GPT_BIGCODE, GPT_NEO, OPT
+from headway.hub.families.layer_norm_decoders import COHERE, GPT_NEOX, GPTJ, PHI, STABLELM, STARCODER2
 from headway.hub.families.llama import GEMMA, LLAMA, MISTRAL, QWEN2
+from headway.hub.families.mamba import MAMBA
 from headway.hub.families.marian import MARIAN, PEGASUS
 from headway.hub.families.modernbert import MODERNBERT
 from headway.hub.families.t5 import MT5, MT5_ENCODER, T5, T5_ENCODER, UMT5, UMT5_ENCODER
 
-FOREIGN: dict[str, Foreign] = {
-    foreign.model_type: foreign
-    for foreign in (
-        GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, XLM_ROBERTA, CAMEMBERT, ELECTRA,
-        DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5, UMT5,
-        BART, MBART, M2M_100,
-    )
-}  # fmt: skip
-
+EVERY = (
+    GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, QWEN3, OLMO2, PHI3, GRANITE,
+    SMOLLM3, MIXTRAL, QWEN2_MOE, STARCODER2, STABLELM, GEMMA2, GEMMA3, COHERE, GPT_NEOX, PHI, GPTJ, FALCON, GPT_NEO,
+    GPT_BIGCODE, OPT, BLOOM, MAMBA, XLM_ROBERTA, CAMEMBERT, ELECTRA, DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5,
+    UMT5, BART, MBART, M2M_100,
+)  # fmt: skip
+FOREIGN: dict[str, Foreign] = {foreign.model_type: foreign for foreign in EVERY}
 
 # Of a model_type whose encoder alone is a model too.
 ENCODERS = {foreign.model_type: foreign for foreign in (T5_ENCODER, MT5_ENCODER, UMT5_ENCODER)}

@@ -30,6 +30,8 @@ EXPORTS = {
     "t5": Export(SourceAndTarget(), onnx=encoder_decoder),
     "gpt": Export(RunningText(), restated.gpt, ctranslate2.GENERATOR, decoder_only),
     "llama": Export(RunningText(), onnx=decoder_only),
+    "decoder": Export(RunningText(), onnx=decoder_only),
+    "mamba": Export(RunningText()),
     "rung": Export(RunningText(), onnx=decoder_only),
     "bert": Export(RunningText()),
     "modernbert": Export(RunningText()),

@@ -106,6 +106,7 @@ class Foreign:
 
     def table(self, ours: Collection[str], config: Any, sizes: tuple[int, ...], head: Any = None) -> Table:
         """The names of the weights of headway's model, whose parameters are `ours`."""
-        shared = getattr(config, "shared_heads", 0) or config.heads
-        shares = (config.heads, shared, shared)
+        heads = getattr(config, "heads", 1)
+        shared = getattr(config, "shared_heads", 0) or heads
+        shares = (heads, shared, shared)
         return replace(self.names(config, head), ours=ours, vocabulary=sizes[0], shares=shares)

@@ -7,79 +7,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.errors import InputError, nearest
-from headway.hub import config_keys
+from headway.errors import InputError, refuse
 from headway.hub.config_keys import Field, Fields, Keys, NoCounterpart, choice, flag, number, size
 from headway.hub.families.foreign import Foreign, Usual
+from headway.hub.families.rotary import LENGTH, SHARE, rotary_keys, scaling_in, scaling_out
 from headway.hub.names import Table, below
 from headway.models.llama import LlamaConfig, OneRmsNorm
-from headway.models.rotary_scaling import Dynamic, Linear, Llama3, Scaling, Unscaled, Yarn
+from headway.models.rotary_scaling import Scaling
 
-LENGTH = "max_position_embeddings"
 ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
 
 
-def _stretch(keys: Keys) -> Any:
-    stretch, near, far = (keys.number(key) for key in ("attention_factor", "mscale", "mscale_all_dim"))
-    if stretch is None and near and far:
-        gain = Yarn(YARN["factor"].read(keys)).gain - 1
-        stretch = (near * gain + 1) / (far * gain + 1)
-    return stretch
-
-
-FIRST_LENGTH = size("original_max_position_embeddings", lambda keys: keys.facts[LENGTH])
-YARN = {
-    "factor": number("factor", lambda keys: keys.facts[LENGTH] / FIRST_LENGTH.read(keys)),
-    "length": FIRST_LENGTH,
-    "fast": number("beta_fast", 32.0),
-    "slow": number("beta_slow", 1.0),
-    "whole": flag("truncate", True),
-    "stretch": Field(_stretch, number("attention_factor").write),
-}
-LLAMA3 = {
-    "factor": number("factor", 8.0),
-    "length": FIRST_LENGTH,
-    "low": number("low_freq_factor", 1.0),
-    "high": number("high_freq_factor", 4.0),
-}
-FACTOR = {"factor": number("factor", 1.0)}
-SCALINGS: dict[str, tuple[Scaling, Fields]] = {
-    part.name: (part, fields)
-    for part, fields in (
-        (Unscaled(), {}), (Linear(), FACTOR), (Dynamic(), FACTOR), (Llama3(), LLAMA3), (Yarn(), YARN),
-    )
-}  # fmt: skip
-
-
-def _rotary(keys: Keys) -> Keys:
-    """rope_parameters, or older files' rope_theta and rope_scaling; with the config's longest text."""
-    given = dict(keys.take("rope_parameters", None, dict) or keys.take("rope_scaling", {}, dict))
-    keys.used.add("rope_scaling")
-    for key in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
-        if keys.take(key) is not None:
-            given.setdefault(key, keys.take(key))
-    return Keys(given, f"{keys.where}: rope_parameters")
-
-
 def _scaling_in(keys: Keys) -> Scaling:
-    inner = _rotary(keys)
-    kind = inner.take("rope_type") or inner.take("type") or "default"
-    inner.used.update(("type", "rope_theta", LENGTH))
-    inner.must("partial_rotary_factor", 1.0, 1)
-    inner.facts[LENGTH] = keys.size(LENGTH)
-    if not isinstance(kind, str) or kind not in SCALINGS:
-        raise InputError(f"{keys.where}: headway has no rotary scaling '{kind}'{nearest(str(kind), SCALINGS)}")
-    scaling = config_keys.read_fields(*SCALINGS[kind], inner)
-    inner.done()
-    return scaling
+    inner = rotary_keys(keys)
+    inner.must(SHARE, 1.0, 1)
+    return scaling_in(inner, keys.size(LENGTH))
 
 
-def _scaling_out(scaling: Scaling, config: LlamaConfig) -> dict[str, Any]:
-    said = config_keys.write_fields(scaling, SCALINGS[scaling.name][1])
-    return {"rope_parameters": {"rope_type": scaling.name, "rope_theta": config.base} | said}
-
-
-def _head_width(said: bool) -> Field:
+def head_width(said: bool) -> Field:
     """`said`: config.json has a key for another width than width/heads."""
 
     def read(keys: Keys) -> int:
@@ -105,13 +50,13 @@ FIELDS = {
         size("num_key_value_heads", lambda keys: keys.size("num_attention_heads")).read,
         lambda heads, config: {"num_key_value_heads": heads or config.heads},
     ),
-    "head_width": _head_width(said=True),
+    "head_width": head_width(said=True),
     "attention_dropout": number("attention_dropout", 0.0),
     "tied": flag("tie_word_embeddings", False),
     "norm.epsilon": number("rms_norm_eps", 1e-6),
     "feed_forward.activation": choice("hidden_act", "silu", ACTIVATIONS),
-    "base": Field(lambda keys: _rotary(keys).number("rope_theta", 10_000.0), lambda base, config: {}),
-    "scaling": Field(_scaling_in, _scaling_out),
+    "base": Field(lambda keys: rotary_keys(keys).number("rope_theta", 10_000.0), lambda base, config: {}),
+    "scaling": Field(_scaling_in, lambda scaling, config: {"rope_parameters": scaling_out(scaling, config.base)}),
     "max_length": size(LENGTH),
 }
 
@@ -129,9 +74,13 @@ def _window(keys: Keys, upper: bool) -> tuple[int, int]:
     """The window (0: none), and the first layer that has it. `upper`: it may be another than the first."""
     layers, first = keys.size("num_hidden_layers"), 0
     width = keys.take("sliding_window", 4096 if "sliding_window" not in keys.facts else 0, int)
+    on = not upper or keys.flag("use_sliding_window", False)
+    refuse(
+        on and keys.facts.get("sliding_window") == 0, f"{keys.where}: sliding_window is 0: no token would see itself"
+    )
     if upper:
         first = min(layers, keys.take("max_window_layers", 28, int))
-        width = width if keys.flag("use_sliding_window", False) else 0
+        width = width if on else 0
     kinds = keys.take("layer_types", None, list)
     wanted = ["sliding_attention" if width and n >= first else "full_attention" for n in range(layers)]
     if kinds is not None and kinds != wanted:
@@ -192,7 +141,7 @@ MISTRAL = _foreign(
     "Mistral", _windows(upper=False), LlamaConfig(), PLAIN, max_position_embeddings=4096 * 32, num_key_value_heads=8
 )
 QWEN2 = _foreign(
-    "Qwen2", _windows(upper=True) | {"head_width": _head_width(said=False)}, LlamaConfig(bias="qkv"), Usual(),
+    "Qwen2", _windows(upper=True) | {"head_width": head_width(said=False)}, LlamaConfig(bias="qkv"), Usual(),
     max_position_embeddings=32768, num_key_value_heads=32,
 )  # fmt: skip
 GEMMA = _foreign(
