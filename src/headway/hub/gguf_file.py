@@ -49,7 +49,12 @@ GPT2_NAMES = {
     "token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f",
     "output": "lm_head",
 }  # fmt: skip
-FREQUENCIES = "rope_freqs.weight"
+FREQUENCIES, UNSCALED = "rope_freqs.weight", "none"
+SCALING = {
+    "rope.scaling.type": "rope_type", "rope.scaling.factor": "factor",
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
+}  # fmt: skip
+WITH_LENGTH = ("yarn",)
 Change = Callable[[Tensor, str, dict[str, Any]], Tensor]
 
 
@@ -89,7 +94,8 @@ def _transposed(weight: Tensor, name: str, facts: dict[str, Any]) -> Tensor:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a value of general.architecture means. change: of a weight as it stands in the file; back: the other way."""
+    """What a value of general.architecture means. change: of a weight as it stands in the file; back: the other way.
+    fixed: what config.json would always say; told: what it would say of whether a weight is there."""
 
     model_type: str
     keys: Mapping[str, str] = field(default_factory=lambda: KEYS)
@@ -99,10 +105,11 @@ class Architecture:
     change: Change = _same
     back: Change = _same
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", change=_turned, back=_turned_back),
+    "llama": Architecture("llama", change=_turned, back=_turned_back, told={"attention_bias": "blk.0.attn_q.bias"}),
     "qwen2": Architecture("qwen2"),
     "gemma": Architecture("gemma", change=_less_one, back=_more_one, fixed={"hidden_activation": "gelu_pytorch_tanh"}),
     "gpt2": Architecture("gpt2", GPT2_KEYS, GPT2_NAMES, GPT2_LAYER, "transformer.h.", _transposed, _transposed),
@@ -156,7 +163,7 @@ def _config(file: Parsed, kind: str, architecture: Architecture) -> dict[str, An
     if turned is not None and turned != whole:
         facts[f"{kind}.rope.dimension_count"] = turned
     facts["tie_word_embeddings"] = "output.weight" not in file.tensors
-    facts |= {"attention_bias": True} if kind == "llama" and "blk.0.attn_q.bias" in file.tensors else {}
+    facts |= {key: name in file.tensors for key, name in architecture.told.items()}
     ends = [file.facts.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
     return facts | {
         "model_type": architecture.model_type, **architecture.fixed, "eos_token_id": [i for i in ends if i is not None]
@@ -170,14 +177,14 @@ def _share(facts: dict[str, Any]) -> Any:
 
 def _scaling(given: dict[str, Any], file: Parsed, facts: dict[str, Any]) -> dict[str, Any]:
     """Rotary scaling: by its type, or of Llama 3 by the factor of each frequency."""
-    kind = given.get("rope.scaling.type", "none")
     if FREQUENCIES in file.tensors:
         return {"rope_scaling": _llama3(file.tensors[FREQUENCIES], facts)}
-    if kind == "none":
+    if given.get("rope.scaling.type", UNSCALED) == UNSCALED:
         return {}
-    first = given.get("rope.scaling.original_context_length")
-    found = {"rope_type": kind, "factor": given.get("rope.scaling.factor")}
-    return {"rope_scaling": found | ({"original_max_position_embeddings": first} if first and kind == "yarn" else {})}
+    found = {name: given[key] for key, name in SCALING.items() if key in given}
+    if found["rope_type"] not in WITH_LENGTH:
+        found.pop("original_max_position_embeddings", None)
+    return {"rope_scaling": found}
 
 
 def _llama3(tensor: Any, facts: dict[str, Any]) -> dict[str, Any]:

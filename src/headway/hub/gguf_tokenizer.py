@@ -47,20 +47,22 @@ def gguf_tokenizer(facts: dict[str, Any], where: Path) -> ForeignTokenizer:
         inner.add_special_tokens([tokenizers.AddedToken(text, normalized=False, special=True) for text in specials])
         added = [text for text, type_ in zip(tokens, types, strict=True) if type_ == USER]
         inner.add_tokens([tokenizers.AddedToken(text, normalized=False) for text in added])
-        return ForeignTokenizer(inner, _settings(facts, of, tokens, kind))
+        return ForeignTokenizer(inner, _settings(facts, of, tokens, builders[kind] is _sentencepiece))
     except InputError:
         raise
     except BaseException as error:  # the library raises bare Exception, and panics beyond it
         raise InputError(f"{where}: its tokenizer cannot be built: {of_library(error)}") from error
 
 
-def _settings(facts: dict[str, Any], of: Any, tokens: list[str], kind: str) -> Settings:
+def _settings(facts: dict[str, Any], of: Any, tokens: list[str], begins: bool) -> Settings:
+    """`begins`: a text begins with the start token, where the file does not say it."""
+
     def text(name: str) -> str | None:
         i = of(f"{name}_token_id")
         return tokens[i] if isinstance(i, int) and 0 <= i < len(tokens) else None
 
     roles: dict[str, Any] = {role: text(name) for role, name in ROLES.items()}
-    starts = bool(of("add_bos_token", kind == "llama")) and roles["start"] is not None
+    starts = bool(of("add_bos_token", begins)) and roles["start"] is not None
     ends = bool(of("add_eos_token", False)) and roles["end"] is not None
     stops = tuple(i for name in ("eot", "eom") if isinstance(i := of(f"{name}_token_id"), int))
     chat = facts.get("tokenizer.chat_template")

@@ -120,6 +120,7 @@ MT5 = replace(
 UMT5 = replace(
     MT5, model_type="umt5", architectures=("UMT5ForConditionalGeneration",), base=T5Config(own_distances=True),
     fields=FIELDS | {"tied": TIED, "scaled_output": TIED},
+    must={**MT5.must, "tie_word_embeddings": True},  # transformers ties it whatever the file says
 )  # fmt: skip
 KEPT = ("width", "head_width", "inner", "heads", "dropout", "feed_forward", "feed_forward.dropout", "position.buckets",
         "position.farthest", "epsilon", "max_length")  # fmt: skip
