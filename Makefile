@@ -20,7 +20,7 @@ demo: $(VENV)/.installed
 
 # Two at a time, whole files each: most tests have one thread to keep busy.
 test: check browser
-	@$(RUN) pytest -n 2 --dist loadfile
+	@$(RUN) pytest -n 2 --dist worksteal
 
 test-all: check browser $(VENV)/.installed-long
 	@$(RUN) pytest -m "not gpu"

@@ -146,7 +146,7 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path):
         "bare": "is broken: its header does not fit",
         "without": "is broken: its header does not fit .it lacks 'y'",
         "half": "has half a character",
-        "other": "is broken .*bfloat16",
+        "other": "is broken.*(bfloat16|it lacks)",  # the former where numpy has no such type
         "short": "is broken",
         "text": "is no trace: those are safetensors files",
         "missing": "there is no file",

@@ -75,6 +75,7 @@ def root(
     allow_unknown: bool = typer.Option(
         False, "--allow-unknown", help="Open a model whose config.json has keys that headway does not know."
     ),
+    ids: bool = typer.Option(False, "--ids", help="Take and give ids of tokens, for a model without a tokenizer."),
 ) -> None:
     pass
 

@@ -26,7 +26,6 @@ from headway.models.heads import Vectors
 from headway.nn import tap
 from headway.nn.pooling import Pooling, pool
 from headway.nn.tap import chosen
-from headway.nn.weights import lay_out
 from headway.text.framing import Framed, Text, frame
 from headway.traces import Trace, Track
 
@@ -62,7 +61,6 @@ class HeadedModel:
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         """`labels`: of texts, of tokens or of pictures, by their numbers; none where the model gives no labels."""
         self.model: Any = loaded.model.to(device, dtype).eval()
-        lay_out(self.model, "many")
         self.card, self.head, self.device, self.dtype = loaded.card, loaded.card.head, device, dtype
         self.labels: tuple[str, ...] = getattr(self.head, "labels", ())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -19,7 +19,6 @@ from headway.generate.tracing import Answering, check_one, checked, nexts, refus
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.protocols import Steps
 from headway.nn.tap import chosen
-from headway.nn.weights import lay_out
 from headway.text.chat import Message, rendered
 from headway.text.codec import Codec
 from headway.traces import Trace
@@ -31,6 +30,7 @@ class Generator(Writing, Answering):
     """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
 
     card: Card
+    rows: ClassVar = "one"  # of most steps: how weights are laid out on a CPU
 
     def __init__(
         self, model: Steps, tokenizer: Codec, *, context: int, device: torch.device,
@@ -48,7 +48,6 @@ class Generator(Writing, Answering):
     def of(cls, loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Generator:
         """The language model that was read from a folder."""
         model: Any = loaded.model.to(device, dtype)
-        lay_out(model, "one")
         tokenizer: Codec = loaded.source_tokenizer
         # Where each line was a text, a prompt is the beginning of one.
         opening = tokenizer.closing if loaded.card.text.lines else tokenizer.opening

@@ -25,7 +25,6 @@ from headway.generate.tracing import Answering, check_one, checked, labels, next
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.nn import tap
 from headway.nn.tap import Choice, chosen
-from headway.nn.weights import lay_out
 from headway.plain import from_plain, to_plain
 from headway.text.codec import Codec
 from headway.traces import Trace
@@ -120,7 +119,6 @@ class Translator(TextTranslator, Writing):
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(loaded.card, loaded.source_tokenizer, loaded.target_tokenizer)
         self.model, self.device = loaded.model.to(device, dtype).eval(), device
-        lay_out(self.model, "many")
         self.writes, self.context = self.target_tokenizer, self.limit + 1
         self.stepper = stepper_for(self.model, device)  # kept: what it captures serves later calls
 

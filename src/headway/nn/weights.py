@@ -27,7 +27,8 @@ INPUTS_FIRST: dict[str, Literal["one", "many"]] = {"x86_64": "one", "AMD64": "on
 
 def lay_out(model: nn.Module, rows: Literal["one", "many"]) -> None:
     """Weights as this processor reads them fastest, for steps of mostly so many rows."""
-    if next(model.parameters()).device.type == "cpu" and INPUTS_FIRST.get(platform.machine()) == rows:
+    weight = next(model.parameters(), None)
+    if weight is not None and weight.device.type == "cpu" and INPUTS_FIRST.get(platform.machine()) == rows:
         inputs_first(model)
 
 

@@ -9,6 +9,7 @@ from headway.device import choose
 from headway.errors import InputError
 from headway.folder import find_model, read_card, read_model
 from headway.generate.tracing import called
+from headway.nn.weights import lay_out
 from headway.tasks import TASKS
 from headway.tasks.task import Task
 
@@ -28,4 +29,6 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto", *, verb:
         raise InputError(f"{folder} ({loaded.card.family}) does not {verb}; it answers headway {task.verb} {folder}")
     answering = task.opens(loaded, place, precision)
     answering.name = called(folder)
+    # Here, and not where a model in training is asked: its weights stay as they lie.
+    lay_out(loaded.model, getattr(answering, "rows", "many"))
     return answering
