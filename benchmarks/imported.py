@@ -1,0 +1,117 @@
+"""Decoding an imported Llama's shape on a CPU: headway beside transformers, one row, greedy.
+
+SmolLM2-135M's shape (30 layers, width 576, 9 heads that share 3 keys, vocabulary 49,152), weights drawn at random, in
+float32. Each repeat runs both in turn, in processes of their own; medians. `per_second` is of all cores,
+`per_cpu_second` of one thread.
+
+    PYTHONPATH=src python benchmarks/imported.py --device cpu
+"""
+
+from __future__ import annotations
+
+from measure import arguments, median, write
+
+# isort: split
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+NEW, PROMPT, VOCABULARY = 24, 32, 49_152
+WHO = ("headway", "transformers")
+
+
+def headway() -> Callable[[], Any]:
+    import torch
+
+    from headway.generate.offline import generate_all
+    from headway.generate.request import Request
+    from headway.generate.sampling import Sampling
+    from headway.generate.stepper import stepper_for
+    from headway.models.llama import Llama, LlamaConfig
+    from headway.nn.weights import lay_out
+
+    model = Llama(LlamaConfig(30, 576, 1536, 9, 3, tied=True, max_length=8192), VOCABULARY).eval()
+    lay_out(model, "one")
+    device = torch.device("cpu")
+    stepper = stepper_for(model, device)
+    asked = [Request(list(range(3, 3 + PROMPT)), Sampling(0), max_new=NEW, stops=frozenset())]
+    return lambda: generate_all(model, asked, context=8192, device=device, batch=1, stepper=stepper)
+
+
+def transformers() -> Callable[[], Any]:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3, tie_word_embeddings=True, max_position_embeddings=8192,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    ids = torch.arange(3, 3 + PROMPT)[None]
+    how = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0}
+    return lambda: model.generate(ids, **how)
+
+
+def serve(who: str, threads: int) -> None:
+    """Time one call for each line."""
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    work = {"headway": headway, "transformers": transformers}[who]()
+    work()
+    for _ in sys.stdin:
+        start, used = time.perf_counter(), time.process_time()
+        work()
+        print("took", time.perf_counter() - start, time.process_time() - used, flush=True)
+
+
+class Peer:
+    def __init__(self, who: str, threads: int) -> None:
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import imported; "
+        code += f"imported.serve({who!r}, {threads})"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __call__(self) -> tuple[float, float]:
+        """Seconds by the clock, and of all processors."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        while line and not line.startswith("took"):
+            line = self.process.stdout.readline()
+        wall, used = map(float, line.split()[1:])
+        return wall, used
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    options = parser.parse_args()
+    repeats, rows = options.repeats or 7, []
+    for threads in (2, 1):
+        peers = {who: Peer(who, threads) for who in WHO}
+        times: dict[str, list[tuple[float, float]]] = {who: [] for who in WHO}
+        for repeat in range(repeats):
+            for who in sorted(WHO, reverse=bool(repeat % 2)):
+                times[who].append(peers[who]())
+        for peer in peers.values():
+            peer.process.kill()
+            peer.process.wait()
+        found = {who: [NEW / median(column) for column in zip(*times[who], strict=True)] for who in WHO}
+        for who in WHO:
+            row = {"who": who, "threads": threads, "per_second": round(found[who][0], 2),
+                   "per_cpu_second": round(found[who][1], 2),
+                   "times_transformers": round(found[who][0] / found["transformers"][0], 3),
+                   "times_transformers_per_cpu_second": round(found[who][1] / found["transformers"][1], 3)}  # fmt: skip
+            print(row, flush=True)
+            rows.append(row)
+    write("imported-cpu", "cpu", rows, options.out, repeats=repeats)
+
+
+if __name__ == "__main__":
+    main()
