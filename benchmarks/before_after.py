@@ -178,8 +178,9 @@ def translator(folder: str, source: str) -> dict[str, Any]:
     from headway.text.tokenizer import END
 
     found = load(folder, "cpu")
+    written = json.loads((Path(folder) / "headway.json").read_text(encoding="utf-8"))["config"]  # as both trees read it
     return {
-        "config": to_plain(found.card.config), "sizes": list(found.card.sizes), "search": to_plain(found.search),
+        "config": written, "sizes": list(found.card.sizes), "search": to_plain(found.search),
         "weights": str((Path(folder) / "model.safetensors").resolve()),
         "sources": [[*ids, END] for ids in found.source_tokenizer.encode_batch(list(lines(source)))],
     }  # fmt: skip
