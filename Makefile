@@ -18,7 +18,7 @@ help:
 demo: $(VENV)/.installed
 	@$(VENV)/bin/headway demo --out demo --overwrite
 
-# Two at a time, whole files each: most tests have one thread to keep busy.
+# Two at a time: most tests have one thread to keep busy.
 test: check browser
 	@$(RUN) pytest -n 2 --dist worksteal
 
