@@ -191,7 +191,7 @@ def main() -> None:
 
     parser = arguments(__doc__)
     parser.add_argument("other", help="folder with src/ and benchmarks/ of the older tree")
-    parser.add_argument("cases", nargs="*", help="only these, by the first word")
+    parser.add_argument("cases", nargs="*", help="only these, by the first word; they have a record of their own")
     parser.add_argument("--translator", help="a translator's folder, for beam search")
     parser.add_argument("--source", help="what it translates")
     parser.add_argument("--rounds", type=int, default=1, help="each with new processes; even, so that both begin alike")
@@ -212,7 +212,14 @@ def main() -> None:
         for tree in trees.values():
             tree.end()
         rows = [row(case, device, rounds) for case, rounds in found.items()]
-        write(f"before-after-{device}", device, rows, options.out, repeats=repeats, rounds=number + 1)
+        write(
+            "-".join(["before-after", device, *options.cases]),
+            device,
+            rows,
+            options.out,
+            repeats=repeats,
+            rounds=number + 1,
+        )
 
 
 Times = dict[str, list[float]]  # by process: before, after, and the twin of one of them
