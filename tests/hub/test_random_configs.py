@@ -27,7 +27,7 @@ from headway.errors import InputError
 from headway.hub.families import FOREIGN, foreign_of
 from headway.models import build
 
-DRAWS = int(os.environ.get("HEADWAY_CONFIGS", "3"))
+DRAWS = int(os.environ.get("HEADWAY_CONFIGS", "2"))
 WITHIN = 1e-4  # of the largest logit
 CHANGED = 0.15  # the share of keys that are not sizes and get another value
 # What a whole number may be, by its key; the first pattern that fits.
