@@ -12,15 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
-from torch import Tensor, nn
+from torch import nn
 
 from headway.models import parts
-from headway.models.protocols import Encoded, Encodes
-from headway.nn.block import draw_normal
+from headway.models.protocols import Encoded
+from headway.models.text_encoder import STD, TextEncoder
 from headway.nn.embedding import TypedEmbedding, token_table
 from headway.nn.position import Learned
-
-STD = 0.02  # of every weight at the start (Devlin et al. 2019, as released)
 
 
 @dataclass(frozen=True)
@@ -60,13 +58,11 @@ SIZES = {
 
 
 @final
-class Bert(Encodes):
+class Bert(TextEncoder):
     """The last of a stack of blocks that see the whole text."""
 
     def __init__(self, config: BertConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.context = config, config.max_length
-        self.width, self.dropout = config.width, config.dropout
+        super().__init__(config)
         if config.groups and config.layers % config.groups:
             raise ValueError(f"{config.layers} layers cannot share {config.groups} groups evenly")
         narrow = config.narrow or config.width
@@ -80,20 +76,9 @@ class Bert(Encodes):
         self.encoder = parts.stack(config, (config.groups or config.layers) * config.group_layers)
         self.draw(self)
 
-    @property
-    def table(self) -> nn.Embedding:
-        return self.embed.table
-
-    def draw(self, part: nn.Module) -> None:
-        draw_normal(part, STD, but=self.table.weight)
-
     def encode(self, inputs: Any) -> Encoded:
         """Rows are padded on the right."""
-        types_BT = None if self.embed.types is None else inputs.types_BT
-        if types_BT is not None:
-            types_BT = types_BT.clamp(max=self.config.types - 1)  # a tokenizer may know more types than the model
-        x_BTD: Tensor = self.embed(inputs.ids_BT, types_BT)
-        x_BTD = self.encoder.encode(x_BTD, inputs.lengths_B, self.distance, self._order())
+        x_BTD = self.encoder.encode(self.embedded(inputs), inputs.lengths_B, self.distance, self._order())
         return Encoded(x_BTD, inputs.lengths_B)
 
     def _order(self) -> list[int]:

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, final
 
-from torch import Tensor, nn
+from torch import nn
 
 from headway.models import parts
-from headway.models.protocols import Encoded, Encodes
+from headway.models.protocols import Encoded
+from headway.models.text_encoder import STD, TextEncoder
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Stack, draw_normal
+from headway.nn.block import Stack
 from headway.nn.disentangled import DisentangledAttention, DistanceVectors
 from headway.nn.embedding import TypedEmbedding, token_table
 from headway.nn.position import Position
-
-STD = 0.02  # of every weight at the start
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,11 @@ SIZES = {"small": DebertaConfig(6), "base": DebertaConfig(), "large": DebertaCon
 
 
 @final
-class Deberta(Encodes):
+class Deberta(TextEncoder):
     """The last of a stack of blocks that see the whole text."""
 
     def __init__(self, config: DebertaConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.context = config, config.max_length
-        self.width, self.dropout = config.width, config.dropout
+        super().__init__(config)
         width, norm = config.width, partial(nn.LayerNorm, config.width, config.norm.epsilon)
         table = token_table(vocabulary, width, STD)
         position = parts.Learned() if config.absolute else parts.NoPosition()
@@ -89,17 +86,6 @@ class Deberta(Encodes):
         )
         self.draw(self)
 
-    @property
-    def table(self) -> nn.Embedding:
-        return self.embed.table
-
-    def draw(self, part: nn.Module) -> None:
-        draw_normal(part, STD, but=self.table.weight)
-
     def encode(self, inputs: Any) -> Encoded:
         """Rows are padded on the right."""
-        types_BT = None if self.embed.types is None else inputs.types_BT
-        if types_BT is not None:
-            types_BT = types_BT.clamp(max=self.config.types - 1)  # a tokenizer may know more types than the model
-        x_BTD: Tensor = self.embed(inputs.ids_BT, types_BT)
-        return Encoded(self.encoder.encode(x_BTD, inputs.lengths_B, self.distances), inputs.lengths_B)
+        return Encoded(self.encoder.encode(self.embedded(inputs), inputs.lengths_B, self.distances), inputs.lengths_B)

@@ -13,15 +13,14 @@ from typing import Any, ClassVar, final
 from torch import nn
 
 from headway.models import parts
-from headway.models.protocols import Encoded, Encodes
+from headway.models.protocols import Encoded
 from headway.models.rotary_scaling import Unscaled, angles
+from headway.models.text_encoder import STD, TextEncoder
 from headway.nn.attention import SelfAttention
-from headway.nn.block import Stack, draw_normal
+from headway.nn.block import Stack
 from headway.nn.embedding import TypedEmbedding, token_table
 from headway.nn.mask import Padding, Scene, Window
 from headway.nn.position import Position, Rotary
-
-STD = 0.02  # of every weight at the start
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,11 @@ SIZES = {"base": ModernBertConfig(), "large": ModernBertConfig(28, 1024, 2624, 1
 
 
 @final
-class ModernBert(Encodes):
+class ModernBert(TextEncoder):
     """The last of a stack of blocks, each of which sees the text or a window of it."""
 
     def __init__(self, config: ModernBertConfig, vocabulary: int) -> None:
-        super().__init__()
-        self.config, self.context = config, config.max_length
-        self.width, self.dropout = config.width, config.dropout
+        super().__init__(config)
         width, norm = config.width, config.norm
         table = token_table(vocabulary, width, STD)
         self.embed = TypedEmbedding(table, Position(), 0, norm.final(width, config.norm_bias), config.dropout)
@@ -76,16 +73,9 @@ class ModernBert(Encodes):
         head_width = self.config.width // self.config.heads
         return Rotary(head_width, base, self.config.max_length, partial(angles, Unscaled(), head_width, base))
 
-    @property
-    def table(self) -> nn.Embedding:
-        return self.embed.table
-
-    def draw(self, part: nn.Module) -> None:
-        draw_normal(part, STD, but=self.table.weight)
-
     def encode(self, inputs: Any) -> Encoded:
         """Rows are padded on the right."""
-        config, x_BTD = self.config, self.embed(inputs.ids_BT)
+        config, x_BTD = self.config, self.embedded(inputs)
         scene = Scene(x_BTD.shape[1], x_BTD.shape[1], x_BTD.device, key_lengths_B=inputs.lengths_B)
         whole = Padding().view(scene).placed(self.far)
         around = (Padding() & Window(config.window, config.window)).view(scene).placed(self.near)
