@@ -72,9 +72,10 @@ def write(name: str, device: str, rows: list[dict[str, Any]], out: str | None = 
 def command() -> str:
     """How this was started, with file names instead of one machine's paths."""
     words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
-    if "--out" in words:
-        at = words.index("--out")
-        words = words[:at] + words[at + 2 :]
+    for place in ("--out", "--runs"):
+        if place in words:
+            at = words.index(place)
+            words = words[:at] + words[at + 2 :]
     return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 

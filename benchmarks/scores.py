@@ -1,18 +1,21 @@
-"""Train recipes with several seeds and keep what they reach in results/scores.json.
+"""Train recipes, each with one or more seeds, and keep what each reached in `results/score-RECIPE.json`.
 
-    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/scores.py multi30k-en-de multi30k-en-fr --seeds 3
+    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/scores.py multi30k-en-de ptb-lstm-medium --seeds 3 --parallel 4
 
-The first seed is the recipe's default and runs alone, so that its time can be reported; the others share the
-machine, `--parallel` at a time. Rows of recipes that are not named stay as they are.
+A record holds what the runs themselves wrote at their end, one row a seed; the first seed is the recipe's own. `beside`
+is how many other runs of this script shared the machine at most, so what the seconds are worth. A run that was stopped
+is resumed by the same command, one that has ended is not trained again: `--runs` is where they lie.
 """
 
 from __future__ import annotations
 
+from measure import RESULTS, write
+
+# isort: split
 import argparse
-import datetime
 import json
+import math
 import os
-import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -20,79 +23,64 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import RESULTS, machine
-
-PUBLISHED = {"multi30k-en-de": 41.02}
+from safetensors import safe_open
 
 
 def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, Any]:
-    """One run in a process of its own; its folder's score."""
-    return trained(recipe, f"{recipe}-seed-{seed}", runs, [f"engine.seed={seed}", *settings])
+    """One run in a process of its own, or what it came to before; its score."""
+    own = [f"engine.seed={seed}"] if seed > 1 else []
+    return trained(recipe, f"{recipe}-seed-{seed}", runs, [*own, *settings])
 
 
 def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str, Any]:
     place = runs / name
-    words = ["train", recipe, "--out", str(place), "--overwrite"]
-    for setting in settings:
-        words += ["--set", setting]
-    with (runs / f"{name}.txt").open("w") as log:
-        subprocess.run([sys.executable, "-m", "headway", *words], check=True, stdout=log, stderr=log)
-    score: dict[str, Any] = json.loads((place / "model" / "headway.json").read_text())["score"]
+    card = place / "model" / "headway.json"
+    if not card.exists():
+        words = ["train", recipe, "--out", str(place)]
+        for setting in settings:
+            words += ["--set", setting]
+        with (runs / f"{name}.txt").open("a") as log:
+            subprocess.run([sys.executable, "-m", "headway", *words], check=True, stdout=log, stderr=log)
+    score: dict[str, Any] = json.loads(card.read_text())["score"]
     print(f"{name}: {score}", flush=True)
-    return score
+    return score | {"parameters": parameters(place / "model")}
 
 
-def row(recipe: str, scores: list[dict[str, Any]], where: str, shared: bool) -> dict[str, Any]:
-    """The recipe's figure is the first that its validation names: BLEU, F1, accuracy."""
-    figure = next(name for name in scores[0] if name.startswith("validation ")).removeprefix("validation ")
-    tests, name = [score[f"test {figure}"] for score in scores], figure.lower()
-    found: dict[str, Any] = {
-        "recipe": recipe,
-        f"test_{name}": tests[0],
-        f"validation_{name}": scores[0][f"validation {figure}"],
-        "seconds": None if shared else round(scores[0]["training seconds"]),
-        "machine": where,
-        "date": datetime.date.today().isoformat(),
-        "note": f"default seed; {len(tests)} seeds: {', '.join(f'{value:.4g}' for value in tests)}",
-    }
-    if len(tests) > 1:
-        found[f"mean_test_{name}"] = round(statistics.mean(tests), 4 if tests[0] <= 1 else 2)
-    if recipe in PUBLISHED:
-        found["published"] = PUBLISHED[recipe]
-    return {name: value for name, value in found.items() if value is not None}
+def parameters(folder: Path) -> int:
+    """Numbers in the weights of a model folder."""
+    files = sorted(folder.glob("*.safetensors"))
+    opened = [safe_open(file, "pt") for file in files]
+    return sum(math.prod(one.get_slice(name).get_shape()) for one in opened for name in one.keys())  # noqa: SIM118
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=4)
-    parser.add_argument("--shared", action="store_true", help="the machine does other work too: no seconds are kept")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
     parser.add_argument("--runs", type=Path, default=Path("runs/scores"))
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--set", action="append", default=[], dest="settings")
     options = parser.parse_args()
     options.runs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", "4")
-    where = machine("cuda" if torch.cuda.is_available() else "cpu")
-    scores = {recipe: [train(recipe, 1, options.runs, options.settings)] for recipe in options.recipes}
-    jobs = [(recipe, seed) for seed in range(2, options.seeds + 1) for recipe in options.recipes]
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    jobs = [(recipe, seed) for recipe in options.recipes for seed in range(1, options.seeds + 1)]
+    beside = min(options.parallel, len(jobs)) - 1
     with ThreadPoolExecutor(options.parallel) as pool:
-        found = list(pool.map(lambda job: train(job[0], job[1], options.runs, options.settings), jobs))
-    for (recipe, _), score in zip(jobs, found, strict=True):
-        scores[recipe].append(score)
-    keep(options.out, [row(recipe, scores[recipe], where, options.shared) for recipe in options.recipes])
+        found = {job: pool.submit(train, *job, options.runs, options.settings) for job in jobs}
+        try:
+            keep(options, found, device, beside)
+        except BaseException:  # stopped, or one has failed: nothing more is begun
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def keep(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Put these rows into scores.json; the others stay."""
-    path = folder / "scores.json"
-    source = path if path.exists() else RESULTS / "scores.json"
-    record: dict[str, Any] = json.loads(source.read_text()) if source.exists() else {"benchmark": "scores", "rows": []}
-    new = {found["recipe"]: found for found in rows}
-    record["rows"] = [new.pop(old["recipe"], old) for old in record["rows"]] + list(new.values())
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+def keep(options: argparse.Namespace, found: dict[tuple[str, int], Any], device: str, beside: int) -> None:
+    """Write a recipe's record as soon as its last seed has ended."""
+    for recipe in options.recipes:
+        rows = [{"seed": seed} | found[recipe, seed].result() for seed in range(1, options.seeds + 1)]
+        write(f"score-{recipe}", device, rows, options.out, recipe=recipe, beside=beside)
 
 
 if __name__ == "__main__":

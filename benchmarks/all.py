@@ -1,0 +1,230 @@
+"""Remake every record that this machine can remake, in pieces of at most ten minutes.
+
+    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/all.py --device cpu
+    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/all.py --device cuda --minutes 9 --out results
+
+A piece is one command of `benchmarks/`, which writes its records by itself. The same call goes on where it was stopped:
+`--runs` remembers which pieces are done, and trainings resume. With `--minutes` nothing is begun that would not be done
+in time, and what runs over is stopped. What a piece lacks (data, a model, a package, a browser) is told, and it is left
+out. `--only NAME...` takes some pieces, `--list` shows them all, `--again` forgets what was done.
+
+Models that several pieces look at lie in `--models`: all-MiniLM-L6-v2 as `minilm`, and those that `scores` pieces have
+trained, which are copied there, so that what a GPU has trained can be carried to where it is looked at.
+
+Ends with 0 when everything is done or left out, with 75 when there is more to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MORE = 75  # exit status: call again
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A command of this folder. minutes: what it takes, about. needs: paths or packages, see `missing`."""
+
+    name: str
+    words: str
+    minutes: float
+    needs: tuple[str, ...] = ()
+    resumes: bool = False
+
+
+def scores(name: str, recipes: str, minutes: float, needs: tuple[str, ...], more: str = "") -> Piece:
+    return Piece(name, f"scores.py {recipes} --runs {{runs}}/scores {more}", minutes, needs, resumes=True)
+
+
+M30K, PTB, SHAKESPEARE, NOVELS = "data:multi30k", "data:ptb", "data:tinyshakespeare", "data:novels"
+SOURCE, REFERENCE = (f"{{data}}/multi30k/tok/test_2016_flickr.lc.norm.tok.{language}.gz" for language in ("en", "de"))
+PIECES = {
+    "cuda": [
+        Piece("gpt", "gpt.py --ways compile+graphs --repeats 10", 4, ("file:.peers/nanogpt_model.py",)),
+        Piece("decoding", "decoding.py --ways graphs", 6, ("transformers",)),
+        scores("language", "ptb-lstm-tied ptb-awd-lstm ptb-lstm-medium ptb-gpt ptb-mlp shakespeare-char", 9,
+               (PTB, SHAKESPEARE), "--parallel 4"),
+        scores("translation", "multi30k-en-de multi30k-en-fr", 6, (M30K,), "--seeds 3 --parallel 6"),
+        scores("more translation", "tatoeba-en-fr tatoeba-en-de multi30k-en-de-wide multi30k-en-de-cased "
+               "multi30k-de-en multi30k-de-en-rnn", 7, (M30K, "data:tatoeba"), "--parallel 6"),
+        scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
+        scores("novels", "novels-gpt", 4, (NOVELS,)),
+        Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),
+        Piece("training", "training.py", 3, ("transformers",)),
+        Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 3, ("model:multi30k-en-de", "transformers")),
+        Piece("growth", "growth.py --layers 4 --repeats 5 --lengths 256 1024 4096 16384 32768 "
+              "--widths 256 512 1024 2048", 5, ("file:.peers/nanogpt_model.py",)),
+        Piece("safety", "safety.py", 2),
+        Piece("serving", "serving.py --repeats 3", 8, ("transformers",)),
+        Piece("tracing", "tracing.py --repeats 3", 2),
+    ],
+    "cpu": [
+        scores("demo", "demo", 6, ()),
+        scores("counting scores", "ptb-kn5 names-markov", 1, (PTB, "data:names")),
+        scores("skip-gram", "novels-skip-gram", 3, (NOVELS,)),
+        Piece("counting", "counting.py", 2, (PTB,)),
+        Piece("shakespeare", "shakespeare.py", 6, (SHAKESPEARE, "file:.peers/nanogpt_model.py")),
+        Piece("training", "training.py", 3, ("transformers",)),
+        Piece("decoding", "decoding.py --size 124M --batch 1 --new 48 --repeats 5", 6, ("transformers", "ctranslate2")),
+        Piece("imported", "imported.py", 3, ("transformers",)),
+        Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 8, ("model:multi30k-en-de", "transformers")),
+        Piece("engines", f"engines.py {{models}}/multi30k-en-de {SOURCE} {REFERENCE} --repeats 1", 8,
+              ("model:multi30k-en-de", "transformers", "ctranslate2")),
+        Piece("loading", "loading.py --repeats 1", 6, ("transformers",)),
+        Piece("verifying", "verifying.py --repeats 7", 3),
+        Piece("recurrent", "recurrent.py", 4),
+        Piece("distance", "distance.py", 8),
+        Piece("vectors", "vectors.py --gensim {python} --threads 1", 6, (NOVELS, "gensim")),
+        Piece("pairs", "pairs.py --tokens 500000", 8),
+        Piece("tracing", "tracing.py --repeats 7", 3),
+        Piece("page", "page.py --repeats 5", 2, ("playwright",)),
+        Piece("embedding", "embedding.py {models}/minilm {data}/multi30k/train.en.gz --threads 2", 8,
+              ("model:minilm", M30K, "transformers")),
+        Piece("finetuning", "finetuning.py {models}/minilm --share 0.08 --judged 1", 9,
+              ("model:minilm", "data:sst2_glue", "data:cola")),
+        Piece("analyses of the demo", "analyses.py demo {runs}/scores/demo-seed-1", 3, ("run:demo",)),
+        Piece("analyses of the Hansards", "analyses.py hansards {models}/tatoeba-en-fr {models}/tatoeba-fr-en", 4,
+              ("model:tatoeba-en-fr", "model:tatoeba-fr-en", "data:word_alignment")),
+        Piece("analyses of layers", "analyses.py layers {models}/novels-gpt", 3, ("model:novels-gpt", "data:squad")),
+        Piece("looking", "looking.py {models}/minilm {models}/novels-gpt", 9,
+              ("model:minilm", "model:novels-gpt", "data:gap", "data:ud_english_ewt")),
+        Piece("worked", "worked.py {runs}/scores/demo-seed-1 {models}/minilm {models}/novels-gpt", 9,
+              ("run:demo", "model:minilm", "model:novels-gpt")),
+        Piece("corpus", "corpus.py --pairs 1000000", 9),
+    ],
+}  # fmt: skip
+WITHOUT_DEVICE = ("scores.py", "ladder.py")  # scores.py takes what the machine has
+
+
+class Calls:
+    """The pieces of one call, one after the other, and which were done in calls before."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.file = options.runs / f"all-{options.device}.json"
+        self.done: dict[str, float] = {}
+        if self.file.exists() and not options.again:
+            self.done = json.loads(self.file.read_text())
+        self.end = time.monotonic() + 60 * options.minutes
+        data = os.environ.get("HEADWAY_DATA", "data")
+        self.places = {"runs": options.runs, "models": options.models, "data": data, "python": sys.executable}
+
+    def missing(self, piece: Piece) -> str:
+        """What the piece needs and the machine lacks."""
+        for need in piece.needs:
+            kind, _, name = need.rpartition(":")
+            there = {
+                "data": lambda name: Path(self.places["data"], name).is_dir(),
+                "file": lambda name: Path(name).is_file(),
+                "model": lambda name: Path(self.places["models"], name).is_dir(),
+                "run": lambda name: Path(self.places["runs"], "scores", f"{name}-seed-1", "model").is_dir(),
+                "": lambda name: find_spec(name) is not None,
+            }
+            if not there[kind](name):
+                return f"the {kind or 'package'} {name}"
+        return ""
+
+    def left(self) -> float:
+        return self.end - time.monotonic()
+
+    def carried_out(self, piece: Piece) -> bool:
+        """Whether it was finished in time. What it prints goes to a file of its own."""
+        words = [word.format(**self.places) for word in piece.words.split()]
+        words += ["--device", self.options.device] * (words[0] not in WITHOUT_DEVICE[:1])
+        words += ["--out", str(self.options.out)] * (self.options.out is not None)
+        log, start = self.options.runs / f"all-{piece.name.replace(' ', '-')}.txt", time.monotonic()
+        with log.open("a") as file:
+            child = subprocess.Popen(
+                [sys.executable, str(HERE / words[0]), *words[1:]], stdout=file, stderr=file, start_new_session=True
+            )
+            try:
+                child.wait(max(1.0, self.left()))
+            except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
+                self.stopped(child)
+                print(f"{piece.name}: stopped after {time.monotonic() - start:.0f} s", flush=True)
+                if isinstance(reason, KeyboardInterrupt):
+                    raise
+                return False
+        if child.returncode:
+            tail = log.read_text(errors="replace").strip().splitlines()[-1:]
+            print(f"{piece.name}: failed ({' '.join(tail)}); see {log}", flush=True)
+            return False
+        self.done[piece.name] = round(time.monotonic() - start, 1)
+        self.file.write_text(json.dumps(self.done, indent=1) + "\n")
+        print(f"{piece.name}: {self.done[piece.name]:.0f} s", flush=True)
+        return True
+
+    def stopped(self, child: subprocess.Popen[bytes]) -> None:
+        """As Ctrl-C would do it: trainings keep a checkpoint."""
+        for sign, patience in ((signal.SIGINT, 20), (signal.SIGKILL, 5)):
+            try:
+                os.killpg(child.pid, sign)
+                child.wait(patience)
+                return
+            except (subprocess.TimeoutExpired, ProcessLookupError):
+                continue
+
+    def keep_models(self) -> None:
+        """Copy what was trained to where others look for it."""
+        for trained in sorted(self.options.runs.glob("scores/*-seed-1/model")):
+            target = self.options.models / trained.parent.name.removesuffix("-seed-1")
+            if not target.exists():
+                self.options.models.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(trained, target)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", required=True, choices=PIECES)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end this call by then")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these pieces")
+    parser.add_argument("--list", action="store_true", help="show the pieces, and what is missing for them")
+    parser.add_argument("--again", action="store_true", help="forget which pieces are done")
+    parser.add_argument("--runs", type=Path, default=Path("runs/benchmarks"))
+    parser.add_argument("--models", type=Path, default=Path("runs/benchmarks/models"))
+    parser.add_argument("--out", type=Path, help="folder for the records (default: benchmarks/results)")
+    options = parser.parse_args()
+    pieces = PIECES[options.device]
+    if options.only:
+        unknown = set(options.only) - {piece.name for piece in pieces}
+        if unknown:
+            parser.error(f"there is no piece {sorted(unknown)[0]!r}; --list shows those there are")
+        pieces = [piece for piece in pieces if piece.name in options.only]
+    options.runs.mkdir(parents=True, exist_ok=True)
+    calls = Calls(options)
+    if options.list:
+        for piece in pieces:
+            lacks = calls.missing(piece)
+            state = "done" if piece.name in calls.done else f"needs {lacks}" if lacks else "to do"
+            print(f"{piece.name:<26} {piece.minutes:>3.0f} min  {state:<30}  {piece.words}")
+        return 0
+    more = False
+    for piece in pieces:
+        lacks = calls.missing(piece)
+        if piece.name in calls.done:
+            continue
+        if lacks:
+            print(f"{piece.name}: left out, it needs {lacks}", flush=True)
+        elif calls.left() < (60 if piece.resumes else 60 * piece.minutes):
+            print(f"{piece.name}: not begun, {max(0, calls.left()):.0f} s are left", flush=True)
+            more = True
+        else:
+            more |= not calls.carried_out(piece)
+            calls.keep_models()
+    print("more to do: call it again" if more else "all is done")
+    return MORE if more else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
