@@ -52,12 +52,11 @@ SOURCE, REFERENCE = (f"{{data}}/multi30k/tok/test_2016_flickr.lc.norm.tok.{langu
 PIECES = {
     "cuda": [
         Piece("gpt", "gpt.py --ways compile+graphs --repeats 10", 4, ("file:.peers/nanogpt_model.py",)),
-        Piece("decoding", "decoding.py --ways graphs", 6, ("transformers",)),
-        scores("language", "ptb-lstm-tied ptb-awd-lstm ptb-lstm-medium ptb-gpt ptb-mlp shakespeare-char", 9,
-               (PTB, SHAKESPEARE), "--parallel 4"),
-        scores("translation", "multi30k-en-de multi30k-en-fr", 6, (M30K,), "--seeds 3 --parallel 6"),
-        scores("more translation", "tatoeba-en-fr tatoeba-en-de multi30k-en-de-wide multi30k-en-de-cased "
-               "multi30k-de-en multi30k-de-en-rnn", 7, (M30K, "data:tatoeba"), "--parallel 6"),
+        Piece("decoding", "decoding.py --ways graphs --repeats 3", 4, ("transformers",)),
+        scores("scores of three seeds", "multi30k-en-de multi30k-en-fr", 5, (M30K,), "--seeds 3 --parallel 6"),
+        scores("scores", "ptb-lstm-tied ptb-awd-lstm ptb-lstm-medium tatoeba-en-fr tatoeba-en-de ptb-gpt ptb-mlp "
+               "shakespeare-char multi30k-en-de-wide multi30k-en-de-cased multi30k-de-en multi30k-de-en-rnn", 9,
+               (M30K, PTB, SHAKESPEARE, "data:tatoeba"), "--parallel 9"),
         scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
         scores("novels", "novels-gpt", 4, (NOVELS,)),
         Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),

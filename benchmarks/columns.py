@@ -24,6 +24,10 @@ def number(value: Any) -> str:
     return f"{value:g}" if value else "0"
 
 
+def rate(value: Any) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
 def share(value: Any) -> str:
     return f"{100 * value:.0f} %"
 
@@ -32,36 +36,27 @@ def code(value: Any) -> str:
     return f"`{value}`"
 
 
+COMPARED: list[Column] = [
+    ("what", "", str),
+    ("headway", "headway", rate),
+    ("peer", "strongest peer", rate),
+    ("name", "which is", str),
+    ("times", "times", times),
+    ("machine", "machine", str),
+    ("date", "date", str),
+]
 SCORES: list[Column] = [
     ("recipe", "recipe", code),
-    ("test_bleu", "test BLEU", two_digits),
-    ("mean_test_bleu", "mean over seeds", two_digits),
-    ("validation_bleu", "validation BLEU", two_digits),
-    ("published", "published", str),
-    ("seconds", "training, s", count),
-    ("machine", "machine", str),
-    ("date", "date", str),
-    ("note", "note", str),
-]
-LABEL_SCORES: list[Column] = [
-    ("recipe", "recipe", code),
-    ("test_f1", "test F1", number),
-    ("test_accuracy", "test accuracy", number),
-    ("validation_f1", "validation F1", number),
-    ("validation_accuracy", "validation accuracy", number),
-    ("seconds", "training, s", count),
-    ("machine", "machine", str),
-    ("date", "date", str),
-]
-LANGUAGE: list[Column] = [
-    ("recipe", "recipe", code),
     ("figure", "figure", str),
-    ("value", "", number),
-    ("validation", "validation", number),
-    ("published", "published", str),
+    ("value", "", str),
+    ("mean", "mean (seeds)", str),
+    ("validation", "validation", str),
+    ("published", "quoted from", str),
     ("parameters", "weights", count),
-    ("seconds", "training, s", count),
-    ("note", "note", str),
+    ("seconds", "training, s", number),
+    ("beside", "other runs beside", count),
+    ("machine", "machine", str),
+    ("date", "date", str),
 ]
 TRAINING: list[Column] = [
     ("who", "training", str),
@@ -80,6 +75,42 @@ DECODING: list[Column] = [
     ("dtype", "numbers", str),
     ("tokens_per_second", "tokens/s", count),
     ("times_transformers", "beside transformers", times),
+]
+IMPORTED: list[Column] = [
+    ("who", "SmolLM2's shape, one text", str),
+    ("threads", "threads", count),
+    ("per_second", "tokens/s", number),
+    ("per_cpu_second", "tokens per processor second", number),
+    ("times_transformers", "beside transformers", times),
+]
+SERVING: list[Column] = [
+    ("who", "512 prompts", str),
+    ("tokens_per_second", "tokens/s", count),
+    ("seconds", "seconds", number),
+    ("floor_seconds", "reading alone, s", number),
+]
+VERIFYING: list[Column] = [
+    ("verified", "checksums compared", str),
+    ("load_s", "s to load", number),
+    ("first_logits_s", "s to the first logits", number),
+]
+RECURRENT: list[Column] = [
+    ("who", "training an LSTM", str),
+    ("size", "size", str),
+    ("tokens_per_second", "tokens/s", count),
+    ("times_torch_nn", "beside torch.nn", times),
+]
+VECTORS: list[Column] = [
+    ("who", "skip-gram", str),
+    ("seconds", "s by the clock", number),
+    ("processor_seconds", "s of the processor", number),
+    ("loss", "loss on held-out text", number),
+]
+SHAKESPEARE: list[Column] = [
+    ("who", "Shakespeare letter by letter", str),
+    ("steps", "steps", count),
+    ("seconds", "seconds", number),
+    ("loss", "loss on held-out text", number),
 ]
 GPT: list[Column] = [
     ("who", "training", str),

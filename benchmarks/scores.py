@@ -18,7 +18,7 @@ import math
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,12 @@ def main() -> None:
 
 def keep(options: argparse.Namespace, found: dict[tuple[str, int], Any], device: str, beside: int) -> None:
     """Write a recipe's record as soon as its last seed has ended."""
-    for recipe in options.recipes:
-        rows = [{"seed": seed} | found[recipe, seed].result() for seed in range(1, options.seeds + 1)]
-        write(f"score-{recipe}", device, rows, options.out, recipe=recipe, beside=beside)
+    waiting = {recipe: [found[recipe, seed] for seed in range(1, options.seeds + 1)] for recipe in options.recipes}
+    for one in as_completed(found.values()):
+        one.result()
+        for recipe in [recipe for recipe, runs in waiting.items() if all(run.done() for run in runs)]:
+            rows = [{"seed": seed} | run.result() for seed, run in enumerate(waiting.pop(recipe), 1)]
+            write(f"score-{recipe}", device, rows, options.out, recipe=recipe, beside=beside)
 
 
 if __name__ == "__main__":

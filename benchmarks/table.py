@@ -1,8 +1,8 @@
 """The tables of the README and the docs, made from benchmarks/results/*.json.
 
-A page says where: what stands between `<!-- results:begin -->` and `<!-- results:end -->` is replaced by the
-tables of the front page, between `<!-- results:begin beam -->` and its end by that one. A result that is not
-there leaves its rows out.
+A page says where: what stands between `<!-- results:begin beam -->` and `<!-- results:end -->` is replaced by that
+table. A result that is not there leaves its rows out. Single figures in running text are filled in too (`recorded.py`),
+and what `headway recipes` says of each recipe.
 
     python benchmarks/table.py            rewrite the pages
     python benchmarks/table.py --check    only say whether they are up to date (exit 1 if not)
@@ -22,6 +22,7 @@ from columns import (
     ALIGNMENT,
     ANTECEDENTS,
     BEAM,
+    COMPARED,
     CORPUS,
     COUNTING,
     DECODING,
@@ -30,31 +31,36 @@ from columns import (
     ENGINES,
     FINETUNING,
     GPT,
-    LABEL_SCORES,
+    IMPORTED,
     LADDER,
-    LANGUAGE,
     LAYERS,
     LOADING,
     LOOKING,
     OFTEN,
     PAIRS,
+    RECURRENT,
     SAFETY,
     SCORES,
+    SERVING,
+    SHAKESPEARE,
     TRACING,
     TRAINING,
+    VECTORS,
+    VERIFYING,
     WORKED,
     Column,
     count,
     number,
     share,
 )
+from recorded import HEADLINES, Row, filled, reaches, read, scored
 
 ROOT = Path(__file__).parent.parent
+REACHES = ROOT / "src" / "headway" / "recipes" / "reaches.json"  # what `headway recipes` says
 RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(r"(<!-- results:begin ?([\w ]*) ?-->\n).*?(<!-- results:end -->)", re.DOTALL)
 NOTHING = "*Nothing measured yet: `benchmarks/README.md` says how.*"
 
-Row = dict[str, Any]
 # Keys of records that were written before they had today's names; a record stays as its script wrote it.
 EARLIER = {"mean_output_pieces": "mean_output_tokens", "foretold": "predicted", "pieces": "vocabulary"}
 
@@ -66,14 +72,6 @@ def table(columns: list[Column], rows: list[Row]) -> str:
     head = [[heading for _, heading, _ in used], ["---:" if number else "---" for number in right]]
     body = [[write(row[key]) if row.get(key) is not None else "" for key, _, write in used] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in [*head, *body])
-
-
-def _read(results: Path, name: str) -> Row | None:
-    path = results / f"{name}.json"
-    if not path.is_file():
-        return None
-    record = json.loads(path.read_text(encoding="utf-8"))
-    return record if isinstance(record, dict) else {"rows": record}
 
 
 def _facts(record: Row) -> str:
@@ -89,16 +87,15 @@ def _plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def scores(results: Path, columns: list[Column] = SCORES, figures: tuple[str, ...] = ("test_bleu",)) -> list[str]:
-    """The rows that have one of the figures."""
-    record = _read(results, "scores")
-    rows = [row for row in record["rows"] if any(figure in row for figure in figures)] if record else []
-    return [table(columns, rows)] if rows else []
+def scores(results: Path, kinds: tuple[str, ...] = tuple(HEADLINES)) -> list[str]:
+    """The recipes whose figure is one of these."""
+    rows = [row for row in scored(results) if row["kind"] in kinds]
+    return [table(SCORES, rows)] if rows else []
 
 
 def one(results: Path, name: str, columns: list[Column]) -> list[str]:
     """The facts of a result, then its table."""
-    record = _read(results, name)
+    record = read(results, name)
     return [_facts(record), table(columns, record["rows"])] if record else []
 
 
@@ -107,8 +104,47 @@ def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
     return [block for device in ("cuda", "cpu") for block in one(results, f"{name}-{device}", columns)]
 
 
+# The front page: what, in which unit, the record, headway's row, its strongest peer's row, which number.
+FRONT = [
+    ("training an encoder-decoder, base size", "tokens/s", "training-cuda", {"who": "headway compile+graphs"},
+     {"who": "torch.nn.Transformer"}, "target_tokens_per_second"),
+    ("training GPT, 124M", "tokens/s", "gpt-cuda", {"who": "headway compile+graphs", "size": "124M"},
+     {"who": "nanoGPT", "size": "124M"}, "tokens_per_second"),
+    ("GPT writes, 124M, one text", "tokens/s", "decoding-cuda", {"who": "headway graphs", "size": "124M", "rows": 1},
+     {"who": "transformers, static cache, compiled", "size": "124M", "rows": 1}, "tokens_per_second"),
+    ("beam search, 1,000 sentences", "sentences/s", "beam-cuda", {"who": "headway, batch 1000"},
+     {"who": "transformers Marian, batch 1000"}, "sentences_per_second"),
+    ("512 prompts, Llama of 1.1 billion weights", "tokens/s", "serving-cuda", {"who": "headway"},
+     {"who": "transformers continuous batching"}, "tokens_per_second"),
+    ("training an encoder-decoder, tiny size", "tokens/s", "training-cpu", {"who": "headway eager"},
+     {"who": "transformers Marian"}, "target_tokens_per_second"),
+    ("a translator, 1,000 sentences", "sentences/s", "engines", {"engine": "headway"},
+     {"engine": "ctranslate2 float32"}, "sentences_per_second"),
+    ("a Llama of SmolLM2's shape writes, one text", "tokens/s", "imported-cpu", {"who": "headway", "threads": 2},
+     {"who": "transformers", "threads": 2}, "per_second"),
+]  # fmt: skip
+
+
+def front(results: Path) -> list[str]:
+    """One line a comparison: headway, its strongest peer, how many times as much."""
+    rows = []
+    for what, unit, name, mine, theirs, key in FRONT:
+        record = read(results, name)
+        if record is not None:
+            own, peer = (_number(record, who, key) for who in (mine, theirs))
+            name = next(iter(theirs.values())).split(", batch")[0]
+            rows.append(
+                {**record, "what": f"{what}, {unit}", "headway": own, "peer": peer, "name": name, "times": own / peer}
+            )
+    return [table(COMPARED, rows)] if rows else []
+
+
+def _number(record: Row, who: Row, key: str) -> float:
+    return next(float(row[key]) for row in record["rows"] if who.items() <= row.items())
+
+
 def safety(results: Path) -> list[str]:
-    record = _read(results, "safety-cuda")
+    record = read(results, "safety-cuda")
     if record is None:
         return []
     disk = record["disk"]
@@ -121,7 +157,7 @@ def safety(results: Path) -> list[str]:
 
 
 def corpus(results: Path) -> list[str]:
-    record = _read(results, "corpus-cpu")
+    record = read(results, "corpus-cpu")
     if record is None:
         return []
     phases = [row for row in record["rows"] if "phase" in row]
@@ -130,7 +166,7 @@ def corpus(results: Path) -> list[str]:
 
 
 def counting(results: Path) -> list[str]:
-    record = _read(results, "counting-cpu")
+    record = read(results, "counting-cpu")
     if record is None:
         return []
     pace = record["pace"]
@@ -143,7 +179,7 @@ def counting(results: Path) -> list[str]:
 
 def heads(results: Path, name: str, columns: list[Column]) -> list[str]:
     """What an analysis comes to: its rows without those of single heads and layers."""
-    record = _read(results, name)
+    record = read(results, name)
     if record is None:
         return []
     told = [row for row in record["rows"] if row["what"] not in ("head", "mean of the layer")]
@@ -152,7 +188,7 @@ def heads(results: Path, name: str, columns: list[Column]) -> list[str]:
 
 def layers(results: Path) -> list[str]:
     """What several analyses say of the same layers, side by side."""
-    record = _read(results, "layers-cpu")
+    record = read(results, "layers-cpu")
     if record is None:
         return []
     by_layer: dict[str, Row] = {}
@@ -165,7 +201,7 @@ def layers(results: Path) -> list[str]:
 
 def looking(results: Path, what: str) -> list[str]:
     """One analysis of what heads do. The input of the first layer has no number."""
-    record = _read(results, "looking-cpu")
+    record = read(results, "looking-cpu")
     if record is None:
         return []
     rows = [row | {"layer": "input" if row.get("layer") == -1 else row.get("layer")} for row in record["rows"]]
@@ -174,7 +210,7 @@ def looking(results: Path, what: str) -> list[str]:
 
 def worked(results: Path, what: str) -> list[str]:
     """One table of the worked pages; that of what the readers' heads look at has no rows of its own."""
-    record = _read(results, "worked-cpu")
+    record = read(results, "worked-cpu")
     if record is None:
         return []
     rows = [row for row in record["rows"] if row["what"] == ("roles" if what == "role heads" else what)]
@@ -183,7 +219,7 @@ def worked(results: Path, what: str) -> list[str]:
 
 def relations(results: Path) -> list[str]:
     """A row a relation that is not rare, the models side by side; each in the way of reading that finds more."""
-    record = _read(results, "looking-cpu")
+    record = read(results, "looking-cpu")
     if record is None:
         return []
     often = {row["relation"] for row in record["rows"] if row["what"] == "relation" and row["pairs"] >= OFTEN}
@@ -207,7 +243,7 @@ def relations(results: Path) -> list[str]:
 
 def deck_d(results: Path, name: str) -> list[str]:
     """One of deck D's tables; of that with skips, as in the deck, only the columns that have something."""
-    record = _read(results, "deck-d")
+    record = read(results, "deck-d")
     if record is None:
         return []
     found = next(row for row in record["rows"] if row["name"] == name)
@@ -222,13 +258,21 @@ def deck_d(results: Path, name: str) -> list[str]:
 
 
 TABLES: dict[str, Callable[[Path], list[str]]] = {
+    "front": front,
     "scores": scores,
-    "labels": lambda results: scores(results, LABEL_SCORES, ("test_f1", "test_accuracy")),
-    "language": lambda results: one(results, "language-cuda", LANGUAGE),
+    "translation": lambda results: scores(results, ("BLEU",)),
+    "labels": lambda results: scores(results, ("f1", "accuracy")),
+    "language": lambda results: scores(results, ("perplexity", "loss")),
     "training": lambda results: speed(results, "training", TRAINING),
     "beam": lambda results: speed(results, "beam", BEAM),
     "decoding": lambda results: speed(results, "decoding", DECODING),
     "gpt": lambda results: speed(results, "gpt", GPT),
+    "imported": lambda results: speed(results, "imported", IMPORTED),
+    "serving": lambda results: speed(results, "serving", SERVING),
+    "verifying": lambda results: speed(results, "verifying", VERIFYING),
+    "recurrent": lambda results: speed(results, "recurrent", RECURRENT),
+    "vectors": lambda results: speed(results, "vectors", VECTORS),
+    "shakespeare": lambda results: speed(results, "shakespeare", SHAKESPEARE),
     "finetuning": lambda results: speed(results, "finetuning", FINETUNING),
     "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", ALIGNMENT),
     "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", ALIGNMENT),
@@ -257,21 +301,19 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "votes": lambda results: deck_d(results, "votes"),
 }
 
-FRONT = ["scores", "language", "training", "gpt", "beam"]  # of a page that names none
-
 
 def rewritten(page: str, results: Path = RESULTS) -> str:
     """The page with every block between its markers made anew."""
 
     def fill(found: re.Match[str]) -> str:
-        names = found[2].split() or FRONT
+        names = found[2].split()
         unknown = [name for name in names if name not in TABLES]
         if unknown:
             raise SystemExit(f"there is no table '{unknown[0]}'; there is: {', '.join(TABLES)}")
         blocks = [block for name in names for block in TABLES[name](results)]
         return f"{found[1]}\n" + "\n\n".join(blocks or [NOTHING]) + f"\n\n{found[3]}"
 
-    return BLOCK.sub(fill, page)
+    return filled(BLOCK.sub(fill, page), results)
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -287,6 +329,9 @@ def main(arguments: list[str]) -> int:
         text = path.read_text(encoding="utf-8")
         if rewritten(text) != text:
             stale[path] = rewritten(text)
+    said = json.dumps(reaches(RESULTS), indent=1, ensure_ascii=False) + "\n"
+    if not REACHES.exists() or REACHES.read_text(encoding="utf-8") != said:
+        stale[REACHES] = said
     for path, text in stale.items():
         print(f"{path.relative_to(ROOT)} {'is out of date' if arguments else 'rewritten'}")
         if not arguments:

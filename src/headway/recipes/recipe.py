@@ -3,12 +3,12 @@ differ from the defaults. A part with a name is a new one; one without a name ch
 
     like         the tables that it starts from, in this order
     summary      what it trains on what; a table without one is no recipe, only a start for others
-    reaches      which score it reaches where and in which time
     model.size   one of the family's sizes, which the other keys of the model change
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
@@ -27,6 +27,8 @@ FILES = (
 TABLES: dict[str, dict[str, Any]] = {}
 for _file in FILES:
     TABLES |= tomllib.loads(files(__package__).joinpath(f"{_file}.toml").read_text(encoding="utf-8"))
+# Which score a recipe reaches where and in which time: made from benchmarks/results by benchmarks/table.py.
+REACHES: dict[str, str] = json.loads(files(__package__).joinpath("reaches.json").read_text(encoding="utf-8"))
 SIZES = {name: family.sizes for name, family in FAMILIES.items()} | {"rung": RUNGS}
 
 
@@ -54,7 +56,7 @@ def _settings(name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for other in table.get("like", ()):
         found = _changed(found, _settings(other))
-    return _changed(found, {key: part for key, part in table.items() if key not in ("like", "summary", "reaches")})
+    return _changed(found, {key: part for key, part in table.items() if key not in ("like", "summary")})
 
 
 def _changed(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def _changed(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 RECIPES = {
-    name: Recipe(name, table["summary"], table.get("reaches", ""))
+    name: Recipe(name, table["summary"], REACHES.get(name, ""))
     for name, table in TABLES.items()
     if "summary" in table
 }
