@@ -73,6 +73,7 @@ PIECES = {
         scores("counting scores", "ptb-kn5 names-markov", 1, (PTB, "data:names")),
         scores("skip-gram", "novels-skip-gram", 3, (NOVELS,)),
         Piece("counting", "counting.py", 2, (PTB,)),
+        Piece("ladder", "ladder.py --seeds 1 --runs {runs}/ladder", 25, (NOVELS, PTB), resumes=True),
         Piece("shakespeare", "shakespeare.py", 6, (SHAKESPEARE, "file:.peers/nanogpt_model.py")),
         Piece("training", "training.py", 3, ("transformers",)),
         Piece("decoding", "decoding.py --size 124M --batch 1 --new 48 --repeats 5", 6, ("transformers", "ctranslate2")),
