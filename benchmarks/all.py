@@ -30,6 +30,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 MORE = 75  # exit status: call again
+SHORTEST = 60  # seconds that are worth a training's start
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ PIECES = {
               ("model:minilm", "model:novels-gpt", "data:gap", "data:ud_english_ewt")),
         Piece("worked", "worked.py {runs}/scores/demo-seed-1 {models}/minilm {models}/novels-gpt", 9,
               ("run:demo", "model:minilm", "model:novels-gpt")),
+        Piece("pictures", "pictures.py {runs}/scores/demo-seed-1 --runs {runs}/pictures", 9, ("run:demo", SHAKESPEARE),
+              resumes=True),
         Piece("corpus", "corpus.py --pairs 1000000", 9),
     ],
 }  # fmt: skip
@@ -142,7 +145,7 @@ class Calls:
         """Whether it was finished in time. What it prints goes to a file of its own."""
         words = [word.format(**self.places) for word in piece.words.split()]
         words += ["--device", self.options.device] * (words[0] not in WITHOUT_DEVICE[:1])
-        words += ["--out", str(self.options.out)] * (self.options.out is not None)
+        words += ["--out", str(self.options.out)] * (self.options.out is not None and "pictures" not in words[0])
         log, start = self.options.runs / f"all-{piece.name.replace(' ', '-')}.txt", time.monotonic()
         with log.open("a") as file:
             child = subprocess.Popen(
@@ -216,7 +219,7 @@ def main() -> int:
             continue
         if lacks:
             print(f"{piece.name}: left out, it needs {lacks}", flush=True)
-        elif calls.left() < (60 if piece.resumes else 60 * piece.minutes):
+        elif calls.left() < (SHORTEST if piece.resumes else 60 * piece.minutes):
             print(f"{piece.name}: not begun, {max(0, calls.left()):.0f} s are left", flush=True)
             more = True
         else:

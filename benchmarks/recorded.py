@@ -81,7 +81,7 @@ def _reached(row: Row) -> str:
     said = f"{row['figure']} {row['value']}"
     said += f", of {row['mean'].split()[1].strip('()')} seeds {row['mean'].split()[0]}" if row["mean"] else ""
     said += f" (published: {row['published'].split()[0]})" if row["published"] else ""
-    others = f" beside {row['beside']} other runs" if row["beside"] else ""
+    others = f" beside {row['beside']} other runs".replace(" 1 other runs", " another run") if row["beside"] else ""
     return f"{said}; {row['machine']}, {row['seconds']:g} s{others}"
 
 

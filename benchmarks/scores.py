@@ -36,7 +36,7 @@ def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str
     place = runs / name
     card = place / "model" / "headway.json"
     if not card.exists():
-        words = ["train", recipe, "--out", str(place)]
+        words = [*(["demo"] if recipe == "demo" else ["train", recipe]), "--out", str(place)]  # demo draws pictures too
         for setting in settings:
             words += ["--set", setting]
         with (runs / f"{name}.txt").open("a") as log:

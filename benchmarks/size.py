@@ -7,15 +7,15 @@ functions, and switches on kinds of model outside their own files.
 
 from __future__ import annotations
 
-import argparse
+from measure import arguments, write
+
+# isort: split
 import ast
 import io
-import json
 import statistics
 import sys
 import tokenize
 from collections import Counter
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +64,13 @@ def measured(package: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--before", metavar="SRC", help="src/ of an older tree")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "size.json")
     options = parser.parse_args()
-    found = {"benchmark": "size", "date": str(date.today()), "now": measured(HERE.parent / "src" / "headway")}
+    rows = [{"tree": "now"} | measured(HERE.parent / "src" / "headway")]
     if options.before:
-        found["before"] = measured(Path(options.before) / "headway")
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1))
+        rows.append({"tree": "before"} | measured(Path(options.before) / "headway"))
+    write("size", "cpu", rows, options.out)
 
 
 if __name__ == "__main__":

@@ -58,24 +58,46 @@ def test_tables_are_what_the_results_give() -> None:
     for page in script.pages():
         text = page.read_text(encoding="utf-8")
         assert script.rewritten(text) == text, f"run python benchmarks/table.py: {page.name} is out of date"
-    assert "results:begin -->" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert script.main(["--check"]) == 0  # what `headway recipes` says too
 
 
 def test_tables_are_rewritten_in_place_and_rows_without_a_result_left_out(tmp_path: Path) -> None:
     script = _table_script()
-    page = "a\n<!-- results:begin -->\nold\n<!-- results:end -->\nb <!-- results:begin beam -->\n<!-- results:end -->\n"
+    end = "<!-- results:end -->\n"
+    page = f"a\n<!-- results:begin scores training -->\nold\n{end}b <!-- results:begin beam -->\n{end}"
     assert script.rewritten(page, tmp_path).count("Nothing measured yet") == 2
     record = {"machine": "2 CPU cores", "date": "2026-11-15", "versions": {"torch": "2.13.0"}}
     training = {"rows": [{"who": "headway eager", "target_tokens_per_second": 12345, "times_torch_nn": 1.5}]}
     (tmp_path / "training-cpu.json").write_text(json.dumps(record | {"case": {"vocabulary": 10_000}} | training))
-    scores = {"rows": [{"recipe": "multi30k-en-de", "test_bleu": 41.5, "seconds": 61.2, "date": "2026-11-15"}]}
-    (tmp_path / "scores.json").write_text(json.dumps(scores))
+    runs = [
+        {"seed": seed, "validation BLEU": 42.7, "test BLEU": 41.0 + seed / 2, "training seconds": 61.2}
+        for seed in (1, 2)
+    ]
+    score = record | {"recipe": "multi30k-en-de", "beside": 1, "rows": [run | {"parameters": 1234} for run in runs]}
+    (tmp_path / "score-multi30k-en-de.json").write_text(json.dumps(score))
     made = script.rewritten(page, tmp_path)
-    assert "| `multi30k-en-de` | 41.50 | 61 | 2026-11-15 |" in made
+    row = (
+        "| test BLEU | 41.50 | 41.75 (2) | 42.70 | 41.02 (Wu et al. 2021) | 1,234 | 61 | 1 | 2 CPU cores | 2026-11-15 |"
+    )
+    assert f"| `multi30k-en-de` {row}" in made
+    assert script.reaches(tmp_path)["multi30k-en-de"] == (
+        "test BLEU 41.50, of 2 seeds 41.75 (published: 41.02); 2 CPU cores, 61 s beside another run"
+    )
     assert "| headway eager | 12,345 | 1.50 × |" in made
     assert "2 CPU cores: vocabulary 10,000 (torch 2.13.0, 2026-11-15)." in made
     assert "old" not in made and made.count("Nothing measured yet") == 1
     assert script.rewritten(made, tmp_path) == made
+
+
+def test_figures_in_running_text_are_those_of_a_record(tmp_path: Path) -> None:
+    script = _table_script()
+    rows = [{"who": "a", "n": 1, "share": 0.923}, {"who": "a", "n": 2, "share": 0.5, "list": [1.25, 12345]}]
+    (tmp_path / "one.json").write_text(json.dumps({"rows": rows}))
+    page = "<!--= one rows[who=a, n=1].share | .0% -->?<!--/--> <!--= one rows.1.list.1 -->?<!--/-->"
+    assert script.rewritten(page, tmp_path) == page.replace("-->?<", "-->92 %<", 1).replace("-->?<", "-->12,345<")
+    for wrong in ("two rows.0.n", "one rows.0.m", "one rows[who=b].n", "one rows[who=a].n"):
+        with pytest.raises(SystemExit):
+            script.rewritten(f"<!--= {wrong} -->?<!--/-->", tmp_path)
 
 
 @every_page
