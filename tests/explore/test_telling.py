@@ -1,4 +1,4 @@
-"""The head that the page opens on: sharp and different for different words, by mutual information."""
+"""The head that the page opens on: sharp, different for different words, and at one with the other heads."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_the_measure_is_scikit_learns_mutual_information_where_all_weight_lies_o
     counts_HWV = np.random.default_rng(0).multinomial(20, [0.6, 0.3, 0.1, 0], (3, 6))
     weights_HWV = counts_HWV / 20
     expected = [mutual_info_score(None, None, contingency=one) for one in counts_HWV]
-    np.testing.assert_allclose(information(weights_HWV), expected, atol=1e-12)
-    np.testing.assert_allclose(information(0.5 * weights_HWV), np.array(expected) / 2, atol=1e-12)
-    assert information(np.zeros((1, 2, 3))) == 0
+    np.testing.assert_allclose(information(weights_HWV).sum((1, 2)), expected, atol=1e-12)
+    np.testing.assert_allclose(information(0.5 * weights_HWV).sum((1, 2)), np.array(expected) / 2, atol=1e-12)
+    assert not information(np.zeros((1, 2, 3))).any()
 
 
 def translation(heads: list[np.ndarray], kept: list[int] | None = None) -> Trace:
@@ -49,6 +49,13 @@ def test_the_head_that_aligns_is_found_and_not_one_that_is_only_sharp(kept):
     header = payload(trace)
     told = json.loads(json.loads(header[8 : 8 + int.from_bytes(header[:8], "little")])["__metadata__"]["headway.trace"])
     assert told["about"]["first"] == {"decoder.cross": [1, kept[2] if kept else 2]}
+
+
+def test_a_sharp_head_that_is_a_word_late_is_not_the_one_that_aligns():
+    """It looks at the source of the word that was just read: as sharp, but other heads do not agree."""
+    late = spread(4, 5, [4, 0, 3, 1], 0.95)
+    vague = [spread(4, 5, [0, 2, 1, 4], 0.5), spread(4, 5, [0, 3, 1, 4], 0.6)]
+    assert telling_heads(translation([late, *vague])) == {"decoder.cross": (1, 2)}
 
 
 def test_of_a_long_text_and_of_the_strongest_weights_it_is_the_same_head(monkeypatch):
