@@ -1,6 +1,7 @@
 """The docs' pictures of the page (docs/explore-*.png), by a browser that opens it on named models.
 
-PYTHONPATH=src python benchmarks/page_pictures.py --translator multi30k-de-en --second demo --language shakespeare-char --recurrent lstm
+PYTHONPATH=src python benchmarks/page_pictures.py --translator runs/multi30k-de-en --demo demo \\
+    --short runs/demo-short --language runs/shakespeare-char --recurrent runs/lstm
 
 With --widths, every view of every page at these widths into --out instead, to look for labels that are cut.
 """
@@ -22,7 +23,8 @@ from made_pages import written
 
 DOCS = Path(__file__).parent.parent / "docs"
 SENTENCE = "ein mann in einem blauen hemd steht auf einer leiter und putzt ein fenster ."
-PROMPT = "ROMEO: What light through yonder w"
+ENGLISH = "The old woman does not like the red cars."
+PROMPT = "ROMEO: What light through yonder window breaks"
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,16 @@ class Shot:
 
 
 SHOTS = (
-    Shot("attention", ("translator",), "#view=attention&row=6&column=7"),
+    Shot("attention", ("translator",), "#view=attention&row=7&column=6"),
     Shot("lines", ("translator",), "#view=attention&lines=1&row=6&heads=2.0+2.1+2.2", 860, dark=True),
-    Shot("steps", ("translator",), "#view=steps&row=6", 1180),
+    Shot("steps", ("translator",), "#view=steps&row=7", 1180),
     Shot("beam", ("translator",), "#view=beam", 900),
     Shot("positions", ("translator",), "#view=positions", 900),
-    Shot("compare", ("translator", "second"), "#view=compare", 900),
+    Shot("compare", ("demo", "short"), "#view=compare&words=1", 900),
     Shot("next", ("language",), "#view=next&temperature=0.8&top-k=12", 720),
     Shot("states", ("recurrent",), "#view=states", 720),
 )
-TEXTS = {"translator": SENTENCE, "second": SENTENCE, "language": PROMPT, "recurrent": PROMPT}
+TEXTS = {"translator": SENTENCE, "demo": ENGLISH, "short": ENGLISH, "language": PROMPT, "recurrent": PROMPT}
 
 
 def page_of(models: tuple[str, ...], chosen: argparse.Namespace, folder: Path) -> Path:

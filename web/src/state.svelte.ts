@@ -19,7 +19,7 @@ export const TITLES: Record<View, string> = {
 
 /** What a view shows, in a sentence, and the section of docs/explore.md that says more. */
 export const HELP: Record<View, { text: string; section: string }> = {
-  attention: { text: 'Each row is a place of the text; the darker a cell, the more of that place’s attention goes to the column. Every row adds up to 1. Choose a layer and head on the left.', section: 'attention' },
+  attention: { text: 'Each row is a place of the text; the stronger the colour of a cell, the more of that place’s attention goes to the column. A row of attention adds up to 1. The small pictures choose a layer and a head.', section: 'attention' },
   steps: { text: 'One head at one place, with the model’s own numbers: from vectors to query, keys and values, to scores, weights and the weighted sum.', section: 'step-by-step' },
   next: { text: 'How likely the model finds each token behind the chosen place, and what temperature, top-k, top-p and min-p leave of that.', section: 'next-token' },
   beam: { text: 'Every partial translation that the beam search held, step by step; below it, where the chosen one looked in the source.', section: 'beam' },

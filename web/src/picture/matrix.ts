@@ -21,7 +21,7 @@ export interface Frame {
 const [LARGEST, FEW] = [30, 12]; // of a cell; of few places it may be larger
 const LEGIBLE = 13; // pixels that a label needs
 const TURNED = 18; // one that is turned, beside others that are left out
-const LONGEST = 110;
+const LONGEST = 140;
 const LEGEND = 40;
 const TURN = -52; // degrees of a column's name
 const LEAN = 1 / Math.tan((-TURN * Math.PI) / 180);
