@@ -1,7 +1,7 @@
 """The docs' pictures of the page (docs/explore-*.png), by a browser that opens it on named models.
 
 PYTHONPATH=src python benchmarks/page_pictures.py --translator runs/multi30k-de-en --demo demo \\
-    --short runs/demo-short --language runs/shakespeare-char --recurrent runs/lstm
+    --earlier runs/demo-step-350 --language runs/shakespeare-char --recurrent runs/lstm
 
 With --widths, every view of every page at these widths into --out instead, to look for labels that are cut.
 """
@@ -39,16 +39,16 @@ class Shot:
 
 
 SHOTS = (
-    Shot("attention", ("translator",), "#view=attention&row=7&column=6"),
+    Shot("attention", ("translator",), "#view=attention&row=7&column=6", 980),
     Shot("lines", ("translator",), "#view=attention&lines=1&row=6&heads=2.0+2.1+2.2", 860, dark=True),
     Shot("steps", ("translator",), "#view=steps&row=7", 1180),
     Shot("beam", ("translator",), "#view=beam", 900),
     Shot("positions", ("translator",), "#view=positions", 900),
-    Shot("compare", ("demo", "short"), "#view=compare&words=1", 900),
+    Shot("compare", ("demo", "earlier"), "#view=compare&words=1", 1180),
     Shot("next", ("language",), "#view=next&temperature=0.8&top-k=12", 720),
     Shot("states", ("recurrent",), "#view=states", 720),
 )
-TEXTS = {"translator": SENTENCE, "demo": ENGLISH, "short": ENGLISH, "language": PROMPT, "recurrent": PROMPT}
+TEXTS = {"translator": SENTENCE, "demo": ENGLISH, "earlier": ENGLISH, "language": PROMPT, "recurrent": PROMPT}
 
 
 def page_of(models: tuple[str, ...], chosen: argparse.Namespace, folder: Path) -> Path:

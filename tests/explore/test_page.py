@@ -341,7 +341,8 @@ NASTY = [
 
 def test_any_text_is_shown_as_text(browser, tmp_path):
     trace = made_trace(NASTY)
-    with Visit(browser, written(tmp_path / "p.html", payload(trace)), f"#heads=0.0&row={len(NASTY) - 1}&column=0") as visit:
+    link = f"#heads=0.0&row={len(NASTY) - 1}&column=0"
+    with Visit(browser, written(tmp_path / "p.html", payload(trace)), link) as visit:
         found = visit.page.eval_on_selector_all(
             ".readout section >> nth=0 >> li bdi", "all => all.map(b => b.textContent)"
         )

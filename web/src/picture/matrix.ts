@@ -38,13 +38,14 @@ const every = (cell: number, needed: number) => (cell > LEGIBLE - 0.01 ? 1 : Mat
 export function frame(rows: string[], columns: string[], room: number, small = false): Frame {
   const most = Math.max(rows.length, columns.length, 1);
   const letters = { size: 12, width: LONGEST };
+  const strong = { ...letters, strong: true }; // the chosen one is bold, and wider
   const isLarge = most <= MANY ? !small : room / most >= LEGIBLE;
   const longest = (labels: string[]) => {
     const n = isLarge ? 1 : Math.ceil((LEGIBLE * labels.length) / room);
-    return Math.max(30, ...labels.filter((_, i) => i % n === 0).map((label) => long(cut(label, letters), letters)));
+    return Math.max(30, ...labels.filter((_, i) => i % n === 0).map((label) => long(cut(label, letters), strong)));
   };
   const [left, top] = [longest(rows) + 12, longest(columns) * RISE + 16];
-  const last = columns.map((label, c) => long(cut(label, letters), letters) * ACROSS - (columns.length - 1 - c) * LEGIBLE);
+  const last = columns.map((label, c) => long(cut(label, letters), strong) * ACROSS - (columns.length - 1 - c) * LEGIBLE);
   const overhang = Math.max(12, ...last);
   const space = Math.max(room - left - overhang, NARROWEST);
   const largest = most <= FEW ? 1.5 * LARGEST : LARGEST;
