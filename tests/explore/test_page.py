@@ -136,12 +136,12 @@ def test_several_heads_are_taken_by_touch(browser, page):
 
 def test_on_a_phone_the_weight_stays_in_sight_and_more_is_told(browser, page):
     with Visit(browser, page, "#view=steps&site=decoder.cross", viewport={"width": 340, "height": 700}) as visit:
-        visit.page.wait_for_selector(".scroll.more-right")
+        visit.page.wait_for_selector("[aria-label=Scores].more-right")
         inside = """box => [...box.querySelectorAll('[data-weight]')].every(cell =>
             cell.getBoundingClientRect().right <= box.getBoundingClientRect().right + 1)"""
-        assert visit.page.eval_on_selector(".scroll", inside)
-        visit.page.eval_on_selector(".scroll", "box => box.scrollLeft = 1e6")
-        visit.page.wait_for_selector(".scroll.more-left:not(.more-right)")
+        assert visit.page.eval_on_selector("[aria-label=Scores]", inside)
+        visit.page.eval_on_selector("[aria-label=Scores]", "box => box.scrollLeft = 1e6")
+        visit.page.wait_for_selector("[aria-label=Scores].more-left:not(.more-right)")
         visit.view("beam")
         visit.page.wait_for_selector(".fades.more-right")
         assert visit.faults() == [] and visit.errors == []
@@ -268,7 +268,7 @@ def test_six_steps_have_the_models_numbers(browser, page, trace):
     }
     with Visit(browser, page, f"#view=steps&site=decoder.cross&heads={layer}.{head}&row={row}") as visit:
         table = visit.page.eval_on_selector_all(
-            "tbody tr", "rows => rows.map(r => [...r.querySelectorAll('td')].map(c => c.innerText))"
+            "[aria-label=Scores] tbody tr", "rows => rows.map(r => [...r.querySelectorAll('td')].map(c => c.innerText))"
         )
         q, k = half["queries"][head, row], half["keys"][head]
         for place, cells in enumerate(table):
@@ -341,7 +341,8 @@ NASTY = [
 
 def test_any_text_is_shown_as_text(browser, tmp_path):
     trace = made_trace(NASTY)
-    with Visit(browser, written(tmp_path / "p.html", payload(trace)), f"#row={len(NASTY) - 1}&column=0") as visit:
+    link = f"#heads=0.0&row={len(NASTY) - 1}&column=0"
+    with Visit(browser, written(tmp_path / "p.html", payload(trace)), link) as visit:
         found = visit.page.eval_on_selector_all(
             ".readout section >> nth=0 >> li bdi", "all => all.map(b => b.textContent)"
         )

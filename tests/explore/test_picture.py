@@ -1,5 +1,6 @@
 """The pictures are whole files of a sensible size, quiet about odd letters, and clear about wrong input."""
 
+import re
 import struct
 import warnings
 from pathlib import Path
@@ -126,6 +127,8 @@ def test_heads_picture_grows_with_layers_and_heads_and_outlines_the_best_only_wh
     plain = heads_picture(many, SOURCE, TARGET, tmp_path / "plain.svg").read_text()
     chosen = heads_picture(many, SOURCE, TARGET, tmp_path / "best.svg", best=(2, 4)).read_text()
     assert "#e8772e" not in plain and "#e8772e" in chosen
+    named = sorted(re.findall(r"<!-- ((?:layer|head) \d+) -->", plain))
+    assert named == [*(f"head {n}" for n in range(5)), *(f"layer {n}" for n in range(3))]
 
 
 def test_wrong_input_is_told_in_one_line(tmp_path):

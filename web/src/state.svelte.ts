@@ -1,6 +1,7 @@
 // What is being looked at. All of it is in the page's address, so that a link shows the same.
 
 import { type Asked, host } from './host';
+import type { Looks } from './trace/looks';
 import type { Site, Trace } from './trace/trace';
 
 export const VIEWS = ['attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
@@ -14,6 +15,17 @@ export const TITLES: Record<View, string> = {
   positions: 'Positions',
   states: 'States',
   compare: 'Compare',
+};
+
+/** What a view shows, in a sentence, and the section of docs/explore.md that says more. */
+export const HELP: Record<View, { text: string; section: string }> = {
+  attention: { text: 'Each row is a place of the text; the stronger the colour of a cell, the more of that place’s attention goes to the column. A row of attention adds up to 1. The small pictures choose a layer and a head.', section: 'attention' },
+  steps: { text: 'One head at one place, with the model’s own numbers: from vectors to query, keys and values, to scores, weights and the weighted sum.', section: 'step-by-step' },
+  next: { text: 'How likely the model finds each token behind the chosen place, and what temperature, top-k, top-p and min-p leave of that.', section: 'next-token' },
+  beam: { text: 'Every partial translation that the beam search held, step by step; below it, where the chosen one looked in the source.', section: 'beam' },
+  positions: { text: 'What the model adds to a token for its place in the text, and how much attention goes how far.', section: 'positions' },
+  states: { text: 'The vectors inside the model: a row is a place of the text, a column one number (unit) of its vector.', section: 'states' },
+  compare: { text: 'Two heads, or two models, on the same text side by side, and the difference of their weights.', section: 'compare' },
 };
 
 export interface Side {
@@ -32,6 +44,7 @@ class Looking {
   row = $state(-1); // −1: the last place, or the first that is written
   column = $state(-1);
   lines = $state(false);
+  words = $state(false); // the tokens of a word as one
   least = $state(0);
   place = $state(-1); // of the next token; −1 is the last
   temperature = $state(1);
@@ -54,6 +67,7 @@ class Looking {
     put('row', this.row, -1);
     put('column', this.column, -1);
     put('lines', this.lines ? 1 : null);
+    put('words', this.words ? 1 : null);
     put('least', this.least, 0);
     put('place', this.place, -1);
     put('temperature', this.temperature, 1);
@@ -83,6 +97,7 @@ class Looking {
     this.row = number('row', -1);
     this.column = number('column', -1);
     this.lines = told.get('lines') === '1';
+    this.words = told.get('words') === '1';
     this.least = number('least', 0);
     this.place = number('place', -1);
     this.temperature = number('temperature', 1);
@@ -106,7 +121,10 @@ class Looking {
     if (!site) return;
     const there = new Set(site.layers.flatMap((layer) => site.heads.map((head) => `${layer}.${head}`)));
     this.heads = this.heads.filter((name) => there.has(name));
-    if (!this.heads.length) this.heads = [`${site.layers.at(-1)}.${site.heads[0]}`];
+    if (!this.heads.length) {
+      const { layer, head } = trace.firstHead(site);
+      this.heads = [`${layer}.${head}`];
+    }
     const last = site.rows.labels.length - 1;
     this.row = clamp(this.row < 0 ? (site.written ? 0 : last) : this.row, 0, last);
     this.column = clamp(this.column, -1, site.columns.labels.length - 1);
@@ -134,6 +152,15 @@ export function shown(value: number): string {
   const text = size >= 1000 ? value.toFixed(0) : size < 0.0001 ? value.toExponential(1) : Number(value.toPrecision(4)).toString();
   return text.replace('-', '−');
 }
+
+/** A weight of a softmax is never 0 unless it is masked: where 0 is stored, what it stands for. */
+export function shownWeight(value: number, site: Site, layer: number, looks: Looks, row: number, column: number): string {
+  const hidden = value === 0 && site.tensor(layer, 'scores') ? site.hidden(layer, row, column) : null;
+  if (hidden === null) return shown(value);
+  return hidden ? 'masked' : `< ${least(looks.least(row))}`;
+}
+
+const least = (value: number) => (value < 1e-4 ? value.toExponential(0).replace('-', '−') : shown(value));
 
 export function headName(layer: number, head: number): string {
   return layer < 0 ? 'the whole model' : `layer ${layer}, head ${head}`;

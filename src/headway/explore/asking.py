@@ -14,7 +14,9 @@ import numpy as np
 from headway.errors import refuse
 from headway.explore.payload import ENTRY, KEPT, MOST, payload, strongest, with_note
 from headway.generate.spelling import HALF
-from headway.generate.tracing import Answering, described, labels
+from headway.generate.tracing import Answering, described, labels, text_labels
+from headway.text.characters import BYTES, LONGEST
+from headway.text.codec import Codec
 from headway.traces import Trace, log_softmax
 
 TOP = 10  # likeliest entries at each place
@@ -105,7 +107,34 @@ def _named(model: Answering, trace: Trace, most: int) -> Trace:
         rows_RV = np.vstack([last_V[None], tensors["logp"]] if "logp" in tensors else [last_V[None]])[:, :known]
         ids = np.unique(np.argsort(-rows_RV)[:, : known if known <= SMALL else NAMED]).tolist()
         about["names"] = dict(zip(map(str, ids), labels(tokenizer, ids), strict=True))
+        about |= _in_context(tokenizer, trace)
     return Trace(trace.tracks, tensors, {name: axes[name] for name in tensors}, about)
+
+
+def _in_context(tokenizer: Codec, trace: Trace) -> dict[str, Any]:
+    """What may come next and the tree of a search; a token that is part of a character shows the whole, where those
+    before it give the rest."""
+
+    def label(before: Sequence[int], token: int, known: str) -> str:
+        return text_labels(tokenizer, [*before[-LONGEST:], token])[-1] if BYTES in known else known
+
+    nexts, track = trace.about["next"], list(trace.tracks.values())[-1]
+    fills = len(trace.tracks) == 1 and None not in nexts["taken"]
+    before = [track.ids[: at if fills else at + 1] for at in range(len(nexts["ids"]))]
+    shown = [
+        [label(ids, *entry) for entry in zip(row, known, strict=True)]
+        for ids, row, known in zip(before, nexts["ids"], nexts["labels"], strict=True)
+    ]
+    found: dict[str, Any] = {"next": nexts | {"labels": shown}}
+    if "beam" in trace.about:
+        paths: list[list[int]] = []
+        nodes = []
+        for node in trace.about["beam"]["nodes"]:
+            path = paths[node["parent"]] if node["parent"] >= 0 else []
+            paths.append([*path[-LONGEST:], node["id"]] if node["parent"] >= 0 else [])
+            nodes.append(node | {"token": label(path, node["id"], node["token"])})
+        found["beam"] = trace.about["beam"] | {"nodes": nodes}
+    return found
 
 
 def spelled(model: Answering, ids: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from headway.errors import InputError
+from headway.explore.telling import telling_heads
 from headway.traces import Array, Precision, Trace
 
 MOST = 44_000_000  # bytes; as text in a page a third more, which stays under 60 MB
@@ -21,7 +22,9 @@ STATES = ("hidden", "tokens", "input", "forget", "candidate", "cell", "reset", "
 
 
 def payload(trace: Trace, most: int = MOST) -> bytes:
-    """As much of a trace as fits into so many bytes; notes in it name what was left out."""
+    """As much of a trace as fits into so many bytes; notes in it name what was left out, and `first` the head of each
+    kind of attention that the page opens on."""
+    trace = replace(trace, about=trace.about | {"first": telling_heads(trace)})
     size = 0
     for smaller, precision in _sizes(trace):
         size = sum(_bytes(name, tensor, precision) for name, tensor in smaller.tensors.items())

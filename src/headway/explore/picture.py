@@ -67,7 +67,7 @@ def heads_picture(
 ) -> Path:  # fmt: skip
     """Every head of every layer on one sentence, as small heat maps on one scale; layers run downward.
 
-    `best` is the (layer, head) to outline, counted from 0 (the labels count from 1).
+    `best` is the (layer, head) to outline. Layers and heads are counted from 0.
     """
     weights_LHTS = _check_weights(weights_LHTS, source_words, target_words, axes=4)
     layers, heads, target_size, source_size = weights_LHTS.shape
@@ -90,9 +90,9 @@ def heads_picture(
             plots.label_words(axes, above, beside, size=min(9.0, 43 * cell), gap=0.06 / cell)
         # Numbers on the right and at the bottom, where no word is in the way.
         if head == heads - 1:
-            note(figure, left + width + 0.08, bottom + height / 2, f"layer {layer + 1}", va="center_baseline")
+            note(figure, left + width + 0.08, bottom + height / 2, f"layer {layer}", va="center_baseline")
         if layer == layers - 1:
-            note(figure, left + width / 2, 0.06, f"head {head + 1}", ha="center", va="top")
+            note(figure, left + width / 2, 0.06, f"head {head}", ha="center", va="top")
     _key(figure, strongest, squares="best head" * (best is not None))
     plots.title(figure, title)
     return plots.save(figure, path)

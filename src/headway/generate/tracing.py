@@ -145,7 +145,7 @@ def token_track(
     if spans is None and text is not None:
         spans = _spans(tokenizer, text, ids, special)
     return Track(
-        name, "tokens", tuple(labels(tokenizer, ids)), tuple(map(int, ids)),
+        name, "tokens", tuple(text_labels(tokenizer, ids)), tuple(map(int, ids)),
         tuple(-1 if is_special else number[word] for word, is_special in zip(owner, special, strict=True)),
         tuple(spelled[word] for word in own), tuple(at for at, is_special in enumerate(special) if is_special),
         None if spans is None else tuple((int(a), int(b)) for a, b in spans), text,
@@ -153,8 +153,16 @@ def token_track(
 
 
 def labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Each token without the marks of its vocabulary; one that is nothing but spaces shows them."""
-    tokens = tokenizer.tokens(ids)
+    """Each token by itself, without the marks of its vocabulary; one that is nothing but spaces shows them."""
+    return _without_marks(tokenizer, [tokenizer.labels([i])[0] for i in ids])
+
+
+def text_labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The same of the tokens of a text: a character that several of them share is shown whole."""
+    return _without_marks(tokenizer, tokenizer.labels(ids))
+
+
+def _without_marks(tokenizer: Any, tokens: list[str]) -> list[str]:
     if isinstance(tokenizer.inner.model, models.WordPiece):
         tokens = [token.removeprefix("##") or token for token in tokens]
     return [token.strip(SPACE_MARK).replace(SPACE_MARK, " ") or OPEN_SPACE * len(token) for token in tokens]

@@ -112,13 +112,13 @@ def _heads(translator: Translator, valid: Sequence[Sentence], test: Sequence[Sen
     by_word = merge_words(pair.weights_LHTS, pair.target_words, pair.source_words)
     alignment_picture(
         by_word[layer, head], source, target, out / "alignment.png",
-        title=f"Layer {layer + 1}, head {head + 1}: which English word each French word came from",
+        title=f"Layer {layer}, head {head}: which English word each French word came from",
         gold=longest.sure, possible=longest.possible,
     )  # fmt: skip
     heads_picture(by_word, source, target, out / "heads.png", title="Every head on one sentence", best=(layer, head))
     return (
         "Word alignment read off the cross-attention (error rate, lower is better):\n"
-        f"  best head    {best.reported.aer:6.3f}   layer {layer + 1}, head {head + 1}, chosen on validation pairs\n"
+        f"  best head    {best.reported.aer:6.3f}   layer {layer}, head {head}, chosen on validation pairs\n"
         f"  random       {random.aer:6.3f}\n\n" + alignment_text(by_word[layer, head], source, target)
     )
 

@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import processors
 
 from headway.errors import InputError, of_library
+from headway.text.characters import whole_characters
 from headway.text.chat import Chat
 
 SPACE_MARK = "▁"
@@ -63,6 +64,10 @@ class Codec(Protocol):
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
         return [readable(self._raw(i)) for i in self._checked(ids)]
+
+    def labels(self, ids: Iterable[int]) -> list[str]:
+        """As `tokens`, of tokens that stand behind each other: characters that several of them share are whole."""
+        return [printable(text) for text in whole_characters([self._raw(i) for i in self._checked(ids)])]
 
     def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
         """The words, and for each id the index of its word: attention over tokens is merged by it. A special token is a
@@ -125,7 +130,12 @@ def encoded(inner: tokenizers.Tokenizer, texts: Sequence[str], framed: bool = Fa
 
 def readable(raw: bytes) -> str:
     """A token for display: a space as `▁`, partial or invisible characters as their code."""
-    text = raw.decode("utf-8", "backslashreplace").replace(" ", SPACE_MARK)
+    return printable(raw.decode("utf-8", "backslashreplace"))
+
+
+def printable(text: str) -> str:
+    """A space as `▁`, invisible characters as their code."""
+    text = text.replace(" ", SPACE_MARK)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

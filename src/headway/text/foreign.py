@@ -7,6 +7,7 @@ token that is spelled out in a text is that token: chat templates rely on it.
 from __future__ import annotations
 
 import json
+import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from headway.text.tokenizer import BYTE_OF
 SETTINGS = "tokenizer.settings.json"
 MOST_GROWTH = 100  # of a text by the steps before or after the model
 MOST_IDS = 1 << 24
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that stands for one byte of a character without a token
 # Special tokens by their role, with Hugging Face's names.
 ROLES = {"pad": "pad_token", "start": "bos_token", "end": "eos_token", "unknown": "unk_token", "mask": "mask_token",
          "first": "cls_token", "separator": "sep_token"}  # fmt: skip
@@ -98,7 +100,8 @@ class ForeignTokenizer(Codec):
             first, last = (token if asked else None for token, asked in given)
             second = " ".join(f"{part}:1" for part in (first, "$B", last) if part)
             inner.post_processor = enclosed(inner, first, last, second)
-        self._bytes = "ByteLevel" in json.dumps(json.loads(inner.to_str())["decoder"])
+        decoder = json.dumps(json.loads(inner.to_str())["decoder"])
+        self._bytes, self._falls_back = "ByteLevel" in decoder, "ByteFallback" in decoder
         self._wordpiece = isinstance(inner.model, models.WordPiece)
 
     @classmethod
@@ -214,6 +217,8 @@ class ForeignTokenizer(Codec):
             return str(token).encode("utf-8")
         if self._bytes and all(letter in BYTE_OF for letter in token):
             return bytes(BYTE_OF[letter] for letter in token)
+        if self._falls_back and (byte := BYTE.fullmatch(token)):
+            return bytes.fromhex(byte[1])
         return str(token).replace(SPACE_MARK, " ").encode("utf-8")
 
 

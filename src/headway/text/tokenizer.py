@@ -184,6 +184,9 @@ class Tokenizer(Codec):
         words = [str(self.inner.id_to_token(i)) for i in known]
         return [readable(word.encode("utf-8")) if word.isspace() else word for word in words]
 
+    def labels(self, ids: Iterable[int]) -> list[str]:
+        return self.tokens(ids) if self.kind == "word" else super().labels(ids)
+
     def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
         if self.kind == "word":
             return (words := self.tokens(ids)), list(range(len(words)))

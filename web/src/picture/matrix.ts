@@ -21,9 +21,12 @@ export interface Frame {
 const [LARGEST, FEW] = [30, 12]; // of a cell; of few places it may be larger
 const LEGIBLE = 13; // pixels that a label needs
 const TURNED = 18; // one that is turned, beside others that are left out
-const LONGEST = 110;
+const LONGEST = 140;
 const LEGEND = 40;
-const OVERHANG = 40; // of the last column's name
+const TURN = -52; // degrees of a column's name
+const LEAN = 1 / Math.tan((-TURN * Math.PI) / 180);
+const ACROSS = Math.cos((TURN * Math.PI) / 180);
+const RISE = -Math.sin((TURN * Math.PI) / 180);
 const NARROWEST = 140;
 const MANY = 40; // places; so many scroll rather than lose their names
 const UNLIKE = 3;
@@ -35,13 +38,16 @@ const every = (cell: number, needed: number) => (cell > LEGIBLE - 0.01 ? 1 : Mat
 export function frame(rows: string[], columns: string[], room: number, small = false): Frame {
   const most = Math.max(rows.length, columns.length, 1);
   const letters = { size: 12, width: LONGEST };
+  const strong = { ...letters, strong: true }; // the chosen one is bold, and wider
   const isLarge = most <= MANY ? !small : room / most >= LEGIBLE;
   const longest = (labels: string[]) => {
     const n = isLarge ? 1 : Math.ceil((LEGIBLE * labels.length) / room);
-    return Math.max(30, ...labels.filter((_, i) => i % n === 0).map((label) => long(cut(label, letters), letters)));
+    return Math.max(30, ...labels.filter((_, i) => i % n === 0).map((label) => long(cut(label, letters), strong)));
   };
-  const [left, top] = [longest(rows) + 12, longest(columns) * 0.8 + 16];
-  const space = Math.max(room - left - OVERHANG, NARROWEST);
+  const [left, top] = [longest(rows) + 12, longest(columns) * RISE + 16];
+  const last = columns.map((label, c) => long(cut(label, letters), strong) * ACROSS - (columns.length - 1 - c) * LEGIBLE);
+  const overhang = Math.max(12, ...last);
+  const space = Math.max(room - left - overhang, NARROWEST);
   const largest = most <= FEW ? 1.5 * LARGEST : LARGEST;
   let [high, across] = [Math.min(largest, space / rows.length), Math.min(largest, space / columns.length)];
   if (isLarge) high = across = Math.max(LEGIBLE, across);
@@ -51,7 +57,7 @@ export function frame(rows: string[], columns: string[], room: number, small = f
   return {
     left, top, wide, tall, letters, each: [every(high, LEGIBLE), every(across, TURNED)],
     rows: rows.length, columns: columns.length,
-    width: Math.ceil(Math.max(left + wide + OVERHANG, 230)), height: Math.ceil(top + tall + LEGEND),
+    width: Math.ceil(Math.max(left + wide + overhang, 230)), height: Math.ceil(top + tall + LEGEND),
   };
 }
 
@@ -59,6 +65,15 @@ export function cellAt(f: Frame, x: number, y: number): [number, number] | null 
   const row = Math.floor(((y - f.top) * f.rows) / f.tall);
   const column = Math.floor(((x - f.left) * f.columns) / f.wide);
   return row >= 0 && row < f.rows && column >= 0 && column < f.columns ? [row, column] : null;
+}
+
+/** The whole name of the row or column whose label is there: it may be cut. */
+export function nameAt(f: Frame, rows: string[], columns: string[], x: number, y: number): string {
+  const row = Math.floor(((y - f.top) * f.rows) / f.tall);
+  if (x < f.left && row >= 0) return rows[row] ?? '';
+  // A label above leans to the right.
+  const column = Math.floor(((x - f.left - Math.max(0, f.top - 7 - y) * LEAN) * f.columns) / f.wide);
+  return y < f.top && column >= 0 ? (columns[column] ?? '') : '';
 }
 
 export interface Marks {
@@ -90,7 +105,7 @@ export function drawMatrix(
   }
   for (const c of named(f.columns, f.each[1], marks?.column ?? -1)) {
     const mine = marks?.column === c;
-    pen.text(columns[c], f.left + (c + 0.5) * across, f.top - 7, mine ? theme.accent : theme.ink, { ...f.letters, turn: -52, strong: mine });
+    pen.text(columns[c], f.left + (c + 0.5) * across, f.top - 7, mine ? theme.accent : theme.ink, { ...f.letters, turn: TURN, strong: mine });
   }
   if (marks) {
     if (marks.row >= 0) pen.rect(f.left, f.top + marks.row * high, f.wide, Math.max(high, 1), null, theme.accent, 1.5);

@@ -12,6 +12,7 @@ export class Looks {
     readonly rows: number,
     readonly columns: number,
     private readonly places?: Tensor,
+    private readonly floor?: number, // of numbers that were computed from stored ones
   ) {}
 
   get isSparse(): boolean {
@@ -48,6 +49,13 @@ export class Looks {
 
   at(t: number, s: number): number {
     return this.places ? this.row(t)[s] : this.tensor.at(this.first + t * this.columns + s);
+  }
+
+  /** What is less in this row is stored as 0. */
+  least(t: number): number {
+    const { isHalf, scale } = this.tensor;
+    if (this.floor !== undefined) return this.floor;
+    return isHalf ? 1e-7 : typeof scale === 'object' && scale ? scale[this.first / this.width + t] : 1e-38;
   }
 
   max(): number {
@@ -114,5 +122,5 @@ export function mean(several: Looks[]): Looks {
   for (const looks of several) {
     for (let t = 0; t < rows; t++) looks.row(t).forEach((value, s) => (sum[t * columns + s] += value / several.length));
   }
-  return new Looks(Tensor.made('mean', ['rows', 'columns'], [rows, columns], sum), 0, rows, columns);
+  return new Looks(Tensor.made('mean', ['rows', 'columns'], [rows, columns], sum), 0, rows, columns, undefined, several[0].least(0));
 }

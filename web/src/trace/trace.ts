@@ -50,6 +50,7 @@ export interface About {
   beam?: Beam;
   names?: Record<string, string>;
   told?: string[];
+  first?: Record<string, [number, number]>; // of each kind of attention the layer and head that tell most
   [key: string]: unknown;
 }
 
@@ -63,7 +64,10 @@ export interface Site {
   tensor: (layer: number, name: string) => Tensor | undefined;
   rows: Track;
   columns: Track;
+  rowNames: string[]; // what a reader sees: of a target that is written, the word behind each place
+  columnNames: string[];
   written: boolean;
+  hidden: (layer: number, row: number, column: number) => boolean | null; // by the mask; null: the trace has none
 }
 
 const FORMAT = 1;
@@ -119,6 +123,23 @@ export class Trace {
     return this.sites.findLast((site) => site.key !== 'saliency') ?? this.sites[0];
   }
 
+  /** The head to begin with: the one that tells most, where that was measured. */
+  firstHead(site: Site): { layer: number; head: number } {
+    const [layer, head] = this.about.first?.[site.key] ?? [NaN, NaN];
+    const isThere = site.layers.includes(layer) && site.heads.includes(head);
+    return isThere ? { layer, head } : { layer: site.layers.at(-1)!, head: site.heads[0] };
+  }
+
+  /** The vectors that this layer reads along a track: the embeddings, or what the layer below it gave. */
+  vectors(site: Site, layer: number, track: Track): Tensor | undefined {
+    const [stack] = site.key.split('.');
+    const fits = (tensor: Tensor | undefined) => tensor?.axes[0] === track.name && tensor.axes[1] === 'unit';
+    if (track !== site.rows) return [...this.tensors.values()].findLast((one) => /^[^.]+\.hidden$/.test(one.name) && fits(one));
+    const below = this.tensors.get(`${stack}.${layer - 1}.hidden`);
+    if (layer > 0) return fits(below) ? below : undefined;
+    return [...this.tensors.values()].find((one) => /^embed[^.]*\.hidden$/.test(one.name) && fits(one));
+  }
+
   /** The numbers of the heads that were kept. */
   private heads(count: number): number[] {
     const kept = this.about.heads;
@@ -158,9 +179,15 @@ export class Trace {
       heads: numbers,
       rows,
       columns,
+      rowNames: rows.name === columns.name ? rows.labels : [...rows.labels.slice(1), '(end)'],
+      columnNames: columns.labels,
       // Who looks from a translator's target writes the word behind that place.
       written: rows.name !== columns.name,
       tensor: (layer, name) => this.tensors.get(layer < 0 ? name : `${stack}.${layer}.${rest.join('.')}.${name}`),
+      hidden: (layer, row, column) => {
+        const mask = layer < 0 ? undefined : this.tensors.get(`${stack}.${layer}.${rest.join('.')}.mask`);
+        return mask ? mask.at(mask.start(row, column)) === 0 : null;
+      },
       looks: (layer, head) => {
         const id = `${layer}.${head}`;
         if (!cache.has(id)) {
@@ -199,10 +226,4 @@ function parsed(bytes: Uint8Array, broken: Error): Record<string, any> {
   } catch {
     throw broken;
   }
-}
-
-/** What stands at a place for a reader: of a target that is written, the word behind it. */
-export function rowLabels(site: Site): string[] {
-  const labels = site.rows.labels;
-  return site.written ? [...labels.slice(1), '(end)'] : labels;
 }
