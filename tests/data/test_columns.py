@@ -126,7 +126,9 @@ MANY = [f"text number {n}" for n in range(40)]
         ("a.csv", b"text,label,c\nx,y,z\n", {"label": "lable"},
          "there are columns text, label, c; did you mean 'label'?"),
         ("a.csv", b"text,label,c\nx,y,z\n", {"label": "text", "texts": ("text",)}, "cannot be both text and label"),
-        ("a.csv", as_csv(["text", *MANY], ["label", *MANY]), {}, "has 40 different values in 40 rows"),
+        ("a.csv", as_csv(["text", *MANY], ["label", *MANY]), {}, "40 rows have 40 different labels and 40 texts"),
+        ("a.csv", as_csv(["text", *MANY], ["label", *LABELS * 5]), {"texts": ("label",), "label": "1"},
+         "column 'text' was taken for the labels and 'label' for the texts"),
         ("a.csv", as_csv(["mood", *LABELS], ["a", *TEXTS], ["b", *TEXTS]), {"label": "mood"},
          "which column has the texts? there are columns mood, a, b: say --text-column"),
         ("a.tsv", tabbed("a|b|c|d|e", "f|g|h|i|j"), {}, "which column has the labels? there are columns 1 to 5"),
@@ -146,6 +148,11 @@ def test_what_is_wrong_is_one_line(
         read_labelled([path], Columns(**given))  # type: ignore[arg-type]
     assert said in str(caught.value) and name in str(caught.value) and "\n" not in str(caught.value)
     assert csv.field_size_limit() == 131_072
+
+
+def test_a_header_alone_has_no_texts(tmp_path: Path) -> None:
+    assert read(tmp_path / "a.csv", b"text,label\n") == ([], [])
+    assert read(tmp_path / "a.csv", b"fine,good\n")[0] == [("good", "fine")]
 
 
 def test_fasttexts_own_lines(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from headway.data.table import Table
 from headway.errors import InputError, nearest
@@ -56,7 +57,7 @@ class Places:
 
 def with_header(table: Table, columns: Columns) -> Table:
     """The table with its first row as names where that is a header."""
-    if table.names or len(table.rows) < 2:
+    if table.names or not table.rows:
         return table
     names = tuple(str(cell).strip() for cell in table.rows[0].cells)
     asked = {name for name in (*columns.texts, columns.label) if name and not name.isdecimal()}
@@ -73,7 +74,8 @@ def _is_header(table: Table, names: Sequence[str]) -> bool:
     if any(name in column[1:] for name, column in zip(names, table.columns, strict=True)):
         return False
     known = _known(names)
-    if any(name in known for name in (*LABELS, *TEXTS, *(name for pair in PAIRS for name in pair))):
+    labels, texts = (any(name in known for name in some) for some in (LABELS, (*TEXTS, *chain(*PAIRS))))
+    if labels and texts or (labels or texts) and len(table.rows) > 1:
         return True
     rows = len(table.rows) - 1  # names that nobody knows, above a column that repeats a few values
     return rows >= 10 and any(len(set(column[1:])) <= rows // 5 for column in table.columns)
@@ -177,11 +179,14 @@ def _is_index(table: Table, at: int) -> bool:
 
 
 def _check(table: Table, places: Places, known: Collection[str]) -> None:
-    labels = set(table.columns[places.label])
-    if labels <= set(known) or len(table.rows) < ENOUGH or len(labels) <= len(table.rows) / 2:
+    """Refuse labels of which nearly each row has its own, or of which there are more than texts."""
+    labels, rows = set(table.columns[places.label]), len(table.rows)
+    different = len(set(zip(*(table.columns[at] for at in places.texts), strict=True)))
+    if labels <= set(known) or rows < ENOUGH or len(labels) <= min(rows / 2, different):
         return
     texts = " and ".join(map(table.called, places.texts))
     raise InputError(
-        f"{table.file}: column {table.called(places.label)} was taken for the labels and {texts} for the texts, but it "
-        f"has {len(labels):,} different values in {len(table.rows):,} rows; {_there(table)}: say --label-column NAME"
+        f"{table.file}: column {table.called(places.label)} was taken for the labels and {texts} for the texts, but "
+        f"{rows:,} rows have {len(labels):,} different labels and {different:,} texts; {_there(table)}: "
+        "say --label-column NAME"
     )

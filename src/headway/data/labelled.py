@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -122,7 +123,8 @@ def _record(table: Table, row: Row) -> dict[str, Any]:
 
 
 def _listed(labels: Sequence[str]) -> str:
-    shown = ", ".join(labels[:SHOWN]) + (" …" if len(labels) > SHOWN else "")
+    shown = ", ".join(shorten(label, 40, placeholder="…") for label in labels[:SHOWN])
+    shown += " …" if len(labels) > SHOWN else ""
     return f"{len(labels)}: {shown}"
 
 

@@ -75,15 +75,15 @@ class Classification(TextLabelling):
 
     def open_parts(self) -> dict[str, list[Labelled]]:
         self.written: tuple[str, ...] = ()
-        parts = self.divided(self._read, hold_out_labelled)
-        self.labels = self.called(self.written)
-        return parts
+        return self.divided(self._read, hold_out_labelled)
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""
         texts = read_labelled(files, self.run.data.columns, self.written, self.log.say)
         refuse(not texts, f"{', '.join(map(str, files))}: there is no text in it")
-        self.written = self.written or labels_in(texts)
+        if not self.written:
+            self.written = labels_in(texts)
+            self.labels = self.called(self.written)
         return texts
 
     def store(self, part: str, texts: Sequence[Labelled], framed: Sequence[Framed]) -> LabelStore:
@@ -115,6 +115,7 @@ class Classification(TextLabelling):
         cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]], columns: Sequence[str] = ()
     ) -> list[Any]:
         """A table where its name, or a column that was asked for, says so; a .tsv without one is lines."""
+        refuse(columns and not inputs, "--text-column needs a file: headway predict MODEL FILE --text-column NAME")
         tables = [file for file in inputs if columns or (is_table(file) and bare_suffix(Path(file)) != ".tsv")]
         if len(inputs) != 1 or not tables:
             return super().read(inputs, texts, lines, columns)
