@@ -107,6 +107,14 @@ def csv_labels(folder: Path) -> None:
         (folder / name).unlink()
 
 
+def asked_csv(folder: Path) -> None:
+    """A .csv beside a model that labels texts."""
+    words = ("train", "classify", "--data", "train.tsv", "--out", "run", "--threads", "1", "--set", *ONE_LAYER)
+    trained(labelled, *words)(folder)
+    csv_labels(folder)
+    (folder / "train.csv.gz").unlink()
+
+
 def zipped_labels(folder: Path) -> None:
     labelled(folder)
     with zipfile.ZipFile(folder / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -236,6 +244,13 @@ ALL: dict[str, Kind] = {
         (
             train("classify", "train.csv"),
             train("classify", "train.csv.gz", more=("--text-column", "review", "--label-column", "3")),
+        ),
+    ),
+    "asked-csv": Kind(
+        asked_csv,
+        (
+            ("evaluate", "run", "PLACE/train.csv", "--label-column", "mood", *ON_CPU),
+            ("predict", "run", "PLACE/train.csv", *ON_CPU),
         ),
     ),
     "zipped-labels": Kind(zipped_labels, (train("classify", "all.zip/train.tsv"),)),

@@ -146,6 +146,7 @@ def resumed(
     stored = read_run(place / "run.json")
     if size is not None or init is not None:
         raise InputError("a resumed run keeps its model: leave --size and --init out, or start another run")
+    _check_data(stored, data)
     run = change(replace(stored, data=replace(stored.data, **data)), settings)
     if refused := refused_changes(stored, run):
         raise InputError(f"{place} cannot resume with {'; '.join(refused)}: start another run with --out")
@@ -163,15 +164,20 @@ def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | Non
         refuse(init is not None and not has_vectors, "--init brings a model with its own size: leave --size out")
         refuse(size not in sizes, f"there is no size '{size}'{nearest(size, sizes)}")
         run = replace(run, model=sizes[size])
-    if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
-        option = strange[0].replace("_", "-")
-        raise InputError(f"the recipe '{run.recipe}' takes no --{option}: it learns from {run.data.name}")
+    _check_data(run, data)
     if init is not None:
         run = replace(run, init=init) if has_vectors else _begun_with(run, init)
     run = replace(run, data=replace(run.data, **data))
     if run.recipe == "demo" and not run.data.train:
         raise InputError("the demo makes its own sentences: run `headway demo`, or give --data SOURCE TARGET")
     return change(run, settings)
+
+
+def _check_data(run: Run, data: dict[str, Any]) -> None:
+    """Refuse an option for data of another kind."""
+    if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
+        option = strange[0].replace("_", "-")
+        raise InputError(f"the recipe '{run.recipe}' takes no --{option}: it learns from {run.data.name}")
 
 
 def _named(recipe: str, pretrained: bool = False) -> Run:
