@@ -106,7 +106,10 @@ def test_a_model_that_says_one_label_is_reported(files: dict[str, Path], tmp_pat
 
 def test_columns_of_a_run_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A .csv with two columns that might be labels: resumed and evaluated with the one that was said."""
-    rows = [f'{number},"a {"cat" if number % 2 else "dog"}, sat",{number % 2},{number % 3}' for number in range(60)]
+    rows = [
+        f'{number},"a {"cat" if number % 2 else "dog"}, sat {number % 9}",{number % 2},{number % 3}'
+        for number in range(60)
+    ]
     (data := tmp_path / "a.csv").write_text("\n".join(["id,words,animal,other", *rows]) + "\n")
     columns = ("data.text_column=words", "data.label_column=animal", "data.names=dog,cat")
     scores = train({"train": data, "valid": data}, tmp_path / "run", *columns)
