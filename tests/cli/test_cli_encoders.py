@@ -143,7 +143,9 @@ def test_a_dry_run_of_labels(headway: Headway, vectors: Path, tmp_path: Path) ->
 def test_labels_that_cannot_be_learned(refuses: Refuses, vectors: Path, labels: Path, tmp_path: Path) -> None:
     data = write(tmp_path, "bad.tsv", ["0\ta", "1\tb", "cat"])
     out = ("--out", tmp_path / "run")
-    assert "bad.tsv, line 3: 1 columns" in refuses("train", "classify", "--data", data, *out, *CPU, after_work=True)
+    assert "bad.tsv, line 3: 1 column, but line 1 has 2" in refuses(
+        "train", "classify", "--data", data, *out, *CPU, after_work=True
+    )
     text = write(tmp_path, "labels.tsv", ["superb\tthe cat"])
     assert "text 1 has the label 'superb'" in refuses("evaluate", labels, text, *CPU)
     assert "no figures for the task 'embedding'" in refuses("evaluate", vectors, text, *CPU)

@@ -49,9 +49,9 @@ def test_a_member_of_an_archive_in_colas_columns(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("a.txt", "1 good\nbad\n", r"a\.txt, line 2: no space"),
-        ("a.tsv", "good\n", r"a\.tsv, line 1: 1 columns; expected label TAB text"),
-        ("a.jsonl", '{"text": "a"}\n', r"a\.jsonl, line 1: 'label' is NoneType"),
-        ("a.jsonl", '{"label": "1"}\n', r"a\.jsonl, line 1: no key 'text'"),
+        ("a.tsv", "good\n", r"a\.tsv, line 1: only one column; a text and a label are needed"),
+        ("a.jsonl", '{"text": "a"}\n', r"a\.jsonl, line 1: only one column \('text'\)"),
+        ("a.jsonl", '{"label": "1"}\n', r"a\.jsonl, line 1: only one column \('label'\)"),
         ("a.txt", "", "is empty"),
     ],
 )

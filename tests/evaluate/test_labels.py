@@ -35,3 +35,11 @@ def test_figures_are_those_of_their_definitions(labels: int) -> None:
 def test_one_label_for_all_is_no_correlation() -> None:
     found = LabelScores.of([0, 1, 1], [1, 1, 1], 2)
     assert found.matthews == 0.0 and found.accuracy == pytest.approx(2 / 3) and found.f1 == pytest.approx(0.4)
+
+
+def test_one_answer_for_all() -> None:
+    """Only where there was something to tell apart, and more than one label was not given."""
+    same = LabelScores.of([0, 1, 1, 2], [1, 1, 1, 1], 3)
+    assert same.constant == 1 and same.majority == 0.5
+    assert LabelScores.of([0, 1, 1, 0], [1, 1, 1, 0], 2).constant is None
+    assert LabelScores.of([1, 1], [1, 1], 2).constant is None

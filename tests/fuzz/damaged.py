@@ -153,7 +153,7 @@ def as_text(value: Any) -> str:
 
 
 Damage = Callable[[Path, random.Random], str]
-TEXT = (".txt", ".tsv", ".conll", ".conllu", ".jsonl", ".arpa", ".vec", ".en", ".fr", ".toml")
+TEXT = (".txt", ".tsv", ".csv", ".conll", ".conllu", ".jsonl", ".arpa", ".vec", ".en", ".fr", ".toml")
 
 
 def damages(path: Path) -> list[Damage]:

@@ -6,6 +6,7 @@ A short round damages each a few times; HEADWAY_FUZZ=N does it N times as often.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -90,6 +91,28 @@ def json_labels(folder: Path) -> None:
     rows = [line.split("\t") for line in (folder / "train.tsv").read_text(encoding="utf-8").splitlines()]
     lines = [json.dumps({"text": text, "label": label}) + "\n" for label, text in rows]
     (folder / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def csv_labels(folder: Path) -> None:
+    """With a header, quotes, commas and line breaks in texts, and a column more; packed too."""
+    labelled(folder)
+    rows = [line.split("\t") for line in (folder / "train.tsv").read_text(encoding="utf-8").splitlines()]
+    with (folder / "train.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["id", "review", "mood"])
+        for number, (label, text) in enumerate(rows):
+            writer.writerow([number, text.replace(" ", (" ", ", ", "\n", ' "so" ')[number % 4], 1), label])
+    (folder / "train.csv.gz").write_bytes(gzip.compress((folder / "train.csv").read_bytes()))
+    for name in ("train.tsv", "valid.tsv"):
+        (folder / name).unlink()
+
+
+def asked_csv(folder: Path) -> None:
+    """A .csv beside a model that labels texts."""
+    words = ("train", "classify", "--data", "train.tsv", "--out", "run", "--threads", "1", "--set", *ONE_LAYER)
+    trained(labelled, *words)(folder)
+    csv_labels(folder)
+    (folder / "train.csv.gz").unlink()
 
 
 def zipped_labels(folder: Path) -> None:
@@ -216,6 +239,20 @@ ALL: dict[str, Kind] = {
     "zipped-pairs": Kind(zipped_pairs, (train("translate", "train.zip", settings=TRANSLATOR, more=LANGUAGES),)),
     "labels": Kind(labelled, (train("classify", "train.tsv", more=("--valid", "PLACE/valid.tsv")),)),
     "json-labels": Kind(json_labels, (train("classify", "train.jsonl"),)),
+    "csv-labels": Kind(
+        csv_labels,
+        (
+            train("classify", "train.csv"),
+            train("classify", "train.csv.gz", more=("--text-column", "review", "--label-column", "3")),
+        ),
+    ),
+    "asked-csv": Kind(
+        asked_csv,
+        (
+            ("evaluate", "run", "PLACE/train.csv", "--label-column", "mood", *ON_CPU),
+            ("predict", "run", "PLACE/train.csv", *ON_CPU),
+        ),
+    ),
     "zipped-labels": Kind(zipped_labels, (train("classify", "all.zip/train.tsv"),)),
     "tags": Kind(tagged, (train("tag", "train.conll", more=("--valid", "PLACE/valid.conll")),)),
     "json-tags": Kind(json_tags, (train("tag", "train.jsonl"),)),

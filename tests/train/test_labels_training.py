@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from safetensors.torch import load_file
 from encoder_folders import declare_pooling, write_encoder
 from headway.batch import TextInputs
 from headway.data.labelled import LabelBatch
-from headway.errors import InputError
+from headway.errors import InputError, Notice
 from headway.models import build
 from headway.models.bert import BertConfig
-from headway.models.heads import Classes
+from headway.models.heads import Classes, ClassesHead
 from headway.plain import change
 from headway.recipes import RECIPES
+from headway.tasks.classification import Classification
 from headway.tasks.loading import load
 from headway.tasks.objective import Labels
 from headway.train.job import train as train_run
@@ -80,6 +82,43 @@ def test_a_small_encoder_learns_from_nothing(files: dict[str, Path], tmp_path: P
     assert best == ["cat", "none"]
     assert encoder.card.score == scores
     assert read_run(tmp_path / "run" / "run.json").data.names == ("none", "cat")
+
+
+def test_a_run_from_nothing_has_settings_of_its_own() -> None:
+    """A rate for random weights, not for fine-tuning, which keeps BERT's."""
+    alone, tuned = (RECIPES["classify"].make(pretrained) for pretrained in (False, True))
+    assert alone.schedule.peak >= 10 * tuned.schedule.peak and alone.model.layers < tuned.model.layers
+    assert tuned == replace(
+        RECIPES["sst2-minilm"].make(), recipe="classify", data=tuned.data, validation=tuned.validation
+    )
+
+
+def test_a_model_that_says_one_label_is_reported(files: dict[str, Path], tmp_path: Path) -> None:
+    """At the end of its training."""
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Log, "say", lambda self, line: lines.append(line))
+        patch.setattr(ClassesHead, "forward", lambda self, encoded: torch.eye(2)[1] + 0 * encoded.x_BTD[:, 0, :2])
+        train(files, tmp_path / "run", "engine.steps=1")
+    assert lines[-1].startswith("it answers 'cat' for every text: no better than always saying the commonest label")
+    assert lines[-1].endswith("(accuracy 0.5000)")
+
+
+def test_columns_of_a_run_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A .csv with two columns that might be labels: resumed and evaluated with the one that was said."""
+    rows = [
+        f'{number},"a {"cat" if number % 2 else "dog"}, sat {number % 9}",{number % 2},{number % 3}'
+        for number in range(60)
+    ]
+    (data := tmp_path / "a.csv").write_text("\n".join(["id,words,animal,other", *rows]) + "\n")
+    columns = ("data.text_column=words", "data.label_column=animal", "data.names=dog,cat")
+    scores = train({"train": data, "valid": data}, tmp_path / "run", *columns)
+    assert scores["validation accuracy"] == 1.0
+    with pytest.warns(Notice, match="labels from column 'animal' .2: 0, 1., texts from 'words'"):
+        report = Classification.evaluate(load(tmp_path / "run", "cpu"), [str(data)], {})
+    assert report.values["accuracy"] == 1.0
+    with pytest.raises(InputError, match="has the label '2', which the model does not have"):
+        Classification.evaluate(load(tmp_path / "run", "cpu"), [str(data)], {"label_column": "other"})
 
 
 def test_two_goes_end_as_one(files: dict[str, Path], tmp_path: Path) -> None:

@@ -86,7 +86,19 @@ HELD = {
     "--allow-unknown": ("headway.hub.config_keys", "unknown_allowed"),
     "--ids": ("headway.hub.ids", "ids_only"),
 }
-SEVERAL = ("--data", "--valid", "--test", "--set", "--prompt", "--stop", "--choice", "--minus", "--length", "--text")
+SEVERAL = (
+    "--data",
+    "--text-column",
+    "--valid",
+    "--test",
+    "--set",
+    "--prompt",
+    "--stop",
+    "--choice",
+    "--minus",
+    "--length",
+    "--text",
+)
 # An example of how to call the command, for an error of its use.
 USES = {
     "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",

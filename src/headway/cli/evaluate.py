@@ -26,6 +26,8 @@ def evaluate(
     lowercase: bool = flag("--lowercase", "Score without regard to case."),
     bootstrap: int = option(1000, "N", "Resamples for the confidence interval; 0 leaves it out."),
     output: str = option(None, "FILE", "Keep the translations in this file."),
+    text_column: list[str] = options.TEXT_COLUMN,
+    label_column: str = options.LABEL_COLUMN,
     as_json: bool = options.AS_JSON,
     stride: int = option(
         None, "N", "Language models: by how many tokens the window moves on (default: its length).", min=1
@@ -57,7 +59,10 @@ def evaluate(
 
     how: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase, "bootstrap": bootstrap, "stride": stride}
     given = {name: value for name, value in how.items() if value != DEFAULTS[name]}
-    given |= options.given(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
+    given |= {"text_column": tuple(text_column)} if text_column else {}
+    given |= options.given(
+        label_column=label_column, beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size
+    )
     keep = {"keep": partial(_keep, output)} if output else {}
     report = task_of(model).evaluate(load(model, device, dtype), data, given | keep)
     print(json_line(report.values) if as_json else "\n".join(report.lines))

@@ -50,6 +50,13 @@ BEAM_SIZE = option(None, "N", "Hypotheses kept; 1 is greedy. Default: as in vali
 LENGTH_PENALTY = option(None, "α", "Score = log-probability / lengthᵅ. Default: as in validation.")
 BATCH_SIZE = option(None, "N", "Sentences translated at once: fewer take less memory.", min=1)
 TRUNCATE = flag("--truncate", "Cut a text that is longer than the model takes.")
+TEXT_COLUMN = option(
+    [], "COLUMN...", "Name or number (from 1) of the column with the texts; two for pairs. Default: found by its name.",
+    "--text-column",
+)  # fmt: skip
+LABEL_COLUMN = option(
+    None, "COLUMN", "Name or number (from 1) of the column with the labels. Default: found by its name or its values."
+)
 AS_JSON = flag("--json", "As JSON.")
 
 

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.cli.options import DEVICE, DTYPE, MODEL, TEXTS, THREADS, TRUNCATE, argument, check_model, flag, option
+from headway.cli.options import (
+    DEVICE,
+    DTYPE,
+    MODEL,
+    TEXT_COLUMN,
+    TEXTS,
+    THREADS,
+    TRUNCATE,
+    argument,
+    check_model,
+    flag,
+    option,
+)
 from headway.cli.texts import texts_of
 from headway.plain import json_line
 
 
 def predict(
     model: str = MODEL,
-    inputs: list[str] = argument("INPUT...", "A text a line (.gz, .zst too); else stdin.", None),
+    inputs: list[str] = argument(
+        "INPUT...", "A text a line (.gz, .zst too), or a .csv or .jsonl of texts; else stdin.", None
+    ),
     text: list[str] = TEXTS,
     pairs: bool = flag("--pairs", "Each line is a pair of texts with a tab between them."),
     every: bool = flag("--all", "Every label with its probability, not the first alone."),
+    text_column: list[str] = TEXT_COLUMN,
     truncate: bool = TRUNCATE,
     max_new_tokens: int = option(None, "N", "Of a model that writes: the most tokens.", min=1),
     beam_size: int = option(None, "N", "Of a translator: hypotheses that are kept.", min=1),
@@ -36,6 +51,6 @@ def predict(
         "seed": seed,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value not in (None, False)}
-    values = task.read(inputs or [], text, texts_of)
+    values = task.read(inputs or [], text, texts_of, text_column)
     for found in task.answer(load(model, device, dtype), values, given):
         print(json_line(found.values) if as_json else found.line)

@@ -7,7 +7,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
+from headway.cli.options import (
+    DEVICE,
+    DTYPE,
+    LABEL_COLUMN,
+    TEXT_COLUMN,
+    THREADS,
+    argument,
+    engine_settings,
+    flag,
+    option,
+)
 from headway.cli.place import chosen, settle, worked_in
 from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest, refuse
@@ -24,12 +34,18 @@ def train(
     recipe: str = argument(
         "RECIPE", "A name from `headway recipes`, an earlier run's run.json, or with --resume its folder."
     ),
-    data: list[str] = option([], "FILE...", "Training pairs (two aligned files, a .tsv or a .jsonl), or text."),
+    data: list[str] = option(
+        [],
+        "FILE...",
+        "Training pairs (two aligned files, a .tsv or a .jsonl), text, or labelled text (.csv, .tsv, .jsonl).",
+    ),
     valid: list[str] = option([], "FILE...", "Validation pairs (default: some are held out)."),
     test: list[str] = option([], "FILE...", "Test pairs, scored once at the end."),
     source: str = option(None, "NAME", "Source language, a name or a code."),
     target: str = option(None, "NAME", "Target language."),
     size: str = option(None, "NAME", "Model size: tiny, base, big; char, 124M … 1.5B."),
+    text_column: list[str] = TEXT_COLUMN,
+    label_column: str = LABEL_COLUMN,
     init: str = option(
         None, "MODEL", "Start from this model's weights and vocabulary, or from a file of word vectors."
     ),
@@ -51,6 +67,7 @@ def train(
 ) -> None:
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test), "source": source, "target": target}
+    files |= {"text_column": tuple(text_column), "label_column": label_column}
     files = {key: value for key, value in files.items() if value}
     short = {"engine.steps": steps, "schedule.peak": lr, "engine.batch": batch_size, "engine.seed": seed}
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
@@ -129,6 +146,7 @@ def resumed(
     stored = read_run(place / "run.json")
     if size is not None or init is not None:
         raise InputError("a resumed run keeps its model: leave --size and --init out, or start another run")
+    _check_data(stored, data)
     run = change(replace(stored, data=replace(stored.data, **data)), settings)
     if refused := refused_changes(stored, run):
         raise InputError(f"{place} cannot resume with {'; '.join(refused)}: start another run with --out")
@@ -139,15 +157,14 @@ def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | Non
     """The run that the command line describes."""
     from headway.models import FAMILIES
 
-    run = _named(recipe)
     has_vectors = init is not None and Path(init).is_file()
+    run = _named(recipe, pretrained=init is not None and not has_vectors)
     if size is not None:
         sizes = FAMILIES[run.model.name].sizes
         refuse(init is not None and not has_vectors, "--init brings a model with its own size: leave --size out")
         refuse(size not in sizes, f"there is no size '{size}'{nearest(size, sizes)}")
         run = replace(run, model=sizes[size])
-    if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
-        raise InputError(f"the recipe '{run.recipe}' takes no --{strange[0]}: it learns from {run.data.name}")
+    _check_data(run, data)
     if init is not None:
         run = replace(run, init=init) if has_vectors else _begun_with(run, init)
     run = replace(run, data=replace(run.data, **data))
@@ -156,12 +173,19 @@ def resolve(recipe: str, data: dict[str, Any], size: str | None, init: str | Non
     return change(run, settings)
 
 
-def _named(recipe: str) -> Run:
+def _check_data(run: Run, data: dict[str, Any]) -> None:
+    """Refuse an option for data of another kind."""
+    if strange := sorted(data.keys() - {f.name for f in fields(run.data)}):
+        option = strange[0].replace("_", "-")
+        raise InputError(f"the recipe '{run.recipe}' takes no --{option}: it learns from {run.data.name}")
+
+
+def _named(recipe: str, pretrained: bool = False) -> Run:
     from headway.recipes import RECIPES
     from headway.train.run import read_run
 
     if recipe in RECIPES:
-        return RECIPES[recipe].make()
+        return RECIPES[recipe].make(pretrained)
     if Path(recipe).is_file():
         return read_run(Path(recipe))
     if (again := Path(recipe) / "run.json").is_file():

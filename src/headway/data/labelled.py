@@ -1,17 +1,18 @@
 """Labelled texts: read from files, encoded, and batched by length.
 
-What a file means is decided by its name: `.jsonl` has objects with "text", "label" and, for pairs, "second"; `.tsv` has
-label TAB text, label TAB text TAB second text, or CoLA's four columns (source, label, mark, text); any other file has
-the label before the first space of a line. A member of an archive is named behind it: `cola_public.zip/raw/train.tsv`.
+What a file is, is decided by its name: `.csv`, `.tsv` and `.jsonl` are tables (`headway.data.table`), in which
+`headway.data.columns` finds texts and labels; any other file has the label before the first space of a line, with or
+without fastText's `__label__` before it. A member of an archive is named behind it: `cola_public.zip/raw/train.tsv`.
 
 B rows, T length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -20,13 +21,18 @@ from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import BucketedBatches, Ints, Made
-from headway.data.readers import bare_suffix, lines, member, records, text_of
+from headway.data.columns import ENOUGH, FOUND, Columns, Places, find_columns, text_places, with_header
+from headway.data.readers import NOT_TEXT, bare_suffix, text_of
 from headway.data.split import hold_out_by_hash
+from headway.data.table import READERS, Row, Table, read_table, text_lines
 from headway.errors import InputError, refuse
 from headway.text.framing import Framed, Text
 
-ARCHIVE = ".zip/"
-COLA_COLUMNS = 4
+FASTTEXT = "__label__"
+SHOWN = 8  # labels that a line lists
+ACCEPTED = "give a .csv, .tsv or .jsonl, or lines of a label, a space and a text; .gz and .zst of these are read too"
+
+Say = Callable[[str], None]
 
 
 class Labelled(NamedTuple):
@@ -34,51 +40,92 @@ class Labelled(NamedTuple):
     label: str
 
 
-def read_labelled(files: Sequence[str | Path]) -> list[Labelled]:
-    """The texts of all files with their labels, in order."""
-    return [found for file in files for found in _read(str(file))]
+def read_labelled(
+    files: Sequence[str | Path], columns: Columns = FOUND, known: Collection[str] = (), say: Say = lambda line: None
+) -> list[Labelled]:
+    """The texts of all files with their labels, in order. known: labels that a model has. `say` is told once for each
+    kind of file where texts and labels were found."""
+    found: list[Labelled] = []
+    reported: set[str] = set()
+    for file in map(str, files):
+        texts, labels_from, texts_from = _read(file, columns, known)
+        found += texts
+        if texts and f"{labels_from}{texts_from}" not in reported:
+            reported.add(f"{labels_from}{texts_from}")
+            say(f"labels from {labels_from} ({_listed(labels_in(texts))}), texts from {texts_from}")
+    return found
 
 
-def in_archive(name: str) -> tuple[str, str]:
-    """The file that a name stands for and, where that is an archive, the member of it."""
-    archive, inside, member = name.partition(ARCHIVE)
-    return archive + inside.rstrip("/"), member
+def is_table(file: str) -> bool:
+    return bare_suffix(Path(file)) in READERS
 
 
-def _read(file: str) -> Iterator[Labelled]:
-    archive, inside = in_archive(file)
-    rows = member(Path(archive), inside) if inside else lines(file)
-    suffix = bare_suffix(Path(file))
-    if suffix == ".jsonl":
-        yield from _json(rows, file)
-        return
-    for number, row in enumerate(rows, 1):
-        where = f"{file}, line {number}"
+def read_texts(file: str, columns: Columns = FOUND) -> list[Text]:
+    """The texts of a table, whether it has labels or not."""
+    table = with_header(read_table(file), columns)
+    places = text_places(table, columns)
+    return [_text(table, row, places) for row in table.rows]
+
+
+def _read(file: str, columns: Columns, known: Collection[str]) -> tuple[list[Labelled], str, str]:
+    """The texts, and where labels and texts stand in words."""
+    if is_table(file):
+        table = with_header(read_table(file), columns)
+        if not table.rows:
+            return [], "", ""
+        places = find_columns(table, columns, known)
+        found = [Labelled(_text(table, row, places.texts), _label(table, row, places)) for row in table.rows]
+        return found, f"column {table.called(places.label)}", " and ".join(map(table.called, places.texts))
+    refuse(bare_suffix(Path(file)) in NOT_TEXT, f"cannot read {file} as labelled text: {ACCEPTED}")
+    refuse(columns != FOUND, f"{file} has no columns: --text-column and --label-column are for .csv, .tsv, .jsonl")
+    spaced = list(_spaced(file))
+    if len(spaced) >= ENOUGH and len(labels := {one.label for one in spaced} - set(known)) > len(spaced) / 2:
+        raise InputError(
+            f"{file}: the first word of each line was taken for its label, but {len(spaced):,} lines have "
+            f"{len(labels):,} different ones: write a .csv or .tsv with columns label and text"
+        )
+    return spaced, "the first word of each line", "what follows"
+
+
+def _spaced(file: str) -> Iterator[Labelled]:
+    for number, row in enumerate(text_lines(file), 1):
         if row.strip():
-            yield _columns(row.split("\t"), where) if suffix == ".tsv" else _spaced(row, where)
+            label, space, text = row.partition(" ")
+            refuse(not space, f"{file}, line {number}: no space; expected a label, a space and the text (or a .tsv, …)")
+            yield Labelled(text, label.removeprefix(FASTTEXT))
 
 
-def _json(rows: Iterator[str], name: str) -> Iterator[Labelled]:
-    for where, record in records(rows, name, "'text' and 'label'"):
-        text, label = text_of(record, "text", where), record.get("label")
-        if not isinstance(label, str | int) or isinstance(label, bool):
-            raise InputError(f"{where}: 'label' is {type(label).__name__}, expected a string or a whole number")
-        second = text_of(record, "second", where) if record.get("second") is not None else None
-        yield Labelled(text if second is None else (text, second), str(label))
+def _text(table: Table, row: Row, places: Sequence[int]) -> Text:
+    """One text, or a pair; a JSON object may leave the second text out."""
+    record, names = _record(table, row), [_key(table, at) for at in places]
+    if len(names) == 2 and row.cells[places[1]] is None:
+        names = names[:1]
+    texts = [text_of(record, name, table.where(row)) for name in names]
+    return texts[0] if len(texts) == 1 else (texts[0], texts[1])
 
 
-def _columns(columns: list[str], where: str) -> Labelled:
-    if len(columns) == COLA_COLUMNS:
-        return Labelled(columns[3], columns[1])
-    if len(columns) not in (2, 3):
-        raise InputError(f"{where}: {len(columns)} columns; expected label TAB text, or label TAB text TAB second text")
-    return Labelled(columns[1] if len(columns) == 2 else (columns[1], columns[2]), columns[0])
+def _label(table: Table, row: Row, places: Places) -> str:
+    label, name = row.cells[places.label], table.called(places.label)
+    if not isinstance(label, str | int) or isinstance(label, bool):
+        raise InputError(
+            f"{table.where(row)}: the label {name} is {type(label).__name__}, expected a string or a whole number"
+        )
+    refuse(not str(label).strip(), f"{table.where(row)}: the label (column {name}) is empty")
+    return str(label).strip()
 
 
-def _spaced(row: str, where: str) -> Labelled:
-    label, space, text = row.partition(" ")
-    refuse(not space, f"{where}: no space; expected a label, a space and the text (or a .tsv, a .jsonl)")
-    return Labelled(text, label)
+def _key(table: Table, at: int) -> str:
+    return table.names[at] if table.names else str(at + 1)
+
+
+def _record(table: Table, row: Row) -> dict[str, Any]:
+    return {_key(table, at): cell for at, cell in enumerate(row.cells) if cell is not None}
+
+
+def _listed(labels: Sequence[str]) -> str:
+    shown = ", ".join(shorten(label, 40, placeholder="…") for label in labels[:SHOWN])
+    shown += " …" if len(labels) > SHOWN else ""
+    return f"{len(labels)}: {shown}"
 
 
 def labels_in(texts: Sequence[Labelled]) -> tuple[str, ...]:

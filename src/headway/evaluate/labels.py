@@ -44,5 +44,16 @@ class LabelScores:
         spread = np.sqrt((s * s - g_K @ g_K) * (s * s - t_K @ t_K))
         return float((c * s - t_K @ g_K) / spread) if spread else 0.0
 
+    @property
+    def majority(self) -> float:
+        """The accuracy of always giving the commonest label."""
+        return float(self.counts_TG.sum(1).max() / max(self.counts_TG.sum(), 1))
+
+    @property
+    def constant(self) -> int | None:
+        """The label that every text was given, where the texts have several."""
+        [given], [true] = self.counts_TG.sum(0).nonzero(), self.counts_TG.sum(1).nonzero()
+        return int(given[0]) if len(given) == 1 and len(true) > 1 else None
+
     def figures(self) -> dict[str, float]:
         return {"accuracy": self.accuracy, "f1": self.f1, "matthews": self.matthews}

@@ -4,6 +4,7 @@ differ from the defaults. A part with a name is a new one; one without a name ch
     like         the tables that it starts from, in this order
     summary      what it trains on what; a table without one is no recipe, only a start for others
     model.size   one of the family's sizes, which the other keys of the model change
+    from_nothing what differs for a run that does not start from another model (--init)
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ class Recipe:
     summary: str
     reaches: str = ""
 
-    def make(self, **more: Any) -> Run:
-        """Its run; `more`: other settings."""
-        settings = _changed(_settings(self.name), {"recipe": self.name} | more)
+    def make(self, pretrained: bool = False, **more: Any) -> Run:
+        """Its run; `more`: other settings. pretrained: whether it will start from another model's weights."""
+        settings = _settings(self.name)
+        alone = settings.pop("from_nothing", {})
+        settings = _changed(settings, {} if pretrained else alone)
+        settings = _changed(settings, {"recipe": self.name} | more)
         model = dict(settings["model"])
         if size := model.pop("size", ""):
             model = _changed(to_plain(SIZES[model["name"]][size]), model)

@@ -2,38 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from headway.batch import TextInputs
-from headway.data.labelled import LabelBatch, Labelled, LabelStore, hold_out_labelled, labels_in, read_labelled
-from headway.errors import InputError, nearest
+from headway.data.columns import Columns
+from headway.data.labelled import (
+    LabelBatch,
+    Labelled,
+    LabelStore,
+    hold_out_labelled,
+    is_table,
+    labels_in,
+    read_labelled,
+    read_texts,
+)
+from headway.data.readers import bare_suffix
+from headway.errors import InputError, Notice, nearest, refuse
 from headway.generate.encoder import Encoder
 from headway.tasks.encoding import answered, pair_of
 from headway.tasks.files import DividedFiles
-from headway.tasks.labelling import TextLabelling
+from headway.tasks.labelling import TextLabelling, numbers
 from headway.tasks.task import entropy, random_ids
 from headway.text.framing import Framed
 from headway.text.tokenizer import TextOptions
 
+COLUMN_OPTIONS = ("text_column", "label_column")
+
 
 @dataclass(frozen=True)
 class LabelledText(DividedFiles):
-    """Texts, or pairs of them, with a label each: files (.jsonl, .tsv, or label and text with a space between them), or
-    names of a data set that headway knows.
+    """Texts, or pairs of them, with a label each: files (.csv, .tsv, .jsonl, or label and text with a space between
+    them), or names of a data set that headway knows.
 
     Without `valid`, the share `hold_out` of the training texts is. names: what the labels of the data, in their order,
     are called (none: as they are written there). text: for a vocabulary of its own, where the run starts from nothing.
+    text_column, label_column: names or numbers (from 1 on) of columns, two texts for pairs; where they are not given,
+    `headway.data.columns` finds them.
     """
 
     name: ClassVar[str] = "labelled-text"
-    wanted: ClassVar[str] = "FILE (.jsonl, .tsv, or a label and a text a line)"
+    wanted: ClassVar[str] = "FILE (.csv, .tsv, .jsonl, or a label and a text a line)"
     names: tuple[str, ...] = ()
     text: TextOptions = field(default_factory=lambda: TextOptions(lowercase=True))
+    text_column: tuple[str, ...] = ()
+    label_column: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse(
+            len(self.text_column) > 2, f"--text-column takes one column, or two for pairs, not {len(self.text_column)}"
+        )
+
+    @property
+    def columns(self) -> Columns:
+        return Columns(self.text_column, self.label_column)
 
 
 class Classification(TextLabelling):
@@ -42,12 +71,20 @@ class Classification(TextLabelling):
     name = "classification"
     data = LabelledText
     options = ("pairs", "all", "truncate")
+    evaluation_options = COLUMN_OPTIONS
 
     def open_parts(self) -> dict[str, list[Labelled]]:
-        parts = self.divided(_read, hold_out_labelled)
-        self.written = labels_in(parts["train"])
-        self.labels = self.called(self.written)
-        return parts
+        self.written: tuple[str, ...] = ()
+        return self.divided(self._read, hold_out_labelled)
+
+    def _read(self, files: list[Any]) -> list[Labelled]:
+        """Of the training texts first: where the labels are in other files is told by those."""
+        texts = read_labelled(files, self.run.data.columns, self.written, self.log.say)
+        refuse(not texts, f"{', '.join(map(str, files))}: there is no text in it")
+        if not self.written:
+            self.written = labels_in(texts)
+            self.labels = self.called(self.written)
+        return texts
 
     def store(self, part: str, texts: Sequence[Labelled], framed: Sequence[Framed]) -> LabelStore:
         number_of = {label: number for number, label in enumerate(self.written)}
@@ -74,14 +111,36 @@ class Classification(TextLabelling):
         return answered(given, lambda texts: model.classify(texts, truncate="truncate" in options))
 
     @classmethod
-    def labelled(cls, model: Encoder, files: Sequence[str]) -> tuple[Sequence[str], Sequence[str], list[Any]]:
+    def read(
+        cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]], columns: Sequence[str] = ()
+    ) -> list[Any]:
+        """A table where its name, or a column that was asked for, says so; a .tsv without one is lines."""
+        refuse(columns and not inputs, "--text-column needs a file: headway predict MODEL FILE --text-column NAME")
+        tables = [file for file in inputs if columns or (is_table(file) and bare_suffix(Path(file)) != ".tsv")]
+        if len(inputs) != 1 or not tables:
+            return super().read(inputs, texts, lines, columns)
+        refuse(texts, "--text and a file were both given: pass one of them")
+        refuse(not is_table(inputs[0]), f"{inputs[0]} has no columns: --text-column is for .csv, .tsv and .jsonl")
+        return list(read_texts(inputs[0], Columns(tuple(columns))))
+
+    @classmethod
+    def labelled(
+        cls, model: Encoder, files: Sequence[str], options: dict[str, Any]
+    ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         """Cut where they are longer than the model takes, as they were when it learned."""
-        texts = read_labelled(list(files))
-        guesses = model.classify([text.text for text in texts], truncate=True)
-        return [f"text {number}" for number in range(1, len(texts) + 1)], [text.label for text in texts], guesses
+        known = {*model.labels, *map(str, range(len(model.labels)))}
+        said: list[str] = []
+        texts = read_labelled(list(files), _columns(model.card.run, options), known, said.append)
+        refuse(not texts, f"{', '.join(files)}: there is no text in it")
+        names, labels = [f"text {number}" for number in range(1, len(texts) + 1)], [text.label for text in texts]
+        numbers(names, labels, model.labels, digits=True)  # a wrong label is told before the model is asked
+        for line in said:
+            warnings.warn(line, Notice, stacklevel=2)
+        return names, labels, model.classify([text.text for text in texts], truncate=True)
 
 
-def _read(files: list[Any]) -> list[Labelled]:
-    if not (texts := read_labelled(files)):
-        raise InputError(f"{', '.join(map(str, files))}: there is no text in it")
-    return texts
+def _columns(run: dict[str, Any], options: dict[str, Any]) -> Columns:
+    """Those that are asked for, or those that the model was trained with."""
+    data = run.get("data", {}) if isinstance(run, dict) else {}
+    texts, label = (options.get(name) or data.get(name) for name in COLUMN_OPTIONS)
+    return Columns(tuple(texts or ()), str(label or ""))

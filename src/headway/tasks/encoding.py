@@ -17,8 +17,10 @@ def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]])
     return [found.get(at, []) for at in range(len(values))]
 
 
-def pair_of(line: str, number: int) -> Any:
-    """The two texts of a line; a blank line stays one."""
+def pair_of(line: str | tuple[str, str], number: int) -> Any:
+    """The two texts of a line; a blank line stays one, and what a table has as a pair is one already."""
+    if not isinstance(line, str):
+        return line
     first, tab, second = line.partition("\t")
     refuse(not tab and line.strip(), f"line {number} has no tab: with --pairs each line is text TAB text")
     return (first, second) if tab else line

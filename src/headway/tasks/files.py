@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from headway import checksums
 from headway.atomic import replaced
 from headway.data.catalog import find, find_all
-from headway.data.labelled import in_archive
 from headway.data.readers import must_be_there
+from headway.data.table import in_archive
 from headway.errors import refuse
 from headway.tasks.start import RunContext
 from headway.text.tokenizer import Tokenizer

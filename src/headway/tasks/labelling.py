@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 
-from headway.errors import InputError, nearest
+from headway.errors import InputError, Notice, nearest
 from headway.evaluate.labels import LabelScores
 from headway.tasks.encoding import Encoding
 from headway.tasks.files import found, vocabularies
@@ -26,7 +27,7 @@ SHOWN = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correl
 class Labelling(Encoding):
     """Abstract. A label of each example, by an encoder with a head; judged by the labels of held-out examples.
 
-    what: the examples in messages. options: those that an answer may have.
+    what: the examples in messages. options, evaluation_options: those that an answer, an evaluation may have.
     """
 
     objectives: ClassVar[tuple[Any, ...]] = (Labels,)
@@ -34,6 +35,7 @@ class Labelling(Encoding):
     verb = "predict"
     what: ClassVar[str] = "texts"
     options: ClassVar[tuple[str, ...]]
+    evaluation_options: ClassVar[tuple[str, ...]] = ()
 
     labels: tuple[str, ...]  # as the model calls them
     held: dict[str, Any]  # the batches of the parts that are not trained on
@@ -63,6 +65,8 @@ class Labelling(Encoding):
         return name, Figure(self.scores("valid").figures()[name], True, 4)
 
     def final_figures(self) -> dict[str, Any]:
+        if said := constant_answer(self.scores("valid"), self.labels, self.what):
+            self.log.say(said)
         figures = self.scores("test").figures() if "test" in self.held else {}
         return {f"test {name}": round(value, 4) for name, value in figures.items()}
 
@@ -85,7 +89,9 @@ class Labelling(Encoding):
         raise NotImplementedError
 
     @classmethod
-    def labelled(cls, model: Any, files: Sequence[str]) -> tuple[Sequence[str], Sequence[str], list[Any]]:
+    def labelled(
+        cls, model: Any, files: Sequence[str], options: dict[str, Any]
+    ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         """Of each example in the files a name for messages, its label, and what the model guesses."""
         raise NotImplementedError
 
@@ -102,10 +108,12 @@ class Labelling(Encoding):
     def evaluate(cls, model: Any, files: Sequence[str], options: dict[str, Any]) -> Report:
         """Accuracy, F1 and correlation of the labels that a model gives these examples. A label is written as the model
         calls it, or as its number from 0 on."""
-        refuse_unknown(options, (), f"a model that labels {cls.what}")
-        names, labels, guesses = cls.labelled(model, files)
+        refuse_unknown(options, cls.evaluation_options, f"a model that labels {cls.what}")
+        names, labels, guesses = cls.labelled(model, files, options)
         given = numbers(names, [best.text for best, *_ in guesses], model.labels)
         scores = LabelScores.of(numbers(names, labels, model.labels, digits=True), given, len(model.labels))
+        if said := constant_answer(scores, model.labels, cls.what):
+            warnings.warn(said, Notice, stacklevel=2)
         rows = [f"{SHOWN[name]:<22}  {value:.4f}" for name, value in scores.figures().items()]
         return Report({cls.what: len(names)} | scores.figures(), [*rows, f"{len(names):,} {cls.what}"])
 
@@ -154,6 +162,17 @@ class TextLabelling(Labelling):
         self.log.event("data", part=part, texts=len(texts), labels=len(self.labels))
         self.data_names[part] = hashed(json.dumps([texts, self.tokenizer.fingerprint]))
         return store
+
+
+def constant_answer(scores: LabelScores, labels: Sequence[str], what: str) -> str:
+    """What to say of a model that gives every example the same label, though they have several; else nothing."""
+    only = scores.constant
+    if only is None:
+        return ""
+    return (
+        f"it answers '{labels[only]}' for every {what.removesuffix('s')}: no better than always saying the commonest "
+        f"label (accuracy {scores.majority:.4f})"
+    )
 
 
 def numbers(names: Sequence[str], labels: Sequence[str], known: Sequence[str], digits: bool = False) -> list[int]:

@@ -107,7 +107,10 @@ class ImageClassification(Labelling):
         return LabelBatch(ImageInputs(pixels_BCHW), torch.ones(run.engine.batch, dtype=torch.long, device=device))
 
     @classmethod
-    def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:
+    def read(
+        cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]], columns: Sequence[str] = ()
+    ) -> list[Any]:
+        refuse(columns, f"--text-column has no meaning for the task '{cls.name}'")
         refuse(texts or not inputs, "this model reads pictures: headway predict MODEL PICTURE.png …")
         return inputs
 
@@ -116,7 +119,9 @@ class ImageClassification(Labelling):
         return model.classify(values)
 
     @classmethod
-    def labelled(cls, model: PictureModel, files: Sequence[str]) -> tuple[Sequence[str], Sequence[str], list[Any]]:
+    def labelled(
+        cls, model: PictureModel, files: Sequence[str], options: dict[str, Any]
+    ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         config = model.processor.config
         pictures = read_pictures(files, config.size, (config.height, config.width))
         return pictures.names, pictures.labels, model.classify(list(pictures.pixels_NCHW.transpose(0, 2, 3, 1)))

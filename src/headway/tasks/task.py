@@ -188,8 +188,12 @@ class Task:
         return data if like is None else replace(data, text=like.text)
 
     @classmethod
-    def read(cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]]) -> list[Any]:
-        """The values that a command line names: files, or texts. `lines`: the lines of both (`headway.cli.texts`)."""
+    def read(
+        cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]], columns: Sequence[str] = ()
+    ) -> list[Any]:
+        """The values that a command line names: files, or texts. `lines`: the lines of both (`headway.cli.texts`);
+        columns: of a table, where the task reads one."""
+        refuse(columns, f"--text-column has no meaning for the task '{cls.name}'")
         refuse(len(inputs) > 1, f"give one file with a text a line, not {len(inputs)}: join them, or use --text")
         return list(lines(texts, inputs[0] if inputs else None))
 
