@@ -17,12 +17,9 @@ from headway.traces import Trace, Track
 FOLDERS = Path(__file__).parents[1] / "folders"
 EVERY = [FOLDERS / "format-1", *sorted(path for path in (FOLDERS / "format-1-families").iterdir() if path.is_dir())]
 every_folder = pytest.mark.parametrize("folder", EVERY, ids=lambda folder: folder.name)
-EXTRA = {
-    "embed": {"pooling": "mean"},
-    "generate": {"max_new": 3},
-    "generate_n": {"max_new": 3},
-    "stream": {"max_new": 3},
-}
+EXTRA: dict[str, dict[str, Any]] = {
+    "embed": {"pooling": "mean"}, "generate": {"max_new": 3}, "generate_n": {"max_new": 3}, "stream": {"max_new": 3},
+}  # fmt: skip
 TEXT, GAPPED = "He drives the car", "He drives the [MASK]"
 
 

@@ -34,8 +34,8 @@ def is_picture(value: Any) -> bool:
 
 
 class PictureModel(HeadedModel, Answering):
-    """`headway.load(folder)` gives one: `model.classify("boot.png")`, or a list of pictures. A picture is a file's path or
-    an array of bytes (height, width) or (height, width, 3)."""
+    """`headway.load(folder)` gives one: `model.classify("boot.png")`, or a list of pictures. A picture is a file's path
+    or an array of bytes (height, width) or (height, width, 3)."""
 
     vocabulary = 0  # it writes no tokens
 

@@ -34,7 +34,7 @@ class Shown:
             **({} if self.model is None else _built(self.model)),
             "data": _data(self.card) if self.card else "",
             "labels": _listed(self.labels),
-            "score": "" if not self.card else ", ".join(f"{key} {value}" for key, value in self.card.score.items()),
+            "score": "" if not self.card else _score(self.card.score),
             "call": ", ".join(self.asked()),
         }
         return {name: value for name, value in found.items() if value}
@@ -54,7 +54,7 @@ class Shown:
 
 def _built(model: nn.Module) -> dict[str, str]:
     sizes, first = sizes_of(model), next(model.parameters(), None)
-    counts = [f"{key.replace('_', ' ')} {sizes[key]}" for key in SIZES if key in sizes]
+    counts = [f"{key.replace('_', ' ')} {sizes[key]}" for key in SIZES if sizes.get(key)]
     size = ", ".join([f"{sizes['parameters']:,} parameters", *counts])
     where = "" if first is None else f"{first.device}, {str(first.dtype).removeprefix('torch.')}"
     return {"size": size, "device": where}
@@ -64,6 +64,12 @@ def _data(card: Any) -> str:
     """What it reads → what it writes: languages and vocabularies, or the size of a picture."""
     each = [", ".join(filter(None, (config.title, config.summary))) for config in card.processors.values()]
     return " → ".join(each)
+
+
+def _score(scores: dict[str, Any]) -> str:
+    """The figure that chose the weights, and those of the test data."""
+    named = [f"{key} {value}" for at, (key, value) in enumerate(scores.items()) if not at or key.startswith("test")]
+    return ", ".join(named)
 
 
 def _listed(labels: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ class Log:
     """
 
     def __init__(self, folder: Path | None = None, tensorboard: bool = False, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, quiet=quiet, force_jupyter=False, highlight=False, soft_wrap=True)
         self.started = time.perf_counter()
         self._folder, self._tensorboard = folder, tensorboard
         self._file: Any = None
