@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import headway
+
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
@@ -23,14 +25,18 @@ def code_cells(path: Path) -> list[Any]:
 
 def test_all_run_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one kernel, emptied before each: most of the time is torch's import."""
-    for name, value in {"HEADWAY_NOTEBOOK_STEPS": "4", "OMP_NUM_THREADS": "1", "HEADWAY_CACHE": str(tmp_path)}.items():
+    package = Path(headway.__file__).parents[1]  # the one that is tested, wherever the kernel starts
+    for name, value in {
+        "HEADWAY_NOTEBOOK_STEPS": "4", "OMP_NUM_THREADS": "1", "HEADWAY_CACHE": str(tmp_path), "PYTHONPATH": str(package)
+    }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     for name in ("HEADWAY_DATA", "HEADWAY_TEXT"):
         monkeypatch.delenv(name, raising=False)
     assert len(NOTEBOOKS) == 4
     cells = []
     for path in NOTEBOOKS:
-        cells += [nbformat.v4.new_code_cell("%reset -f"), *code_cells(path)]
+        sources = ["%reset -f", *(cell.source for cell in code_cells(path))]
+        cells += map(nbformat.v4.new_code_cell, sources)
     notebook = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=200, kernel_name="python3", resources=where).execute()
