@@ -27,7 +27,8 @@ def test_all_run_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """In one kernel, emptied before each: most of the time is torch's import."""
     package = Path(headway.__file__).parents[1]  # the one that is tested, wherever the kernel starts
     for name, value in {
-        "HEADWAY_NOTEBOOK_STEPS": "4", "OMP_NUM_THREADS": "1", "HEADWAY_CACHE": str(tmp_path), "PYTHONPATH": str(package)
+        "HEADWAY_NOTEBOOK_STEPS": "4", "OMP_NUM_THREADS": "1", "HEADWAY_CACHE": str(tmp_path),
+        "PYTHONPATH": str(package),
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     for name in ("HEADWAY_DATA", "HEADWAY_TEXT"):
