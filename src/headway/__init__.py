@@ -1,10 +1,22 @@
 """headway: train, run and explain sequence models, from the Markov chain to the Transformer.
 
     import headway
-    translator = headway.load("runs/my-translator")
-    translator.translate(["He drives the car"])
 
-Everything heavy is imported where it is first used.
+    model = headway.train("gpt", data="my.txt", out="runs/mine")  # or "translate", …: see `headway recipes`
+    model = headway.load("runs/mine")  # a run, a model folder, or another program's checkpoint
+    print(model)  # what it is, and what it can be asked
+    model.generate("Once upon a time")  # one text gives one, a list gives a list
+    model.trace("Once upon a time")  # what happens inside while it reads
+
+    load        the model of a folder: a Translator, a Generator, an Encoder, …
+    train       what `headway train` does: a recipe's data or yours, to a model
+    fit         the training loop for a module of your own
+    trace       record what happens inside any module
+    show        a trace, or several, on the page in the browser
+    nn          the parts: attention, feed-forward, norms, positions, masks, cells
+    InputError  what is raised where the input is wrong: one line, with what to do
+
+`import headway` is quick: everything heavy is imported where it is first used.
 """
 
 from __future__ import annotations
@@ -17,19 +29,27 @@ from typing import TYPE_CHECKING, Any
 import headway.hub  # noqa: F401  (every command then reads these formats too)
 
 if TYPE_CHECKING:
+    from headway import nn
+    from headway.errors import InputError
     from headway.explore.pages import show
     from headway.generate.encoder import Encoder
     from headway.generate.generator import Generator
     from headway.generate.tracing import trace
     from headway.generate.translator import Translator
     from headway.tasks.loading import load
+    from headway.traces import Trace
     from headway.train.own import fit
+    from headway.training import train
 
-__all__ = ["Encoder", "Generator", "Translator", "fit", "load", "show", "trace"]
+__all__ = [
+    "Encoder", "Generator", "InputError", "Trace", "Translator", "fit", "load", "nn", "show", "trace", "train",
+]  # fmt: skip
 
+# Where each name is; "": a package of its own.
 PLACES = {
-    "Encoder": "generate.encoder", "Generator": "generate.generator", "Translator": "generate.translator",
-    "fit": "train.own", "load": "tasks.loading", "show": "explore.pages", "trace": "generate.tracing",
+    "Encoder": "generate.encoder", "Generator": "generate.generator", "InputError": "errors", "Trace": "traces",
+    "Translator": "generate.translator", "fit": "train.own", "load": "tasks.loading", "nn": "",
+    "show": "explore.pages", "trace": "generate.tracing", "train": "",
 }  # fmt: skip
 
 # Torch's CPU threads spin for a millisecond after each operation by default. Where other work shares the cores,
@@ -43,6 +63,12 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    if name in PLACES:
-        return getattr(import_module(f"headway.{PLACES[name]}"), name)
-    raise AttributeError(f"module 'headway' has no attribute '{name}'")
+    if name not in PLACES:
+        raise AttributeError(f"module 'headway' has no attribute '{name}'")
+    place = PLACES[name]
+    return getattr(import_module(f"headway.{place}"), name) if place else import_module(f"headway.{name}")
+
+
+def __dir__() -> list[str]:
+    """What is for users; the modules that happen to be loaded are not."""
+    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"])

@@ -26,6 +26,7 @@ from safetensors.numpy import save as to_safetensors
 from headway.atomic import written
 from headway.errors import InputError, nearest
 from headway.nn.tap import chosen
+from headway.notebook import facts_table, heat_table, shortened
 from headway.outside import parsed
 
 FORMAT = 1
@@ -92,6 +93,36 @@ class Trace:
             same = len(axes) == tensor.ndim
             if not same or any(size not in (None, length) for size, length in zip(sizes, tensor.shape, strict=True)):
                 raise ValueError(f"'{name}' of shape {tensor.shape} does not fit its axes {axes}: {sizes}")
+
+    def __repr__(self) -> str:
+        lines = [f"  {name:<9}  {value}" for name, value in self.facts().items()]
+        return "\n".join([f"Trace of {self.about.get('model') or 'a model'}", *lines])
+
+    def _repr_html_(self) -> str:
+        """The text of each track, and where the mean head of one layer looked."""
+        shown = facts_table(f"Trace of {self.about.get('model') or 'a model'}", self.facts())
+        if not self.sites():
+            return shown
+        (stack, site), weights_LHTS = self.sites()[-1], self.attention()
+        at = max(0, len(weights_LHTS) - 2)  # the layer before the last aligns best in most translators
+        number = self.layers(stack, f"{site}.weights")[at]
+        *_, looks, seen = self.axes[f"{stack}.{number}.{site}.weights"]
+        rows, columns = (self.tracks[axis].labels for axis in (looks, seen))
+        caption = f"{stack}.{number}.{site}, mean of {weights_LHTS.shape[1]} heads: {looks} looks at {seen}"
+        return shown + heat_table(weights_LHTS[at].mean(0), rows, columns, caption)
+
+    def facts(self) -> dict[str, str]:
+        """By name: family, the text of each track, the sites of attention, the tensors."""
+        tracks = {
+            name: f"{len(track)} {track.kind}" + (f": {shortened(track.text)}" if track.text else "")
+            for name, track in self.tracks.items()
+        }
+        counts = {pair: len(self.layers(pair[0], f"{pair[1]}.weights")) for pair in self.sites()}
+        sites = ", ".join(f"{stack}.{site} (layers: {count})" for (stack, site), count in counts.items())
+        found = {"family": str(self.about.get("family", ""))} | tracks
+        found["attention"] = f"{sites}: trace.attention(stack, site)" if sites else ""
+        found["tensors"] = f"{len(self)}, as trace['{next(iter(self), '')}']"
+        return {name: value for name, value in found.items() if value}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tensors)

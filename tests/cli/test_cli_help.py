@@ -12,6 +12,7 @@ import pytest
 from calling import DEVICE, Headway, World
 
 import headway as package
+from headway.cli.app import COMMANDS, GROUPS
 from headway.recipes import RECIPES
 from headway.recipes.grammar import splits
 
@@ -40,10 +41,25 @@ def test_version(headway: Headway) -> None:
     assert headway("--version").out == f"{package.__version__}\n"
 
 
-def test_nothing_asked_shows_the_help_as_wrong_use(headway: Headway) -> None:
+def test_nothing_asked_shows_the_commands_by_group_as_wrong_use(headway: Headway) -> None:
     answer = headway()
     assert answer.code == 2 and answer.out == ""
-    assert answer.err.startswith("Usage: headway")
+    assert answer.err.startswith("Usage: headway") and len(answer.err.splitlines()) < 15
+    for title, group in GROUPS.items():
+        [line] = [line for line in answer.err.splitlines() if line.startswith(f"  {title}  ")]
+        assert line.endswith(f"  {', '.join(group)}")
+    shown = [line.partition("   ")[0].strip() for line in answer.err.splitlines() if line.startswith("  headway ")]
+    assert len(shown) > 2 and {line.split()[1] for line in shown} <= COMMANDS.keys()
+
+
+def test_help_has_each_command_in_one_line_of_its_group(headway: Headway) -> None:
+    lines = headway("--help").out.splitlines()
+    at = {title: lines.index(f"{title}:") for title in GROUPS}
+    for title, group in GROUPS.items():
+        rows = lines[at[title] + 1 : at[title] + 1 + len(group)]
+        assert [row.split()[0] for row in rows] == list(group)
+        assert [row.split(None, 1)[1] for row in rows] == list(group.values())
+    assert "classify" not in "".join(lines) and headway("classify", "--help").code == 0
 
 
 def test_an_unknown_verb_or_option_is_one_line(headway: Headway) -> None:

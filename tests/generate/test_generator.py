@@ -180,9 +180,7 @@ def test_a_setting_that_cannot_be_is_one_line(generator, settings, line):
         generator.generate(["The cat"], **settings)
 
 
-def test_one_text_instead_of_a_list_and_many_samples_of_a_stream_are_refused(generator):
-    with pytest.raises(InputError, match=r"write \[text\]"):
-        generator.generate("The cat")
+def test_many_samples_of_a_stream_are_refused(generator):
     with pytest.raises(InputError, match="a stream is one sampled text: leave out samples"):
         generator.stream("The cat", samples=2)
 

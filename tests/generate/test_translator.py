@@ -35,11 +35,6 @@ def test_a_setting_that_is_none_names_the_nearest_that_is_one(translator):
         translator.translate(["He sings"], beam="2")
 
 
-def test_one_text_instead_of_a_list_is_refused(translator):
-    with pytest.raises(InputError, match=r"write \[text\]"):
-        translator.translate("He sings")
-
-
 def test_sampled_translations_are_seeded_and_a_stream_joins_to_them(translator):
     texts = ["He drives the car", "", "The cat sleeps"]
     found = translator.sample(texts, seed=3)
@@ -60,7 +55,6 @@ def test_greedy_samples_are_what_a_beam_of_one_finds(translator):
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (lambda t: t.sample("He sings"), r"write \[text\]"),
         (lambda t: t.sample(["He sings"], beam=3), "a beam is for translate"),
         (lambda t: t.stream(""), "there is nothing to translate"),
         (lambda t: t.stream("He sings", samples=2), "a stream is one text, not 2"),

@@ -99,7 +99,9 @@ def test_a_picture_is_labelled_from_a_file_and_from_an_array(
     assert [line.split("\t")[0] for line in lines] == best
     values = json.loads(told("predict", trained, names[0], "--json", capsys=capsys))
     assert abs(sum(share for _, share in values["labels"]) - 1) < 1e-4
-    with pytest.raises(InputError, match="write \\[picture\\]"):
+    assert model.classify(names[0]) == model.classify(names[:1])[0]
+    assert model.classify(np.asarray(Image.open(names[0]))) == model.classify(names[:1])[0]
+    with pytest.raises(InputError, match=r"there is no picture a\.png"):
         model.classify("a.png")
 
 

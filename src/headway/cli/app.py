@@ -17,46 +17,84 @@ import typer
 
 from headway.errors import InputError, Notice, is_full, refuse
 
+# Every command by what it is for, in the order of the help. Its function has its name and is in the module of that
+# name, or is named in ELSEWHERE.
+GROUPS = {
+    "Train": {
+        "demo": "All of it in minutes, offline.",
+        "train": "Train a model on a recipe's data or yours.",
+        "recipes": "What can be trained, to which score.",
+        "compare": "Several recipes, one text, one budget.",
+        "runs": "Training runs, and the next command for each.",
+        "plot": "Draw what training runs have logged.",
+    },
+    "Use": {
+        "translate": "Translate text, line by line.",
+        "generate": "Continue a prompt.",
+        "predict": "What the model answers: labels, tags, …",
+        "fill": "Words for the gaps of a text.",
+        "embed": "A vector of each text.",
+        "score": "How likely a text is, or each answer.",
+        "evaluate": "BLEU of translations, perplexity of a text.",
+    },
+    "Look inside": {
+        "explore": "Look inside, on a page in the browser.",
+        "analyse": "What a model's heads do: table, picture.",
+        "neighbours": "Words whose vectors are near.",
+        "cost": "Operations, memory, energy of a model.",
+    },
+    "Convert": {
+        "import": "Make a model of another program's file.",
+        "export": "Write a model for other programs.",
+        "vectors": "A model's embedding as a vector file.",
+        "verify": "Compare a folder's files with their checksums.",
+    },
+}
+EARLIER_COMMANDS = ("classify",)  # names of before, which help does not show
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+SHORT = """Usage: headway COMMAND … (headway --help: each command in a line; headway COMMAND --help: its options)
+
+{groups}
+
+  headway demo                                    all of it in minutes, offline
+  headway train gpt --data my.txt --out runs/my   a language model of your own text
+  headway generate runs/my --prompt 'It was'      and a text by it
+  headway explore runs/my --text 'It was'         and a look inside
+"""
+
+
+class Grouped(typer.core.TyperGroup):
+    """Shows its commands by group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        wide = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{wide}}", summary) for name, summary in group.items()])
+
+
+def short_help() -> str:
+    """What `headway` alone prints: the commands by group, and the first ones to try."""
+    wide = max(map(len, GROUPS))
+    lines = [f"  {title:<{wide}}  {', '.join(group)}" for title, group in GROUPS.items()]
+    return SHORT.format(groups="\n".join(lines))
+
+
 app = typer.Typer(
     name="headway",
+    cls=Grouped,
     help="Train, run and explain sequence models, from the Markov chain to the Transformer.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# Every command in the order of the help. Its function has its name and is in the module of that name, or is named here.
-COMMANDS = {
-    "demo": "All of it in minutes, offline.",
-    "train": "Train a model on a recipe's data or yours.",
-    "generate": "Continue a prompt.",
-    "translate": "Translate text, line by line.",
-    "fill": "Words for the gaps of a text.",
-    "predict": "What the model answers: labels, tags, …",
-    "classify": "",  # the earlier name of predict: help does not show it
-    "embed": "A vector of each text.",
-    "score": "How likely a text is, or each answer.",
-    "evaluate": "BLEU of translations, perplexity of a text.",
-    "analyse": "What a model's heads do: table, picture.",
-    "compare": "Several recipes, one text, one budget.",
-    "cost": "Operations, memory, energy of a model.",
-    "explore": "Look inside, on a page in the browser.",
-    "export": "Write a model for other programs.",
-    "import": "Make a model of another program's file.",
-    "neighbours": "Words whose vectors are near.",
-    "vectors": "A model's embedding as a vector file.",
-    "recipes": "What can be trained, to which score.",
-    "runs": "Training runs, and the next command for each.",
-    "plot": "Draw what training runs have logged.",
-    "verify": "Compare a folder's files with their checksums.",
-}
 ELSEWHERE = {"classify": "predict.predict", "export": "exchange.export", "import": "exchange.take_in"}
-for _name, _summary in COMMANDS.items():
+for _name in (*COMMANDS, *EARLIER_COMMANDS):
     _module, _, _function = ELSEWHERE.get(_name, f"{_name}.{_name}").partition(".")
     _command = getattr(import_module(f"headway.cli.{_module}"), _function)
-    app.command(_name, short_help=_summary or None, hidden=not _summary)(_command)
+    app.command(_name, short_help=COMMANDS.get(_name), hidden=_name in EARLIER_COMMANDS)(_command)
 
 
 def _version(asked: bool) -> None:
@@ -216,6 +254,9 @@ def _run(given: list[str]) -> int:
     for word in given:
         # run.json, the log and other libraries' files could not hold it.
         refuse(any("\ud800" <= letter <= "\udfff" for letter in word), f"the argument {word!r} is not UTF-8")
+    if not given:
+        print(short_help(), end="", file=sys.stderr)
+        return 2
     command = typer.main.get_command(app)
     code = 0
     try:
@@ -241,9 +282,6 @@ def _leave(code: int, at_once: bool = False) -> None:
 
 def _explain(error: Exception) -> int:
     """Print one line, and return the exit code."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        print(error, file=sys.stderr)
-        return 2
     line, code = _line(error)
     print(f"headway: {' '.join(line.split())}", file=sys.stderr)
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -108,11 +107,23 @@ def locked(place: Path) -> Iterator[None]:
         time.sleep(0.05)  # `headway runs` may be looking at it
 
 
+def _lock(file: TextIO) -> None:
+    """Raises OSError where another process has it."""
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _has_lock(lock: TextIO, path: Path) -> bool:
     """Whether this process has the lock now, of the folder that is still in its place: another process may have
     replaced it while this one waited."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(lock)
         return os.path.samestat(os.fstat(lock.fileno()), path.stat())
     except OSError:
         return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,35 @@ def train(
     threads: int = THREADS,
 ) -> None:
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
+    done = perform(
+        recipe, data=data, valid=valid, test=test, source=source, target=target, size=size, init=init, lr=lr,
+        steps=steps, batch_size=batch_size, seed=seed, settings=settings, out=out, overwrite=overwrite, resume=resume,
+        download=download, dry_run=dry_run, device=device, dtype=dtype,
+    )  # fmt: skip
+    if done is not None and is_first():
+        print("\n".join([*(f"{key}: {value}" for key, value in done.scores.items()), f"model: {done}"]))
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished run: its model's folder and scores. note: how it came about."""
+
+    model: Path
+    scores: dict[str, Any]
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.note})"
+
+
+def perform(
+    recipe: str, *, data: Sequence[str] = (), valid: Sequence[str] = (), test: Sequence[str] = (),
+    source: str | None = None, target: str | None = None, size: str | None = None, init: str | None = None,
+    lr: float | None = None, steps: int | None = None, batch_size: int | None = None, seed: int | None = None,
+    settings: Sequence[str] = (), out: str | None = None, overwrite: bool = False, resume: bool = False,
+    download: bool = False, dry_run: bool = False, device: str = "auto", dtype: str = "auto",
+) -> Done | None:  # fmt: skip
+    """What `headway train` does, for the shell and for Python; None after a dry run."""
     files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test), "source": source, "target": target}
     files |= {"text_column": tuple(text_column), "label_column": label_column}
     files = {key: value for key, value in files.items() if value}
@@ -84,21 +114,18 @@ def train(
 
         if first:
             print(describe(run))
-        return
+        return None
     settle(goal := place)
     # Each of several processes checks the folder before the first one changes it.
     if not resume:
         place, resume = chosen(goal, run, overwrite)
     if resume and (scores := finished(place, run)) is not None:
-        if first:
-            if place != goal:  # it was stopped just before it took its place
-                with worked_in(place, goal, resume):
-                    pass
-            _report(scores, goal / "model", "finished before; --overwrite trains it again")
-        return
+        if first and place != goal:  # it was stopped just before it took its place
+            with worked_in(place, goal, resume):
+                pass
+        return Done(goal / "model", scores, "finished before; --overwrite trains it again")
     outcome = carry_out(run, place, download, goal, first=first, resume=resume)
-    if first:
-        _report(outcome.scores, goal / "model", f"{outcome.seconds:.0f} s in all")
+    return Done(goal / "model", outcome.scores, f"{outcome.seconds:.0f} s in all")
 
 
 def carry_out(
@@ -126,10 +153,6 @@ def finished(place: Path, run: Run) -> dict[str, Any] | None:
         return scores if same else None
     except InputError:
         return None
-
-
-def _report(scores: dict[str, Any], folder: Path, note: str) -> None:
-    print("\n".join([*(f"{key}: {value}" for key, value in scores.items()), f"model: {folder} ({note})"]))
 
 
 def resumed(

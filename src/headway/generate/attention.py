@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import InputError
+from headway.notebook import heat_table
 from headway.traces import Trace
 
 
@@ -28,6 +29,14 @@ class Attention:
     target_words: list[str]
     source_owner: list[int]
     target_owner: list[int]
+
+    def __repr__(self) -> str:
+        layers, heads, *_ = self.weights_LHTS.shape
+        words = f"{len(self.target_words)} target words, {len(self.source_words)} source words"
+        return f"Attention({layers} layers, {heads} heads, {words}: by_word(), weights_LHTS)"
+
+    def _repr_html_(self) -> str:
+        return heat_table(self.by_word(), self.target_words, self.source_words, "by_word(): target word → source word")
 
     @classmethod
     def of(cls, trace: Trace) -> Attention:

@@ -21,8 +21,10 @@ from headway.card import Loaded
 from headway.device import sent
 from headway.errors import InputError, TooLong
 from headway.generate.cores import on_every_core
-from headway.generate.tracing import Answering, check_one, checked, nexts, refuse_one, token_track, trace_of, trimmed
-from headway.models.heads import Vectors
+from headway.generate.one_or_many import is_text, one_or_many
+from headway.generate.shown import Shown
+from headway.generate.tracing import Answering, check_one, checked, nexts, token_track, trace_of, trimmed
+from headway.models.heads import Head, Vectors
 from headway.nn import tap
 from headway.nn.pooling import Pooling, pool
 from headway.nn.tap import chosen
@@ -30,8 +32,9 @@ from headway.text.framing import Framed, Text, frame
 from headway.traces import Trace, Track
 
 GAP = "[MASK]"  # what a person may write for a gap, whatever the model's own sign for it is
-LISTED = "an encoder takes a list of texts"
 BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
+# What a method needs of the head.
+NEEDS = {"fill": "words", "classify": "classes", "tag": "tags", "find": "spans", "choose": "choices"}
 Progress = Callable[[int], None]
 Answer = TypeVar("Answer")
 
@@ -55,7 +58,7 @@ class Tagged:
     probability: float
 
 
-class HeadedModel:
+class HeadedModel(Shown):
     """Abstract. An encoder and its head, as they were read from a folder."""
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
@@ -63,6 +66,12 @@ class HeadedModel:
         self.model: Any = loaded.model.to(device, dtype).eval()
         self.card, self.head, self.device, self.dtype = loaded.card, loaded.card.head, device, dtype
         self.labels: tuple[str, ...] = getattr(self.head, "labels", ())
+
+    def asked(self) -> list[str]:
+        """A head has no answer for some of them."""
+        made = type(self.model.head)
+        lacks = {name for name, needs in NEEDS.items() if getattr(made, needs) is getattr(Head, needs)}
+        return [name for name in super().asked() if name not in lacks]
 
     def guesses(self, inputs: Batch) -> list[list[Guess]]:
         """The labels of each row, the most probable first."""
@@ -72,7 +81,8 @@ class HeadedModel:
 
 
 class Encoder(HeadedModel, Answering):
-    """`headway.load(folder)` gives one: `encoder.embed(["How old are you?"])`; `fill`, `classify`, `tag`."""
+    """`headway.load(folder)` gives one: `encoder.embed("How old are you?")`, or a list of texts; `fill`,
+    `classify`, `tag`."""
 
     takes: ClassVar = "pair"  # besides a text: a second one, read as one with the first
 
@@ -85,12 +95,17 @@ class Encoder(HeadedModel, Answering):
         self.pooled: Vectors = self.head if self.head.name == Vectors.name else Vectors()
         self.limit: int = min(self.pooled.longest or self.model.context, self.model.context)
 
+    def asked(self) -> list[str]:
+        fills = getattr(self.tokenizer, "mask", None) is not None
+        return [name for name in super().asked() if fills or name != "fill"]
+
+    @one_or_many(is_text)
     def embed(
         self, texts: Sequence[str], *, pooling: Pooling | None = None, unit: bool | None = None, truncate: bool = False,
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:  # fmt: skip
-        """A vector of each text, in order: (texts, width). `pooling` and `unit` as the model declares them, unless
-        given; what it declares to stand before a text is put there."""
+        """A vector of a text (width), or of each text of a list, in order: (texts, width). `pooling` and `unit` as the
+        model declares them, unless given; what it declares to stand before a text is put there."""
         how = pooling or self.pooled.pooling
         if how is None:
             raise InputError("this model does not say how a text's vector is made: choose mean, first, max (--pooling)")
@@ -108,6 +123,7 @@ class Encoder(HeadedModel, Answering):
         self._answers(framed, answer, progress, side_by_side=self.device.type == "cpu")
         return vectors
 
+    @one_or_many(is_text)
     def fill(self, texts: Sequence[str], *, top: int = 5, truncate: bool = False) -> list[list[list[Guess]]]:
         """For each gap of each text the `top` words that may stand there. A gap is written [MASK], or as the model's
         own tokenizer spells it; several gaps of one text are filled each for itself."""
@@ -117,7 +133,6 @@ class Encoder(HeadedModel, Answering):
         if mask is None:
             raise InputError("the tokenizer of this model has no sign for a gap: it was not made to fill them")
         sign = str(self.tokenizer.settings.mask)
-        refuse_one(texts, LISTED)
         framed = self._framed([text.replace(GAP, sign) for text in texts], truncate)
         for number, one in enumerate(framed, 1):
             if mask not in one.ids:
@@ -136,10 +151,13 @@ class Encoder(HeadedModel, Answering):
 
         return self._answers(framed, answer)
 
+    @one_or_many(is_text)
     def classify(self, texts: Sequence[Text], *, truncate: bool = False) -> list[list[Guess]]:
-        """The labels of each text (or pair of texts), the most probable first; of a model that gives numbers, those."""
+        """The labels of each text, the most probable first; of a model that gives numbers, those. In a list also pairs
+        of texts."""
         return self._answers(self._framed(texts, truncate), lambda _, inputs: self.guesses(inputs))
 
+    @one_or_many(is_text)
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
         """The words of each text with their labels; a word has that of its first token."""
         return self.tagged(texts, self._framed(texts, truncate, spans=True))
@@ -201,7 +219,6 @@ class Encoder(HeadedModel, Answering):
 
     def _framed(self, texts: Sequence[Any], truncate: bool | None, spans: bool = False) -> list[Framed]:
         """`truncate` None: nobody was offered to have long texts cut, and nobody is told of it."""
-        refuse_one(texts, LISTED)
         try:
             return frame(self.tokenizer, texts, self.limit, truncate=bool(truncate), spans=spans)
         except TooLong as error:

@@ -9,14 +9,16 @@ import torch
 
 from headway.card import Card, Loaded
 from headway.errors import InputError, TooLong
+from headway.generate.one_or_many import is_text, one_or_many
 from headway.generate.request import UNBOUNDED, Request
 from headway.generate.saliency import recorded
 from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.spelling import continuation
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import Answering, check_one, checked, nexts, refuse_one, token_track, trace_of
+from headway.generate.tracing import Answering, check_one, checked, nexts, token_track, trace_of
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
+from headway.models.configs import token_tables
 from headway.models.protocols import Steps
 from headway.nn.tap import chosen
 from headway.text.chat import Message, rendered
@@ -26,8 +28,13 @@ from headway.traces import Trace
 Asked = str | Sequence[Message]  # a text to continue, or a conversation to answer
 
 
+def is_prompt(value: Any) -> bool:
+    """Whether it is one prompt: a text, or the messages of a conversation."""
+    return is_text(value) or (isinstance(value, Sequence) and len(value) > 0 and isinstance(value[0], dict))
+
+
 class Generator(Writing, Answering):
-    """`generator.generate(["Once upon a time"], temperature=0.8, top_p=0.9)`."""
+    """`generator.generate("Once upon a time", temperature=0.8, top_p=0.9)`, or a list of prompts."""
 
     card: Card
     rows: ClassVar = "one"  # of most steps: how weights are laid out on a CPU
@@ -55,8 +62,14 @@ class Generator(Writing, Answering):
         generator.card = loaded.card
         return generator
 
+    def asked(self) -> list[str]:
+        traced = bool(token_tables(self.model))  # a model that counts has nothing inside
+        return [name for name in super().asked() if traced or name != "trace"]
+
+    @one_or_many(is_prompt)
     def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, **settings: Any) -> list[str]:
-        """A continuation of each prompt, in order; of `best_of` samples the one of greatest mean log-probability.
+        """A continuation of a prompt, or of each prompt of a list, in order; of `best_of` samples the one of
+        greatest mean log-probability.
 
         A prompt is a text, or a conversation (`[{"role": "user", "content": "Hello"}]`) where the model has a template.
         Keywords are those of `Sampling` and `Wishes`: `temperature=0` is greedy, `stop=["\\n"]`, `max_new=50`, … With
@@ -69,6 +82,7 @@ class Generator(Writing, Answering):
         found = self.generate_n(prompts, samples=best_of, **settings)
         return [likeliest(passages).text for passages in found]
 
+    @one_or_many(is_prompt)
     def generate_n(
         self, prompts: Sequence[Asked], *, batch: int | None = None, progress: Callable[[int], None] | None = None,
         **settings: Any,
@@ -78,7 +92,6 @@ class Generator(Writing, Answering):
 
         `batch` bounds the rows that are written at a time; `progress` is called with the number of prompts done so far.
         """
-        refuse_one(prompts, "generate takes a list of prompts")
         wishes, choose = self.settings(settings, self.sampling)
         asked = [self._request(prompt, wishes, choose) for prompt in prompts]
         return self.passages(asked, wishes.stop, batch, progress)

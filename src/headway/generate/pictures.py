@@ -6,6 +6,7 @@ B batch, L labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Never
 
 import numpy as np
@@ -14,8 +15,9 @@ import torch
 from headway.card import Loaded
 from headway.data.images import ImageInputs
 from headway.device import sent
-from headway.errors import InputError, refuse
+from headway.errors import InputError
 from headway.generate.encoder import Guess, HeadedModel
+from headway.generate.one_or_many import one_or_many
 from headway.generate.tracing import Answering, check_one, checked, trace_of
 from headway.nn import tap
 from headway.nn.tap import chosen
@@ -25,9 +27,15 @@ from headway.traces import Trace, Track
 ROWS = {"cpu": 32, "cuda": 512}
 
 
+def is_picture(value: Any) -> bool:
+    """Whether it is one picture: a file's path, or an array (height, width) or (height, width, 3)."""
+    shape = np.shape(value) if isinstance(value, np.ndarray) else ()
+    return isinstance(value, str | Path) or len(shape) == 2 or (len(shape) == 3 and shape[-1] == 3)
+
+
 class PictureModel(HeadedModel, Answering):
-    """`headway.load(folder)` gives one: `model.classify(["boot.png"])`. A picture is a file's path or an array of bytes
-    (height, width) or (height, width, 3)."""
+    """`headway.load(folder)` gives one: `model.classify("boot.png")`, or a list of pictures. A picture is a file's path
+    or an array of bytes (height, width) or (height, width, 3)."""
 
     vocabulary = 0  # it writes no tokens
 
@@ -44,10 +52,10 @@ class PictureModel(HeadedModel, Answering):
     def places(self, text: str) -> int:
         return self.limit
 
+    @one_or_many(is_picture)
     @torch.inference_mode()
     def classify(self, pictures: Sequence[Any]) -> list[list[Guess]]:
         """The labels of each picture, the most probable first."""
-        refuse(isinstance(pictures, str), "give a list of pictures, not one: write [picture]")
         found: list[list[Guess]] = []
         rows = ROWS[self.device.type]
         for start in range(0, len(pictures), rows):

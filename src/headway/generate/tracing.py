@@ -17,6 +17,7 @@ from tokenizers import models
 from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
+from headway.generate.shown import Shown
 from headway.models.configs import SIZES, family_of, sizes_of, tracks_of
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn import tap
@@ -32,15 +33,13 @@ OPEN_SPACE = "␣"
 UNTOLD = ("model", "best", "last")  # folder names that do not tell models apart
 
 
-class Answering:
+class Answering(Shown):
     """Abstract. What the page asks of any model that answers, and `headway.load` gives. name: how a reader calls it;
     takes: besides a text nothing ("one"), a second text that is read as one with the first ("pair"), or the text to
     write ("target"); limit: the most tokens (None: any number); tokenizers: of what is read, and of what is written,
     where that is text."""
 
-    name = ""
     takes: ClassVar = "one"
-    model: Any
     limit: Any
     tokenizers: tuple[Any, Any]
     trace: Callable[..., Trace]
@@ -53,11 +52,6 @@ class Answering:
     def places(self, text: str) -> int:
         """How many places the trace of this text has, about."""
         return len(self.tokenizers[0].encode(text)) + 2
-
-
-def refuse_one(texts: Any, wanted: str) -> None:
-    """A list is wanted, and a text is a list of letters."""
-    refuse(isinstance(texts, str), f"{wanted}, not one text: write [text]")
 
 
 def sides(name: str, tracks: Sides) -> tuple[str, str]:
@@ -210,6 +204,10 @@ class Recording:
         """`tensors`: all rows of a batch, by `stack.layer.site.tensor`."""
         self.recorder, self.model = recorder, model
         self.tensors, self.axes = recorder.tensors, recorder.axes
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}  {', '.join(self.axes[name])}  {tuple(kept.shape)}" for name, kept in self.tensors.items()]
+        return "\n".join([f"Recording of {family_of(self.model)}: {len(lines)} tensors; .row() is a trace", *lines])
 
     def row(self, row: int = 0, **lengths: int) -> Trace:
         """The trace of one row. `source=7`: how long its source is, without padding; likewise `target`, `tokens`."""

@@ -17,11 +17,12 @@ from headway.generate.attention import Attention
 from headway.generate.beam_tree import tree
 from headway.generate.history import Branches
 from headway.generate.offline import search_all
+from headway.generate.one_or_many import is_text, one_or_many
 from headway.generate.request import Request
 from headway.generate.sampling import Bias, Sampling
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
-from headway.generate.tracing import Answering, check_one, checked, labels, nexts, refuse_one, token_track, trace_of
+from headway.generate.tracing import Answering, check_one, checked, labels, nexts, token_track, trace_of
 from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.nn import tap
 from headway.nn.tap import Choice, chosen
@@ -58,13 +59,15 @@ class TextTranslator(Answering):
         """What a hypothesis looked at."""
         raise NotImplementedError
 
+    @one_or_many(is_text)
     def translate(self, texts: Sequence[str], **search: Any) -> list[str]:
-        """The best translation of each text, in order; an empty text gives an empty one.
+        """The best translation of a text, or of each text of a list, in order; an empty text gives an empty one.
 
         Keywords change the search: `beam=1` is greedy, `length_penalty=0.6`, … (see `Search`).
         """
         return [found[0].text if found else "" for found in self.translate_n(texts, **search)]
 
+    @one_or_many(is_text)
     def translate_n(
         self, texts: Sequence[str], *, attention: bool = False, batch: int | None = None,
         progress: Callable[[int], None] | None = None, **search: Any,
@@ -74,7 +77,7 @@ class TextTranslator(Answering):
         `batch` bounds the texts that are searched at a time; `progress` is called with the number of texts done so far.
         """
         settings = self._settings(search)
-        sources = self._sources(texts, "translate")
+        sources = self._sources(texts)
         found = self.searched([self.framed(source) for source in sources.values()], settings, batch, progress)
         found_of = dict(zip(sources, found, strict=True))
         return [[self._translation(sources[i], h, attention) for h in found_of.get(i, ())] for i in range(len(texts))]
@@ -82,9 +85,8 @@ class TextTranslator(Answering):
     def _settings(self, search: dict[str, Any]) -> Search:
         return from_plain(Search, to_plain(self.search) | search, "search")
 
-    def _sources(self, texts: Sequence[str], verb: str) -> dict[int, list[int]]:
+    def _sources(self, texts: Sequence[str]) -> dict[int, list[int]]:
         """The tokens of each text that is not empty, by its place."""
-        refuse_one(texts, f"{verb} takes a list of texts")
         ids = self.encode(texts)
         for number, source in enumerate(ids, 1):
             self._check_length(f"sentence {number}", source, "split it")
@@ -112,7 +114,7 @@ class TextTranslator(Answering):
 
 @final
 class Translator(TextTranslator, Writing):
-    """`headway.load(folder)` gives one: `translator.translate(["He drives the car"])`."""
+    """`headway.load(folder)` gives one: `translator.translate("He drives the car")`, or a list of texts."""
 
     takes: ClassVar = "target"  # besides a text: its translation, which the model otherwise writes itself
 
@@ -122,18 +124,20 @@ class Translator(TextTranslator, Writing):
         self.writes, self.context = self.target_tokenizer, self.limit + 1
         self.stepper = stepper_for(self.model, device)  # kept: what it captures serves later calls
 
+    @one_or_many(is_text)
     def sample(self, texts: Sequence[str], *, best_of: int = 1, **settings: Any) -> list[str]:
         """A translation of each text that is drawn, not searched for; of `best_of` the one of greatest mean
         log-probability. Keywords are those of `Sampling` and `Wishes`: `temperature=0.8`, `seed=1`, …"""
         found = self.sample_n(texts, samples=best_of, **settings)
         return [likeliest(passages).text if passages else "" for passages in found]
 
+    @one_or_many(is_text)
     def sample_n(
         self, texts: Sequence[str], *, batch: int | None = None, progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> list[list[Passage]]:  # fmt: skip
         """All `samples` of each text, with log-probabilities; none of an empty text."""
-        sources = self._sources(texts, "sample")
+        sources = self._sources(texts)
         wishes, asked = self._sampled(sources, settings)
         found = dict(zip(sources, self.passages(asked, wishes.stop, batch, progress), strict=True))
         return [found.get(i, []) for i in range(len(texts))]
@@ -141,7 +145,7 @@ class Translator(TextTranslator, Writing):
     def stream(self, text: str, **settings: Any) -> Parts:
         """A sampled translation in parts as they come; they join to what `sample` gives."""
         check_one(text)
-        sources = self._sources([text], "stream")
+        sources = self._sources([text])
         refuse(not sources, "there is nothing to translate: give a text that is not empty")
         wishes, [asked] = self._sampled(sources, settings)
         refuse(asked.samples != 1, f"a stream is one text, not {asked.samples}: leave out samples, or use sample_n")

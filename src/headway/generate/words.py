@@ -8,6 +8,7 @@ from pathlib import Path
 from headway.card import Loaded
 from headway.errors import InputError, refuse
 from headway.folder import read_model
+from headway.generate.shown import Shown
 from headway.models import FAMILIES
 from headway.models.configs import token_tables
 from headway.text.tokenizer import SPECIALS, UNKNOWN, Tokenizer
@@ -16,16 +17,23 @@ from headway.text.vectors import Neighbour, WordVectors, read_vectors
 SIDES = ("source", "target")
 
 
-@dataclass
-class WordTable:
+@dataclass(repr=False)
+class WordTable(Shown):
     """`tokenizer`: that of the model whose embedding this is, for the spelling of its entries; None: a vector file."""
 
     vectors: WordVectors
     tokenizer: Tokenizer | None = None
     name: str = ""  # of the model
 
-    def nearest(self, words: list[str], k: int = 10, minus: list[str] | None = None) -> list[Neighbour]:
+    def asked(self) -> list[str]:
+        return ["nearest"]
+
+    def facts(self) -> dict[str, str]:
+        return {"vectors": f"{len(self.vectors):,} words, width {self.vectors.width}", "call": ", ".join(self.asked())}
+
+    def nearest(self, words: str | list[str], k: int = 10, minus: list[str] | None = None) -> list[Neighbour]:
         """The neighbours of a word, or of a sum of words less those in `minus`."""
+        words = [words] if isinstance(words, str) else words
         return self.vectors.nearest([*map(self.entry, words)], k, [*map(self.entry, minus or [])])
 
     def entry(self, word: str) -> str:

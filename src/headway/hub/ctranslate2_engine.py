@@ -18,8 +18,10 @@ import torch
 from headway.errors import InputError, refuse
 from headway.folder import FAST_WEIGHTS, Card, find_model, open_processors, read_card, read_model
 from headway.generate.attention import Attention
+from headway.generate.one_or_many import is_text, one_or_many
 from headway.generate.sampling import Sampling
 from headway.generate.search import Hypothesis, Search
+from headway.generate.shown import Shown
 from headway.generate.translator import TextTranslator, Translation
 from headway.hub.ctranslate2_export import engine_of, write_ctranslate2
 from headway.hub.extras import wanted
@@ -78,6 +80,7 @@ class FastTranslator(TextTranslator):
         self.source_names, self.target_names = entries(source_tokenizer, sizes[0]), entries(target_tokenizer, sizes[1])
         self.id_of = {name: i for i, name in enumerate(self.target_names)}
 
+    @one_or_many(is_text)
     def translate_n(self, texts: Sequence[str], *, attention: bool = False, **how: Any) -> list[list[Translation]]:
         refuse(attention, f"{ENGINE} does not show its attention: leave --attention, --picture or --engine out")
         for name in ("max_ratio", "max_extra", "finish"):
@@ -131,7 +134,7 @@ SAMPLING = {
 
 
 @final
-class FastGenerator:
+class FastGenerator(Shown):
     """A `Generator` on CTranslate2, for whole texts."""
 
     def __init__(self, engine: Any, card: Card, tokenizer: Codec) -> None:
@@ -142,6 +145,7 @@ class FastGenerator:
         lines = (END,) if card.text.lines else ()
         self.opening = tokenizer.opening if card.foreign_text else lines
 
+    @one_or_many(is_text)
     def generate(
         self, prompts: Sequence[str], *, max_new: int = 128, samples: int = 1, **wishes: Any
     ) -> list[list[str]]:

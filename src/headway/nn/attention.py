@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headway.fast import attention as kernels
 from headway.nn import tap
 from headway.nn.cache import Cache
-from headway.nn.mask import View
+from headway.nn.mask import SEE_ALL, View
 from headway.nn.position import Position
 from headway.nn.score import ScaledBy
 from headway.nn.slots import Memory
@@ -265,7 +265,7 @@ class SelfAttention(MultiHead):
         self.qkv = _projection(width, self.sizes, bias)
         self.output = _projection(self.sizes[0], [width], bias if output_bias is None else output_bias)
 
-    def forward(self, x_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, view: View = SEE_ALL, cache: Cache | None = None) -> Tensor:
         return self.out(self.mixed(self.qkv(x_BTD), view, cache))
 
     def mixed(self, qkv_BTD: Tensor, view: View, cache: Cache | None = None) -> Tensor:
@@ -305,7 +305,7 @@ class CrossAttention(MultiHead):
     def remember(self, source_BSD: Tensor) -> Memory:
         return Memory(*(_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1)))
 
-    def forward(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
+    def forward(self, x_RTD: Tensor, memory: Memory, view: View = SEE_ALL) -> Tensor:
         """R rows may be several hypotheses of each of B sources: their queries then become further queries of that
         source, so that its keys and values are never copied."""
         q_RHTK = _split(self.query(x_RTD), self.heads)

@@ -150,7 +150,7 @@ class JoinedHead(nn.Module):
     def __init__(self, table: nn.Embedding, columns: int) -> None:
         super().__init__()
         self.table = table
-        self.rest_VC = nn.Parameter(torch.empty(table.num_embeddings, columns))
+        self.rest_VC = nn.Parameter(torch.zeros(table.num_embeddings, columns))
 
     @property
     def weight(self) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from headway.batch import TextInputs
 from headway.errors import InputError, refuse
 from headway.generate.encoder import Encoder
+from headway.generate.one_or_many import is_several, one_or_many
 from headway.tasks.encoding import Encoding, answered
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Prediction, refuse_unknown
@@ -32,8 +33,10 @@ class Span:
 
 
 class Reader(Encoder):
-    """An encoder that finds answers: `reader.find([("Who sat?", "The cat sat on the mat.")])`."""
+    """An encoder that finds answers: `reader.find(("Who sat?", "The cat sat on the mat."))`, or a list of
+    such pairs."""
 
+    @one_or_many(is_several)
     def find(
         self, pairs: Sequence[tuple[str, str]], *, longest: int = LONGEST, truncate: bool = False
     ) -> list[Span]:  # fmt: skip
@@ -75,6 +78,7 @@ def _best(text: str, framed: Framed, first_T: torch.Tensor, last_T: torch.Tensor
 class Chooser(Encoder):
     """An encoder that chooses: `chooser.choose([("The cat sat on", ["a mat", "a plan"])])`."""
 
+    @one_or_many(is_several)
     def choose(self, questions: Sequence[tuple[str, Sequence[str]]], *, truncate: bool = False) -> list[list[float]]:
         """The probability of each choice: a softmax over those of one question."""
         pairs = [(question, choice) for question, choices in questions for choice in choices]

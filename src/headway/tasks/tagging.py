@@ -16,6 +16,7 @@ from headway.data.tagged import Sentence, TaggedBatch, TaggedStore, align, read_
 from headway.errors import InputError, refuse
 from headway.evaluate.entities import EntityScores, TagJudge
 from headway.generate.encoder import Encoder, Tagged
+from headway.generate.one_or_many import is_text, one_or_many
 from headway.tasks.encoding import answered
 from headway.tasks.files import DividedFiles
 from headway.tasks.labelling import TextLabelling
@@ -51,6 +52,7 @@ class WordLabels(Labels):
 class Tagger(Encoder):
     """Of a model that was trained on given words: a text's words are what white space separates."""
 
+    @one_or_many(is_text)
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
         framed = self._framed(texts, truncate, spans=True)
         words = [[found.span() for found in tagged.WORD.finditer(text)] for text in texts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from typing import Any
@@ -63,9 +62,13 @@ def _wait(device: torch.device) -> None:
 
 
 def memory(device: torch.device) -> int:
-    """Peak memory of this process in bytes: of the GPU, or resident."""
+    """Peak memory of this process in bytes: of the GPU, or resident; 0 on a system that does not count it."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +35,11 @@ class Log:
     """
 
     def __init__(self, folder: Path | None = None, tensorboard: bool = False, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        # A notebook's stderr says that it is a terminal, and keeps every frame of a bar.
+        terminal = False if type(sys.stderr).__module__.startswith("ipykernel") else None
+        self.console = Console(
+            stderr=True, quiet=quiet, force_jupyter=False, force_terminal=terminal, highlight=False, soft_wrap=True
+        )
         self.started = time.perf_counter()
         self._folder, self._tensorboard = folder, tensorboard
         self._file: Any = None
