@@ -17,8 +17,9 @@ FLAGS = ("overwrite", "resume", "download", "dry_run")
 
 def train(
     recipe: str | os.PathLike[str], *, data: Files = (), valid: Files = (), test: Files = (), source: str | None = None,
-    target: str | None = None, size: str | None = None, init: str | os.PathLike[str] | None = None,
-    lr: float | None = None, steps: int | None = None, batch_size: int | None = None, seed: int | None = None,
+    target: str | None = None, size: str | None = None, text_column: str | Sequence[str] = (),
+    label_column: str | None = None, init: str | os.PathLike[str] | None = None, lr: float | None = None,
+    steps: int | None = None, batch_size: int | None = None, seed: int | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (), out: str | os.PathLike[str] | None = None,
     overwrite: bool = False, resume: bool = False, download: bool = False, dry_run: bool = False, device: str = "auto",
     dtype: str = "auto",
@@ -39,7 +40,8 @@ def train(
     try:
         done = perform(
             os.fspath(recipe), data=_files(data), valid=_files(valid), test=_files(test), source=source, target=target,
-            size=size, init=None if init is None else os.fspath(init), lr=lr, steps=steps, batch_size=batch_size,
+            size=size, text_column=_files(text_column), label_column=label_column,
+            init=None if init is None else os.fspath(init), lr=lr, steps=steps, batch_size=batch_size,
             seed=seed, settings=_settings(settings), out=None if out is None else os.fspath(out), overwrite=overwrite,
             resume=resume, download=download, dry_run=dry_run, device=device, dtype=dtype,
         )  # fmt: skip

@@ -68,9 +68,10 @@ def train(
 ) -> None:
     """Train a model: a recipe's own data, or yours (`headway train translate --data a.en a.de`)."""
     done = perform(
-        recipe, data=data, valid=valid, test=test, source=source, target=target, size=size, init=init, lr=lr,
-        steps=steps, batch_size=batch_size, seed=seed, settings=settings, out=out, overwrite=overwrite, resume=resume,
-        download=download, dry_run=dry_run, device=device, dtype=dtype,
+        recipe, data=data, valid=valid, test=test, source=source, target=target, size=size,
+        text_column=text_column, label_column=label_column, init=init, lr=lr, steps=steps, batch_size=batch_size,
+        seed=seed, settings=settings, out=out, overwrite=overwrite, resume=resume, download=download,
+        dry_run=dry_run, device=device, dtype=dtype,
     )  # fmt: skip
     if done is not None and is_first():
         print("\n".join([*(f"{key}: {value}" for key, value in done.scores.items()), f"model: {done}"]))
@@ -90,8 +91,9 @@ class Done:
 
 def perform(
     recipe: str, *, data: Sequence[str] = (), valid: Sequence[str] = (), test: Sequence[str] = (),
-    source: str | None = None, target: str | None = None, size: str | None = None, init: str | None = None,
-    lr: float | None = None, steps: int | None = None, batch_size: int | None = None, seed: int | None = None,
+    source: str | None = None, target: str | None = None, size: str | None = None, text_column: Sequence[str] = (),
+    label_column: str | None = None, init: str | None = None, lr: float | None = None, steps: int | None = None,
+    batch_size: int | None = None, seed: int | None = None,
     settings: Sequence[str] = (), out: str | None = None, overwrite: bool = False, resume: bool = False,
     download: bool = False, dry_run: bool = False, device: str = "auto", dtype: str = "auto",
 ) -> Done | None:  # fmt: skip

@@ -73,9 +73,7 @@ def _changed(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 RECIPES = {
-    name: Recipe(name, table["summary"], REACHES.get(name, ""))
-    for name, table in TABLES.items()
-    if "summary" in table
+    name: Recipe(name, table["summary"], REACHES.get(name, "")) for name, table in TABLES.items() if "summary" in table
 }
 # Names for several at once: the ladder from the foot up. A bag of words is worse than any n-gram: from it on each rung
 # is better than the one before.
