@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
-from headway.cli.place import chosen, settle, worked_in
+from headway.cli.place import chosen, goal_of, settle, worked_in
 from headway.cli.processes import is_first, report_once
 from headway.errors import InputError, nearest, refuse
 from headway.outside import read_object
@@ -68,10 +68,12 @@ def train(
         if first:
             print(describe(run))
         return
-    settle(goal := place)
+    settle(place)
     # Each of several processes checks the folder before the first one changes it.
-    if not resume:
-        place, resume = chosen(goal, run, overwrite)
+    if resume:
+        settle(goal := goal_of(place))
+    else:
+        place, resume = chosen(goal := place, run, overwrite)
     if resume and (scores := finished(place, run)) is not None:
         if first:
             if place != goal:  # it was stopped just before it took its place
