@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
 from headway.cli.place import chosen, goal_of, settle, worked_in
 from headway.cli.processes import is_first, report_once
+from headway.durations import spoken
 from headway.errors import InputError, nearest, refuse
 from headway.outside import read_object
 from headway.plain import change, to_plain
@@ -83,7 +84,7 @@ def train(
         return
     outcome = carry_out(run, place, download, goal, first=first, resume=resume)
     if first:
-        _report(outcome.scores, goal / "model", f"{outcome.seconds:.0f} s in all")
+        _report(outcome.scores, goal / "model", f"{spoken(outcome.seconds)} in all")
 
 
 def carry_out(
