@@ -67,7 +67,8 @@ class Task:
 
     data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
     must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
-    the figure that tables show, and whether higher is better. unit: what a batch's `tokens` counts, in the plural. verb: the command that asks a finished model; verbs:
+    the figure that tables show, and whether higher is better. unit: what a batch's `tokens` counts, in the plural.
+    verb: the command that asks a finished model; verbs:
     others that it answers too. opens: makes a trained model ready to answer, from what was loaded, a device and a
     dtype. data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
     """

@@ -46,7 +46,8 @@ def _differs(a: object, b: object) -> str | None:
 
 
 def within(run: Run, tokens: int, seconds: float = 0.0) -> Run:
-    """The run with as many steps as the budget allows; `seconds`: a limit of its time, beside the tokens. It is validated ten times; steps of the rate and the averaged
+    """The run with as many steps as the budget allows; `seconds`: a limit of its time, beside the tokens.
+    It is validated ten times; steps of the rate and the averaged
     snapshots keep their share of it, and the warm-up takes a tenth at most."""
     if run.objective.one_pass:
         return run
@@ -56,7 +57,8 @@ def within(run: Run, tokens: int, seconds: float = 0.0) -> Run:
     schedule = replace(schedule, warmup=min(schedule.warmup, often))
     averaged = max(1, round(run.engine.snapshot * steps / run.engine.steps))
     engine = replace(
-        run.engine, steps=steps, seconds=seconds or run.engine.seconds, log=max(1, min(run.engine.log, often)), checkpoint=often,
+        run.engine, steps=steps, seconds=seconds or run.engine.seconds,
+        log=max(1, min(run.engine.log, often)), checkpoint=often,
         snapshot=averaged if run.engine.average > 1 else often,
     )  # fmt: skip
     validation = replace(run.validation, every=often, score_every=often)
