@@ -7,11 +7,11 @@ itself; whatever happens to a batch happens to its nested batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,16 @@ ALL = slice(None)
 def column(pad: int = 0, empty: int | None = None, **default: Any) -> Any:
     """A tensor field. `pad` fills up a shorter row, `empty` is what an empty row holds (None: `pad`)."""
     return field(metadata={"pad": pad, "empty": pad if empty is None else empty}, **default)
+
+
+Item = TypeVar("Item")
+
+
+def sampled(items: Iterable[Item], share: float) -> Iterator[Item]:
+    """An even sample of these, in order: at least the first of them, and a `share` of 1 is all."""
+    for number, item in enumerate(items):
+        if number == 0 or int((number + 1) * share) > int(number * share):
+            yield item
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from headway.cli.compare import _budget
 from headway.cli.place import locked
 from headway.recipes import RECIPES
 from headway.recipes.grammar import sample
-from headway.train.comparison import Entry, on_one_text, spread, within
+from headway.train.comparison import Entry, footer, on_one_text, spread, table, within
 
 SMALL = ["--set", "engine.batch=512", "model.layers=1", "model.width=16", "model.heads=2", "model.max_length=32"]
 PAIR = ["shakespeare-char-cpu", "gpt"]
@@ -112,7 +112,19 @@ def test_stairs_and_averages_are_those_of_the_whole_run(name: str) -> None:
 def test_spread_is_mean_and_deviation() -> None:
     assert spread([80.0, 84.0]) == "82.0 ± 2.8"
     assert spread([80.25]) == "80.2" and spread([]) == "–"
-    assert Entry("a", "perplexity").to_plain() == {"name": "a", "figure": "perplexity", "parameters": 0, "tokens": 0}
+    plain = {"name": "a", "figure": "perplexity", "parameters": 0, "tokens": 0, "unit": "tokens", "share": 1.0}
+    assert Entry("a", "perplexity").to_plain() == plain | {"notes": []}
+
+
+def test_a_row_that_is_not_to_be_compared_as_it_stands_is_marked_and_explained() -> None:
+    whole = Entry("whole", "perplexity", validation=[9.0], speed=[1.0], seconds=[9.0], epochs=[1.0])
+    short = Entry("short", "perplexity", validation=[8.0], speed=[1.0], seconds=[9.0], epochs=[0.25, 1.5], share=0.5)
+    late = Entry("late", "perplexity", validation=[8.0], speed=[1.0], seconds=[130.0], epochs=[2.0], allowed=60.0)
+    assert [row[0] for row in table([whole, short, late])] == ["recipe", "whole", "short *", "late *"]
+    lines = footer([whole, short, late]).splitlines()
+    assert len(lines) == 2 and lines[0].startswith("* short saw 0.25 epochs") and "on 50 % of the valid" in lines[0]
+    assert lines[1].startswith("* late took 2 min 10 s of 1 min")
+    assert "0.25 epochs" in short.to_plain()["notes"][0] and footer([whole]) == ""
 
 
 @pytest.mark.parametrize(("words", "count"), [("2M", 2e6), ("500k", 5e5), ("1,000", 1e3), ("1.5m", 1.5e6)])

@@ -110,6 +110,63 @@ def test_the_same_command_resumes_a_run_that_was_to_replace_another(
     assert [path.name for path in earlier.parent.iterdir()] == ["run"] and listing(earlier) != before
 
 
+def test_the_command_that_the_last_line_names_puts_the_run_where_out_said(
+    headway: Headway, world: World, earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(earlier.parent)
+    with monkeypatch.context() as patch:
+        patch.setattr("headway.train.job.Job.finish", interrupt)
+        answer = headway(*world.train(Path("run"), *SHORT, "engine.checkpoint=2", "--overwrite"))
+    [line] = [line for line in answer.err.splitlines() if "--resume" in line]
+    assert line == "headway: not finished; run is as it was; headway train run.new --resume resumes from step 4"
+    assert "failed" not in answer.err
+    listed = json.loads(headway("runs", ".", "--json").out)
+    [stopped] = [run for run in listed if run["folder"] == "run.new"]
+    assert stopped["state"] == "stopped" and stopped["next"] == "headway train run.new --resume"
+    again = headway("train", "run.new", "--resume")
+    assert again.code == 0 and "model: run/model" in again.out
+    assert [path.name for path in earlier.parent.iterdir()] == ["run"]
+    assert json.loads((earlier / "model/headway.json").read_text())["score"]["steps"] == 4
+    assert not list(earlier.glob(".replaces"))
+
+
+def test_a_resumed_run_never_replaces_what_is_no_run(
+    headway: Headway, refuses: Refuses, world: World, earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("headway.train.job.Job.finish", interrupt)
+        headway(*world.train(earlier, *SHORT, "engine.checkpoint=2", "--overwrite"))
+    shutil.rmtree(earlier)
+    earlier.mkdir()
+    write(earlier, "thesis.txt", ["years of work"])
+    assert "left alone" in refuses("train", earlier.with_name("run.new"), "--resume")
+    assert (earlier / "thesis.txt").is_file()
+
+
+IGNORED = """
+import os, signal, sys, time
+from headway.cli.app import Ended, _handle_signals
+
+class Callback:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)  # the handler raises here, where Python ignores it
+
+_handle_signals()
+try:
+    callback = Callback()
+    del callback
+    time.sleep(60)
+except Ended as ended:
+    print("ended by", *ended.args)
+"""
+
+
+def test_a_signal_whose_exception_is_ignored_ends_the_process_all_the_same() -> None:
+    found = subprocess.run([sys.executable, "-c", IGNORED], capture_output=True, timeout=50, text=True)
+    assert (found.stdout, found.stderr) == (f"ended by {int(signal.SIGTERM)}\n", "")
+
+
 @pytest.mark.parametrize("cut", [0, 1, 2], ids=["before", "between", "after"])
 def test_a_kill_while_a_run_takes_its_place_loses_nothing(
     headway: Headway, world: World, earlier: Path, monkeypatch: pytest.MonkeyPatch, cut: int

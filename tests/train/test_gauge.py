@@ -62,5 +62,5 @@ def test_a_machine_at_its_peak_is_at_one() -> None:
     gauge.measure(batch())
     found = gauge.read(gauge._peak / operations_per_token(gauge.objective, batch(), CPU))
     assert found["of_peak"] == pytest.approx(1.0, rel=0.01)
-    assert words(found | {"memory": 2_300_000_000}) == "100 % of peak, 2.3 GB"
+    assert words(found | {"memory": 2_300_000_000}) == "100 % utilisation, 2.3 GB"
     assert measured_peak(CPU, torch.float32, seconds=0.01) > 1e8

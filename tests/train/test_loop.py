@@ -181,7 +181,7 @@ def test_patience_stops_after_so_many_scores_without_a_better_one(tmp_path: Path
 
 def test_time_ends_a_run_as_if_that_were_the_last_step(tmp_path: Path) -> None:
     progress, snapshots, _ = trained(tmp_path, [5.0, 6.0, 7.0], steps=90, snapshot=40, log=6, seconds=1e-9)
-    assert progress.step == 1 and progress.stopped == "1e-09 s are over"
+    assert progress.step == 1 and progress.stopped == "1e-09 s are over, the last scoring included"
     assert (progress.best, progress.best_step) == (5.0, 1)  # scored, though no score was due
     assert kept(tmp_path) == {"step-1"}
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-1"]

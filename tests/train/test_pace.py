@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from headway.train.pace import Pace
@@ -63,3 +65,45 @@ def test_behind_the_end_nothing_is_foreseen() -> None:
     pace = Pace(100, seconds=10.0)
     assert not pace.look(5, 4.0) and pace.look(10, 12.0)
     assert pace.steps == 10
+
+
+def scored(seconds: float, test: float) -> Callable[[float], tuple[float, float]]:
+    """What scoring takes, in proportion to the data."""
+    return lambda share: (share * seconds, share * test)
+
+
+def test_the_time_of_the_last_scoring_is_kept() -> None:
+    pace = Pace(10_000, seconds=100.0)
+    pace.measure(scored(4.0, 6.0), candidates=2)
+    assert pace.share == 1.0 and pace.reserve == pytest.approx(3 * 4.0 + 6.0)
+    assert not pace.look(1, 1.0) and not pace.look(81, 81.0)
+    assert pace.steps == 82 and pace.look(82, 82.0)
+
+
+def test_a_scoring_that_takes_too_long_is_done_on_a_sample_of_the_data() -> None:
+    pace = Pace(10_000, seconds=90.0)
+    asked: list[float] = []
+    whole = scored(60.0, 120.0)
+    pace.measure(lambda share: asked.append(share) or whole(share), candidates=2)  # type: ignore[func-returns-value]
+    assert pace.reserve == pytest.approx(30.0) and pace.share == pytest.approx(30 / 300)
+    assert asked == [1 / 64]  # nothing longer is tried
+
+
+def test_validations_take_at_most_a_third_of_the_time_and_none_runs_into_the_end() -> None:
+    pace = Pace(10_000, seconds=100.0)
+    pace.measure(scored(5.0, 0.0), candidates=1)
+    assert not pace.may_validate(14.0) and pace.may_validate(15.0)
+    pace.validated(5.0, scored=True)
+    assert not pace.may_validate(29.0) and pace.may_validate(30.0)
+    assert pace.may_validate(84.0) and not pace.may_validate(85.0)
+    assert Pace(10_000, seconds=0.0).may_validate(1.0)
+
+
+def test_a_resumed_run_keeps_what_was_measured() -> None:
+    pace, again = Pace(10_000, seconds=100.0), Pace(10_000, seconds=100.0)
+    pace.measure(scored(50.0, 50.0), candidates=1)
+    pace.look(1, 5.0)
+    again.resume(pace.state())
+    assert (again.share, again.reserve, again.first) == (pace.share, pace.reserve, (1, 5.0))
+    again.resume([3, 7.0])  # as an earlier version wrote it
+    assert again.first == [3, 7.0]

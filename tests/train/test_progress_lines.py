@@ -27,7 +27,7 @@ def test_what_is_left_counts_from_where_a_run_went_on_and_follows_a_new_total(cl
             clock[0] += 6.0
             show(done, "loss 1.0", total)
     assert heard.getvalue().splitlines() == [
-        "training 510 of 1,000 steps loss 1.0, 294 s left",
-        "training 520 of 1,000 steps loss 1.0, 288 s left",
+        "training 510 of 1,000 steps loss 1.0, 4 min 54 s left",
+        "training 520 of 1,000 steps loss 1.0, 4 min 48 s left",
         "training 530 of 600 steps loss 1.0, 42 s left",
     ]

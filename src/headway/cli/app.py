@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -187,13 +188,28 @@ def spread(arguments: list[str]) -> list[str]:
     return result
 
 
+LATER = 0.05  # seconds
+
+
 class Ended(KeyboardInterrupt):
     """A scheduler or a closed terminal ended the process; it cleans up as after Ctrl-C."""
 
 
 def _handle_signals() -> None:
+    """An exception that a signal raises where Python ignores exceptions, as in its import system, is raised again a
+    moment later."""
+    report = sys.unraisablehook
+
     def end(number: int, _frame: FrameType | None) -> None:
         raise Ended(number)
+
+    def again(ignored: Any) -> None:
+        if not isinstance(ignored.exc_value, KeyboardInterrupt):
+            return report(ignored)
+        number = next(iter(ignored.exc_value.args), signal.SIGINT)
+        return threading.Timer(LATER, os.kill, [os.getpid(), number]).start()
+
+    sys.unraisablehook = again
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)

@@ -29,7 +29,7 @@ def compare(
     valid: list[str] = option([], "FILE...", "Validation text (default: some is held out)."),
     test: list[str] = option([], "FILE...", "Test text (default: some is held out)."),
     tokens: str = option(None, "N", "The budget: tokens that each may see in training (2M, 500k)."),
-    seconds: float = option(None, "S", "The budget: seconds that each may train."),
+    seconds: float = option(None, "S", "The budget: seconds that each may take, from its start to its last score."),
     seeds: int = option(1, "N", "Train each recipe with N different seeds."),
     settings: list[str] = option([], "KEY=VALUE...", "A setting of all the runs.", "--set"),
     out: str = option(None, "FOLDER", "Folder for runs and results (default: runs/compare-NAMES)."),
@@ -45,7 +45,6 @@ def compare(
     The same command resumes a comparison that was stopped; more recipes or seeds are added to the results there.
     """
     from headway.tasks.files import look_for_known, look_for_own
-    from headway.train.comparison import as_text
 
     budget = _budget(tokens, seconds)
     refuse(seeds < 1, f"--seeds is {seeds}: each recipe is trained at least once")
@@ -64,26 +63,30 @@ def compare(
         place = beside(goal)  # the earlier results stay until the new ones are whole
         resume = _is_same(place, runs, budget)
     with worked_in(place, goal, resume, lambda place: any(place.glob("*/seed-*/run.json"))):
-        rows, results = _compared(runs, budget, seeds, place, download)
-    print(json.dumps(results) if as_json else as_text(rows))
+        text, results = _compared(runs, budget, seeds, place, download)
+    print(json.dumps(results) if as_json else text)
     print(f"picture: {goal / 'comparison.png'}; table.md, table.txt and results.json beside it", file=sys.stderr)
 
 
 def _compared(runs: dict[str, Run], budget: dict[str, float], seeds: int, place: Path, download: bool) -> Any:
-    """Train what is not trained yet; the rows of the table, and all results."""
+    """Train what is not trained yet; the table with its notes, and all results."""
     from headway.explore.curves import comparison_picture
     from headway.plain import finite
-    from headway.train.comparison import as_markdown, as_text, table
+    from headway.train.comparison import as_markdown, as_text, footer, table
 
     runs = _planned(runs, budget, place, download)
     entries = [_trained(name, run, seeds, place, download) for name, run in runs.items()]
-    rows = table(entries)
+    for entry in entries:
+        entry.allowed = budget.get("seconds", 0.0)
+    rows, notes = table(entries), footer(entries)
+    text = f"{as_text(rows)}\n\n{notes}".rstrip("\n")
+    marked = f"{as_markdown(rows)}\n{notes}"
     results = finite({"budget": budget, "runs": [entry.to_plain() for entry in entries]})
-    texts = {"results.json": json.dumps(results, indent=1), "table.md": as_markdown(rows), "table.txt": as_text(rows)}
+    texts = {"results.json": json.dumps(results, indent=1), "table.md": marked, "table.txt": text}
     for name, text in texts.items():
         _write(place / name, text.rstrip("\n") + "\n")
     comparison_picture(entries, place / "comparison.png", next(iter(runs.values())).task.headline[1])
-    return rows, results
+    return text, results
 
 
 def _write(path: Path, text: str) -> None:
@@ -102,9 +105,9 @@ def _is_same(place: Path, runs: dict[str, Run], budget: dict[str, float]) -> boo
 
 
 def _plan(path: Path) -> dict[str, Any]:
-    """The budget of a comparison, and the tokens of each recipe that were measured for it."""
-    plan = read_object(path)
-    for key in ("budget", "tokens"):
+    """The budget of a comparison, and of each recipe the tokens and the seconds that were measured for it."""
+    plan = {"seconds": {}} | read_object(path)
+    for key in ("budget", "tokens", "seconds"):
         numbers = plan.get(key)
         if not isinstance(numbers, dict) or not all(isinstance(one, int | float) for one in numbers.values()):
             raise InputError(f"{path}: {key} must have numbers by their names; pass --overwrite to begin again")
@@ -156,10 +159,10 @@ def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[st
 
 def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, download: bool) -> dict[str, Run]:
     """The runs with the steps that the budget allows. A speed in seconds is measured once and stored in the plan."""
-    from headway.train.comparison import probe, tokens_per_second, within
+    from headway.train.comparison import STEPPING, probe, seconds_of, tokens_per_second, within
 
     path = place / PLAN
-    plan: dict[str, Any] = _plan(path) if path.is_file() else {"budget": budget, "tokens": {}}
+    plan: dict[str, Any] = _plan(path) if path.is_file() else {"budget": budget, "tokens": {}, "seconds": {}}
     if plan["budget"] != budget:
         kept, asked = (
             ", ".join(f"{value:,g} {name}" for name, value in one.items()) or "each recipe's own"
@@ -176,12 +179,16 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
         if "seconds" in budget and not run.objective.one_pass and name not in plan["tokens"]:
             trial = place / f".{name}-probe"
             shutil.rmtree(trial, ignore_errors=True)
-            _carried_out(probe(run), trial, download)
-            plan["tokens"][name] = round(budget["seconds"] * tokens_per_second(trial))
+            _carried_out(probe(run, budget["seconds"]), trial, download)
+            left = max(budget["seconds"] - seconds_of(trial), budget["seconds"] / 2)
+            plan["seconds"][name], plan["tokens"][name] = (
+                round(left, 3),
+                round(left * STEPPING * tokens_per_second(trial)),
+            )
             shutil.rmtree(trial)
             _write(path, json.dumps(plan, indent=1) + "\n")
         tokens = plan["tokens"].get(name, budget.get("tokens"))
-        planned[name] = run if tokens is None else within(run, int(tokens))
+        planned[name] = run if tokens is None else within(run, int(tokens), plan["seconds"].get(name, 0.0))
     return planned
 
 

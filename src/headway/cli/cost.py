@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli.options import AS_JSON, argument, option
 from headway.cli.table import aligned
+from headway.durations import spoken
 from headway.errors import InputError, nearest, refuse
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def parts(one: Cost) -> list[Row]:
 
 def footprint(used: Footprint) -> list[str]:
     devices = f" on {used.devices:,} devices" if used.devices > 1 else ""
-    lines = [f"training took {used.seconds:,.0f} s{devices}: {used.device_hours:,.3g} device hours"]
+    lines = [f"training took {spoken(used.seconds)}{devices}: {used.device_hours:,.3g} device hours"]
     if used.kwh is not None:
         lines.append(f"energy {used.kwh:,.4g} kWh at {used.watts:,g} W a device and a PUE of {used.pue:g}")
     if used.kg is not None:

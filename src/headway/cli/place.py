@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headway.train.run import Run
 
 LOCK = ".lock"
+REPLACES = ".replaces"  # in a folder that is trained beside another one: the name of that one
 LOOK = 1.0  # seconds that a reader of a run holds its lock at most
 
 
@@ -32,7 +33,7 @@ def is_taken(place: Path) -> bool:
 
 
 def _is_debris(path: Path) -> bool:
-    return path.name == LOCK or _is_half(path) or (path.name == "log.jsonl" and path.stat().st_size == 0)
+    return path.name in (LOCK, REPLACES) or _is_half(path) or (path.name == "log.jsonl" and path.stat().st_size == 0)
 
 
 def _is_half(path: Path) -> bool:
@@ -63,8 +64,20 @@ def _differences(place: Path, run: Run) -> list[str] | None:
 
 def beside(goal: Path) -> Path:
     """Where a run is trained that is to replace another one."""
-    goal = goal.resolve()  # a link to another disk stays a link
+    if goal.is_symlink() or goal.name in ("", ".."):
+        goal = goal.resolve()  # a link to another disk stays a link
     return goal.with_name(f"{goal.name}.new")
+
+
+def goal_of(place: Path) -> Path:
+    """Where a run that is resumed here belongs when it is whole: the place of the run that it replaces, or its own."""
+    try:
+        name = Path((place / REPLACES).read_text(encoding="utf-8").strip()).name
+    except (OSError, ValueError):
+        return place
+    goal = (place.resolve() if place.is_symlink() else place).with_name(name or place.name)
+    refuse_stranger(goal)
+    return goal
 
 
 def chosen(goal: Path, run: Run, overwrite: bool) -> tuple[Path, bool]:
@@ -148,6 +161,8 @@ def worked_in(place: Path, goal: Path, resume: bool, keeps: Callable[[Path], obj
                 refuse_stranger(name)
                 raise InputError(f"{name} is there already: choose another --out, or pass --overwrite")
             _empty(place)  # of another run that was to replace this one, and was stopped
+        if goal != place:
+            (place / REPLACES).write_text(f"{goal.name}\n", encoding="utf-8")
         try:
             yield
         except BaseException as error:
@@ -215,6 +230,7 @@ def take_place(goal: Path, place: Path) -> None:
     old = goal.with_name(f".{goal.name}.old-{uuid.uuid4().hex[:8]}")
     goal.rename(old)
     place.rename(goal)
+    (goal / REPLACES).unlink(missing_ok=True)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -19,8 +19,9 @@ from headway.cli.options import (
     flag,
     option,
 )
-from headway.cli.place import chosen, settle, worked_in
+from headway.cli.place import chosen, goal_of, settle, worked_in
 from headway.cli.processes import is_first, report_once
+from headway.durations import spoken
 from headway.errors import InputError, nearest, refuse
 from headway.outside import read_object
 from headway.plain import change, to_plain
@@ -117,17 +118,19 @@ def perform(
         if first:
             print(describe(run))
         return None
-    settle(goal := place)
+    settle(place)
     # Each of several processes checks the folder before the first one changes it.
-    if not resume:
-        place, resume = chosen(goal, run, overwrite)
+    if resume:
+        settle(goal := goal_of(place))
+    else:
+        place, resume = chosen(goal := place, run, overwrite)
     if resume and (scores := finished(place, run)) is not None:
         if first and place != goal:  # it was stopped just before it took its place
             with worked_in(place, goal, resume):
                 pass
         return Done(goal / "model", scores, "finished before; --overwrite trains it again")
     outcome = carry_out(run, place, download, goal, first=first, resume=resume)
-    return Done(goal / "model", outcome.scores, f"{outcome.seconds:.0f} s in all")
+    return Done(goal / "model", outcome.scores, f"{spoken(outcome.seconds)} in all")
 
 
 def carry_out(

@@ -87,6 +87,11 @@ class WordWindows:
         refuse(not len(self.start_of), "there is no text to learn words from")
 
     @property
+    def per_epoch(self) -> float:
+        """Steps."""
+        return len(self.start_of) / self.rows
+
+    @property
     def tokens(self) -> int:
         """Of one step."""
         return self.rows * self.row

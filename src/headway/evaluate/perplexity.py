@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.batch import IGNORED, TokenBatch
+from headway.batch import IGNORED, TokenBatch, sampled
 from headway.data.token_store import TokenStore
 from headway.data.windows import evaluation_windows
 from headway.errors import refuse
@@ -107,30 +107,35 @@ def judging(model: Any) -> Iterator[None]:
 
 def score_store(
     model: Any, store: TokenStore, window: int | None, stride: int | None = None, segments: bool = False,
-    streams: int = 1,
+    streams: int = 1, share: float = 1.0,
 ) -> Perplexity:  # fmt: skip
     """Every token of a store of documents, END too: the end of a text has to be predicted as well.
 
     Without a window the text is read from front to back, or cut into as many `streams` that are read side by side
-    (quicker, and each begins without a past).
+    (quicker, and each begins without a past). Of a `share` of the tokens only, the sum for all is estimated.
     """
     amount = store.amount
     if window is None:
         refuse(stride is not None, "a stride is for models that see a window of the text: this one reads all of it")
-        nll, tokens = _read_through(model, store, streams), store.tokens
+        tokens = math.ceil(share * store.tokens)
+        nll = _read_through(model, store, streams, tokens)
     else:
         nll, tokens = 0.0, 0
-        for batch in evaluation_windows(store, window, stride, max(1, TOKENS_AT_ONCE // window), segments):
+        at_once = min(TOKENS_AT_ONCE, math.ceil(share * store.tokens))
+        batches = evaluation_windows(store, window, stride, max(1, at_once // window), segments)
+        for batch in sampled(batches, share):
             nll += float(_nll(model, batch))
             tokens += batch.tokens
+    if share < 1:
+        nll, tokens = nll * store.tokens / tokens, store.tokens
     return Perplexity(
         nll, tokens, amount.words, amount.characters, amount.bytes, amount.unknown, window or 0, stride or window or 0
     )
 
 
-def _read_through(model: Any, corpus: TokenStore, streams: int) -> float:
-    """−log p of every token from all before it in its stream, the first from an END."""
-    device, total = _device(model), corpus.tokens
+def _read_through(model: Any, corpus: TokenStore, streams: int, total: int) -> float:
+    """−log p of each of the first `total` tokens from all before it in its stream, the first from an END."""
+    device = _device(model)
     length = -(-total // streams)
     starts = range(0, total, length)
     width = max(1, TOKENS_AT_ONCE // len(starts))

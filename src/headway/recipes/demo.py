@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from headway.durations import spoken
 from headway.evaluate.alignment import AttendedPair, alignment_error, best_head, random_links, write_links
 from headway.evaluate.bleu import score
 from headway.explore.picture import alignment_picture, alignment_text, heads_picture
@@ -43,8 +44,8 @@ def run_demo(out: Path, log: Log, device: str, steps: int | None = None, resume:
     command = "headway" if shutil.which("headway") else sys.argv[0]
     paragraphs = [
         f"A Transformer of {sum(p.numel() for p in translator.model.parameters()):,} parameters, "
-        f"trained on {len(train):,} sentence pairs in {outcome.scores['training seconds']:.0f} s "
-        f"({outcome.seconds:.0f} s with vocabulary and scoring).",
+        f"trained on {len(train):,} sentence pairs in {spoken(outcome.scores['training seconds'])} "
+        f"({spoken(outcome.seconds)} with vocabulary and scoring).",
         _scores(translator, test),
         _heads(translator, valid, test, out),
         _examples(translator),

@@ -93,8 +93,14 @@ class Classification(TextLabelling):
             raise InputError(f"{part}: no training text has the label '{found}'{nearest(found, self.written)}")
         return LabelStore(framed, [number_of[text.label] for text in texts], self.tokenizer.pad or 0)
 
-    def shown(self, example: int) -> str:
-        text = self.parts["train"][example].text
+    def example(self) -> str:
+        batch = next(self.held["valid"].epoch()).rows(0, 1)
+        given = int(self.model(batch.inputs.map(lambda t: t.to(self.context.device))).argmax(-1))
+        text = self.shown(batch.examples[0], "valid")
+        return f"{self.labels[given]} (wanted: {self.labels[int(batch.labels_B[0])]}): {text}"
+
+    def shown(self, example: int, part: str = "train") -> str:
+        text = self.parts[part][example].text
         return text if isinstance(text, str) else " | ".join(text)
 
     def guess(self) -> float:

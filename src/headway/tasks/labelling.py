@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.batch import sampled
 from headway.errors import InputError, Notice, nearest
 from headway.evaluate.labels import LabelScores
 from headway.tasks.encoding import Encoding
@@ -32,6 +33,7 @@ class Labelling(Encoding):
 
     objectives: ClassVar[tuple[Any, ...]] = (Labels,)
     headline = ("accuracy", True)
+    unit = "texts"
     verb = "predict"
     what: ClassVar[str] = "texts"
     options: ClassVar[tuple[str, ...]]
@@ -77,7 +79,7 @@ class Labelling(Encoding):
         device, dtype = self.context.device, self.context.dtype
         true: list[int] = []
         given: list[int] = []
-        for batch in self.held[part].epoch():
+        for batch in sampled(self.held[part].epoch(), self.share):
             inputs = batch.inputs.map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
             true += batch.labels_B.tolist()
             given += self.model(inputs).argmax(-1).tolist()

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,6 +31,7 @@ from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Prediction, Report, Task, entropy, random_ids, refuse_unknown, with_perplexity
 from headway.text.tokenizer import END, TextOptions
 
+EXAMPLE = 16  # tokens of a continuation that a validation shows
 OPTIONS = {"max_new_tokens": "max_new", "seed": "seed"}  # of an answer, and the generator's names for them
 
 
@@ -198,15 +200,15 @@ class Language(Task):
     def valid_losses(self, objective: nn.Module) -> dict[str, float]:
         if self.model.context is not None:
             return super().valid_losses(objective)
-        found = score_store(self.model, self.corpus.valid, None, streams=self.rows)
+        found = score_store(self.model, self.corpus.valid, None, streams=self.rows, share=self.share)
         return {"loss": found.per_token, "nll": found.per_token}
 
     def final_figures(self) -> dict[str, Any]:
         """Perplexity by token and by word, bits per character, on the validation data and on the test data."""
         window = None if self.model.context is None else self.length
-        scores = in_words("validation", score_store(self.model, self.corpus.valid, window))
+        scores = in_words("validation", score_store(self.model, self.corpus.valid, window, share=self.share))
         if self.corpus.test is not None:
-            scores |= in_words("test", score_store(self.model, self.corpus.test, window))
+            scores |= in_words("test", score_store(self.model, self.corpus.test, window, share=self.share))
         return scores
 
     def learn_at_once(self) -> dict[str, Any]:
@@ -229,6 +231,19 @@ class Language(Task):
         if note := config.smoothing.note:
             scores["note"] = note
         return scores | {"tokens counted": len(ids_T) - 1, "counting seconds": round(seconds, 2)}
+
+    def example(self) -> str:
+        """A continuation of the beginning of the validation text, the most likely token each time."""
+        tokenizer = self.corpus.tokenizer
+        first = min(EXAMPLE // 2, self.corpus.valid.tokens)
+        prompt = str(tokenizer.decode(self.corpus.valid.windows([0], first)[0].tolist()))
+        [text] = self.generator.generate([prompt], max_new=EXAMPLE, temperature=0)
+        return f"{prompt} → {text}"
+
+    @cached_property
+    def generator(self) -> Generator:
+        loaded = Loaded(self.model, self.card, self.processors)
+        return Generator.of(loaded, self.context.device, self.context.dtype)
 
     def shown(self, example: int) -> str:
         corpus, place = self.batches.where(example)

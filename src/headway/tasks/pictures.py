@@ -56,7 +56,7 @@ class ImageClassification(Labelling):
     heads = (Classes,)
     verbs = ()
     opens = PictureModel
-    what = "pictures"
+    what = unit = "pictures"
     options = ("all",)
 
     def __init__(self, run: Any, context: RunContext) -> None:

@@ -62,6 +62,7 @@ class Tagger(Encoder):
 class Tagging(TextLabelling):
     """Evaluated by the entities that it finds in held-out sentences."""
 
+    unit = "words"
     name = "tagging"
     data = TaggedText
     objectives = (WordLabels,)

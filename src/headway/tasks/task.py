@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from headway.batch import Batch
+from headway.batch import Batch, sampled
 from headway.card import Card, Loaded
 from headway.errors import InputError, refuse
 from headway.folder import text_card, with_tokenizers, write_model
@@ -67,7 +67,8 @@ class Task:
 
     data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
     must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
-    the figure that tables show, and whether higher is better. verb: the command that asks a finished model; verbs:
+    the figure that tables show, and whether higher is better. unit: what a batch's `tokens` counts, in the plural.
+    verb: the command that asks a finished model; verbs:
     others that it answers too. opens: makes a trained model ready to answer, from what was loaded, a device and a
     dtype. data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
     """
@@ -79,6 +80,7 @@ class Task:
     takes: ClassVar[tuple[str, ...]] = ("text",)
     heads: ClassVar[tuple[Any, ...]] = ()
     headline: ClassVar[tuple[str, bool]] = ("loss", False)
+    unit: ClassVar[str] = "tokens"
     verb: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]] = ()
     opens: ClassVar[Callable[..., Any]]
@@ -88,6 +90,7 @@ class Task:
     valid: Any  # batches of the validation data
     card: Card
     processors: dict[str, Any]
+    share: float = 1.0  # of the validation and test data that is scored: less where a run has too little time
 
     def __init__(self, run: Any, context: RunContext) -> None:
         """Find the data, learn vocabularies where there are none, build the model."""
@@ -122,7 +125,7 @@ class Task:
         """The mean of every loss term over the validation data."""
         sums: Counter[str] = Counter()
         counts: Counter[str] = Counter()
-        for batch in self.valid_batches():
+        for batch in sampled(self.valid_batches(), self.share):
             for name, (value, _) in objective(batch.map(lambda tensor: tensor.to(self.context.device))).items():
                 sums[name] += float(value)  # type: ignore[assignment]
                 counts[name] += float(batch.counts[name])  # type: ignore[assignment]
@@ -150,9 +153,17 @@ class Task:
         self.card.score = scores
         write_model(folder, weights, self.card, self.processors)
 
+    def example(self) -> str:
+        """What the present weights make of an example of the validation data, as a line; the same one each time."""
+        return ""
+
     def shown(self, example: int) -> str:
         """An example as a line that names it."""
         return ""
+
+    def epochs(self, steps: int) -> float:
+        """How often these steps go through the training data."""
+        return float(steps / self.batches.per_epoch)
 
     def guess(self) -> float:
         """The nll of a model that has only learned how frequent each label is."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.batch import TextInputs, TokenBatch
+from headway.batch import TextInputs, TokenBatch, sampled
 from headway.card import Card, Loaded
 from headway.data.batches import Frame, pair_batches
 from headway.data.catalog import cache_folder
@@ -183,10 +183,15 @@ class Translation(Task):
         return {"test BLEU": round(self._bleu(*self.test_texts), 2)} if self.test_texts[0] else {}
 
     def _bleu(self, sources: list[str], references: list[str]) -> float:
+        sources, references = (list(sampled(side, self.share)) for side in (sources, references))
         with self.log.bar("translating", len(sources), " sentences") as show:
             found = self.translator.translate_n(sources, progress=show)
         texts = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
         return corpus_bleu(texts, references, tokenize=self.run.validation.tokenize)
+
+    def example(self) -> str:
+        source = self.valid_texts[0][0]
+        return f"{source} → {self.translator.translate([source])[0]}"
 
     def shown(self, example: int) -> str:
         return str(self.tokenizers[0].decode(self.stores["train"].source[example].tolist()))

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headway.durations import spoken
 from headway.errors import InputError
 from headway.outside import read_object
 from headway.train.history import read_history
 from headway.train.run import Run
 
 JUDGED = 10  # times in a run
-PROBED = 20  # steps that a budget in seconds is measured with
+PROBED = 20  # steps at most that a budget in seconds is measured with
+STEPPING = 3 / 4  # of the seconds that are left are planned for steps; the rest is for scoring
+PROBING = 1 / 4  # of the seconds, that measuring may take
 
 
 def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
@@ -42,8 +45,9 @@ def _differs(a: object, b: object) -> str | None:
     return next((name for name in names if getattr(a, name) != getattr(b, name)), None)
 
 
-def within(run: Run, tokens: int) -> Run:
-    """The run with as many steps as the budget allows. It is validated ten times; steps of the rate and the averaged
+def within(run: Run, tokens: int, seconds: float = 0.0) -> Run:
+    """The run with as many steps as the budget allows; `seconds`: a limit of its time, beside the tokens.
+    It is validated ten times; steps of the rate and the averaged
     snapshots keep their share of it, and the warm-up takes a tenth at most."""
     if run.objective.one_pass:
         return run
@@ -53,18 +57,26 @@ def within(run: Run, tokens: int) -> Run:
     schedule = replace(schedule, warmup=min(schedule.warmup, often))
     averaged = max(1, round(run.engine.snapshot * steps / run.engine.steps))
     engine = replace(
-        run.engine, steps=steps, log=max(1, min(run.engine.log, often)), checkpoint=often,
+        run.engine, steps=steps, seconds=seconds or run.engine.seconds,
+        log=max(1, min(run.engine.log, often)), checkpoint=often,
         snapshot=averaged if run.engine.average > 1 else often,
     )  # fmt: skip
     validation = replace(run.validation, every=often, score_every=often)
     return replace(run, schedule=schedule, engine=engine, validation=validation)
 
 
-def probe(run: Run) -> Run:
-    """The run with a few steps, to measure its speed."""
+def probe(run: Run, seconds: float) -> Run:
+    """The run with a few steps, to measure its speed, in a small part of these seconds."""
     often = replace(run.validation, every=PROBED, score_every=PROBED)
-    engine = replace(run.engine, steps=PROBED, log=PROBED // 4, snapshot=PROBED, checkpoint=PROBED)
+    engine = replace(
+        run.engine, steps=PROBED, log=1, snapshot=PROBED, checkpoint=PROBED, average=0, seconds=seconds * PROBING
+    )
     return replace(run, engine=engine, validation=often)
+
+
+def seconds_of(folder: Path) -> float:
+    """How long a finished run took, from its start to its last score."""
+    return read_history(folder / "log.jsonl").seconds
 
 
 def tokens_per_second(folder: Path) -> float:
@@ -87,6 +99,10 @@ class Entry:
     speed: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     tokens: int = 0
+    unit: str = "tokens"  # what these are
+    epochs: list[float] = field(default_factory=list)  # how often the training data was seen
+    share: float = 1.0  # of the validation and test data that was scored
+    allowed: float = 0.0  # seconds; 0: as many as it takes
 
     def add(self, seed: int, run: Run, folder: Path) -> None:
         """What a finished run in `folder` came to."""
@@ -97,21 +113,35 @@ class Entry:
             self.validation.append(_number(score[f"validation {self.figure}"]))
             if f"test {self.figure}" in score:
                 self.test.append(_number(score[f"test {self.figure}"]))
+            self.unit, self.share = run.task.unit, min(self.share, float(score.get("share scored", 1.0)))
             if not run.objective.one_pass:
-                seconds = float(score["training seconds"])
-                self.tokens = int(score["steps"]) * run.task.tokens_a_step(run)
+                history = read_history(folder / "log.jsonl")
+                self.tokens = int(history.last("train", "tokens") or 0)
                 self.speed.append(tokens_per_second(folder))
+                self.epochs += [float(score["epochs"])] if "epochs" in score else []  # not of earlier versions
             else:
                 seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
                 self.speed.append(self.tokens / max(seconds, 1e-3))
-            self.seconds.append(seconds)
+            self.seconds.append(round(seconds_of(folder), 1))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path}: the run's score cannot be read ({error}): delete {folder} to train it again"
             ) from error
 
+    def notes(self) -> list[str]:
+        """What stands in the way of comparing its figures with those of the others."""
+        found = []
+        if self.epochs and (least := min(self.epochs)) < 1:
+            found.append(f"saw {least:.2g} epochs: less than all of the training data, so it is not trained to its end")
+        if self.share < 1:
+            found.append(f"is scored on {100 * self.share:.2g} % of the validation and test data, for lack of time")
+        if self.allowed and (most := max(self.seconds)) > 1.1 * self.allowed:
+            found.append(f"took {spoken(most)} of {spoken(self.allowed)}: too short for a step of it and its scoring")
+        return found
+
     def to_plain(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value not in ([], None)}
+        plain = {name: value for name, value in vars(self).items() if value not in ([], None) and name != "allowed"}
+        return plain | {"notes": self.notes()}
 
 
 def _number(value: Any) -> float:
@@ -132,18 +162,24 @@ def table(entries: Sequence[Entry]) -> list[list[str]]:
     """Titles, then a row for each."""
     rows = [
         {
-            "recipe": entry.name,
+            "recipe": entry.name + (" *" if entry.notes() else ""),
             f"test {entry.figure}": spread(entry.test),
             f"validation {entry.figure}": spread(entry.validation),
             "parameters": f"{entry.parameters:,}",
             "operations/token": short(entry.operations),
-            "tokens seen": short(entry.tokens),
-            "tokens/s": short(statistics.median(entry.speed)),
-            "seconds": f"{statistics.median(entry.seconds):,.0f}",
+            f"{entry.unit} seen": short(entry.tokens),
+            "epochs": spread(entry.epochs),
+            f"{entry.unit}/s": short(statistics.median(entry.speed)),
+            "time": spoken(statistics.median(entry.seconds)),
         }
         for entry in entries
     ]
     return [list(rows[0]), *(list(row.values()) for row in rows)]
+
+
+def footer(entries: Sequence[Entry]) -> str:
+    """Lines below a table: what to know before its rows are compared."""
+    return "".join(f"* {entry.name} {'; '.join(notes)}\n" for entry in entries if (notes := entry.notes()))
 
 
 def short(value: float | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from headway.device import choose
+from headway.durations import spoken
 from headway.errors import InputError
 from headway.evaluate.cost import training_bytes
 from headway.folder import find_model, read_card
@@ -34,12 +35,12 @@ def describe(run: Run) -> str:
     count = sum(p.numel() for p in model.parameters())
     held = training_bytes(count, dtype.itemsize)
     seconds = _seconds_per_step(run, model, device, min(sizes))
-    ends = f", or until {run.engine.seconds:g} s are over" if run.engine.seconds else ""
+    ends = f", or {spoken(run.engine.seconds)} in all, if those are over sooner" if run.engine.seconds else ""
     return (
         f"{plain}\n\n{data}\n"
         f"parameters: {count:,} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})\n"
         f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it\n"
-        f"time on {device}: about {seconds:.3f} s a step, {run.engine.steps * seconds / 60:,.1f} minutes "
+        f"time on {device}: about {seconds:.3f} s a step, {spoken(run.engine.steps * seconds)} "
         f"for {run.engine.steps:,} steps{ends}, validation beside it (measured on a few steps of random values)"
     )
 

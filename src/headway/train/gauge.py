@@ -95,6 +95,6 @@ class Gauge:
 
 
 def words(figures: dict[str, Any]) -> str:
-    """For a progress line: `41 % of peak, 1.2 GB`."""
-    share = f"{100 * figures['of_peak']:.0f} % of peak, " if "of_peak" in figures else ""
+    """For a progress line: `41 % utilisation, 1.2 GB`."""
+    share = f"{100 * figures['of_peak']:.0f} % utilisation, " if "of_peak" in figures else ""
     return f"{share}{figures['memory'] / 1e9:.1f} GB"

@@ -19,6 +19,7 @@ class History:
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
     start: dict[str, Any] = field(default_factory=dict)  # the first event of the run
+    seconds: float = 0.0  # of the run, up to its last event
 
     def curve(self, kind: str, name: str) -> Curve:
         return self.curves.get((kind, name), [])
@@ -43,6 +44,8 @@ class History:
 
     def _add(self, event: dict[str, Any]) -> None:
         kind, step = event.get("event"), event.get("step")
+        if isinstance(seconds := event.get("seconds"), int | float):
+            self.seconds = float(seconds)
         if kind == "start":
             self.start = event
         if kind not in KINDS or not isinstance(step, int):

@@ -18,11 +18,13 @@ from torch import Tensor
 
 from headway.batch import Batch
 from headway.device import choose
+from headway.durations import spoken
 from headway.errors import InputError, refuse
 from headway.folder import weights_of
 from headway.models.format_1 import renamed
 from headway.nn.weights import buffers_of, kept_tensors
 from headway.plain import to_plain
+from headway.random_states import put_states, take_states
 from headway.tasks.start import RunContext
 from headway.tasks.task import Task
 from headway.train.checkpoint import Checkpoint, Checkpoints
@@ -38,6 +40,7 @@ from headway.train.snapshots import Snapshots
 from headway.train.step import GraphStep, TrainStep, compiled
 from headway.train.writer import Named, Writer
 
+EXAMPLE = 200  # characters of an example that a validation shows
 SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
 
 
@@ -80,6 +83,8 @@ def _at_once(run: Run, context: RunContext) -> dict[str, Any]:
 def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     job = _prepare(run, context)
     log, ranks, training = context.log, context.ranks, job.training
+    if run.engine.seconds:
+        job.keep_to_time()
     try:
         progress = training.fit(prefetch(job.batch, itertools.count(training.progress.step), run.engine.workers))
         job.checkpoints.writer.close()
@@ -138,7 +143,7 @@ def _start_event(context: RunContext, task: Task, parameters: int, speed: str) -
     figure, higher = task.headline
     context.log.event(
         "start", parameters=parameters, device=_name(context.device), dtype=str(context.dtype), speed=speed,
-        figure=figure, higher_is_better=higher, verb=task.verb,
+        figure=figure, higher_is_better=higher, verb=task.verb, unit=task.unit,
     )  # fmt: skip
 
 
@@ -178,7 +183,7 @@ class Job:
         self.training = Training(
             run, self.objective, self.masters, own or self._step(wrapped), self.validate, checkpoints,
             self.snapshots, self.log, identity={"run": to_plain(run), "data": task.data_names},
-            guess=task.guess(), shown=task.shown, gauge=gauge,
+            guess=task.guess(), shown=task.shown, gauge=gauge, unit=task.unit, example=self.example,
         )  # fmt: skip
 
     def _speed(self) -> str:
@@ -231,6 +236,42 @@ class Job:
         return self.ranks.broadcast((score, values))
 
     @torch.no_grad()
+    def example(self) -> str:
+        """The task's example of what the model gives; the random generators stay as they were."""
+        facts_and_states = take_states(self.device)
+        self.judged.eval()
+        try:
+            return " ".join(self.task.example().split())[:EXAMPLE]
+        finally:
+            put_states(self.device, *facts_and_states)
+
+    def keep_to_time(self) -> None:
+        """Time the scoring, where the run has a time limit, and say how the time is divided."""
+        pace, prepared = self.training.pace, self.log.seconds
+        if not pace.times:
+            pace.measure(self._timed_scoring, 2 if self.run.engine.average > 1 else 1)
+        self.task.share = pace.share
+        sample = "" if pace.share == 1 else f", on {100 * pace.share:.2g} % of the validation and test data"
+        self.log.say(
+            f"of {spoken(pace.seconds)}, preparing took {spoken(prepared)}; {spoken(pace.reserve)} are kept for the "
+            f"last scoring{sample}"
+        )
+        self.log.event("time", seconds_allowed=pace.seconds, reserve=pace.reserve, share=pace.share)
+
+    def _timed_scoring(self, share: float) -> tuple[float, float]:
+        """Seconds of a validation and of the final figures on a share of their data."""
+        self.task.share, facts_and_states = share, take_states(self.device)
+        began = time.perf_counter()
+        with self.masters.judged():
+            self.validate(True)
+        validated = time.perf_counter()
+        if self.ranks.first:
+            with torch.no_grad():
+                self.task.final_figures()
+        put_states(self.device, *facts_and_states)
+        return validated - began, time.perf_counter() - validated
+
+    @torch.no_grad()
     def finish(self, progress: Progress) -> dict[str, Any]:
         """Choose the average or the best snapshot, whichever scores better on the validation data, and write it."""
         scored, sane = [], []
@@ -248,7 +289,10 @@ class Job:
         self._use(weights)
         scores = {f"validation {name}": round(figure.value, figure.digits), "weights": chosen}
         scores |= self.task.final_figures()
-        scores |= {"steps": progress.step, "training seconds": round(progress.seconds, 1)}
+        if self.task.share < 1:
+            scores["share scored"] = round(self.task.share, 6)
+        scores |= {"steps": progress.step, "epochs": round(self.task.epochs(progress.step), 3)}
+        scores |= {"training seconds": round(progress.seconds, 1)}
         _write(self.context, self.task, weights, scores, progress.step)
         return scores
 

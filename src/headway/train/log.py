@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from headway.durations import spoken
 from headway.errors import InputError, is_full
 from headway.plain import json_line
 
@@ -149,7 +150,7 @@ class Log:
                 return
             self._last_line = now
             since, spent = done - began[0], now - began[1]
-            left = f", {(whole - done) * spent / since:.0f} s left" if whole and since else ""
+            left = f", {spoken((whole - done) * spent / since)} left" if whole and since else ""
             self.say(f"{what} {done:,}{f' of {whole:,}' if whole else ''}{unit}{f' {text}' if text else ''}{left}")
 
         return update

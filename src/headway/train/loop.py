@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from headway.batch import Batch
+from headway.durations import spoken
 from headway.models.format_1 import renamed
 from headway.random_states import process_seed, put_states, take_states
 from headway.tasks.objective import Objective
@@ -74,7 +75,8 @@ class Training:
     """A training in progress, from its first step or resumed.
 
     identity: must be the same when a checkpoint is resumed (the data, the run). guess: the nll of predicting each token
-    by its frequency. shown: gives an example's text.
+    by its frequency. shown: gives an example's text. unit: what the tokens of a batch are. example: shows what the
+    model gives at present.
     """
 
     run: Run
@@ -89,6 +91,8 @@ class Training:
     guess: float = float("inf")
     shown: Callable[[int], str] = lambda example: ""
     gauge: Gauge | None = None
+    unit: str = "tokens"
+    example: Callable[[], str] = lambda: ""
 
     def __post_init__(self) -> None:
         engine, self.ranks = self.run.engine, self.masters.ranks
@@ -111,8 +115,8 @@ class Training:
             kinds = {kind: renamed(tensors, self.masters.names) for kind, tensors in kinds.items()}
         self.masters.resume(kinds)
         self.progress, self.saved = Progress(**facts["progress"]), checkpoint.step
-        self.pace.first = facts.get("pace")
-        over = self.pace.look(self.progress.step, self.progress.seconds)
+        self.pace.resume(facts.get("pace"))
+        over = self.pace.look(self.progress.step, max(facts["seconds"], self.progress.seconds))
         if not (self._out_of_patience() or over):  # the run may have been given more time
             self.progress.stopped = None
         self.health.record = Record(**facts["health"])
@@ -144,7 +148,7 @@ class Training:
             "health": asdict(self.health.record),
             "meter": self.meter.names,
             "meter_tokens": self.meter.tokens,
-            "pace": self.pace.first,
+            "pace": self.pace.state(),
             "random": random_facts,
             "snapshots": self.snapshots.regular,
             "best_snapshot": self.snapshots.best,
@@ -173,7 +177,7 @@ class Training:
                 spent = time.perf_counter() - before
                 if progress.step == began + 1 and spent > WARM_UP:  # it may compile
                     self.log.say(
-                        f"the first step took {spent:.0f} s (warm-up); new shapes of batches may take some more"
+                        f"the first step took {spoken(spent)} (warm-up); new shapes of batches may take some more"
                     )
                 show(progress.step, self.status, self.pace.steps)
                 if self._stop_now():
@@ -204,16 +208,22 @@ class Training:
         progress.tokens += batch.tokens
         logged = step % engine.log == 0
         if (logged or self.pace.due(step)) and not last and self._out_of_time():
-            progress.stopped, last = f"{engine.seconds:g} s are over", True
+            progress.stopped, last = f"{spoken(engine.seconds)} are over, the last scoring included", True
         if logged or last:
             self._report(rate)
         if step % engine.snapshot == 0 or last:
             self._snapshot(self.snapshots.save)
         judged = self.run.validation
-        if step % judged.every == 0 or step % judged.score_every == 0 or last:
+        due = step % judged.every == 0 or step % judged.score_every == 0
+        if last or (due and self.pace.may_validate(self.log.seconds)):
             paused = time.perf_counter()
-            self._judge(last)
-            self.meter.started += time.perf_counter() - paused
+            scored = last or step % judged.score_every == 0
+            self._judge(scored)
+            spent = time.perf_counter() - paused
+            self.meter.started += spent
+            self.pace.validated(spent, scored)
+            if not last:
+                self.pace.look(step, self.log.seconds)
         if step % engine.checkpoint == 0 or last or progress.stopped:
             self._checkpoint(must=last or bool(progress.stopped))
 
@@ -225,7 +235,7 @@ class Training:
         figures = self.gauge.read(values["tokens_per_second"]) if self.gauge else {}
         known = {name: value if math.isfinite(value) else None for name, value in values.items()}
         self.log.event("train", step, rate=rate, tokens=self.progress.tokens, **known, **figures)
-        speed, use = f"{values['tokens_per_second']:,.0f} tokens/s", words(figures) if figures else ""
+        speed, use = f"{values['tokens_per_second']:,.0f} {self.unit}/s", words(figures) if figures else ""
         self.status = "  ".join(filter(None, (f"loss {values['loss']:.3f}", self.judgement, speed, use)))
         try:
             self.health.judge(step, values["loss"], values.get("nll", values["loss"]))
@@ -261,16 +271,20 @@ class Training:
             if self.ranks.first:
                 keep(self.progress.step, weights)
 
-    def _judge(self, last: bool) -> None:
+    def _judge(self, scored: bool) -> None:
         """Validate, and keep the best score and how long ago it was."""
         step, progress = self.progress.step, self.progress
         with self.masters.judged():
             self._read_health()
-            score, values = self.validate(last or step % self.run.validation.score_every == 0)
+            score, values = self.validate(scored)
+            example = self.example() if self.ranks.first else ""
             self.objective.train()
             self.judgement = f"valid {values['loss']:.3f}"
             self.log.event("validation", step, **values)
             self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
+            if example:
+                self.log.event("example", step, text=example)
+                self.log.say(f"  {example}")
             if score is not None:
                 self.judgement += f", score {score:.2f}"
                 progress.scores.append(score)
@@ -290,7 +304,7 @@ class Training:
     def _out_of_time(self) -> bool:
         if self.run.engine.seconds and self.masters.device.type == "cuda":
             torch.cuda.synchronize(self.masters.device)  # measure finished steps, not launched ones
-        return self.pace.look(self.progress.step, self._clocked().seconds)
+        return self.pace.look(self.progress.step, self.log.seconds)
 
     def _checkpoint(self, must: bool) -> None:
         """Take a checkpoint, unless the last one is still being written or the loss has diverged."""
