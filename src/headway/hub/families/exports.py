@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import refuse
-from headway.hub.families import ctranslate2, restated
-from headway.hub.families.ctranslate2 import Engine
+from headway.hub.families import ctranslate2, ctranslate2_decoders, restated
+from headway.hub.families.ctranslate2_parts import Engine
 from headway.hub.families.restated import Weights
 from headway.hub.layouts import Layout, RunningText, SourceAndTarget
 from headway.hub.onnx_graphs import Graph, decoder_only, encoder_decoder
@@ -28,9 +28,9 @@ class Export:
 EXPORTS = {
     "transformer": Export(SourceAndTarget(), restated.translator, ctranslate2.TRANSLATOR, encoder_decoder),
     "t5": Export(SourceAndTarget(), onnx=encoder_decoder),
-    "gpt": Export(RunningText(), restated.gpt, ctranslate2.GENERATOR, decoder_only),
-    "llama": Export(RunningText(), onnx=decoder_only),
-    "decoder": Export(RunningText(), onnx=decoder_only),
+    "gpt": Export(RunningText(), restated.gpt, ctranslate2_decoders.GPT, decoder_only),
+    "llama": Export(RunningText(), ctranslate2=ctranslate2_decoders.LLAMA, onnx=decoder_only),
+    "decoder": Export(RunningText(), ctranslate2=ctranslate2_decoders.DECODER, onnx=decoder_only),
     "mamba": Export(RunningText()),
     "rung": Export(RunningText(), onnx=decoder_only),
     "bert": Export(RunningText()),
