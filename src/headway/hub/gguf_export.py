@@ -93,6 +93,8 @@ def _write_keys(writer: Any, facts: dict[str, Any], architecture: Architecture, 
     for key, name in architecture.keys.items():
         if facts.get(name) is not None:
             adders[type(facts[name])](f"{kind}.{key}", facts[name])
+    if facts.get("head_dim") and "attention.key_length" in architecture.keys:
+        writer.add_value_length(facts["head_dim"])  # llama.cpp would take width / heads
     if architecture.partial:
         width = facts.get("head_dim") or facts["hidden_size"] // facts["num_attention_heads"]
         writer.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
