@@ -112,7 +112,7 @@ def converted(model: Any, arch: gguf.MODEL_ARCH) -> dict[str, np.ndarray]:
         weight = weight.detach().float()
         if arch == gguf.MODEL_ARCH.LLAMA and name.endswith(("q_proj.weight", "k_proj.weight")):
             weight = paired(weight, config.num_attention_heads if "q_proj" in name else shared)
-        if arch == gguf.MODEL_ARCH.GEMMA and name.endswith("norm.weight"):
+        if "GEMMA" in arch.name and name.endswith("norm.weight"):
             weight = weight + 1
         if arch == gguf.MODEL_ARCH.GPT2 and ".c_" in name and name.endswith(".weight"):
             weight = weight.T

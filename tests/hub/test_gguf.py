@@ -39,6 +39,27 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], gguf.MODEL_ARCH]] = 
     "gpt2": (transformers.GPT2Config, {"vocab_size": 320, "n_embd": 64, "n_layer": 2, "n_head": 4,
              "n_positions": 1024}, GPT2_FACTS, gguf.MODEL_ARCH.GPT2),
 }  # fmt: skip
+HEADS = {"attention.key_length": 256, "attention.value_length": 256}
+# Windows on layers of both kinds, and the scale of scores that transformers' reader takes for granted: that of 256.
+GEMMAS = {"head_dim": 256, "sliding_window": 4, "query_pre_attn_scalar": 256}
+GEMMA_FACTS = FACTS | HEADS | {"attention.sliding_window": 4}
+CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+LAYER_NORM = {key: value for key, value in FACTS.items() if "rms" not in key} | {"attention.layer_norm_epsilon": 1e-5}
+CASES |= {
+    "qwen3": (transformers.Qwen3Config, SIZE | {"head_dim": 128}, FACTS | {"attention.key_length": 128,
+              "attention.value_length": 128}, gguf.MODEL_ARCH.QWEN3),
+    "gemma2": (transformers.Gemma2Config, SIZE | GEMMAS, GEMMA_FACTS | CAPS, gguf.MODEL_ARCH.GEMMA2),
+    "gemma3": (transformers.Gemma3TextConfig, SIZE | GEMMAS | {"num_hidden_layers": 6},
+               GEMMA_FACTS | {"rope.freq_base": 1e6, "block_count": 6},
+               gguf.MODEL_ARCH.GEMMA3),
+    "olmo2": (transformers.Olmo2Config, SIZE | {"rms_norm_eps": 1e-6}, FACTS, gguf.MODEL_ARCH.OLMO2),
+    "phi3": (transformers.Phi3Config, SIZE | {"rms_norm_eps": 1e-6, "pad_token_id": 0},
+             FACTS | {"rope.dimension_count": 16, "attention.sliding_window": 0}, gguf.MODEL_ARCH.PHI3),
+    "starcoder2": (transformers.Starcoder2Config, SIZE, LAYER_NORM, gguf.MODEL_ARCH.STARCODER2),
+    "stablelm": (transformers.StableLmConfig, SIZE | {"use_qkv_bias": True},
+                 LAYER_NORM | {"rope.dimension_count": 4, "use_parallel_residual": False}, gguf.MODEL_ARCH.STABLELM),
+}  # fmt: skip
+UNREAD = {"gemma", "olmo2"}  # by transformers
 
 
 def made(case: str, folder: Path, kind: Type = Type.F32, **more: Any) -> tuple[Path, Any]:
@@ -66,7 +87,9 @@ def test_the_numbers_are_those_of_the_model_that_was_written(case: str, tmp_path
 def read_by_transformers(path: Path) -> Any:
     """Their reader's config and weights (`from_pretrained` would want one more package)."""
     facts = load_gguf_checkpoint(str(path))["config"]
-    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**facts))
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(**{"pad_token_id": 0} | facts)
+    )
     weights = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)["tensors"]
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}
@@ -89,12 +112,17 @@ def test_blocks_of_256_give_what_transformers_reads_of_the_same_file(kind: Type,
     assert expected.isfinite().all() and expected.std() > 0
 
 
-QUANTISED = [Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1]
+QUANTISED = [("llama", kind) for kind in (Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1)]
+OTHERS = [
+    pytest.param(case, Type.Q8_0, marks=pytest.mark.long, id=case)
+    for case in CASES
+    if case not in UNREAD and not case.startswith(("llama", "wide"))
+]
 
 
-@pytest.mark.parametrize("kind", QUANTISED, ids=lambda kind: kind.name)
-def test_quantised_weights_give_what_transformers_reads_of_the_same_file(kind: Type, tmp_path: Path) -> None:
-    path, _ = made("llama", tmp_path, kind)
+@pytest.mark.parametrize(("case", "kind"), [*(pytest.param(*one, id=one[1].name) for one in QUANTISED), *OTHERS])
+def test_quantised_weights_give_what_transformers_reads_of_the_same_file(case: str, kind: Type, tmp_path: Path) -> None:
+    path, _ = made(case, tmp_path, kind)
     theirs = read_by_transformers(path)
     mine = headway.load(path, "cpu")
     with torch.no_grad():
@@ -162,6 +190,28 @@ def test_weights_that_no_table_has_are_refused(tmp_path: Path) -> None:
         read_model(write(tmp_path / "third.gguf", "rwkv", {}, {}))
 
 
+@pytest.mark.parametrize(
+    ("case", "changes", "line"),
+    [
+        ("gemma2", {"query_pre_attn_scalar": 64}, "a gemma2 with query_pre_attn_scalar=64"),
+        ("gemma3", {"layer_types": ["full_attention"] * 6}, "a gemma3 with layer_types="),
+        ("qwen3", {"use_sliding_window": True, "max_window_layers": 0, "sliding_window": 4}, "a sliding window"),
+        ("qwen3", {"attention_bias": True}, "attention_bias=True"),
+        ("starcoder2", {"sliding_window": 4}, "a sliding window"),
+    ],
+)
+def test_what_a_file_could_not_say_is_not_written(
+    case: str, changes: dict[str, Any], line: str, tmp_path: Path
+) -> None:
+    from checkpoint_world import byte_pairs
+
+    config, sizes, *_ = CASES[case]
+    transformers.AutoModelForCausalLM.from_config(config(**sizes | changes)).save_pretrained(tmp_path)
+    byte_pairs().save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(InputError, match=line):
+        export_gguf(tmp_path, tmp_path / "no.gguf")
+
+
 def test_llama_3s_factors_become_its_scaling(tmp_path: Path) -> None:
     """And others are refused."""
     from headway.models.rotary_scaling import Llama3
@@ -199,7 +249,7 @@ def test_what_is_written_is_read_by_transformers_as_the_same_model(case: str, tm
     with torch.no_grad():
         expected = model(IDS).logits
         torch.testing.assert_close(read_model(tmp_path / "again.gguf").model(IDS)[0], expected, rtol=0, atol=1e-5)
-        if case != "gemma":  # which transformers does not read
+        if case not in UNREAD:
             theirs = read_by_transformers(tmp_path / "again.gguf")
             torch.testing.assert_close(theirs(IDS).logits, expected, rtol=0, atol=1e-5)
     before, after = (read_model(file).source_tokenizer for file in (path, tmp_path / "again.gguf"))

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tiny import EXPERTS, KINDS, MIXTRALS, VOCABULARY, Tiny, as_embed_out, facts_of, one_by_one
+from tiny import EXPERTS, HEADS, KINDS, MIXTRALS, VOCABULARY, Tiny, as_embed_out, facts_of, one_by_one
 from transformers import PreTrainedConfig
 
 from foreign_world import from_hf
@@ -35,12 +35,12 @@ NUMBERS: list[tuple[str, Sequence[int]]] = [
     (r"vocab_size$", [VOCABULARY]),
     (r"^type_vocab_size$", [1, 2, 3]),
     (r"_token_id$", [1]),
-    (r"^(num_hidden_layers|num_layers|n_layer|encoder_layers|decoder_layers|num_decoder_layers)$", [1, 2, 3]),
-    (r"(attention_heads|num_heads|n_head)$", [2, 4]),
+    (r"^(num_hidden_layers|num_layers|n_layers?|encoder_layers|decoder_layers|num_decoder_layers)$", [1, 2, 3]),
+    (r"(attention_heads|num_heads|n_heads?)$", [2, 4]),
     (r"(key_value_heads|kv_heads)$", [1, 2, 4]),
-    (r"^(hidden_size|n_embd|d_model|embedding_size|word_embed_proj_dim)$", [16, 32]),
+    (r"^(hidden_size|n_embd|d_model|dim|embedding_size|word_embed_proj_dim)$", [16, 32]),
     (r"^(head_dim|d_kv|rotary_dim)$", [4, 8, 16]),
-    (r"(intermediate_size|n_inner|ffn_dim|d_ff|ffn_hidden_size)$", [20, 33]),
+    (r"(intermediate_size|n_inner|ffn_dim|d_ff|ffn_hidden_size|hidden_dim)$", [20, 33]),
     (r"(position_embeddings|n_positions|seq_length)$", [24, 64]),
     (r"window", [0, 3, 6, 50]),
     (r"relative_attention", [6, 11, 16]),
@@ -61,7 +61,7 @@ SKIPPED = {
     "initializer_range",
 }
 SIZES = re.compile("|".join(f"(?:{pattern})" for pattern, _ in NUMBERS[:10]))
-ENCODERS = {"bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM", "albert": "AlbertForMaskedLM"}
+WORDS = {"norm_rel_ebd": ("none", "layer_norm"), "classifier_pooling": ("cls", "mean")}
 MORE: dict[str, dict[str, Any]] = {
     "mixtral": {"stored": MIXTRALS, "change": one_by_one},
     "qwen2_moe": {"stored": EXPERTS, "change": one_by_one},
@@ -100,7 +100,7 @@ def _other(key: str, default: Any, kind: str, at: random.Random) -> Any:
         return at.choice([None, _number(key, at)]) if "None" in kind else _number(key, at)
     if isinstance(default, str):
         choices = PROJECTIONS if "proj" in key else ACTIVATIONS
-        return at.choice([default, *choices])
+        return at.choice(WORDS.get(key, (default, *choices)))
     return ...  # lists and objects depend on the other keys: below
 
 
@@ -113,6 +113,7 @@ def _fitting(found: dict[str, Any], at: random.Random) -> dict[str, Any]:
         "mlp_only_layers": lambda: at.choice([[], [0]]),
         "attention_types": lambda: [[[at.choice(["global", "local"])], 1] for _ in range(layers)],
         "rope_parameters": lambda: _rotary(at),
+        "pos_att_type": lambda: at.choice([["p2c", "c2p"], ["c2p"], ["p2c"], [], "c2p|p2c"]),
     }
     for key in [key for key, value in found.items() if value is ...]:
         del found[key]
@@ -144,8 +145,9 @@ def outcome(kind: str, number: int) -> str:
     """What became of one draw: "equal", "refused", or "none of theirs" where transformers cannot run it."""
     at = random.Random(f"{kind} {number}")
     settings, foreign = draw(kind, at), FOREIGN[kind]
-    form = "encoder" if kind in ENCODERS else "encoder-decoder" if foreign.seq2seq else "decoder"
-    tiny = Tiny(ENCODERS.get(kind, foreign.architectures[0]), settings, form, **MORE.get(kind, {}))
+    headed = [name for name in foreign.architectures if name.endswith(HEADS)]
+    form = "encoder" if headed else "encoder-decoder" if foreign.seq2seq else "decoder"
+    tiny = Tiny(at.choice(headed or foreign.architectures[:1]), settings, form, **MORE.get(kind, {}))
     ids_BT, lengths_B = (
         torch.randint(3, 60, (3, 13), generator=torch.Generator().manual_seed(5)),
         torch.tensor([13, 4, 9]),

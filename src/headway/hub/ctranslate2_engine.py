@@ -25,7 +25,7 @@ from headway.generate.shown import Shown
 from headway.generate.translator import TextTranslator, Translation
 from headway.hub.ctranslate2_export import engine_of, write_ctranslate2
 from headway.hub.extras import wanted
-from headway.hub.families.ctranslate2 import entries
+from headway.hub.families.ctranslate2_parts import entries
 from headway.text.codec import Codec
 from headway.text.tokenizer import END
 

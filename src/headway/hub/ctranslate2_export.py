@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.atomic import replaced_folder
 from headway.errors import InputError
 from headway.folder import Loaded, read_model, write_card
-from headway.hub.families.ctranslate2 import Engine
+from headway.hub.families.ctranslate2_parts import Engine
 from headway.hub.families.exports import EXPORTS, export_of
 
 PRECISIONS = ("float32", "float16", "int8")

@@ -13,7 +13,7 @@ from headway.atomic import written
 from headway.errors import InputError, refuse
 from headway.folder import Loaded, read_model
 from headway.hub.extras import wanted
-from headway.hub.gguf_file import ARCHITECTURES, Architecture
+from headway.hub.gguf_architectures import ARCHITECTURES, Architecture
 from headway.hub.gguf_tokenizer import SPLITS
 from headway.hub.hf_export import held
 from headway.hub.sentencepiece import CONTROL, NORMAL, USER
@@ -26,7 +26,8 @@ PRECISIONS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "q8_0": "Q
 SAID = {"model_type", "architectures", "dtype", "vocab_size", "hidden_act", "hidden_activation", "bos_token_id",
         "eos_token_id", "pad_token_id", "tie_word_embeddings", "attention_bias", "attention_dropout", "use_cache",
         "rope_parameters", "head_dim", "use_sliding_window", "max_window_layers", "sliding_window",
-        "activation_function", "attn_pdrop", "embd_pdrop", "resid_pdrop", "n_inner"}  # fmt: skip
+        "activation_function", "attn_pdrop", "embd_pdrop", "resid_pdrop", "n_inner", "layer_types",
+        "residual_dropout", "embedding_dropout", "hidden_dropout"}  # fmt: skip
 
 
 def export_gguf(model: str | Path, path: str | Path, precision: str = "float16") -> str:
@@ -58,24 +59,45 @@ def export_gguf(model: str | Path, path: str | Path, precision: str = "float16")
 
 def _check(facts: dict[str, Any], architecture: Architecture, kind: str) -> None:
     """Refuse what the file could not say."""
-    scaling = (facts.get("rope_parameters") or {}).get("rope_type", "default")
-    lost = [key for key in facts if key not in SAID and key not in architecture.keys.values()]
+    rope = _rotary(facts)
+    scaling, implied = rope.get("rope_type", "default"), dict(architecture.fixed) | architecture.derived(facts)
+    said = {*SAID, *architecture.keys.values(), *implied, *architecture.told}
+    lost = [key for key in facts if key not in said]
+    lost += [f"{key}={facts[key]}" for key, value in implied.items() if key in facts and facts[key] != value]
     lost += [f"rotary scaling '{scaling}'"] if scaling != "default" else []
-    lost += ["a sliding window"] if facts.get("sliding_window") else []
+    if (near := rope.get("near")) and near != {"rope_type": "default", "rope_theta": implied["rope_local_base_freq"]}:
+        lost.append(f"layers with a window that have the positions {near}")
+    lost += ["a sliding window"] if facts.get("sliding_window") and not _holds_windows(architecture, facts) else []
     usual = {"hidden_act": ("silu", "gelu_pytorch_tanh"), "activation_function": ("gelu_new",)}
     lost += [key for key, allowed in usual.items() if key in facts and facts[key] not in allowed]
     refuse(lost, f"headway writes no GGUF file of a {kind} with {', '.join(map(str, lost))}")
 
 
-def _write_keys(writer: Any, facts: dict[str, Any], architecture: Architecture, kind: str) -> None:
+def _holds_windows(architecture: Architecture, facts: dict[str, Any]) -> bool:
+    """Whether the file says the window, or no layer has it."""
+    kinds = facts.get("layer_types") or ["sliding_attention"]
+    return "sliding_window" in architecture.keys.values() or "sliding_attention" not in kinds
+
+
+def _rotary(facts: dict[str, Any]) -> dict[str, Any]:
+    """rope_parameters of the layers that see all; `near`: those of the others, where they have their own."""
     rope = facts.get("rope_parameters") or {}
+    return rope["full_attention"] | {"near": rope["sliding_attention"]} if "full_attention" in rope else rope
+
+
+def _write_keys(writer: Any, facts: dict[str, Any], architecture: Architecture, kind: str) -> None:
+    rope = _rotary(facts)
     inner = facts.get("n_inner") or 4 * facts.get("n_embd", 0)
     facts = facts | {"rope_theta": rope.get("rope_theta"), "n_inner": inner}
+    adders = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
     for key, name in architecture.keys.items():
-        value = facts.get(name)
-        if value is not None:
-            add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
-            add(f"{kind}.{key}", value)
+        if facts.get(name) is not None:
+            adders[type(facts[name])](f"{kind}.{key}", facts[name])
+    if facts.get("head_dim") and "attention.key_length" in architecture.keys:
+        writer.add_value_length(facts["head_dim"])  # llama.cpp would take width / heads
+    if architecture.partial:
+        width = facts.get("head_dim") or facts["hidden_size"] // facts["num_attention_heads"]
+        writer.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
 
 
 def _write_tokenizer(writer: Any, loaded: Loaded) -> None:

@@ -17,10 +17,10 @@ from headway.atomic import replaced_folder
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.hub.extras import wanted
-from headway.hub.families.exports import export_of
+from headway.hub.families.exports import EXPORTS, export_of
 from headway.hub.hf_export import held
 from headway.hub.hf_folder import CONFIG, write_json
-from headway.hub.onnx_graphs import CACHED, ENCODER
+from headway.hub.onnx_graphs import CACHED, ENCODER, MODEL
 from headway.hub.tokenizer_export import write_tokenizer
 
 OPSET = 18
@@ -33,8 +33,9 @@ def export_onnx(model: str | Path, folder: str | Path) -> list[str]:
     loaded = read_model(model)
     export = export_of(loaded.card.family, "ONNX")
     if export.onnx is None:
-        raise InputError(f"headway writes Transformers with a decoder as ONNX, not a {loaded.card.family}")
-    graphs, length = export.onnx(loaded.model), int(loaded.card.config.max_length)
+        held_there = ", ".join(name for name, one in EXPORTS.items() if one.onnx)
+        raise InputError(f"headway writes the families {held_there} as ONNX, not a {loaded.card.family}")
+    graphs, length = export.onnx(loaded), int(loaded.card.config.max_length)
     with replaced_folder(Path(folder)) as place:
         for name, graph in graphs.items():
             _write(place / name, *graph, length)
@@ -45,16 +46,19 @@ def export_onnx(model: str | Path, folder: str | Path) -> list[str]:
     return list(graphs)
 
 
-B, T, S, P = "batch", "target", "source", "past"
+B, T, S, P, C = "batch", "target", "source", "past", "choices"
 
 
 def _write(
     path: Path, module: nn.Module, example: tuple[Any, ...], inputs: list[str], outputs: list[str], length: int
 ) -> None:
-    dims = {B: Dim(B), T: Dim(T, max=length), S: Dim(S, max=length), P: Dim(P, max=length - 1)}
+    dims = {B: Dim(B), T: Dim(T, max=length), S: Dim(S, max=length), P: Dim(P, max=length - 1), C: Dim(C)}
     of_source = {0: dims[B], 1: dims[S]}
-    read = {ENCODER: of_source, CACHED: {0: dims[B]}}  # with a cache one token at a time
-    free = dict.fromkeys(("attention_mask", "encoder_attention_mask", "encoder_hidden_states"), of_source)
+    if example[0].dim() == 3:
+        of_source = {0: dims[B], 1: dims[C], 2: dims[S]}
+    read = {MODEL: of_source, ENCODER: of_source, CACHED: {0: dims[B]}}  # with a cache one token at a time
+    of_texts = ("attention_mask", "token_type_ids", "encoder_attention_mask", "encoder_hidden_states")
+    free = dict.fromkeys(of_texts, of_source)
     free["input_ids"] = read.get(path.name, {0: dims[B], 1: dims[T]})
     names = iter(inputs)
     shapes = tuple(_shapes(part, names, free, dims) for part in example)

@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
+from headway.folder import Loaded
 from headway.models.encoder_decoder import source_slots
 from headway.nn.cache import GrowingCache
 from headway.nn.slots import Clock, Memory
 from headway.nn.state import State
 
-ENCODER, DECODER, CACHED = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
+MODEL, ENCODER = "model.onnx", "encoder_model.onnx"
+DECODER, CACHED = "decoder_model.onnx", "decoder_with_past_model.onnx"
 
 
 class Part(nn.Module):
@@ -82,7 +84,8 @@ Graph = tuple[nn.Module, tuple[Any, ...], list[str], list[str]]  # module, examp
 PRESENT, PAST = "present", "past_key_values"
 
 
-def encoder_decoder(model: Any) -> dict[str, Graph]:
+def encoder_decoder(loaded: Loaded) -> dict[str, Graph]:
+    model: Any = loaded.model
     ids_BS, ids_BT = torch.full((2, 5), 3), torch.full((2, 4), 3)
     mask_BS = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
@@ -104,7 +107,8 @@ def encoder_decoder(model: Any) -> dict[str, Graph]:
     }  # fmt: skip
 
 
-def decoder_only(model: Any) -> dict[str, Graph]:
+def decoder_only(loaded: Loaded) -> dict[str, Graph]:
+    model: Any = loaded.model
     ids_BT = torch.full((2, 4), 3)
     with torch.no_grad():
         _, *past = LanguageModel(model)(ids_BT)

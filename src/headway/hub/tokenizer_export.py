@@ -12,7 +12,7 @@ from headway.errors import InputError
 from headway.folder import Card, Loaded
 from headway.hub.hf_folder import write_json
 from headway.hub.layouts import Layout
-from headway.models.configs import window
+from headway.models.configs import token_types, window
 from headway.text.foreign import ROLES, ForeignTokenizer
 from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 
@@ -24,7 +24,8 @@ def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     tokenizer = loaded.source_tokenizer
     own = isinstance(tokenizer, Tokenizer)
     text, facts = _of_own(tokenizer, loaded.card, layout) if own else _of_foreign(tokenizer)
-    facts |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]}
+    inputs = ["input_ids", *(["token_type_ids"] if token_types(loaded.card.config) > 1 else []), "attention_mask"]
+    facts |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
     if limit := window(loaded.card.config):
         facts["model_max_length"] = limit
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")

@@ -18,6 +18,11 @@ def window(config: Any, default: int = 0) -> int:
     return int(getattr(config, "max_length", default))
 
 
+def token_types(config: Any) -> int:
+    """How many types of token a model tells apart: the texts of a pair."""
+    return int(getattr(config, "types", 0))
+
+
 def shares_table(config: Any) -> bool:
     """Whether source and target have one table of vectors."""
     return getattr(config, "embeddings", "") == "shared"

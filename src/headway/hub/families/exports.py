@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import refuse
-from headway.hub.families import ctranslate2, restated
-from headway.hub.families.ctranslate2 import Engine
+from headway.folder import Loaded
+from headway.hub.families import ctranslate2, ctranslate2_decoders, restated
+from headway.hub.families.ctranslate2_parts import Engine
+from headway.hub.families.onnx_encoder import encoder
 from headway.hub.families.restated import Weights
 from headway.hub.layouts import Layout, RunningText, SourceAndTarget
 from headway.hub.onnx_graphs import Graph, decoder_only, encoder_decoder
@@ -22,21 +24,21 @@ class Export:
     layout: Layout
     restate: Callable[[Any, tuple[int, ...], Weights], tuple[Any, Weights]] = restated.unchanged
     ctranslate2: Engine | None = None
-    onnx: Callable[[Any], dict[str, Graph]] | None = None
+    onnx: Callable[[Loaded], dict[str, Graph]] | None = None
 
 
 EXPORTS = {
     "transformer": Export(SourceAndTarget(), restated.translator, ctranslate2.TRANSLATOR, encoder_decoder),
     "t5": Export(SourceAndTarget(), onnx=encoder_decoder),
-    "gpt": Export(RunningText(), restated.gpt, ctranslate2.GENERATOR, decoder_only),
-    "llama": Export(RunningText(), onnx=decoder_only),
-    "decoder": Export(RunningText(), onnx=decoder_only),
+    "gpt": Export(RunningText(), restated.gpt, ctranslate2_decoders.GPT, decoder_only),
+    "llama": Export(RunningText(), ctranslate2=ctranslate2_decoders.LLAMA, onnx=decoder_only),
+    "decoder": Export(RunningText(), ctranslate2=ctranslate2_decoders.DECODER, onnx=decoder_only),
     "mamba": Export(RunningText()),
     "rung": Export(RunningText(), onnx=decoder_only),
-    "bert": Export(RunningText()),
-    "modernbert": Export(RunningText()),
+    "bert": Export(RunningText(), onnx=encoder),
+    "modernbert": Export(RunningText(), onnx=encoder),
     "deberta": Export(RunningText()),
-    "t5-encoder": Export(RunningText()),
+    "t5-encoder": Export(RunningText(), onnx=encoder),
 }
 
 
