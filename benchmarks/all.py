@@ -169,8 +169,8 @@ class Calls:
         return True
 
     def stopped(self, child: subprocess.Popen[bytes]) -> None:
-        """As Ctrl-C would do it: trainings keep a checkpoint."""
-        for sign, patience in ((signal.SIGINT, 20), (signal.SIGKILL, 5)):
+        """Politely first: trainings keep a checkpoint."""
+        for sign, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 5)):
             try:
                 os.killpg(child.pid, sign)
                 child.wait(patience)

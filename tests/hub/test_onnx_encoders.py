@@ -22,7 +22,7 @@ from headway.folder import read_model, text_card, weights_of, with_tokenizers, w
 from headway.hub.onnx_export import export_onnx
 from headway.models import build
 from headway.models.bert import BertConfig
-from headway.models.heads import Crf
+from headway.models.token_heads import Crf
 from headway.tasks.loading import load
 from headway.text.tokenizer import TextOptions, Tokenizer
 

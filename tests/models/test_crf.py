@@ -13,8 +13,9 @@ from headway.batch import IGNORED, TextInputs
 from headway.data.tagged import TaggedBatch
 from headway.errors import InputError
 from headway.models.crf import Chain
-from headway.models.heads import HEADS, Crf, Headed
+from headway.models.heads import HEADS, Headed
 from headway.models.protocols import Encoded, Encodes
+from headway.models.token_heads import Crf
 
 LABELS = 3
 

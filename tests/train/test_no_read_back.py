@@ -16,8 +16,9 @@ from headway.data.tagged import TaggedBatch
 from headway.models import build
 from headway.models.bert import BertConfig
 from headway.models.gpt import GPTConfig
-from headway.models.heads import Classes, Crf, Headed, Tags
+from headway.models.heads import Classes, Headed
 from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
+from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
 from headway.tasks.objective import CrossEntropy, Labels, NextToken, Objective, RDrop
 

@@ -24,7 +24,8 @@ from headway.generate.cores import on_every_core
 from headway.generate.one_or_many import is_text, one_or_many
 from headway.generate.shown import Shown
 from headway.generate.tracing import Answering, check_one, checked, nexts, token_track, trace_of, trimmed
-from headway.models.heads import Head, Vectors
+from headway.models.head import Head
+from headway.models.heads import Vectors
 from headway.nn import tap
 from headway.nn.pooling import Pooling, pool
 from headway.nn.tap import chosen

@@ -16,7 +16,8 @@ from headway.hub.families.encoder import Kin, Row, choice_of, classes, foreign, 
 from headway.hub.families.foreign import ACTIVATIONS, Usual
 from headway.hub.names import below
 from headway.models.bert import BertConfig
-from headway.models.heads import Classes, MultipleChoice, NextSentence, Spans, Tags, Vectors, Words, WordsAndPair
+from headway.models.heads import Classes, MultipleChoice, NextSentence, Vectors, Words, WordsAndPair
+from headway.models.token_heads import Spans, Tags
 
 FIELDS = {
     "layers": size("num_hidden_layers", 12),

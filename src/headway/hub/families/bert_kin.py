@@ -27,7 +27,9 @@ from headway.hub.families.encoder import MUST, Kin, Row, activation_of, choice_o
 from headway.hub.families.foreign import ACTIVATIONS, Usual
 from headway.models import parts
 from headway.models.bert import BertConfig
-from headway.models.heads import Classes, Map, MultipleChoice, Replaced, Tags, Vectors, Words
+from headway.models.head import Map
+from headway.models.heads import Classes, MultipleChoice, Vectors, Words
+from headway.models.token_heads import Replaced, Tags
 
 
 def _narrow(keys: Keys) -> int:

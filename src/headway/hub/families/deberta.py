@@ -11,7 +11,9 @@ from headway.hub.families.bert import BERT_WORDS, FIELDS, FIRST, IDS, LABELS, LA
 from headway.hub.families.encoder import Kin, Row, classes, foreign, tags, words
 from headway.hub.families.foreign import Usual
 from headway.models.deberta import DebertaConfig, Distances
-from headway.models.heads import Classes, Map, MultipleChoice, Tags, Vectors, Words
+from headway.models.head import Map
+from headway.models.heads import Classes, MultipleChoice, Vectors, Words
+from headway.models.token_heads import Tags
 
 BOTH = ["p2c", "c2p"]  # distances look at content, content at distances
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "relu": "relu", "tanh": "tanh"}

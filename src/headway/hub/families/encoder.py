@@ -13,7 +13,9 @@ from headway.hub.config_keys import Fields, Keys, NoCounterpart, misfit
 from headway.hub.families.foreign import Foreign, Usual
 from headway.hub.names import Table
 from headway.hub.sentence_folder import declared_vectors
-from headway.models.heads import Classes, Map, MultipleChoice, Tags, Vectors, Words
+from headway.models.head import Map
+from headway.models.heads import Classes, MultipleChoice, Vectors, Words
+from headway.models.token_heads import Tags
 
 ANSWERS = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "number"}
 TABLE = "encoder.embed.table"

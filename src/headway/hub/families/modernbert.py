@@ -10,8 +10,10 @@ from headway.hub.config_keys import Field, Keys, NoCounterpart, choice, flag, nu
 from headway.hub.families.encoder import TABLE, Kin, Row, classes, foreign, labels_in
 from headway.hub.families.foreign import Usual
 from headway.hub.names import below
-from headway.models.heads import Classes, Map, MultipleChoice, Spans, Tags, Vectors, Words
+from headway.models.head import Map
+from headway.models.heads import Classes, MultipleChoice, Vectors, Words
 from headway.models.modernbert import ModernBertConfig
+from headway.models.token_heads import Spans, Tags
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
 POOLINGS = {"cls": "first", "mean": "mean"}

@@ -1,0 +1,99 @@
+"""What every head is, and what heads share.
+
+N texts or tokens, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.batch import IGNORED
+from headway.errors import InputError
+from headway.models.protocols import Encoded, Encodes, Terms
+from headway.nn.dropout import Dropout
+from headway.nn.feed_forward import MapLayer, gelu
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "tanh": torch.tanh,
+}
+
+
+class Head(nn.Module):
+    """Abstract. A method that a head does not have raises an error that says what the model does instead.
+
+    axes: of the logits, as a trace names them; none where there are no logits. capturable: whether `losses` runs the
+    same kernels for every batch of a shape.
+    """
+
+    axes: ClassVar[tuple[str, ...]] = ()
+    capturable: ClassVar[bool] = True
+    does: ClassVar[str] = ""
+
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        raise InputError(f"a model that {self.does} is not trained from this data")
+
+    def words(self, hidden_BTD: Tensor) -> Tensor:
+        """Logits of the word at each position."""
+        raise InputError(f"this model fills no gaps: it {self.does}")
+
+    def classes(self, encoded: Encoded) -> Tensor:
+        """The probability of each label of the text, or a number for each."""
+        raise InputError(f"this model has no labels for a text: it {self.does}")
+
+    def tags(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """The label of each token and its probability. Only those of `starts_BT` are read: the first token of each
+        word."""
+        raise InputError(f"this model has no labels for words: it {self.does}")
+
+    def spans(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        """Logits of the token that an answer begins with, and of the one that it ends with, each (B, T)."""
+        raise InputError(f"this model finds no answers in a text: it {self.does}")
+
+    def choices(self, encoded: Encoded) -> Tensor:
+        """A logit for each text, (B,): how well it fits among the choices that it is one of."""
+        raise InputError(f"this model chooses among no texts: it {self.does}")
+
+
+class HeadChoice:
+    """Abstract. A head's config."""
+
+    name: ClassVar[str]
+    task: ClassVar[str]
+    module: ClassVar[Any]  # a `Head`, made of an encoder and this config
+
+
+def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:
+    """Σ −log p(label), smoothed in `loss`."""
+    wide_NL = logits_NL.to(torch.promote_types(logits_NL.dtype, torch.float32))
+    sums = partial(F.cross_entropy, wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
+    nll = sums()
+    return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
+
+
+def own_dropout(encoder: Encodes, config: Any) -> Dropout:
+    """A head's own rate, or that of the encoder."""
+    return Dropout(encoder.dropout if config.dropout is None else config.dropout)
+
+
+@dataclass(frozen=True)
+class Map:
+    """A head's hidden layer, norm(f(xW + b)). `epsilon`: of its norm (None: it has none)."""
+
+    activation: Literal["tanh", "gelu", "gelu-tanh", "relu"] = "tanh"
+    bias: bool = True
+    epsilon: float | None = None
+    norm_bias: bool = True
+
+    def build(self, width: int) -> nn.Module:
+        norm = None if self.epsilon is None else nn.LayerNorm(width, self.epsilon, bias=self.norm_bias)
+        return MapLayer(width, ACTIVATIONS[self.activation], norm, self.bias)
