@@ -233,12 +233,12 @@ class Language(Task):
         return scores | {"tokens counted": len(ids_T) - 1, "counting seconds": round(seconds, 2)}
 
     def example(self) -> str:
-        """A continuation of the beginning of the validation text, the most likely token each time."""
+        """A continuation of the beginning of the validation text, drawn with a seed of its own."""
         tokenizer = self.corpus.tokenizer
         first = min(EXAMPLE // 2, self.corpus.valid.tokens)
         prompt = str(tokenizer.decode(self.corpus.valid.windows([0], first)[0].tolist()))
-        [text] = self.generator.generate([prompt], max_new=EXAMPLE, temperature=0)
-        return f"{prompt} → {text}"
+        [text] = self.generator.generate([prompt], max_new=EXAMPLE, temperature=0.8, seed=1)
+        return f"{prompt} → {text.strip() or '(nothing yet)'}"
 
     @cached_property
     def generator(self) -> Generator:

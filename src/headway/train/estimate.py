@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import timeit
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ import torch
 from headway.device import choose
 from headway.durations import spoken
 from headway.errors import InputError
-from headway.evaluate.cost import training_bytes
+from headway.evaluate.cost import Sketch, training_bytes
 from headway.folder import find_model, read_card
 from headway.models import FAMILIES, build
 from headway.plain import to_plain
@@ -20,6 +22,10 @@ from headway.tasks.start import starts_from_vectors
 from headway.train.optimiser import Masters
 from headway.train.run import Run
 from headway.train.step import TrainStep
+
+MUCH = 5e11  # parameters times tokens of a step: a CPU would take long even for a share of it
+SHARES = (16, 4, 1)  # of a batch
+QUICK = 0.3  # seconds; a share that takes no longer is followed by a larger one
 
 
 def describe(run: Run) -> str:
@@ -31,17 +37,21 @@ def describe(run: Run) -> str:
     sizes = run.task.sizes(run, likely=True)
     if run.init and not starts_from_vectors(run):
         sizes = read_card(find_model(run.init)).sizes
-    model: Any = build(run.model.name, run.model, sizes, run.head).to(device, dtype)
-    count = sum(p.numel() for p in model.parameters())
+    sketch = Sketch(run.model.name, run.model, sizes, dtype, run.head)
+    count = sketch.size().parameters
     held = training_bytes(count, dtype.itemsize)
-    seconds = _seconds_per_step(run, model, device, min(sizes))
+    if count * run.task.tokens_a_step(run) > MUCH and device.type == "cpu":
+        seconds, how = _counted(run, sketch, device), "counted from its operations"
+    else:
+        model: Any = build(run.model.name, run.model, sizes, run.head).to(device, dtype)
+        seconds, how = _measured(run, model, device, min(sizes)), "measured on a few steps of random values"
     ends = f", or {spoken(run.engine.seconds)} in all, if those are over sooner" if run.engine.seconds else ""
     return (
         f"{plain}\n\n{data}\n"
         f"parameters: {count:,} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})\n"
         f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it\n"
         f"time on {device}: about {seconds:.3f} s a step, {spoken(run.engine.steps * seconds)} "
-        f"for {run.engine.steps:,} steps{ends}, validation beside it (measured on a few steps of random values)"
+        f"for {run.engine.steps:,} steps{ends}, validation beside it ({how})"
     )
 
 
@@ -52,10 +62,29 @@ def _data_in_words(run: Run) -> str:
         look_for_known(run)
     except InputError as error:
         return f"data: {error}"
-    return f"data: available ({', '.join(files)})" if (files := files_of(run)) else "data: none yet, pass --data"
+    if not (files := files_of(run)):
+        return "data: none yet, pass --data"
+    size = sum(path.stat().st_size for path in map(Path, files) if path.is_file())
+    return f"data: available ({', '.join(files)}{f'; {size / 1e6:,.3g} MB' if size else ''})"
 
 
-def _seconds_per_step(run: Run, model: Any, device: torch.device, size: int) -> float:
-    batch = run.task.sample(run, size, device)
+def _measured(run: Run, model: Any, device: torch.device, size: int) -> float:
+    """Seconds a step, from a small share of its batch, or from more of it where that is quick."""
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
-    return min(timeit.repeat(lambda: float(step(batch, run.engine.accumulate)["loss"]), number=1, repeat=3))
+    for parts in SHARES:
+        part = replace(run, engine=replace(run.engine, batch=max(1, run.engine.batch // parts)))
+        batch = run.task.sample(part, size, device)
+        taken = min(timeit.repeat(lambda: float(step(batch, run.engine.accumulate)["loss"]), number=1, repeat=2))  # noqa: B023
+        share = run.task.tokens_a_step(run) / run.task.tokens_a_step(part)
+        if taken > QUICK:
+            break
+    return taken * share
+
+
+def _counted(run: Run, sketch: Sketch, device: torch.device) -> float:
+    """Seconds a step, by its operations (three forward passes) and what a large product takes here."""
+    length = max(1, run.max_length)
+    x = torch.randn(1024, 1024, device=device)
+    taken = min(timeit.repeat(lambda: x @ x, number=1, repeat=3))
+    operations = 3 * sketch.cost(length).flops / length * run.task.tokens_a_step(run)
+    return operations / (2 * 1024**3) * taken
