@@ -78,6 +78,7 @@ DECODING: list[Column] = [
 ]
 IMPORTED: list[Column] = [
     ("who", "SmolLM2's shape, one text", str),
+    ("dtype", "numbers", str),
     ("threads", "threads", count),
     ("per_second", "tokens/s", number),
     ("per_cpu_second", "tokens per processor second", number),

@@ -33,7 +33,7 @@ from headway.generate.request import Request
 from headway.generate.sampling import Sampling
 from headway.generate.stepper import stepper_for
 from headway.hub.ctranslate2_export import write_ctranslate2
-from headway.hub.families.ctranslate2 import entries
+from headway.hub.families.ctranslate2_parts import entries
 from headway.models import parts
 from headway.models.gpt import GPT, SIZES, GPTConfig
 from headway.nn.weights import lay_out
