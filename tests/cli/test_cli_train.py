@@ -56,7 +56,7 @@ def test_results_go_to_standard_output_and_the_rest_to_stderr(headway: Headway, 
     assert answer.code == 0
     lines = answer.out.splitlines()
     assert [line.split(":")[0] for line in lines] == [
-        "validation BLEU", "weights", "test BLEU", "steps", "training seconds", "model",
+        "validation BLEU", "weights", "test BLEU", "steps", "epochs", "training seconds", "model",
     ]  # fmt: skip
     assert str(tmp_path / "run" / "model") in lines[-1]
     assert "learning the vocabulary" in answer.err and "parameters on" in answer.err

@@ -112,7 +112,7 @@ def test_a_text_read_through_foretells_each_token_from_all_before_it(model, lett
     rows = [ids[start : start + length] for start in range(0, len(ids), length)]
     # A stream that is cut off from the one before it begins with END.
     wanted = sum(float(full(model, [END, *row]).sum()) for row in rows)
-    assert perplexity._read_through(model, corpus, streams) == pytest.approx(wanted, rel=1e-12)
+    assert perplexity._read_through(model, corpus, streams, len(ids)) == pytest.approx(wanted, rel=1e-12)
 
 
 @torch.no_grad()

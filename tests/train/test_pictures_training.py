@@ -167,7 +167,9 @@ def test_two_sizes_are_compared(
         "compare", *files, "--data", folder, "--tokens", 320, "--out", out, "--device", "cpu", "--json", capsys=capsys
     )
     found = {entry["name"]: entry for entry in json.loads(table)["runs"]}
-    assert found.keys() == {"narrow", "wide"} and found["narrow"]["tokens"] == 320
+    assert (
+        found.keys() == {"narrow", "wide"} and 320 - 32 < found["narrow"]["tokens"] <= 320
+    )  # of the last batch of an epoch, less
     assert found["narrow"]["parameters"] < found["wide"]["parameters"]
     assert (out / "comparison.png").is_file()
 

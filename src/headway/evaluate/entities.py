@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from headway.data.tagged import bio
 
@@ -35,6 +35,7 @@ class EntityScores:
     true: int
     agree: int
     words: int
+    constant: ClassVar[None] = None  # a label that all were given alike would find no entity
 
     @classmethod
     def of(cls, true: Sequence[Labels], given: Sequence[Labels]) -> EntityScores:

@@ -291,7 +291,9 @@ class Job:
         scores |= self.task.final_figures()
         if self.task.share < 1:
             scores["share scored"] = round(self.task.share, 6)
-        scores |= {"steps": progress.step, "epochs": round(self.task.epochs(progress.step), 3)}
+        scores["steps"] = progress.step
+        if epochs := round(self.task.epochs(progress.step), 3):  # 0 where the data has no end
+            scores["epochs"] = epochs
         scores |= {"training seconds": round(progress.seconds, 1)}
         _write(self.context, self.task, weights, scores, progress.step)
         return scores

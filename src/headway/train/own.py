@@ -4,6 +4,7 @@ processes, captured steps. Nothing of it has to be registered anywhere."""
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -73,7 +74,7 @@ class OwnTask(Task):
     ) -> None:  # fmt: skip
         super().__init__(run, context)
         self.model, self.score = model.to(context.device, context.dtype), score
-        self.batches, self.valid = SimpleNamespace(batch=batch), SimpleNamespace(epoch=valid)
+        self.batches, self.valid = SimpleNamespace(batch=batch, per_epoch=math.inf), SimpleNamespace(epoch=valid)
 
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         return super().judge(losses) if self.score is None else ("score", Figure(self.score(self.model), True))
