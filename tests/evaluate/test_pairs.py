@@ -109,7 +109,10 @@ def test_who_does_not_see_what_matters_is_exactly_even(name, blind, words):
         assert even == (kind in blind.split()), kind
 
 
-@pytest.mark.parametrize(("name", "knows"), [("mlp", "near"), ("bow", "near far"), ("block", "near far mirrored")])
+@pytest.mark.parametrize(
+    ("name", "knows"),
+    [("mlp", "near"), pytest.param("bow", "near far", marks=pytest.mark.long), ("block", "near far mirrored")],
+)
 def test_a_trained_rung_knows_what_it_can_see_and_nothing_else(name, knows, words):
     model = trained(name, words)
     for kind, pairs in PAIRS.items():

@@ -325,7 +325,7 @@ def call(*arguments):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", ["gru", pytest.param("lstm", marks=pytest.mark.long)])
 def test_a_run_that_fails_and_is_resumed_ends_as_one_that_never_did(text, run, cell, tmp_path, monkeypatch):
     settings = ("engine.steps=24", f"model.cell={cell}")
     expected = run if cell == "gru" else trained(text, tmp_path / "undisturbed", *settings)
@@ -377,6 +377,7 @@ def test_its_attention_can_be_read_and_its_page_written(text, run, tmp_path):
     assert "data-packed" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_it_is_compared_with_the_transformer(text, tmp_path):
     settings = ["engine.steps=10", *(s for s in SETTINGS if not s.startswith(("validation.every", "validation.score")))]
     files = [option for part, name in (("train", "data"), ("valid", "valid"), ("test", "test"))

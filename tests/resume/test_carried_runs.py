@@ -101,6 +101,7 @@ def test_without_the_carried_state_a_resumed_run_would_differ(
     assert result(tmp_path / "resumed")["weights"] != result(tmp_path / "undisturbed")["weights"]
 
 
+@pytest.mark.long  # the harness of tests/fuzz kills one too
 def test_a_killed_lstm_ends_as_one_that_never_was(text: Path, tmp_path: Path) -> None:
     train(text, tmp_path / "undisturbed", LSTM)
     place = Place(tmp_path)
