@@ -4,8 +4,8 @@
 starts from random weights and a vocabulary of its own. The best step is chosen on the validation texts; the figures are
 those of the test texts, accuracy for SST-2 and Matthews' correlation for CoLA (whose test is its out-of-domain part).
 Every way has its own peak rate, named below; more steps where nothing was read before. With `--share` each way takes
-that share of the recipe's steps, all alike: on a CPU the whole would take hours. `--only` measures one task anew and
-keeps the other's rows, each with its own command.
+that share of the recipe's steps, all alike: on a CPU the whole would take hours. `--only` measures one
+task, in a record of its own.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/finetuning.py MODEL --device cuda --seeds 3
     HEADWAY_DATA=data OMP_NUM_THREADS=1 PYTHONPATH=src python benchmarks/finetuning.py MODEL --device cpu \
@@ -14,10 +14,9 @@ keeps the other's rows, each with its own command.
 
 from __future__ import annotations
 
-from measure import RESULTS, arguments, command, write
+from measure import arguments, write
 
 # isort: split
-import json
 import statistics
 import tempfile
 from argparse import Namespace
@@ -59,24 +58,15 @@ def scores(run: Run) -> dict[str, Any]:
         return train(run, Path(folder), Log(quiet=True)).scores
 
 
-def kept_rows(only: str | None, device: str, out: str | None) -> list[dict[str, Any]]:
-    """Those of the other task, from the result that is there."""
-    path = (Path(out) if out else RESULTS) / f"finetuning-{device}.json"
-    if only is None or not path.is_file():
-        return []
-    record = json.loads(path.read_text(encoding="utf-8"))
-    return [{"command": record["command"]} | row for row in record["rows"] if row["recipe"] != only]
-
-
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("model")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--share", type=float, help="of the recipe's steps, the same for every way")
-    parser.add_argument("--only", choices=TASKS, help="one task; the other's rows stay as they are")
+    parser.add_argument("--only", choices=TASKS, help="one task, in a record of its own")
     parser.add_argument("--judged", type=int, default=10, help="how often the best step is looked for")
     options = parser.parse_args()
-    rows = kept_rows(options.only, options.device, options.out)
+    rows: list[dict[str, Any]] = []
     for recipe, figure in TASKS.items():
         if options.only not in (None, recipe):
             continue
@@ -92,10 +82,11 @@ def main() -> None:
                 "peak": RATES[way], "mean": round(statistics.mean(values), 4),
                 "spread": round(statistics.stdev(values), 4) if len(values) > 1 else 0.0, "each": values,
                 "seconds": round(statistics.mean(one["training seconds"] for one in found), 1),
-                "times_judged": options.judged, "command": command(),
+                "times_judged": options.judged,
             })  # fmt: skip
     case = {"seeds": options.seeds}
-    write(f"finetuning-{options.device}", options.device, rows, options.out, case=case)
+    name = "-".join(["finetuning", *filter(None, [options.only]), options.device])
+    write(name, options.device, rows, options.out, case=case)
 
 
 if __name__ == "__main__":
