@@ -21,6 +21,7 @@ from headway.hub.checkpoint import Checkpoint
 from headway.hub.extras import wanted
 from headway.hub.gguf_architectures import ARCHITECTURES, Architecture, stored_shape
 from headway.hub.gguf_tokenizer import gguf_tokenizer
+from headway.hub.hf_folder import NotMapped
 from headway.models.rotary_scaling import Llama3
 
 FREQUENCIES, UNSCALED = "rope_freqs.weight", "none"
@@ -129,7 +130,7 @@ def _llama3(tensor: Any, facts: dict[str, Any]) -> dict[str, Any]:
     raise InputError(f"its {FREQUENCIES} are the factors of no rotary scaling that headway has")
 
 
-class GgufWeights:
+class GgufWeights(NotMapped):
     """Tensors by Hugging Face's names. A name that no table has is put below the model's own: it is refused."""
 
     def __init__(self, path: Path, tensors: dict[str, Any], architecture: Architecture, facts: dict[str, Any]) -> None:
@@ -161,6 +162,3 @@ class GgufWeights:
         shape = [int(size) for size in reversed(tensor.shape)]
         weight = torch.from_numpy(np.array(values, np.float32).reshape(shape))
         return self.architecture.change(weight, name, self.facts)
-
-    def joined(self, names: list[str]) -> Tensor | None:
-        return None

@@ -107,13 +107,17 @@ def _opened(path: Path) -> Iterator[Any]:
         raise InputError(f"{path} is broken ({error}): it was cut short or changed; copy it again") from error
 
 
-class OldWeights:
-    """One or several pickles, read by torch's reader that makes tensors and runs nothing."""
+class NotMapped:
+    """Abstract. Weights of which no two are one view of a file."""
 
-    def __init__(self, where: Path) -> None:
-        self.where = where
-        files = dict.fromkeys(_indexed(where).values()) if where.name.endswith(INDEX) else [where]
-        self.tensors = {name: tensor for file in files for name, tensor in _unpickled(file).items()}
+    def joined(self, names: list[str]) -> Tensor | None:
+        return None
+
+
+class InMemory(NotMapped):
+    """Abstract. Weights that were read at once."""
+
+    tensors: dict[str, Tensor]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
@@ -121,8 +125,14 @@ class OldWeights:
     def get(self, name: str) -> Tensor:
         return self.tensors[name]
 
-    def joined(self, names: list[str]) -> Tensor | None:
-        return None
+
+class OldWeights(InMemory):
+    """One or several pickles, read by torch's reader that makes tensors and runs nothing."""
+
+    def __init__(self, where: Path) -> None:
+        self.where = where
+        files = dict.fromkeys(_indexed(where).values()) if where.name.endswith(INDEX) else [where]
+        self.tensors = {name: tensor for file in files for name, tensor in _unpickled(file).items()}
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from headway.errors import InputError, refuse
 from headway.hub.checkpoint import META, Checkpoint
 from headway.hub.config_keys import Keys
-from headway.hub.hf_folder import OldWeights
+from headway.hub.hf_folder import NotMapped, OldWeights
 from headway.hub.rotary_rows import from_pairs
 from headway.hub.vocabularies import read_tokenizers
 from headway.outside import read_object
@@ -59,7 +59,7 @@ def meta_folder(folder: Path) -> Checkpoint:
     return Checkpoint(str(folder / META), facts, lambda: weights, lambda: read_tokenizers(folder, facts))
 
 
-class MetaWeights:
+class MetaWeights(NotMapped):
     """consolidated.00.pth and those that follow, joined."""
 
     def __init__(self, folder: Path, heads: int, shared: int) -> None:
@@ -86,9 +86,6 @@ class MetaWeights:
         whole = parts[0] if axis is None or len(parts) == 1 else torch.cat(parts, axis)
         turned = {"q_proj": self.heads, "k_proj": self.shared}.get(name.split(".")[-2])
         return whole if turned is None else from_pairs(whole, turned)
-
-    def joined(self, names: list[str]) -> Tensor | None:
-        return None
 
 
 def _parted(theirs: str) -> tuple[str, dict[str, tuple[str, int | None]], str]:

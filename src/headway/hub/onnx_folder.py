@@ -16,7 +16,7 @@ from torch import Tensor
 from headway.errors import InputError, of_library
 from headway.hub.checkpoint import Checkpoint
 from headway.hub.extras import wanted
-from headway.hub.hf_folder import CONFIG
+from headway.hub.hf_folder import CONFIG, InMemory
 from headway.hub.model_type import with_model_type
 from headway.hub.names import listed
 from headway.hub.vocabularies import read_tokenizers
@@ -45,7 +45,7 @@ def onnx_folder(folder: Path) -> Checkpoint:
     return Checkpoint(str(path), facts, lambda: weights, lambda: read_tokenizers(folder, facts), folder)
 
 
-class OnnxWeights:
+class OnnxWeights(InMemory):
     """Tensors by the names of their modules."""
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class OnnxWeights:
             raise InputError(
                 f"{path} is no ONNX graph, or it is broken ({of_library(error)}): copy it again"
             ) from error
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors = {}
         unnamed = {name for name in map(_whole, stored) if name.startswith(ANONYMOUS) and _is_matrix(stored, name)}
         for name in dict.fromkeys(map(_whole, stored)):
             if not name.startswith(ANONYMOUS) and "/" not in name and "." in name:
@@ -71,15 +71,6 @@ class OnnxWeights:
                 unnamed.discard(name)
         if unnamed:
             raise InputError(f"{path} has {listed(sorted(unnamed))}, which no node of a module multiplies with")
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-
-    def get(self, name: str) -> Tensor:
-        return self.tensors[name]
-
-    def joined(self, names: list[str]) -> Tensor | None:
-        return None
 
 
 def _whole(name: str) -> str:
