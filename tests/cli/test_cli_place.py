@@ -103,7 +103,7 @@ def test_the_same_command_resumes_a_run_that_was_to_replace_another(
     with monkeypatch.context() as patch:
         patch.setattr("headway.train.job.Job.finish", interrupt)
         answer = headway(*command)
-    assert answer.code == 130 and "run is as it was" in answer.err and f"{new} --resume" in answer.err
+    assert answer.code == 130 and "run stays as it was" in answer.err and f"{new} --resume" in answer.err
     assert listing(earlier) == before and (new / "checkpoints" / "step-4").is_dir()
     again = headway(*command)
     assert again.code == 0 and "resuming from step 4" in again.err and f"model: {earlier / 'model'}" in again.out
@@ -118,7 +118,10 @@ def test_the_command_that_the_last_line_names_puts_the_run_where_out_said(
         patch.setattr("headway.train.job.Job.finish", interrupt)
         answer = headway(*world.train(Path("run"), *SHORT, "engine.checkpoint=2", "--overwrite"))
     [line] = [line for line in answer.err.splitlines() if "--resume" in line]
-    assert line == "headway: not finished; run is as it was; headway train run.new --resume resumes from step 4"
+    assert line == (
+        "headway: not finished; run stays as it was; the same command, or headway train run.new --resume, "
+        "resumes from step 4"
+    )
     assert "failed" not in answer.err
     listed = json.loads(headway("runs", ".", "--json").out)
     [stopped] = [run for run in listed if run["folder"] == "run.new"]

@@ -34,4 +34,4 @@ def test_a_larger_share_is_measured_only_where_a_smaller_one_is_quick(
     monkeypatch.setattr(estimate.timeit, "repeat", lambda *_, **__: [2.0 if slow else 0.1])
     told = estimate.describe(run)
     assert seen == shares
-    assert f"about {2.0 * 16 if slow else 0.1:.3f} s a step" in told
+    assert f"about {2.0 * 16 if slow else 0.1:.2g} s a step" in told

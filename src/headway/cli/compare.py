@@ -177,6 +177,7 @@ def _planned(runs: dict[str, Run], budget: dict[str, float], place: Path, downlo
     planned = {}
     for name, run in runs.items():
         if "seconds" in budget and not run.objective.one_pass and name not in plan["tokens"]:
+            print(f"{name}: a few steps, to time them", file=sys.stderr)
             trial = place / f".{name}-probe"
             shutil.rmtree(trial, ignore_errors=True)
             _carried_out(probe(run, budget["seconds"]), trial, download)

@@ -149,7 +149,7 @@ def worked_in(place: Path, goal: Path, resume: bool, keeps: Callable[[Path], obj
     A run that fails before its first checkpoint leaves nothing; one that fails later is kept, and the error says how
     to resume it. `keeps`: whether what is there after a failure is worth keeping (default: it has a checkpoint).
     """
-    name, place, goal = place, place.resolve(), goal.resolve()
+    name, earlier, place, goal = place, goal, place.resolve(), goal.resolve()
     made = list(takewhile(lambda folder: not folder.exists(), (place, *place.parents)))
     with ExitStack() as locks:
         if goal != place:
@@ -170,7 +170,7 @@ def worked_in(place: Path, goal: Path, resume: bool, keeps: Callable[[Path], obj
                 shutil.rmtree(place, ignore_errors=True)
                 _restore(made, place)
             else:
-                _advise(error, name, f"{goal.name} is as it was; " if goal != place else "")
+                _advise(error, name, f"{earlier} stays as it was; the same command, or " if goal != place else "")
             raise
         if goal != place:
             take_place(goal, place)
@@ -273,16 +273,18 @@ def _advise(error: BaseException, place: Path, before: str = "") -> None:
         return
     name = shlex.quote(str(place))
     resumed = f"headway train {name} --resume"
-    again = f"headway demo --out {name}" if _recipe(place) == "demo" else resumed
+    again = (f"headway demo --out {name}" if _recipe(place) == "demo" else resumed) + ("," if before else "")
     if type(error).__name__ == "Diverged":
         error.args = (f"{error}; {before}{resumed} --set schedule.peak=… resumes from it with another rate",)
     elif isinstance(error, InputError):
-        error.args = (f"{error}; {before}{again} resumes from step {step:,}",)
+        error.args = (f"{error}; {before}{again}{',' if before else ''} resumes from step {step:,}",)
     elif is_full(error):
-        line = f"no room left on the disk for {place}: make room there; {before}{again} resumes from step {step:,}"
+        line = f"no room left on the disk for {place}: make room there; {before}{again}{',' if before else ''} resumes from step {step:,}"
         raise InputError(line) from error
     else:
-        print(f"headway: not finished; {before}{again} resumes from step {step:,}", file=sys.stderr)
+        print(
+            f"headway: not finished; {before}{again}{',' if before else ''} resumes from step {step:,}", file=sys.stderr
+        )
 
 
 @contextmanager

@@ -188,5 +188,9 @@ def _check(table: Table, places: Places, known: Collection[str]) -> None:
     raise InputError(
         f"{table.file}: column {table.called(places.label)} was taken for the labels and {texts} for the texts, but "
         f"{rows:,} rows have {len(labels):,} different labels and {different:,} texts; {_there(table)}: "
-        "say --label-column NAME"
+        f"{_advice(labels, different)}"
     )
+
+
+def _advice(labels: Collection[str], different: int) -> str:
+    return "they look swapped" if different * 2 < len(labels) else "say --label-column NAME"

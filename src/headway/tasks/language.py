@@ -120,7 +120,11 @@ def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str
     held: dict[str, Corpus] = {part: Documents.at(_found(some, context), lines=lines) for part, some in names.items()}
     if "valid" in held:
         return list(corpora), held
-    refuse(len(corpora) > 1, "a mixture of several corpora needs --valid: name the text that it is judged on")
+    refuse(
+        len(corpora) > 1,
+        "several files are several corpora, which are mixed: name the text that they are judged on with --valid, or put them "
+        "into one file or folder",
+    )
     parts: dict[str, Corpus] = {**hold_out(corpora[0], data.hold_out, 0.0 if held else data.hold_out_test)}
     return [parts.pop("train")], parts | held
 

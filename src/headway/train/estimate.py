@@ -50,7 +50,7 @@ def describe(run: Run) -> str:
         f"{plain}\n\n{data}\n"
         f"parameters: {count:,} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})\n"
         f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it\n"
-        f"time on {device}: about {seconds:.3f} s a step, {spoken(run.engine.steps * seconds)} "
+        f"time on {device}: about {seconds:.2g} s a step, {spoken(run.engine.steps * seconds)} "
         f"for {run.engine.steps:,} steps{ends}, validation beside it ({how})"
     )
 
