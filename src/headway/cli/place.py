@@ -277,14 +277,12 @@ def _advise(error: BaseException, place: Path, before: str = "") -> None:
     if type(error).__name__ == "Diverged":
         error.args = (f"{error}; {before}{resumed} --set schedule.peak=… resumes from it with another rate",)
     elif isinstance(error, InputError):
-        error.args = (f"{error}; {before}{again}{',' if before else ''} resumes from step {step:,}",)
+        error.args = (f"{error}; {before}{again} resumes from step {step:,}",)
     elif is_full(error):
-        line = f"no room left on the disk for {place}: make room there; {before}{again}{',' if before else ''} resumes from step {step:,}"
+        line = f"no room left on the disk for {place}: make room there; {before}{again} resumes from step {step:,}"
         raise InputError(line) from error
     else:
-        print(
-            f"headway: not finished; {before}{again}{',' if before else ''} resumes from step {step:,}", file=sys.stderr
-        )
+        print(f"headway: not finished; {before}{again} resumes from step {step:,}", file=sys.stderr)
 
 
 @contextmanager
