@@ -122,7 +122,7 @@ def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str
         return list(corpora), held
     refuse(
         len(corpora) > 1,
-        "several files are several corpora, which are mixed: name the text that they are judged on with --valid, or put "
+        "several files are several corpora, which are mixed: name the text they are judged on with --valid, or put "
         "them into one file or folder",
     )
     parts: dict[str, Corpus] = {**hold_out(corpora[0], data.hold_out, 0.0 if held else data.hold_out_test)}
