@@ -304,6 +304,17 @@ def test_steps_in_fixed_room_give_what_plain_steps_give(search):
     assert sizes <= {1, 2, 4, 8, 16, 32} and len(sizes) > 2
 
 
+def test_one_run_steps_in_one_pool_though_its_sources_get_shorter():
+    """Longest first, and each batch is done before the next: pools by the width of their sources were many, and those
+    that had been captured were thrown away for others."""
+    model, search = model_of(30, seed=8), Search(beam=2)
+    sources = [[4 + i % 20 for i in range(length)] for length in (60, 50, 30, 20, 3, 2)]
+    plain, stepper = run(model, sources, search), Uncaptured(model)
+    assert all_same(plain, run(model, sources, search, stepper=stepper, batch=2))
+    ((pool,),) = stepper.idle.values()
+    assert {key[2] for key in pool.captured} == {64, 32, 16}  # a step reads no more than its sources have
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 def test_records_may_be_read_late_without_changing_the_answer(search):
     model, sources = model_of(30, seed=8), many(21)

@@ -40,6 +40,7 @@ class Engine:
         """`context` is the most tokens that a row may have; `slots` and `length` the least size of a pool, for requests
         that come later. What a `stepper` has captured serves every engine that it is given to."""
         self.model, self.context, self.device, self.least = model, context, device, (slots, length)
+        self.widest = 0  # source so far: a pool takes any, so that one after the other is the same pool
         self.stepper = stepper or stepper_for(model, device)
         self.pools: list[Pool[Any]] = []
         on_gpu = device.type == "cuda"
@@ -97,10 +98,10 @@ class Engine:
         for pool in self.pools:
             if pool.kind == kind and pool.fits(slots, length, width):
                 return pool
-        length = max(length, self.least[1])
+        length, self.widest = max(length, self.least[1]), max(width, self.widest)
         if not kind.sliding:
             length = self.stepper.length(length, self.context + 2)
-        key = Key(kind, self.stepper.slots(max(slots, self.least[0])), length, -(-width // 16) * 16, self.context)
+        key = Key(kind, self.stepper.slots(max(slots, self.least[0])), length, -(-self.widest // 16) * 16, self.context)
         pool_class = BeamPool if kind.search else SamplePool
         self.pools.append(self.stepper.lease(key, partial(pool_class, self.model, key, state, self.device)))
         return self.pools[-1]
