@@ -1,9 +1,9 @@
 """Decoding an imported Llama's shape on a CPU: headway beside transformers, one row, greedy.
 
 SmolLM2-135M's shape (30 layers, width 576, 9 heads that share 3 keys, vocabulary 49,152), weights drawn at random, in
-float32; on two threads also in bfloat16, and by CTranslate2, headway's other engine, in float32 and int8. Each repeat
-runs all in turn, in processes of their own; medians. `per_second` is by the clock, `per_cpu_second` by the time of all
-processors.
+float32; on two threads also in bfloat16 where the processor computes with it, and by CTranslate2, headway's other
+engine, in float32 and int8. Each repeat runs all in turn, in processes of their own; medians. `per_second` is by the
+clock, `per_cpu_second` by the time of all processors.
 
     PYTHONPATH=src python benchmarks/imported.py --device cpu
 """
@@ -20,11 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headway.device import has_bfloat16
+
 NEW, PROMPT, VOCABULARY = 24, 32, 49_152
 ENGINE = "headway --engine ctranslate2"
 # Who, and with which numbers; the others need two threads' time only.
 WHO = (("headway", "float32"), ("transformers", "float32"))
-MORE = (("headway", "bfloat16"), ("transformers", "bfloat16"), (ENGINE, "float32"), (ENGINE, "int8"))
+BFLOAT16 = (("headway", "bfloat16"), ("transformers", "bfloat16"))
+MORE = ((ENGINE, "float32"), (ENGINE, "int8"))
 
 
 def llama(dtype: str) -> Any:
@@ -126,7 +129,8 @@ def main() -> None:
     parser = arguments(__doc__)
     options = parser.parse_args()
     repeats, rows = options.repeats or 7, []
-    for threads, whose in ((2, (*WHO, *MORE)), (1, WHO)):
+    bfloat16 = BFLOAT16 if has_bfloat16() else ()
+    for threads, whose in ((2, (*WHO, *bfloat16, *MORE)), (1, WHO)):
         peers = {who: Peer(*who, threads) for who in whose}
         times: dict[tuple[str, str], list[tuple[float, float]]] = {who: [] for who in whose}
         for repeat in range(repeats):

@@ -52,7 +52,7 @@ def test_bfloat16_on_a_cpu_without_it_turns_onednn_off_before_the_first_product(
     supported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)
-    monkeypatch.setattr(device, "_has_bfloat16", lambda: supported)
+    monkeypatch.setattr(device, "has_bfloat16", lambda: supported)
     device.choose("cpu", "float32")
     assert torch.backends.mkldnn.enabled
     device.choose("cpu", "bfloat16")

@@ -27,14 +27,14 @@ def choose(device: str, dtype: str) -> tuple[torch.device, torch.dtype]:
     refuse(dtype not in DTYPES, f"there is no dtype '{dtype}': write float32, tf32, bfloat16 or float64")
     refuse(dtype == "tf32" and place.type != "cuda", "tf32 is a precision of GPUs: write float32")
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
-    if dtype == "bfloat16" and place.type == "cpu" and not _has_bfloat16():
+    if dtype == "bfloat16" and place.type == "cpu" and not has_bfloat16():
         # At its first product of bfloat16 on such a CPU torch warns with a stack trace and switches oneDNN off for the
         # rest of the process. Off from the start, a run computes the same before and after that product.
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     return place, DTYPES[dtype]
 
 
-def _has_bfloat16() -> bool:
+def has_bfloat16() -> bool:
     """Whether oneDNN has products of bfloat16 on this CPU."""
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
