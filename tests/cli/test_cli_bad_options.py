@@ -85,10 +85,15 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(refuses: Refuses) -> Non
     assert "did you mean 'multi30k-en-de'" in refuses("train", "multi30k-en-dee")
 
 
+def test_a_text_in_the_place_of_a_recipe_is_shown_where_it_belongs(refuses: Refuses, world: World) -> None:
+    source, _ = world.files("test")
+    assert f"is a file and no recipe; data come behind one: headway train gpt --data {source}" in refuses("train", source)
+
+
 def test_wrong_use_is_answered_with_an_example(refuses: Refuses) -> None:
     for call in (["train"], ["train", "translate", "a.en", "a.de"], ["train", "translate", "--step-count", "5"]):
         line = refuses(*call)
-        assert "headway train translate --data SOURCE TARGET --set engine.steps=5000" in line
+        assert "headway train RECIPE --data FILE... --set engine.steps=5000" in line
     assert "headway translate MODEL FILE" in refuses("translate")
 
 

@@ -140,7 +140,7 @@ SEVERAL = (
 )
 # An example of how to call the command, for an error of its use.
 USES = {
-    "train": "headway train translate --data SOURCE TARGET --set engine.steps=5000",
+    "train": "headway train RECIPE --data FILE... --set engine.steps=5000",
     "score": "headway score MODEL --text 'The cat sat'",
     "import": "headway import FOLDER MODEL",
     "generate": "headway generate MODEL --prompt 'Once upon a time'",

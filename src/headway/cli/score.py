@@ -28,7 +28,11 @@ def score(
     dtype: str = DTYPE,
     threads: int = THREADS,
 ) -> None:
-    """Log-probability of texts under a language model, or the likeliest of several answers to each."""
+    """Log-probability of texts under a language model, or the likeliest of several answers to each.
+
+    A line a text, with tabs between: its log-probability, its number of tokens, the text; with --choice the likeliest
+    answer, its share of all answers, the text.
+    """
     from headway.evaluate.scoring import choose, score_texts
     from headway.tasks.loading import load
 

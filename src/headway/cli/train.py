@@ -214,6 +214,8 @@ def _named(recipe: str, pretrained: bool = False) -> Run:
 
     if recipe in RECIPES:
         return RECIPES[recipe].make(pretrained)
+    if Path(recipe).is_file() and Path(recipe).suffix != ".json":
+        raise InputError(f"{recipe} is a file and no recipe; data come behind one: headway train gpt --data {recipe}")
     if Path(recipe).is_file():
         return read_run(Path(recipe))
     if (again := Path(recipe) / "run.json").is_file():
