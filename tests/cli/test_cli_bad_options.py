@@ -87,7 +87,9 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(refuses: Refuses) -> Non
 
 def test_a_text_in_the_place_of_a_recipe_is_shown_where_it_belongs(refuses: Refuses, world: World) -> None:
     source, _ = world.files("test")
-    assert f"is a file and no recipe; data come behind one: headway train gpt --data {source}" in refuses("train", source)
+    assert f"is a file and no recipe; data come behind one: headway train gpt --data {source}" in refuses(
+        "train", source
+    )
 
 
 def test_wrong_use_is_answered_with_an_example(refuses: Refuses) -> None:

@@ -252,3 +252,17 @@ def test_a_comparison_that_is_being_trained_is_not_touched(headway: Headway, tex
             answer = headway(*compare(text, out, "--tokens", "1k", *more))
             assert answer.code == 2 and "another process" in answer.line
     assert listing(tmp_path) == before
+
+
+def test_translators_are_compared_by_the_length_of_the_source_too(headway: Headway, tmp_path: Path) -> None:
+    rows, out = sample(400, seed=3), tmp_path / "out"
+    sides = [write(tmp_path, name, [getattr(row, name) for row in rows]) for name in ("source", "target")]
+    small = ["--set", "engine.batch=256", "model.width=16", "data.hold_out=40", "search.beam=1", "search.max_extra=1"]
+    answer = headway(
+        "compare", "translate", "translate-rnn", "--data", *sides, "--tokens", "1k", "--out", out, *DEVICE, *small
+    )
+    assert answer.code == 0, answer
+    assert "longest path" in answer.out and (out / "breakdown.png").stat().st_size > 5_000
+    for entry in json.loads((out / "results.json").read_text())["runs"]:
+        assert entry["by"] == "words of the source" and entry["path"] >= 1
+        assert sum(row["count"] for row in entry["breakdown"][0]) > 20

@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from headway.errors import InputError
-from headway.evaluate.bleu import corpus_bleu, score
+from headway.evaluate.bleu import bleu_by_length, corpus_bleu, score
 
 REFERENCES = [
     "The cat sat on the mat, didn't it?",
@@ -35,6 +35,21 @@ def test_bleu_and_chrf_are_those_of_sacrebleu(tokenize, lowercase):
     if not lowercase:
         assert scores.chrf == chrf.score
     assert corpus_bleu(HYPOTHESES, REFERENCES, tokenize, lowercase) == bleu.score
+
+
+def test_bleu_by_length_is_that_of_each_group_and_small_groups_join():
+    lengths = [1, 2, 5, 6, 7, 11, 12, 13, 24]
+    sources = [" ".join(["w"] * length) for length in lengths]
+    ours, theirs = ([f"{side[at % 4]} {at}" for at in range(len(lengths))] for side in (HYPOTHESES, REFERENCES))
+    found = bleu_by_length(sources, ours, theirs, words=5, fewest=3)
+    assert [(row["from"], row["to"], row["count"]) for row in found] == [(1, 5, 3), (6, 24, 6)]
+    assert [row["value"] for row in found] == [
+        round(corpus_bleu(ours[a:b], theirs[a:b]), 2) for a, b in ((0, 3), (3, 9))
+    ]  # fmt: skip
+    found = bleu_by_length(sources, ours, theirs, words=5, fewest=1)
+    assert [(row["from"], row["to"]) for row in found] == [(1, 5), (6, 10), (11, 15), (16, 24)]
+    [alone] = bleu_by_length(sources, ours, theirs, fewest=20)  # too few for any group
+    assert (alone["from"], alone["to"], alone["count"]) == (1, 24, 9)
 
 
 def test_a_perfect_translation_scores_full_marks_and_an_empty_one_none():

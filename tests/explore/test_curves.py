@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InputError
-from headway.explore.curves import comparison_picture, curves_picture
+from headway.explore.curves import breakdown_picture, comparison_picture, curves_picture
 from headway.explore.plots import COLOURS
 from headway.train.comparison import Entry
 from headway.train.history import History
@@ -111,3 +111,15 @@ def test_scores_that_are_all_zero_are_drawn(tmp_path: Path) -> None:
     """As after a few steps of two translators: a warning fails this test."""
     entries = [Entry(name, "BLEU", test=[0.0], validation=[0.0], seconds=[1.0]) for name in ("one", "two")]
     assert comparison_picture(entries, tmp_path / "a.png").stat().st_size > 5_000
+
+
+def test_scores_by_length_are_lines_over_the_groups_and_only_where_all_have_the_same(tmp_path: Path) -> None:
+    rows = [{"from": low, "to": low + 4, "value": 40.0 - low, "count": 30} for low in (1, 6, 11)]
+    entries = [Entry(name, "BLEU", by="words of the source", breakdown=[rows, rows]) for name in ("one", "two")]
+    path = breakdown_picture(entries, tmp_path / "a.svg")
+    assert path is not None and len(lines(path)) == 2
+    assert all(f"<!-- {label} -->" in path.read_text() for label in ("1–5", "6–10", "11–15", "words of the source"))
+    entries[1].breakdown = [rows[:2]]
+    assert breakdown_picture(entries, tmp_path / "b.svg") is None
+    entries[1].breakdown = []
+    assert breakdown_picture(entries, tmp_path / "b.svg") is None and not (tmp_path / "b.svg").exists()

@@ -70,7 +70,7 @@ def compare(
 
 def _compared(runs: dict[str, Run], budget: dict[str, float], seeds: int, place: Path, download: bool) -> Any:
     """Train what is not trained yet; the table with its notes, and all results."""
-    from headway.explore.curves import comparison_picture
+    from headway.explore.curves import breakdown_picture, comparison_picture
     from headway.plain import finite
     from headway.train.comparison import as_markdown, as_text, footer, table
 
@@ -86,6 +86,7 @@ def _compared(runs: dict[str, Run], budget: dict[str, float], seeds: int, place:
     for name, text in texts.items():
         _write(place / name, text.rstrip("\n") + "\n")
     comparison_picture(entries, place / "comparison.png", next(iter(runs.values())).task.headline[1])
+    breakdown_picture(entries, place / "breakdown.png")
     return text, results
 
 
@@ -210,7 +211,8 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
     card = read_card(find_model(folder))
     sketch, length = Sketch(card.family, card.config, card.sizes, head=card.head), window(card.config, 1)
     entry.parameters = sketch.size().parameters
-    entry.operations = sketch.cost(length).flops / length
+    cost = sketch.cost(length)
+    entry.operations, entry.path = cost.flops / length, cost.path
     return entry
 
 

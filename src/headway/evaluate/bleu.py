@@ -104,6 +104,28 @@ def corpus_bleu(
     return float(metric.corpus_score(hypotheses, [references]).score)
 
 
+def bleu_by_length(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a",
+    words: int = 5, fewest: int = 20,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """BLEU of the sentences whose sources have from so many to so many words. Lengths come in groups of `words`; those
+    of fewer than `fewest` sentences join the next, the last ones those before."""
+    lengths = [len(source.split()) for source in sources]
+    longest, groups, low = max(lengths, default=0), list[tuple[int, int]](), 0
+    for high in range(words, longest + words, words):
+        if sum(low < length <= high for length in lengths) >= fewest:
+            groups, low = [*groups, (low, high)], high
+    if low < longest:
+        groups = [*groups[:-1], (groups[-1][0] if groups else 0, longest)]
+    found = []
+    for low, high in groups:
+        inside = [at for at, length in enumerate(lengths) if low < length <= high]
+        ours, theirs = ([side[at] for at in inside] for side in (hypotheses, references))
+        value = round(corpus_bleu(ours, theirs, tokenize), 2)
+        found.append({"from": low + 1, "to": min(high, longest), "value": value, "count": len(inside)})
+    return found
+
+
 def _bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str, lowercase: bool) -> Any:
     """The metric, where there is something that it can score."""
     if isinstance(hypotheses, str) or isinstance(references, str):

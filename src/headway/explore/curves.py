@@ -189,6 +189,23 @@ def comparison_picture(entries: Sequence[Entry], path: str | Path, higher_is_bet
     return plots.save(figure, path)
 
 
+def breakdown_picture(entries: Sequence[Entry], path: str | Path) -> Path | None:
+    """A line a recipe: the test score by what all are broken down by (the length of the source), mean over seeds. None
+    where they are not, or not alike."""
+    groups = {tuple((row["from"], row["to"]) for row in seed) for entry in entries for seed in entry.breakdown}
+    if len(groups) != 1 or not all(entry.breakdown for entry in entries):
+        return None
+    names = {at: str(low) if low == high else f"{low}–{high}" for at, (low, high) in enumerate(groups.pop())}
+    curves = {
+        entry.name: [(at, statistics.mean(seed[at]["value"] for seed in entry.breakdown)) for at in names]
+        for entry in entries
+    }
+    return plots.lines_picture(
+        curves, path, heading=f"test {entries[0].figure} by {entries[0].by}", value=f"test {entries[0].figure}",
+        names_of_x=names, below=entries[0].by,
+    )  # fmt: skip
+
+
 def _score(name: str, seeds: Sequence[float], lowest: float) -> Bar:
     """A dot for the mean, a line from the lowest seed to the highest, the number beside it."""
     if not all(map(math.isfinite, seeds)):

@@ -347,13 +347,13 @@ def name_ends(axes: Axes, names: Sequence[str], height: float) -> None:
 
 def lines_picture(
     curves: Mapping[str, Points], path: str | Path, *, heading: str, value: str, from_zero: bool = True,
-    names_of_x: Mapping[int, str] | None = None,
+    names_of_x: Mapping[int, str] | None = None, below: str = "layer",
 ) -> Path:  # fmt: skip
-    """One plot of lines over the layers. `names_of_x`: places that are no number of a layer."""
+    """One plot of lines over whole numbers, `below` says which. `names_of_x`: places that have a name instead."""
     figure = new_figure(*LINES)
     axes = figure.add_axes((0, 0, 1, 1))
     lines(axes, curves, names_of_x or {})
-    quiet(axes, below="layer")
+    quiet(axes, below=below)
     if from_zero:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     name_ends(axes, list(curves), LINES[1])

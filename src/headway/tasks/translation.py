@@ -20,7 +20,7 @@ from headway.data.readers import read_pairs
 from headway.data.split import held_out, split_corpus
 from headway.data.store import SIDES, PairStore, prepare, train_tokenizers
 from headway.errors import refuse
-from headway.evaluate.bleu import check_tokenizer, corpus_bleu, score
+from headway.evaluate.bleu import bleu_by_length, check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
 from headway.nn.embedding import ForcedFirst
 from headway.plain import to_plain
@@ -180,14 +180,22 @@ class Translation(Task):
         return "BLEU", Figure(self._bleu(*self.valid_texts), True, 2)
 
     def final_figures(self) -> dict[str, Any]:
-        return {"test BLEU": round(self._bleu(*self.test_texts), 2)} if self.test_texts[0] else {}
+        if not self.test_texts[0]:
+            return {}
+        translated, tokenize = self._translated(*self.test_texts), self.run.validation.tokenize
+        rows = bleu_by_length(*translated, tokenize)
+        self.log.event("breakdown", figure="test BLEU", by="words of the source", rows=rows)
+        return {"test BLEU": round(corpus_bleu(*translated[1:], tokenize), 2)}
 
     def _bleu(self, sources: list[str], references: list[str]) -> float:
-        sources, references = (list(sampled(side, self.share)) for side in (sources, references))
+        return corpus_bleu(*self._translated(sources, references)[1:], self.run.validation.tokenize)
+
+    def _translated(self, *texts: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """The sources that are scored, their translations, their references."""
+        sources, references = (list(sampled(side, self.share)) for side in texts)
         with self.log.bar("translating", len(sources), " sentences") as show:
             found = self.translator.translate_n(sources, progress=show)
-        texts = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
-        return corpus_bleu(texts, references, tokenize=self.run.validation.tokenize)
+        return sources, [hypotheses[0].text if hypotheses else "" for hypotheses in found], references
 
     def example(self) -> str:
         source = self.valid_texts[0][0]

@@ -103,6 +103,9 @@ class Entry:
     epochs: list[float] = field(default_factory=list)  # how often the training data was seen
     share: float = 1.0  # of the validation and test data that was scored
     allowed: float = 0.0  # seconds; 0: as many as it takes
+    path: int | None = None  # longest between two positions of a text as long as the model takes
+    by: str = ""  # what the test figure is broken down by, where the task does that
+    breakdown: list[list[dict[str, Any]]] = field(default_factory=list)
 
     def add(self, seed: int, run: Run, folder: Path) -> None:
         """What a finished run in `folder` came to."""
@@ -114,15 +117,18 @@ class Entry:
             if f"test {self.figure}" in score:
                 self.test.append(_number(score[f"test {self.figure}"]))
             self.unit, self.share = run.task.unit, min(self.share, float(score.get("share scored", 1.0)))
+            history = read_history(folder / "log.jsonl")
+            if history.breakdown:
+                self.by = str(history.breakdown["by"])
+                self.breakdown.append(list(history.breakdown["rows"]))
             if not run.objective.one_pass:
-                history = read_history(folder / "log.jsonl")
                 self.tokens = int(history.last("train", "tokens") or 0)
                 self.speed.append(tokens_per_second(folder))
                 self.epochs += [float(score["epochs"])] if "epochs" in score else []  # not of earlier versions
             else:
                 seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
                 self.speed.append(self.tokens / max(seconds, 1e-3))
-            self.seconds.append(round(seconds_of(folder), 1))
+            self.seconds.append(round(history.seconds, 1))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{path}: the run's score cannot be read ({error}): delete {folder} to train it again"
@@ -140,7 +146,7 @@ class Entry:
         return found
 
     def to_plain(self) -> dict[str, Any]:
-        plain = {name: value for name, value in vars(self).items() if value not in ([], None) and name != "allowed"}
+        plain = {name: value for name, value in vars(self).items() if value not in ([], None, "") and name != "allowed"}
         return plain | {"notes": self.notes()}
 
 
@@ -167,6 +173,7 @@ def table(entries: Sequence[Entry]) -> list[list[str]]:
             f"validation {entry.figure}": spread(entry.validation),
             "parameters": f"{entry.parameters:,}",
             "operations/token": short(entry.operations),
+            "longest path": "–" if entry.path is None else f"{entry.path:,}",
             f"{entry.unit} seen": short(entry.tokens),
             "epochs": spread(entry.epochs),
             f"{entry.unit}/s": short(statistics.median(entry.speed)),

@@ -20,6 +20,7 @@ class History:
     unreadable: list[int] = field(default_factory=list)
     start: dict[str, Any] = field(default_factory=dict)  # the first event of the run
     seconds: float = 0.0  # of the run, up to its last event
+    breakdown: dict[str, Any] = field(default_factory=dict)  # of the last score: `rows` of it `by` something
 
     def curve(self, kind: str, name: str) -> Curve:
         return self.curves.get((kind, name), [])
@@ -48,6 +49,8 @@ class History:
             self.seconds = float(seconds)
         if kind == "start":
             self.start = event
+        if kind == "breakdown":
+            self.breakdown = event
         if kind not in KINDS or not isinstance(step, int):
             return
         for name, value in event.items():
