@@ -185,6 +185,16 @@ class PreNorm:
 
 
 @dataclass(frozen=True)
+class PostNormAndFinal(PostNorm):
+    """As `PostNorm`, with one more norm behind each stack: `torch.nn.Transformer` has it wherever the others stand."""
+
+    name: ClassVar[str] = "post-final"
+
+    def final(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.LayerNorm(width, self.epsilon, bias=bias)
+
+
+@dataclass(frozen=True)
 class BatchNorm(PostNorm):
     """Outside the sum, with the mean and variance of the batch (graph Transformers: Dwivedi and Bresson 2021)."""
 
@@ -205,4 +215,4 @@ def stack(config: Any, layers: int) -> Stack:
 
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition
 FeedForward = Relu | Gelu | Silu | Gated
-Norm = PostNorm | PreNorm | BatchNorm
+Norm = PostNorm | PreNorm | PostNormAndFinal | BatchNorm

@@ -166,7 +166,7 @@ class Translation(Task):
     def _texts(self, part: str) -> tuple[list[str], list[str]]:
         """The pairs of a part as text, without those whose source is longer than the model takes."""
         pairs = list(read_pairs(self.files[part], self.run.data.source, self.run.data.target))
-        limit = self.translator.limit
+        limit = self.translator.source_limit
         fits = [len(ids) <= limit for ids in self.translator.encode([source for source, _ in pairs])]
         too_long = [number for number, fit in enumerate(fits, 1) if not fit]
         if too_long:
@@ -247,6 +247,9 @@ def _search(options: dict[str, Any]) -> dict[str, Any]:
 
 def framed(card: Card, source: Codec) -> Frame:
     """The ids around the two sides of a pair for this model."""
+    refuse(
+        source.filled, f"headway trains no model whose texts are padded to {source.filled} tokens: import it without"
+    )
     symbols = card.symbols
     first = () if symbols.first is None else (symbols.first,)
     return Frame(source.opening, source.closing, symbols.start, symbols.end, first)
