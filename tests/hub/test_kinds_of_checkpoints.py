@@ -165,9 +165,14 @@ def test_what_is_no_model_is_told_with_the_way_to_one(
     files: tuple[str, ...], given: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    some = {"weight": torch.zeros(2)}
+    write: dict[str, Any] = {
+        ".pt": lambda path: torch.save(some, path),
+        ".safetensors": lambda path: save_file(some, path),
+    }
     for file in files:
         Path(file).parent.mkdir(exist_ok=True)
-        Path(file).write_text("{}")
+        write.get(Path(file).suffix, lambda path: path.write_text("{}"))(Path(file))
     with pytest.raises(InputError) as caught:
         read_model(given)
     assert line in str(caught.value) and "ARPA" not in str(caught.value)

@@ -16,7 +16,7 @@ from headway.errors import InputError, Notice, refuse
 from headway.hub import ids
 from headway.hub.character_vocabulary import FILE, read_characters
 from headway.hub.checkpoint import Checkpoint
-from headway.hub.torch_weights import TorchWeights, stacks, tensors_in
+from headway.hub.torch_weights import TorchWeights, names_in, stacks, tensors_in
 from headway.hub.vocabularies import read_tokenizer
 from headway.text.foreign import ForeignTokenizer
 
@@ -55,10 +55,20 @@ def is_torch_file(place: Path) -> bool:
 def _file(place: Path) -> Path | None:
     inside = sorted(place.iterdir()) if place.is_dir() else [place]
     files = [path for path in inside if path.suffix in SUFFIXES and path.is_file()]
-    found = [path for path in files if stacks(tensors_in(path))]
+    found = [path for path in files if _fits(path, alone=len(files) == 1)]
     if len(found) > 1:
         raise InputError(f"{place} holds {len(found)} files of weights: name one, for example {found[0]}")
     return found[0] if found else None
+
+
+def _fits(path: Path, alone: bool) -> bool:
+    """Of several files those that cannot be read may be anything."""
+    try:
+        return bool(stacks(names_in(path)))
+    except InputError:
+        if alone:
+            raise
+        return False
 
 
 def torch_file(place: Path, call: Call = Call()) -> Checkpoint:  # noqa: B008
@@ -71,17 +81,22 @@ def torch_file(place: Path, call: Call = Call()) -> Checkpoint:  # noqa: B008
         )
     weights = TorchWeights(path, tensors_in(path))
     read = cache(lambda: _tokenizer(path.parent, call.pad_source_to))
-    facts = weights.facts | _called(weights, call)
     start, end = _symbols(path.parent, call, read)
-    facts |= {"decoder_start_token_id": start, "eos_token_id": end}
-    refuse(
-        call.pad_source_to > facts["max_length"],
-        f"pad_source_to is {call.pad_source_to}: {path} has {facts['max_length']} positions",
-    )
-    assumed = ", ".join(f"{name}={str(getattr(call, name)).lower()}" for name in ASSUMED)
-    told = f"{path} does not say how its program calls it; this is assumed: {assumed} (--set KEY=VALUE changes it)"
-    warnings.warn(told, Notice, stacklevel=2)
+    facts = weights.facts | _called(weights, call) | {"decoder_start_token_id": start, "eos_token_id": end}
+    filled, longest = call.pad_source_to, facts["max_length"]
+    refuse(filled > longest, f"pad_source_to is {filled}: {path} has {longest} positions")
+    refuse(filled and ids.only, "pad_source_to is for texts: with --ids, write the padding's ids too")
+    _say_assumed(path, call, [] if weights.facts["max_length"] else [f"sinusoids of {longest} positions"])
     return Checkpoint(str(path), facts, lambda: weights, lambda: (read(), read()))
+
+
+def _say_assumed(path: Path, call: Call, more: list[str]) -> None:
+    """What was not said, and would give wrong answers if it were wrong."""
+    names = [name for name in ASSUMED if getattr(call, name) == getattr(Call, name)]
+    told = ", ".join([*(f"{name}={str(getattr(call, name)).lower()}" for name in names), *more])
+    if told:
+        assumed = f"{path} does not say how its program calls it: {told} is assumed (--set KEY=VALUE changes it)"
+        warnings.warn(assumed, Notice, stacklevel=2)
 
 
 def _called(weights: TorchWeights, call: Call) -> dict[str, Any]:

@@ -6,7 +6,7 @@ D width, P positions, V vocabulary.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,15 @@ from headway.hub.names import listed
 from headway.nn.position import halved_sinusoid, sinusoid
 
 Tensors = dict[str, Tensor]
+SAFE = ".safetensors"
 WRAPPED = ("model_state_dict", "state_dict", "model")  # where a training program's file has them, beside other things
 FIRST = re.compile(r"(.*)layers\.0\.self_attn\.in_proj_weight")
 LAYER = re.compile(r"layers\.\d+\.self_attn\.in_proj\.weight")
 POSITION = re.compile(r"(^|[._])(pe|pos[a-z]*)($|[._])", re.IGNORECASE)
-OUTPUT = re.compile(r"out|head|gener|logit|proj|linear|(^|[._])fc", re.IGNORECASE)
+OUTPUT = re.compile(r"^(?!.*emb).*(out|head|gener|logit|proj|linear|fc)", re.IGNORECASE)
 SIDES = {
-    "source": re.compile(r"src|source|enc", re.IGNORECASE),
-    "target": re.compile(r"tgt|trg|target|dec", re.IGNORECASE),
+    "source": re.compile(r"(^|[._])(src|source|enc(?=[._]|oder)|input)", re.IGNORECASE),
+    "target": re.compile(r"(^|[._])(tgt|trg|target|dec(?=[._]|oder)|output)", re.IGNORECASE),
 }
 FORMULAS = {"pairs": sinusoid, "halves": halved_sinusoid}
 NEAR = 1e-3  # a sinusoid that was computed in float32
@@ -37,23 +38,34 @@ TABLES = {(True, True): "shared", (False, True): "tied", (True, False): "joint",
 
 def tensors_in(path: Path) -> Tensors:
     """By name, wherever they lie in the file; none where it holds something else."""
-    if path.suffix == ".safetensors":
+    if path.suffix == SAFE:
         weights = SafeWeights(path)
-        return {name: weights.get(name) for name in weights.shapes()}
-    found = unpickled(path)
+        found: Any = {name: weights.get(name) for name in weights.shapes()}
+    else:
+        found = unpickled(path)
     if isinstance(found, Mapping):
         found = next((found[key] for key in WRAPPED if isinstance(found.get(key), Mapping)), found)
     if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    return {name: value for name, value in found.items() if isinstance(value, Tensor) and _is_weight(value)}
 
 
-def stacks(tensors: Tensors) -> dict[str, str]:
+def _is_weight(tensor: Tensor) -> bool:
+    """A number, or whole ones, are counters and masks."""
+    return tensor.dim() > 0 and tensor.is_floating_point()
+
+
+def names_in(path: Path) -> Collection[str]:
+    """Of `tensors_in`, without reading more than that takes."""
+    return SafeWeights(path).file_of if path.suffix == SAFE else tensors_in(path)
+
+
+def stacks(names: Collection[str]) -> dict[str, str]:
     """What the names of encoder and decoder begin with; none where these weights are of another model. The decoder is
     the one with attention on the source."""
     crossed = {
-        found[1]: f"{found[1]}layers.0.multihead_attn.in_proj_weight" in tensors
-        for name in tensors
+        found[1]: f"{found[1]}layers.0.multihead_attn.in_proj_weight" in names
+        for name in names
         if (found := FIRST.fullmatch(name))
     }
     encoders, decoders = ([start for start in crossed if crossed[start] == is_decoder] for is_decoder in (False, True))
@@ -90,7 +102,7 @@ class TorchWeights(InMemory):
         """A sinusoid is a formula; any other table is learned."""
         width = self.facts["d_model"]
         tables = {name: tensor.squeeze() for name, tensor in found.items()}
-        if odd := [name for name, table_PD in tables.items() if table_PD.shape != (len(table_PD), width)]:
+        if odd := [name for name, table_PD in tables.items() if table_PD.dim() != 2 or table_PD.shape[1] != width]:
             raise InputError(f"{self.where} has {listed(odd)}, expected a table of positions of width {width}")
         kinds = {_kind(table_PD) for table_PD in tables.values()}
         refuse(

@@ -247,8 +247,9 @@ def _search(options: dict[str, Any]) -> dict[str, Any]:
 
 def framed(card: Card, source: Codec) -> Frame:
     """The ids around the two sides of a pair for this model."""
+    filled = source.filled
     refuse(
-        source.filled, f"headway trains no model whose texts are padded to {source.filled} tokens: import it without"
+        filled, f"headway trains no model whose texts are padded to {filled} tokens: import it without pad_source_to"
     )
     symbols = card.symbols
     first = () if symbols.first is None else (symbols.first,)
