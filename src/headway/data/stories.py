@@ -131,7 +131,10 @@ def plain(sentence: str) -> str:
 def hold_out_stories(asked: Sequence[Asked], share: float) -> tuple[list[Asked], list[Asked]]:
     """The training and the held-out questions, chosen by a hash of their whole story: all of its questions stay
     together."""
-    whole = {(one.task, one.number): " ".join((*one.story, one.question)) for one in asked}  # the last has it all
+    whole: dict[tuple[str, int], str] = {}
+    for one in asked:
+        told = " ".join((*one.story, one.question))
+        whole[one.task, one.number] = max(whole.get((one.task, one.number), ""), told, key=len)
     return hold_out_by_hash(asked, [whole[one.task, one.number] for one in asked], share, "questions")
 
 

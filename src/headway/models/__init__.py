@@ -90,7 +90,7 @@ FAMILIES = {
     "decoder": Family(decoder.DecoderConfig, decoder.Decoder),
     "mamba": Family(mamba.MambaConfig, mamba.Mamba),
     "memory": Family(
-        memory.MemoryConfig, memory.MemoryNetwork, "story-answering", sizes=memory.SIZES, role="encodes",
+        memory.MemoryConfig, memory.MemoryNetwork, "story-answering", ("story",), memory.SIZES, "encodes",
         example=memory.blank,
     ),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),

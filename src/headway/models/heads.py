@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Union
 
 import torch
@@ -156,30 +157,37 @@ class Classes(HeadChoice):
     map: Map = field(default_factory=Map)
 
 
+class TableRows(nn.Module):
+    """Eu, of the rows of a table that belong to some words."""
+
+    words_L: Tensor
+
+    def __init__(self, table: nn.Embedding, words: Sequence[int]) -> None:
+        super().__init__()
+        if not 0 <= min(words) <= max(words) < table.num_embeddings:
+            raise InputError(f"head.words must lie between 0 and {table.num_embeddings - 1}")
+        self.table = table
+        self.register_buffer("words_L", torch.tensor(words), persistent=False)
+
+    def forward(self, u_BD: Tensor) -> Tensor:
+        return u_BD @ self.table(self.words_L).mT
+
+
 class AnswersHead(LabelsHead):
     """Wu, u the query behind the last hop (Sukhbaatar et al. 2015, eq. 3)."""
 
     does = "answers questions about stories (headway predict)"
-    words_L: Tensor
 
     def __init__(self, encoder: Encodes, config: Answers) -> None:
         super().__init__()
-        self.tied = encoder.table if config.tied else None
-        self.labels = None if config.tied else nn.Linear(encoder.width, len(config.labels), bias=False)
-        words = config.words or tuple(range(len(config.labels)))
-        if config.tied and not (
-            len(words) == len(config.labels) and 0 <= min(words) <= max(words) < encoder.table.num_embeddings
-        ):
-            raise InputError("head.words must have the id of a word for each of head.labels")
-        self.register_buffer("words_L", torch.tensor(words), persistent=False)
+        labels = len(config.labels)
+        words = config.words or tuple(range(labels))  # before the words are known: any
+        untied = partial(nn.Linear, encoder.width, labels, bias=False)
+        self.labels = TableRows(encoder.table, words) if config.tied else untied()
 
     def forward(self, encoded: Encoded) -> Tensor:
-        u_BD = encoded.x_BTD[:, 0]
-        if self.labels is not None:
-            logits_BL: Tensor = self.labels(u_BD)
-            return logits_BL
-        assert self.tied is not None
-        return u_BD @ self.tied(self.words_L).mT
+        logits_BL: Tensor = self.labels(encoded.x_BTD[:, 0])
+        return logits_BL
 
 
 @dataclass(frozen=True)
@@ -194,11 +202,15 @@ class Answers(HeadChoice):
     tied: bool = False
     words: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        refuse(not self.labels, "head.labels must have at least one answer")
+        refuse(
+            self.words and len(self.words) != len(self.labels), "head.words must have a word for each of head.labels"
+        )
+
     def of_labels(self, labels: tuple[str, ...], ids: Sequence[Sequence[int]]) -> Answers:
         long = [label for label, written in zip(labels, ids, strict=True) if len(written) != 1]
-        refuse(
-            self.tied and long, f"head.tied=true needs answers of one word each, not {long[:1]}: set head.tied=false"
-        )
+        refuse(self.tied and long, f"head.tied=true needs answers of one word, not {long[:1]}: set head.tied=false")
         return replace(self, labels=labels, words=tuple(written[0] for written in ids) if self.tied else ())
 
 

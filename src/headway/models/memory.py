@@ -30,7 +30,6 @@ from headway.nn.memory import (
     MappedQuery,
     ReplacedQuery,
     SentenceEmbedding,
-    SentenceEncoding,
     bag_of_words,
     position_encoding,
 )
@@ -44,7 +43,7 @@ class BagOfWords:
     """The sum of a sentence's words."""
 
     name: ClassVar[str] = "bag-of-words"
-    encode: ClassVar[SentenceEncoding] = staticmethod(bag_of_words)
+    encode: ClassVar[Any] = staticmethod(bag_of_words)
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class PositionEncoding:
     """A sum whose weights depend on the place of each word."""
 
     name: ClassVar[str] = "position"
-    encode: ClassVar[SentenceEncoding] = staticmethod(position_encoding)
+    encode: ClassVar[Any] = staticmethod(position_encoding)
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,8 @@ class MemoryNetwork(Encodes):
     def table(self) -> nn.Embedding:
         """C of the last hop."""
         last: Any = self.embeddings[self.ties.values[-1]]
-        return last.table  # type: ignore[no-any-return]
+        table: nn.Embedding = last.table
+        return table
 
     def draw(self, part: nn.Module) -> None:
         draw_normal(part, STD)

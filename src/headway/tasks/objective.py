@@ -338,8 +338,8 @@ class Labels(Config):
 @dataclass(frozen=True)
 class LinearStart(Labels):
     """`Labels` of a memory network that starts without the softmax of its hops, and gets it when the validation loss
-    stops falling (Sukhbaatar et al. 2015, 4.2). `share`: what the gradient is multiplied by until then; with SGD that is
-    a lower rate."""
+    stops falling (Sukhbaatar et al. 2015, 4.2). `share`: what the gradient is multiplied by until then; with SGD that
+    is a lower rate."""
 
     name: ClassVar[str] = "linear-start"
     objective: ClassVar[type[Objective]] = LinearStartObjective

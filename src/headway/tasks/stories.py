@@ -64,6 +64,7 @@ class StoryAnswering(Labelling):
 
     name = "story-answering"
     data = Stories
+    takes = ("story",)
     objectives = (Labels, LinearStart)
     heads = (Classes,)
     verbs = ()
@@ -82,6 +83,7 @@ class StoryAnswering(Labelling):
         self.stores = {part: self._stored(part, asked) for part, asked in self.parts.items()}
         head = run.head.of_labels(self.labels, self.tokenizer.encode_batch(list(self.labels)))
         self.begin([self.tokenizer], earlier, head=head)
+        self.card.task = self.name  # of any head
         rows = run.engine.batch
         self.batches = StoryBatches(self.stores["train"], rows, run.engine.seed, noise=run.data.noise)
         self.held = {
@@ -94,10 +96,8 @@ class StoryAnswering(Labelling):
     def _learned(self) -> list[Tokenizer]:
         """Of sentences, questions and answers."""
         asked = self.parts["train"]
-        texts = dict.fromkeys(
-            text for one in asked for text in (*map(plain, one.story), plain(one.question), one.answer)
-        )
-        return [Tokenizer.train(texts, self.run.data.text)]
+        sentences = dict.fromkeys(sentence for one in asked for sentence in (*one.story, one.question))
+        return [Tokenizer.train([*map(plain, sentences), *answers_in(asked)], self.run.data.text)]
 
     def _stored(self, part: str, asked: Sequence[Asked]) -> StoryStore:
         store = StoryStore(asked, numbered(asked, self.labels), self.tokenizer.encode_batch, self.run.model.memory)
