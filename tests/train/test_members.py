@@ -33,7 +33,8 @@ def alone(data: Path, out: Path, seed: int) -> dict[str, torch.Tensor]:
     """The weights after the last step."""
     settings = [
         f"data.train={data}", "engine.device=cpu", f"engine.steps={STEPS}", f"engine.seed={seed}",
-        "engine.snapshot=999",        "engine.average=0", f"validation.every={EVERY}", "validation.score_every=999", "engine.batch=20",
+        "engine.snapshot=999", "engine.average=0", f"validation.every={EVERY}", "validation.score_every=999",
+        "engine.batch=20",
         f"schedule.hold={2 * EVERY}", f"schedule.every={2 * EVERY}", "engine.checkpoint=999",
     ]  # fmt: skip
     out.mkdir()
