@@ -49,6 +49,7 @@ def scores(name: str, recipes: str, minutes: float, needs: tuple[str, ...], more
 
 
 M30K, PTB, SHAKESPEARE, NOVELS = "data:multi30k", "data:ptb", "data:tinyshakespeare", "data:novels"
+BABI = "data:babi"
 SOURCE, REFERENCE = (f"{{data}}/multi30k/tok/test_2016_flickr.lc.norm.tok.{language}.gz" for language in ("en", "de"))
 PIECES = {
     "cuda": [
@@ -66,6 +67,9 @@ PIECES = {
         Piece("growth", "growth.py --layers 4 --repeats 5 --lengths 256 1024 4096 16384 32768 "
               "--widths 256 512 1024 2048", 5, ("file:.peers/nanogpt_model.py",)),
         Piece("safety", "safety.py", 2),
+        Piece("babi", "babi.py --parts tasks-1k joint-1k --again", 4, (BABI,)),
+        Piece("babi, tasks of 10k", "babi.py --parts tasks-10k --again", 9, (BABI,)),
+        Piece("babi, 10k jointly", "babi.py --parts joint-10k --again", 9, (BABI,)),
         Piece("serving", "serving.py --repeats 3", 8, ("transformers",)),
         Piece("tracing", "tracing.py --repeats 3", 2),
     ],

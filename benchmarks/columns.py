@@ -32,6 +32,10 @@ def share(value: Any) -> str:
     return f"{100 * value:.0f} %"
 
 
+def tenths(value: Any) -> str:
+    return f"{100 * value:.1f} %"
+
+
 def code(value: Any) -> str:
     return f"`{value}`"
 
@@ -209,6 +213,14 @@ TRACING: list[Column] = [
     ("of_plain", "beside nothing kept", times),
     ("of_before", "beside headway without taps", times),
 ]
+BABI: list[Column] = [
+    ("task", "task", str),
+    ("name", "", str),
+    *((part, heading, tenths) for part, heading in (
+        ("tasks-1k", "1k, a task at a time"), ("joint-1k", "1k, all at once"),
+        ("tasks-10k", "10k, a task at a time"), ("joint-10k", "10k, all at once"),
+    )),
+]  # fmt: skip
 LADDER: list[Column] = [
     ("corpus", "text", str),
     ("recipe", "rung", code),

@@ -21,6 +21,7 @@ from typing import Any
 from columns import (
     ALIGNMENT,
     ANTECEDENTS,
+    BABI,
     BEAM,
     COMPARED,
     CORPUS,
@@ -53,7 +54,7 @@ from columns import (
     number,
     share,
 )
-from recorded import HEADLINES, Row, filled, reaches, read, scored
+from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
 
 ROOT = Path(__file__).parent.parent
 REACHES = ROOT / "src" / "headway" / "recipes" / "reaches.json"  # what `headway recipes` says
@@ -241,6 +242,24 @@ def relations(results: Path) -> list[str]:
     return [_facts(record), *looking(results, "overall"), table(columns, list(merged.values()))]
 
 
+def babi(results: Path) -> list[str]:
+    """A row a task, a column a part that was measured; then the means beside those of the paper."""
+    records = {part: record for part in BABI_QUOTED if (record := read(results, f"babi-{part}"))}
+    if not records:
+        return []
+    rows: dict[int, Row] = {}
+    for part, record in records.items():
+        for row in record["rows"]:
+            rows.setdefault(row["task"], {"task": str(row["task"]), "name": row["name"]})[part] = row["error"]
+    means = {part: record["mean_error"] for part, record in records.items()}
+    paper = {part: BABI_QUOTED[part] / 100 for part in records}
+    last: list[Row] = [
+        {"task": "mean", "name": "", **means}, {"task": "quoted from", "name": "Sukhbaatar et al. 2015", **paper},
+    ]  # fmt: skip
+    facts = [f"{part}: {_facts(record)} {record['seconds']:.0f} s." for part, record in records.items()]
+    return [*facts, table(BABI, [*(rows[task] for task in sorted(rows)), *last])]
+
+
 def deck_d(results: Path, name: str) -> list[str]:
     """One of deck D's tables; of that with skips, as in the deck, only the columns that have something."""
     record = read(results, "deck-d")
@@ -287,6 +306,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "ladder": lambda results: speed(results, "ladder", LADDER),
     "pairs": lambda results: speed(results, "pairs", PAIRS),
     "counting": counting,
+    "babi": babi,
     "relations": relations,
     "heads": lambda results: looking(results, "heads"),
     "pronouns": lambda results: looking(results, "pronoun"),

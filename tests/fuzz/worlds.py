@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from headway.recipes.grammar import sample
+from milk import write_stories
 from small_world import write_pairs
 
 TIMES = ("seconds", "tokens_per_second", "training seconds", "counting seconds", "of_peak", "memory")
@@ -72,6 +73,11 @@ def pictures(folder: Path) -> None:
             Image.fromarray(array.astype(np.uint8)).save(place / f"{number}.png")
 
 
+def stories(folder: Path) -> None:
+    write_stories(folder / "milk_train.txt", 30)
+    write_stories(folder / "milk_test.txt", 6, seed=2)
+
+
 PAIRS = (
     "--data", "train.en", "train.fr", "--valid", "valid.en", "valid.fr", "--test", "test.en", "test.fr",
     "--source", "en", "--target", "fr",
@@ -116,6 +122,15 @@ WORLDS: dict[str, World] = {
         (*ENGINE, "engine.batch=8", "model.image=8", "model.patch=4", "model.layers=1", "model.width=16",
          "model.heads=2", "model.inner=32"),
         (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),), stores=False,
+    ),
+    "stories": World(
+        stories, ("babi", "--data", "milk_train.txt", "--test", "milk_test.txt"),
+        (*ENGINE, "engine.batch=8", "model.width=8"),
+        (
+            ("predict", "MODEL", "milk_test.txt", "--device", "cpu"),
+            ("evaluate", "MODEL", "milk_test.txt", "--device", "cpu", "--json"),
+        ),
+        stores=False,
     ),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ What a file means is decided by its name, and what is wrong with it is said with
 
 import gzip
 import json
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -157,10 +158,26 @@ def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
 def member(path: Path, name: str) -> Iterator[str]:
     """The lines of one text of an archive."""
     must_be_there(path)
+    if path.suffix.lower() != ".zip":
+        yield from decoded(_tar_member(path, name), f"{path}/{name}")
+        return
     with opened_zip(path) as archive:
         refuse(name not in archive.namelist(), f"{path} has no member '{name}'")
         with archive.open(name) as stream:
             yield from decoded(_read(stream), f"{path}/{name}")
+
+
+def _tar_member(path: Path, name: str) -> Iterator[bytes]:
+    """Read from front to back, and never written to disk."""
+    try:
+        with tarfile.open(path, "r|gz") as archive:
+            for entry in archive:
+                if entry.name == name and (stream := archive.extractfile(entry)) is not None:
+                    yield from _read(stream)
+                    return
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+        raise InputError(f"{path} is not a whole .tar.gz ({error}): fetch or pack it again") from error
+    raise InputError(f"{path} has no member '{name}'")
 
 
 @contextmanager

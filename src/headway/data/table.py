@@ -7,6 +7,7 @@ them. A .tsv has no quotes: a tab separates, whatever stands around it. Of JSON 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from headway.data.readers import bare_suffix, lines, member, records
 from headway.errors import InputError, refuse
 
-ARCHIVE = ".zip/"
+ARCHIVE = re.compile(r"(.*?\.(?:zip|tar\.gz|tgz))/(.*)")
 LONGEST = 10_000_000  # characters of a cell
 
 
@@ -54,8 +55,8 @@ class Table:
 
 def in_archive(name: str) -> tuple[str, str]:
     """The file that a name stands for and, where that is an archive, the member of it."""
-    archive, inside, member = name.partition(ARCHIVE)
-    return archive + inside.rstrip("/"), member
+    found = ARCHIVE.fullmatch(name)
+    return (found[1], found[2]) if found else (name, "")
 
 
 def text_lines(file: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from headway.models import (
     gpt,
     llama,
     mamba,
+    memory,
     modernbert,
     neural_ngram,
     ngram,
@@ -88,6 +89,10 @@ FAMILIES = {
     ),
     "decoder": Family(decoder.DecoderConfig, decoder.Decoder),
     "mamba": Family(mamba.MambaConfig, mamba.Mamba),
+    "memory": Family(
+        memory.MemoryConfig, memory.MemoryNetwork, "story-answering", ("story",), memory.SIZES, "encodes",
+        example=memory.blank,
+    ),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
     "recurrent": Family(recurrent.RecurrentConfig, recurrent.Recurrent, sizes=recurrent.SIZES),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -31,6 +32,7 @@ LONG = 1024
 
 Score = Callable[[Tensor, Tensor], Tensor]
 PAIRS = ("row", "head", "target", "source")  # the axes of scores and weights
+softmax = partial(torch.softmax, dim=-1)
 
 
 def dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
@@ -103,16 +105,17 @@ def biased(score: Score, q_BHTK: Tensor, k_BGSK: Tensor, bias_BHTS: Tensor | Non
 def attend(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, visible_BHTS: Tensor | None = None,
     bias_BHTS: Tensor | None = None, score: Score = scaled_dot, dropout: float = 0.0,
+    normalise: Callable[[Tensor], Tensor] = softmax,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """softmax(score(Q, K) + bias)V, and the weights (Vaswani et al. 2017, eq. 1).
 
     What is not visible gets −∞ before the softmax, so weight 0; a query that sees nothing gives 0. Of H heads, H/G
-    share one of the G keys and values.
+    share one of the G keys and values. `normalise`: another function of the scores than softmax.
     """
     scores_BHTS = biased(score, q_BHTK, k_BGSK, bias_BHTS)
     if visible_BHTS is not None:
         scores_BHTS = scores_BHTS.masked_fill(~visible_BHTS, -math.inf)
-    weights_BHTS = scores_BHTS.softmax(dim=-1)
+    weights_BHTS = normalise(scores_BHTS)
     if visible_BHTS is not None:
         weights_BHTS = weights_BHTS.masked_fill(~visible_BHTS, 0.0)
     mixed_BGTK = fold(F.dropout(weights_BHTS, dropout), k_BGSK.shape[1]) @ v_BGSK
