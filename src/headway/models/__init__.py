@@ -11,6 +11,7 @@ from torch import Tensor
 from headway.batch import TextInputs
 from headway.models import (
     bert,
+    conv_seq2seq,
     deberta,
     decoder,
     gpt,
@@ -77,6 +78,9 @@ FAMILIES = {
         transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
     ),
     "bert": Family(bert.BertConfig, bert.Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
+    "conv-seq2seq": Family(
+        conv_seq2seq.ConvSeq2SeqConfig, conv_seq2seq.ConvSeq2Seq, "translation", PAIR, conv_seq2seq.SIZES
+    ),
     "deberta": Family(
         deberta.DebertaConfig, deberta.Deberta, "embedding", sizes=deberta.SIZES, role="encodes", example=blank_texts
     ),
