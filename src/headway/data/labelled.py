@@ -30,7 +30,9 @@ from headway.text.framing import Framed, Text
 
 FASTTEXT = "__label__"
 SHOWN = 8  # labels that a line lists
-ACCEPTED = "give a .csv, .tsv or .jsonl, or lines of a label, a space and a text; .gz and .zst of these are read too"
+ACCEPTED = (
+    "give a .csv, .tsv or .jsonl, or lines of a label, a space and a text; .gz, .zst and .xz of these are read too"
+)
 
 Say = Callable[[str], None]
 

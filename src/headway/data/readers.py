@@ -5,13 +5,14 @@ What a file means is decided by its name, and what is wrong with it is said with
 
 import gzip
 import json
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headway.errors import InputError, nearest, refuse
 
@@ -20,18 +21,19 @@ Value = TypeVar("Value")
 
 ACCEPTED = (
     "give two aligned text files (a.en a.de), or one file that holds both sides: .tsv (source TAB target), "
-    ".jsonl, or a .zip of one of these; .gz and .zst of all but .zip are read too"
+    ".jsonl, or a .zip of one of these; .gz, .zst and .xz of all but .zip are read too"
 )
-COMPRESSED = (".gz", ".zst")
+COMPRESSED = (".gz", ".zst", ".xz")
 # Names that promise something else than lines of text: reading them as text would train on markup or noise.
-NOT_TEXT = (".json", ".csv", ".parquet", ".arrow", ".xml", ".tmx", ".sgm", ".tar", ".tgz", ".bz2", ".xz", ".7z")
+NOT_TEXT = (".json", ".csv", ".parquet", ".arrow", ".xml", ".tmx", ".sgm", ".tar", ".tgz", ".bz2", ".7z")
 FORMS: dict[str, Form] = {".tsv": "tsv", ".jsonl": "jsonl", ".zip": "zip"}  # any other is text
 CHUNK = 1 << 16
+OPENERS: dict[str, Any] = {".gz": lambda stream: gzip.GzipFile(fileobj=stream), ".xz": lzma.LZMAFile}
 BOM = b"\xef\xbb\xbf"
 
 
 def lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file (.gz and .zst too), without their ends, without a byte order mark.
+    """The lines of a UTF-8 file (.gz, .zst and .xz too), without their ends, without a byte order mark.
 
     Only a newline ends a line: U+2028, U+0085 and form feeds are text, or aligned files would shift.
     """
@@ -41,12 +43,12 @@ def lines(path: str | Path) -> Iterator[str]:
 
 
 def bare_suffix(path: Path) -> str:
-    """The end of a file's name without .gz or .zst, in small letters."""
+    """The end of a file's name without .gz, .zst or .xz, in small letters."""
     return (Path(path.stem) if path.suffix.lower() in COMPRESSED else path).suffix.lower()
 
 
 def form(path: str | Path) -> Form:
-    """What a file holds, told by its name without .gz or .zst."""
+    """What a file holds, told by its name without .gz, .zst or .xz."""
     path = Path(path)
     suffix = bare_suffix(path)
     if suffix in NOT_TEXT or (suffix == ".zip" and path.suffix.lower() != ".zip"):
@@ -225,15 +227,15 @@ def unpacked(path: Path) -> Iterator[bytes]:
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as stream:
-            chunks = _read(gzip.GzipFile(fileobj=stream) if suffix == ".gz" else stream)
+            chunks = _read(OPENERS[suffix](stream) if suffix in OPENERS else stream)
             yield from _unpack_zst(chunks, path) if suffix == ".zst" else chunks
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is not a whole .gz ({error}): fetch or pack it again") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(f"{path} is not a whole {suffix} ({error}): fetch or pack it again") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _read(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+def _read(stream: Any) -> Iterator[bytes]:
     return iter(lambda: stream.read(CHUNK), b"")
 
 

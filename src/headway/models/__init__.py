@@ -24,6 +24,8 @@ from headway.models import (
     rnn_seq2seq,
     rung,
     t5,
+    text_cnn,
+    text_rnn,
     transformer,
     vit,
 )
@@ -101,6 +103,8 @@ FAMILIES = {
     "rung": Family(rung.RungConfig, rung.Rung),
     "t5": Family(t5.T5Config, t5.T5, "translation", PAIR),
     "t5-encoder": Family(t5.T5EncoderConfig, t5.T5Encoder, "embedding", role="encodes", example=blank_texts),
+    "text-cnn": Family(text_cnn.TextCnnConfig, text_cnn.TextCnn, "embedding", role="encodes", example=blank_texts),
+    "text-rnn": Family(text_rnn.TextRnnConfig, text_rnn.TextRnn, "embedding", role="encodes", example=blank_texts),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
     "vit": Family(
         vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,

@@ -5,7 +5,8 @@
 The vectors of a window stand side by side, as Kim (2014, eq. 2) writes it: so a convolution is one matrix product, and
 faster than torch's own convolution on a CPU. Before the first token and behind the last stand zeros.
 
-B batch, R rows, T length, S length with what stands around it, D width of the input, O width of the output, W window.
+B batch, R rows, T length, S length with what stands around it, D width of the input, O width of the output, W window,
+M maps, K maps of all tokens of a window.
 """
 
 from __future__ import annotations
@@ -94,6 +95,26 @@ class SeparableConvolution(Sliding):
         mixed = (one_BTD * weight_D for one_BTD, weight_D in zip(tokens_WBTD, self.each_WD, strict=True))
         y_BTO: Tensor = self.map(sum(mixed))
         return y_BTO
+
+
+class FoldedRows(Sliding):
+    """Σ_i v_i x_i of every window along each of the R rows of a sentence's matrix alone, with filters of the row's own;
+    then each two rows are added (folding: Kalchbrenner et al. 2014, 3.4). Wide.
+
+    A row has several maps below and above, which stand side by side: (B, T, R·M) becomes (B, T', R/2·O).
+    """
+
+    def __init__(self, rows: int, maps: int, outputs: int, window: int) -> None:
+        super().__init__(window, "wide")
+        if rows % 2:
+            raise ValueError(f"{rows} rows cannot be folded: take an even number")
+        self.rows, spread = rows, (window * maps) ** -0.5
+        self.weight_RKO = nn.Parameter(torch.empty(rows, window * maps, outputs).uniform_(-spread, spread))
+
+    def mapped(self, tokens_WBTD: list[Tensor]) -> Tensor:
+        x_BTRK = torch.cat([one_BTD.unflatten(-1, (self.rows, -1)) for one_BTD in tokens_WBTD], -1)
+        y_BTRO = torch.einsum("btrk,rko->btro", x_BTRK, self.weight_RKO)
+        return y_BTRO.unflatten(2, (-1, 2)).sum(3).flatten(2)
 
 
 class Gated(nn.Module):
