@@ -8,11 +8,11 @@ import json
 import lzma
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 from headway.errors import InputError, nearest, refuse
 
@@ -28,18 +28,18 @@ COMPRESSED = (".gz", ".zst", ".xz")
 NOT_TEXT = (".json", ".csv", ".parquet", ".arrow", ".xml", ".tmx", ".sgm", ".tar", ".tgz", ".bz2", ".7z")
 FORMS: dict[str, Form] = {".tsv": "tsv", ".jsonl": "jsonl", ".zip": "zip"}  # any other is text
 CHUNK = 1 << 16
-OPENERS: dict[str, Any] = {".gz": lambda stream: gzip.GzipFile(fileobj=stream), ".xz": lzma.LZMAFile}
+UTF8 = "utf-8"
 BOM = b"\xef\xbb\xbf"
 
 
-def lines(path: str | Path) -> Iterator[str]:
+def lines(path: str | Path, encoding: str = UTF8) -> Iterator[str]:
     """The lines of a UTF-8 file (.gz, .zst and .xz too), without their ends, without a byte order mark.
 
     Only a newline ends a line: U+2028, U+0085 and form feeds are text, or aligned files would shift.
     """
     path = Path(path)
     must_be_there(path)
-    return decoded(unpacked(path), str(path))
+    return decoded(unpacked(path), str(path), encoding)
 
 
 def bare_suffix(path: Path) -> str:
@@ -186,10 +186,10 @@ def at_least_one(values: Iterable[Value], problem: str) -> Iterator[Value]:
     refuse(empty, problem)
 
 
-def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
+def decoded(chunks: Iterator[bytes], name: str, encoding: str = UTF8) -> Iterator[str]:
     for number, raw in enumerate(at_least_one(_split(chunks), f"file {name} is empty"), start=1):
         try:
-            yield raw.decode("utf-8")
+            yield raw.decode(encoding)
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{name}, line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start + 1}); "
@@ -227,35 +227,47 @@ def unpacked(path: Path) -> Iterator[bytes]:
     suffix = path.suffix.lower()
     try:
         with path.open("rb") as stream:
-            chunks = _read(OPENERS[suffix](stream) if suffix in OPENERS else stream)
-            yield from _unpack_zst(chunks, path) if suffix == ".zst" else chunks
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise InputError(f"{path} is not a whole {suffix} ({error}): fetch or pack it again") from error
+            chunks = _read(gzip.GzipFile(fileobj=stream) if suffix == ".gz" else stream)
+            yield from UNPACK[suffix](chunks, path) if suffix in UNPACK else chunks
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is not a whole .gz ({error}): fetch or pack it again") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _read(stream: Any) -> Iterator[bytes]:
+def _read(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     return iter(lambda: stream.read(CHUNK), b"")
 
 
 def _unpack_zst(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Frame by frame: the library's own reader takes a file that was cut short for a whole one."""
     try:
         import zstandard
     except ModuleNotFoundError:
         raise InputError(f"{path} needs the package zstandard: pip install zstandard, or unpack it") from None
-    unpacker = None
+    return _frames(packed, path, lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+
+
+def _unpack_xz(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    return _frames(packed, path, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
+
+
+def _frames(packed: Iterator[bytes], path: Path, start: Callable[[], Any], wrong: type[Exception]) -> Iterator[bytes]:
+    """Frame by frame: the libraries' own readers take a file that was cut short, or has more behind it, for a whole
+    one."""
+    unpacker, suffix = None, path.suffix.lower()
     try:
         for chunk in packed:
             while chunk:
-                unpacker = unpacker or zstandard.ZstdDecompressor().decompressobj()
+                unpacker = unpacker or start()
                 yield unpacker.decompress(chunk)
                 chunk = unpacker.unused_data if unpacker.eof else b""
                 unpacker = None if unpacker.eof else unpacker
-    except zstandard.ZstdError as error:
-        raise InputError(f"{path} is not a whole .zst ({error}): fetch or pack it again") from error
-    refuse(unpacker is not None, f"{path} is not a whole .zst (it ends early): fetch or pack it again")
+    except wrong as error:
+        raise InputError(f"{path} is not a whole {suffix} ({error}): fetch or pack it again") from error
+    refuse(unpacker is not None, f"{path} is not a whole {suffix} (it ends early): fetch or pack it again")
+
+
+UNPACK = {".zst": _unpack_zst, ".xz": _unpack_xz}
 
 
 def must_be_there(path: Path) -> None:
