@@ -96,6 +96,11 @@ WORLDS: dict[str, World] = {
         (*PAIR_SETTINGS, *SMALL, "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.1"), TRANSLATES,
     ),
     "recurrent": World(pairs, ("translate-rnn", *PAIRS), (*PAIR_SETTINGS, "model.width=16"), TRANSLATES),
+    "convolutional": World(
+        pairs, ("translate-conv", *PAIRS),
+        (*PAIR_SETTINGS, "model.width=16", "model.inner=16", "model.encoder_layers=1", "model.decoder_layers=2"),
+        TRANSLATES,
+    ),
     "gpt": World(
         text, ("gpt", "--data", "text.txt"),
         (*ENGINE, *SMALL, "model.layers=1", "data.text.size=300"), GENERATES,
@@ -111,6 +116,15 @@ WORLDS: dict[str, World] = {
     ),
     "classify": World(
         labelled, ("classify", "--data", "train.tsv", "--valid", "valid.tsv"), LABELS,
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "text-cnn": World(
+        labelled, ("classify-cnn", "--data", "train.tsv", "--valid", "valid.tsv"),
+        (*ENGINE, "model.width=16", "model.composition.maps=4"),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "text-rnn": World(
+        labelled, ("classify-lstm", "--data", "train.tsv", "--valid", "valid.tsv"), (*ENGINE, "model.width=16"),
         (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
     ),
     "tag": World(

@@ -15,9 +15,11 @@ from headway.data.labelled import LabelBatch
 from headway.data.tagged import TaggedBatch
 from headway.models import build
 from headway.models.bert import BertConfig
+from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
-from headway.models.heads import Classes, Headed
+from headway.models.heads import Classes, Headed, LinearClasses
 from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
+from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
 from headway.tasks.objective import CrossEntropy, Labels, NextToken, Objective, RDrop
@@ -59,6 +61,17 @@ def recurrent() -> tuple[Objective, Any]:
     return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16), (30, 30)), CrossEntropy(0.1))
 
 
+def convolutional() -> tuple[Objective, Any]:
+    return pairs(build("conv-seq2seq", ConvSeq2SeqConfig(2, 2, 16, 16), (30, 30)), CrossEntropy(0.1))
+
+
+def composed(composition: Any) -> tuple[Objective, Any]:
+    head = LinearClasses(labels=tuple("abc"), bound=3.0)
+    model = Headed(build("text-cnn", TextCnnConfig(16, composition, max_length=32), (30,)), head)
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]))
+    return Labels().build(model), LabelBatch(inputs, torch.randint(0, 3, (5,)))
+
+
 def documents() -> tuple[Objective, Any]:
     model = build("gpt", GPTConfig(1, 16, 32, 2, max_length=32), (30,))
     segments = torch.tensor([[0, 0, 1, 1, 1, 2]]).expand(5, -1)
@@ -75,6 +88,10 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "cross-entropy": lambda: translator(CrossEntropy(0.1)),
     "r-drop": lambda: translator(RDrop(0.1, 3.0)),
     "recurrent": recurrent,
+    "convolutional": convolutional,
+    "windows": lambda: composed(Windows((2, 3), 4)),
+    "dynamic pooling": lambda: composed(Dynamic((4, 2), (3, 2), 3)),
+    "bigrams": lambda: composed(Bigrams()),
     "documents": documents,
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),

@@ -21,7 +21,7 @@ CHUNK = 4096  # lines in memory at a time: sorted by length, translated, written
 
 def translate(
     model: str = options.MODEL,
-    file: str = argument("FILE", "Text, a sentence a line (.gz, .zst too); - is stdin.", "-"),
+    file: str = argument("FILE", "Text, a sentence a line (.gz, .zst, .xz too); - is stdin.", "-"),
     output: str = option(None, "FILE", "Write to this file instead of standard output."),
     beam_size: int = options.BEAM_SIZE,
     length_penalty: float = options.LENGTH_PENALTY,

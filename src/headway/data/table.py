@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.data.readers import bare_suffix, lines, member, records
+from headway.data.readers import UTF8, bare_suffix, lines, member, records
 from headway.errors import InputError, refuse
 
 ARCHIVE = re.compile(r"(.*?\.(?:zip|tar\.gz|tgz))/(.*)")
@@ -59,10 +59,10 @@ def in_archive(name: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (name, "")
 
 
-def text_lines(file: str) -> Iterator[str]:
+def text_lines(file: str, encoding: str = UTF8) -> Iterator[str]:
     """The lines of a file, or of a member of an archive; a NUL in one is refused."""
     archive, inside = in_archive(file)
-    for number, row in enumerate(member(Path(archive), inside) if inside else lines(file), 1):
+    for number, row in enumerate(member(Path(archive), inside) if inside else lines(file, encoding), 1):
         refuse("\0" in row, f"{file}, line {number}: a NUL byte, which no text has: the file is damaged or binary")
         refuse(len(row) > LONGEST, f"{file}, line {number}: {len(row):,} characters, {LONGEST:,} are the most")
         yield row

@@ -70,6 +70,7 @@ class HeadChoice:
     name: ClassVar[str]
     task: ClassVar[str]
     module: ClassVar[Any]  # a `Head`, made of an encoder and this config
+    whole: ClassVar[bool] = False  # whether one vector for all of a text is enough for it
 
     def of_labels(self, labels: tuple[str, ...], ids: Sequence[Sequence[int]]) -> Any:
         """The config for these labels. `ids`: the tokens that each is written with."""

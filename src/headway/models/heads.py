@@ -22,7 +22,8 @@ from headway.models.head import ACTIVATIONS, Head, HeadChoice, Map, cross_entrop
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.models.token_heads import Crf, Replaced, Spans, Tags
 from headway.nn import embedding, tap
-from headway.nn.pooling import FirstToken, Pooling
+from headway.nn.feed_forward import BoundedLinear
+from headway.nn.pooling import FirstToken, Pooling, pool
 
 
 class VectorsHead(Head):
@@ -44,6 +45,7 @@ class Vectors(HeadChoice):
 
     name = "vectors"
     task = "embedding"
+    whole = True
     module = VectorsHead
     first: bool = False
     pooling: Pooling | None = None
@@ -148,6 +150,7 @@ class Classes(HeadChoice):
 
     name = "classes"
     task = "classification"
+    whole = True
     module = ClassesHead
     labels: tuple[str, ...] = ("0", "1")
     answer: Literal["one", "several", "number"] = "one"
@@ -214,6 +217,37 @@ class Answers(HeadChoice):
         return replace(self, labels=labels, words=tuple(written[0] for written in ids) if self.tied else ())
 
 
+class LinearClassesHead(ClassesHead):
+    """zC + c with z the text's vector, no row of C longer than a bound: no hidden layer (Kim 2014, 2.1)."""
+
+    def __init__(self, encoder: Encodes, config: LinearClasses) -> None:
+        Head.__init__(self)
+        self.dropout, self.answer, self.pooling = own_dropout(encoder, config), config.answer, config.pooling
+        self.labels = BoundedLinear(encoder.width, len(config.labels), config.bound)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        return self.labels(self.dropout(pool(encoded.x_BTD, encoded.lengths_B, self.pooling)))
+
+
+@dataclass(frozen=True)
+class LinearClasses(HeadChoice):
+    """A label of the text by one map of its vector. `pooling`: what stands for the text; an encoder that gives a single
+    vector needs none. `bound`: the most that the L2 norm of a label's weights may be (0: any)."""
+
+    name = "linear-classes"
+    task = "classification"
+    whole = True
+    module = LinearClassesHead
+    labels: tuple[str, ...] = ("0", "1")
+    answer: Literal["one", "several", "number"] = "one"
+    dropout: float | None = None
+    pooling: Literal["first", "last", "mean", "max"] = "first"
+    bound: float = 0.0
+
+    def __post_init__(self) -> None:
+        refuse(not self.bound >= 0, f"head.bound must be 0 (none) or more, not {self.bound}")
+
+
 class NextSentenceHead(ClassesHead):
     """Whether the second text of a pair follows the first (Devlin et al. 2019, 3.1)."""
 
@@ -257,13 +291,17 @@ class MultipleChoice(HeadChoice):
 
     name = "multiple-choice"
     task = "multiple-choice"
+    whole = True
     module = MultipleChoiceHead
     dropout: float | None = None
     pooling: Literal["first", "mean"] = "first"
     map: Map = field(default_factory=Map)
 
 
-EVERY = (Vectors, Words, WordsAndPair, Classes, Answers, NextSentence, MultipleChoice, Tags, Replaced, Spans, Crf)
+EVERY = (
+    Vectors, Words, WordsAndPair, Classes, LinearClasses, Answers, NextSentence, MultipleChoice, Tags, Replaced, Spans,
+    Crf,
+)  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007
 
@@ -276,6 +314,10 @@ class Headed(nn.Module):
 
     def __init__(self, encoder: Encodes, config: Any) -> None:
         super().__init__()
+        if not (encoder.per_token or config.whole):
+            family = encoder.config.name
+            raise InputError(f"head={config.name} reads every token, a model of the family '{family}' gives one vector "
+                             "for a whole text: take another family")  # fmt: skip
         self.encoder, self.head = encoder, config.module(encoder, config)
         self.config, self.tracks, self.context = encoder.config, encoder.tracks, encoder.context
         encoder.draw(self.head)

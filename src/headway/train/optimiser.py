@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, nearest, refuse
+from headway.train.adadelta import Adadelta
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
 
@@ -131,7 +132,7 @@ class AveragedSgd(Sgd):
 
 
 BUFFERS = "buffers"  # their kind in a checkpoint
-Optimiser = Adam | AdamW | Sgd | AveragedSgd
+Optimiser = Adam | AdamW | Sgd | AveragedSgd | Adadelta
 
 
 class Masters:
