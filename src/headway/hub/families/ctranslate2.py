@@ -18,6 +18,7 @@ from headway.hub.families.ctranslate2_parts import (
     Engine,
     activation,
     added_positions,
+    check_norm,
     describe,
     entries,
     feed_forward,
@@ -58,6 +59,7 @@ def _translator(loaded: Loaded) -> Any:
 
 
 def _choices(config: TransformerConfig) -> dict[str, Any]:
+    check_norm(config.norm)
     return {"pre_norm": isinstance(config.norm, parts.PreNorm)} | activation(config.feed_forward)
 
 

@@ -15,6 +15,7 @@ from headway.hub.families.ctranslate2_parts import (
     Engine,
     activation,
     added_positions,
+    check_norm,
     describe,
     entries,
     feed_forward,
@@ -32,6 +33,7 @@ from headway.models.llama import LlamaConfig
 def _of_gpt(config: GPTConfig) -> DecoderConfig:
     """The same choices, said as the family that has them all says them."""
     position = config.position
+    check_norm(config.norm)
     return DecoderConfig(
         config.layers, config.width, config.inner, config.heads, config.shared_heads, feed_forward=config.feed_forward,
         position=own.Turned(position.base) if isinstance(position, parts.Rotary) else position,  # type: ignore[arg-type]

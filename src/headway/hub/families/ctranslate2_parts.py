@@ -71,6 +71,11 @@ def feed_forward(spec: Any, part: Any, factor: float = 1.0) -> None:
     linear(spec.linear_1, part.contract, factor)
 
 
+def check_norm(choice: Any) -> None:
+    if isinstance(choice, parts.NormOnly | parts.ResidualOnly):
+        raise InputError(f"CTranslate2 does not have what this model computes: model.norm={choice.name}")
+
+
 def norm(part: Any) -> Any:
     """Its specification, filled."""
     specs = wanted("ctranslate2.specs.common_spec", "ctranslate2")
