@@ -54,7 +54,7 @@ def trained(cell: str, clip: float, letters: Letters, options: Any) -> Row:
 
 
 def by_distance(gain: float, inputs: float, width: int) -> list[float]:
-    """‖∂h_T/∂h_{T−d}‖ (Frobenius, over √width) of an RNN whose matrix from state to state is `gain` times a rotation."""
+    """‖∂h_T/∂h_{T−d}‖ (Frobenius, over √width) of an RNN whose matrix from state to state is `gain` · a rotation."""
     torch.manual_seed(0)
     cell = RNNCell(width, width).double()
     u_HH = gain * torch.linalg.qr(torch.randn(width, width, dtype=torch.float64))[0]

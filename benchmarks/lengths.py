@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from panels import Panel, draw
 from rows import Row, Rows
 from small_text import Letters, Training, digits
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.models import parts
 from headway.models.gpt import GPT, GPTConfig
@@ -47,8 +47,10 @@ CANNOT = "no row in its table"
 
 def build(choice: Any, letters: Letters, options: Any) -> GPT:
     torch.manual_seed(0)
-    config = GPTConfig(options.layers, options.width, heads=4, position=choice, max_length=options.length)
-    return GPT(config, letters.vocabulary)
+    config = GPTConfig(options.layers, options.width, heads=4, position=choice, max_length=options.length, tied=False)
+    model = GPT(config, letters.vocabulary)
+    nn.init.normal_(model.embed.table.weight)  # GPT's own would be small beside sine waves
+    return model
 
 
 @torch.no_grad()

@@ -33,7 +33,8 @@ class Letters:
     @classmethod
     def read(cls, device: str) -> Letters:
         path = find("tinyshakespeare/input.txt")
-        text = (gzip.open(path) if path.suffix == ".gz" else path.open("rb")).read().decode("utf-8")
+        packed = path.read_bytes()
+        text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode("utf-8")
         letters = sorted(set(text))
         number = {letter: at for at, letter in enumerate(letters)}
         ids = torch.tensor([number[letter] for letter in text], device=device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import options
@@ -106,13 +107,13 @@ def generate(
         _stream(generator, one, settings)
 
 
-def _searching(settings: dict[str, Any], search: dict[str, Any], more: dict[str, object]) -> dict[str, Any]:
+def _searching(settings: dict[str, Any], search: dict[str, Any], more: Mapping[str, object]) -> dict[str, Any]:
     """The settings of a beam search, once nothing is asked for that only sampling has; `more`: such options."""
     refuse("beam" not in search, "--best and --length-penalty are of a beam search: add --beam-size N")
     asked = {name.replace("_", "-"): settings[name] != usual for name, usual in SAMPLED.items()}
     asked |= {"choice": settings["choices"], "window": settings["window"]}
     why = "--beam-size searches for the most probable text and samples nothing: leave --{} out"
-    options.refuse_given(asked | more, why)
+    options.refuse_given(asked | dict(more), why)
     return {name: settings[name] for name in ("max_new", "stop")} | search
 
 
