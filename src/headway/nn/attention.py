@@ -292,6 +292,23 @@ class OwnDistances(SelfAttention):
         return None if view.scene is None else self.distances.bias(q, view.scene)
 
 
+class Thrice(nn.Module):
+    """[x; x; x]"""
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return torch.cat([x_BTD] * 3, dim=-1)
+
+
+class Unprojected(SelfAttention):
+    """attend(x, x, x) by heads: the vectors are their own queries, keys and values, and nothing is learned. A vector
+    is nearest to itself, and what it asks for is what it is."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0, score: Score = scaled_dot) -> None:
+        MultiHead.__init__(self, width, heads, dropout, None, score)
+        self.shared, self.sizes = heads, [width] * 3
+        self.qkv, self.output = Thrice(), nn.Identity()  # type: ignore[assignment]
+
+
 class CrossAttention(MultiHead):
     """Queries from the target, keys and values from the source, which are computed once for each source."""
 

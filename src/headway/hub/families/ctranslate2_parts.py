@@ -45,7 +45,7 @@ def activation(part: parts.FeedForward) -> dict[str, Any]:
 
 def is_pre_norm(norm: parts.Norm) -> bool:
     """Whether norms stand before the sublayers, or outside of the sums; the format has no other placement."""
-    known = type(norm) in (parts.PreNorm, parts.PostNorm)
+    known = type(norm) in (parts.PreNorm, parts.PostNorm, parts.PreRmsNorm, parts.PostRmsNorm)
     refuse(not known, f"headway writes no norms of this kind for CTranslate2: model.norm={norm.name}")
     return isinstance(norm, parts.PreNorm)
 
