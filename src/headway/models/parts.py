@@ -290,6 +290,4 @@ def stack(config: Any, layers: int) -> Stack:
 
 Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | Index | NoPosition
 FeedForward = Relu | Gelu | Silu | Gated
-Norm = (
-    PostNorm | PreNorm | PostNormAndFinal | PostRmsNorm | PreRmsNorm | BatchNorm | NormOnly | ResidualOnly | NoNorm
-)
+Norm = PostNorm | PreNorm | PostNormAndFinal | PostRmsNorm | PreRmsNorm | BatchNorm | NormOnly | ResidualOnly | NoNorm
