@@ -50,9 +50,8 @@ class Theirs(nn.Module):
         super().__init__()
         self.program = program
         self.src_embed = nn.Embedding(program.sizes[0], WIDTH)
-        self.tgt_embed = (
-            self.src_embed if program.tables in ("joint", "shared") else nn.Embedding(program.sizes[1], WIDTH)
-        )
+        one = program.tables in ("joint", "shared")
+        self.tgt_embed = self.src_embed if one else nn.Embedding(program.sizes[1], WIDTH)
         how: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "bias": program.bias}
         how |= {"norm_first": program.norm_first, "activation": program.activation}
         sizes = WIDTH, HEADS, 37

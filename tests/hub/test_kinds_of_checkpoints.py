@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +167,7 @@ def test_what_is_no_model_is_told_with_the_way_to_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     some = {"weight": torch.zeros(2)}
-    write: dict[str, Any] = {
-        ".pt": lambda path: torch.save(some, path),
-        ".safetensors": lambda path: save_file(some, path),
-    }
+    write: dict[str, Any] = {".pt": partial(torch.save, some), ".safetensors": partial(save_file, some)}
     for file in files:
         Path(file).parent.mkdir(exist_ok=True)
         write.get(Path(file).suffix, lambda path: path.write_text("{}"))(Path(file))

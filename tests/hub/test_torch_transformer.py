@@ -95,12 +95,7 @@ def test_logits_and_gradients_of_a_padded_batch_are_those_of_torch(
 
 def named_otherwise(name: str) -> str:
     """As of a program with the two stacks apart, in a wrapper for several devices."""
-    for ours, other in {
-        "net.encoder": "enc_stack",
-        "net.decoder": "dec_stack",
-        "src_embed": "in.tok",
-        "tgt_embed": "x.tok",
-    }.items():
+    for ours, other in {"net.encoder": "enc_stack", "net.decoder": "dec_stack", "src_embed": "embed.chars"}.items():
         name = name.replace(ours, other)
     return f"module.{name}"
 
@@ -191,7 +186,7 @@ def test_what_does_not_fit_is_named_in_one_line(change: str, folder: Path) -> No
     state = {**drawn(Program(tables="separate")).state_dict()}
     torch.save(changed(state), folder / "model.pt")
     with pytest.raises(InputError) as caught:
-        read_foreign(folder, CPU, torch.float32, Call(HEADS)) if "alone" not in change else read_model(folder)
+        read_model(folder) if "alone" in change else read_foreign(folder, CPU, torch.float32, Call(HEADS))
     assert line in str(caught.value) and "\n" not in str(caught.value), caught.value
 
 
@@ -257,25 +252,7 @@ WHO = ["Мой брат", "Старая учительница", "Маленьк
 DOES = ["читает", "потеряла", "принёс", "не видел", "хочет купить", "рисует"]
 WHAT = ["новую книгу", "ключ от замка", "свежее молоко", "белый хлеб", "письмо из города", "дорогую картину"]
 WHEN = ["утром.", "в воскресенье!", "каждый вечер", "на берегу реки…", "1 раз в год, зимой?"]
-WORDS = [
-    "молоко",
-    "корова",
-    "дорога",
-    "хорошо",
-    "собака",
-    "вода",
-    "земля",
-    "голова",
-    "рука",
-    "нога",
-    "окно",
-    "дерево",
-    "солнце",
-    "зима",
-    "весна",
-    "лето",
-    "осень",
-]
+WORDS = ["молоко", "корова", "дорога", "хорошо", "собака", "вода", "земля", "голова", "рука", "окно", "зима", "весна"]
 LENGTH = 256
 
 

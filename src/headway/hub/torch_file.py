@@ -43,6 +43,10 @@ class Call:
     bos_token_id: int | None = None
     eos_token_id: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("nhead", "pad_source_to", "max_length"):
+            refuse(getattr(self, name) < 0, f"{name} must not be negative: {getattr(self, name)}")
+
 
 ASSUMED = ("norm_first", "activation", "scale_embedding", "pad_source_to")  # a wrong one gives wrong answers
 

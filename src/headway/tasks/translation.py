@@ -19,7 +19,7 @@ from headway.data.catalog import cache_folder
 from headway.data.readers import read_pairs
 from headway.data.split import held_out, split_corpus
 from headway.data.store import SIDES, PairStore, prepare, train_tokenizers
-from headway.errors import refuse
+from headway.errors import InputError, refuse
 from headway.evaluate.bleu import bleu_by_length, check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
 from headway.nn.embedding import ForcedFirst
@@ -247,10 +247,10 @@ def _search(options: dict[str, Any]) -> dict[str, Any]:
 
 def framed(card: Card, source: Codec) -> Frame:
     """The ids around the two sides of a pair for this model."""
-    filled = source.filled
-    refuse(
-        filled, f"headway trains no model whose texts are padded to {filled} tokens: import it without pad_source_to"
-    )
+    if source.filled:
+        raise InputError(
+            f"headway trains no model whose texts are padded to {source.filled} tokens: import it without pad_source_to"
+        )
     symbols = card.symbols
     first = () if symbols.first is None else (symbols.first,)
     return Frame(source.opening, source.closing, symbols.start, symbols.end, first)
