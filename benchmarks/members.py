@@ -229,6 +229,7 @@ class Training:
             return self._step
         kept = {name: weight.detach().clone() for name, weight in self.members.weights.items()}
         side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
                 self._step()

@@ -149,9 +149,9 @@ def test_every_hop_is_recorded_under_its_number() -> None:
     with tap.record(model) as recorder:
         model(inputs_of(STORIES[:1]))
     _, looked = by_hand(model, config, "layer-wise", STORIES[:1], linear=False)
-    found = [recorder.tensors[f"hops.{hop}.weights"][0, 0, 0].tolist() for hop in range(3)]
+    found = [recorder.tensors[f"hops.{hop}.attention.weights"][0, 0, 0].tolist() for hop in range(3)]
     torch.testing.assert_close(torch.tensor(found), torch.tensor(looked), rtol=1e-6, atol=1e-9)
-    assert recorder.axes["hops.2.weights"] == ("row", "head", "target", "source")
+    assert recorder.axes["hops.2.attention.weights"] == ("row", "head", "target", "source")
 
 
 def test_tyings_share_the_tables_that_the_paper_shares() -> None:

@@ -12,17 +12,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.data.labelled import LabelBatch
+from headway.data.stories import StoryInputs
 from headway.data.tagged import TaggedBatch
 from headway.models import build
 from headway.models.bert import BertConfig
 from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
-from headway.models.heads import Classes, Headed, LinearClasses
+from headway.models.heads import Answers, Classes, Headed, LinearClasses
+from headway.models.memory import MemoryConfig
 from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
 from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
-from headway.tasks.objective import CrossEntropy, Labels, NextToken, Objective, RDrop
+from headway.tasks.objective import CrossEntropy, Labels, LinearStart, NextToken, Objective, RDrop
 
 READS = ("_local_scalar_dense", "equal", "is_nonzero")  # not nonzero: the loss drops ignored tokens by it on a CPU only
 
@@ -84,6 +86,12 @@ def encoder(head: Any, kind: Any, *shape: int) -> tuple[Objective, Any]:
     return Labels().build(model), kind(inputs, torch.randint(0, 3, shape))
 
 
+def stories() -> tuple[Objective, Any]:
+    model = build("memory", MemoryConfig(width=16), (30,), Answers(labels=tuple("abc")))
+    times = torch.tensor([[3, 2, 1], [1, 0, 0], [2, 1, 0], [3, 2, 1], [1, 0, 0]])
+    return LinearStart().build(model), LabelBatch(StoryInputs(tokens(5, 3, 4), times, tokens(5, 4)), torch.zeros(5).long())
+
+
 CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "cross-entropy": lambda: translator(CrossEntropy(0.1)),
     "r-drop": lambda: translator(RDrop(0.1, 3.0)),
@@ -95,6 +103,7 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "documents": documents,
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),
+    "stories": stories,
     "crf": lambda: encoder(Crf(labels=tuple("abc")), TaggedBatch, 5, 6),
 }
 

@@ -168,13 +168,13 @@ def test_a_trace_lies_along_the_sentences(trained: Path, tmp_path: Path, capsys:
     model = load(trained, "cpu")
     trace = model.trace("\n".join(MILK))
     assert trace.tracks["sentences"].labels == DECK_C and trace.tracks["question"].labels == (MILK[-1],)
-    assert trace.axes["hops.0.weights"] == ("head", "question", "sentences")
+    assert trace.axes["hops.0.attention.weights"] == ("head", "question", "sentences")
     [answer] = model.answer("\n".join(MILK))
-    shown = [trace[f"hops.{hop}.weights"][0, 0] for hop in range(3)]
+    shown = [trace[f"hops.{hop}.attention.weights"][0, 0] for hop in range(3)]
     np.testing.assert_allclose(shown, answer.hops, rtol=1e-5)
     assert trace.about["labels"][0][0] == "office"
     assert [name for name in model.trace("\n".join(MILK), layers=[1]).tensors if "weights" in name] == [
-        "hops.1.weights"
+        "hops.1.attention.weights"
     ]
     page = tmp_path / "page.html"
     told("explore", trained, "--text", " ".join(MILK), "--html", page, capsys=capsys)

@@ -82,16 +82,14 @@ class ReplacedQuery(nn.Module):
         return o_BD
 
 
-class Hop(nn.Module):
-    """p = softmax(uᵀm), o = Σᵢ pᵢcᵢ; the next query is made of u and o (Sukhbaatar et al. 2015, eq. 1 and 2)."""
+class MemoryAttention(nn.Module):
+    """p = softmax(uᵀm), o = Σᵢ pᵢcᵢ (Sukhbaatar et al. 2015, eq. 1 and 2)."""
 
     reach: ClassVar = math.inf
 
-    def __init__(self, query: nn.Module) -> None:
-        super().__init__()
-        self.query = query
-
-    def forward(self, u_BD: Tensor, m_BSD: Tensor, c_BSD: Tensor, visible_BS: Tensor | None, linear: Tensor) -> Tensor:
+    def forward(
+        self, u_BD: Tensor, m_BSD: Tensor, c_BSD: Tensor, visible_BS: Tensor | None, linear: Tensor
+    ) -> Tensor:
         """`linear`: whether p is uᵀm itself, without the softmax."""
 
         def normalise(scores_BHTS: Tensor) -> Tensor:
@@ -102,7 +100,20 @@ class Hop(nn.Module):
             None if visible_BS is None else visible_BS[:, None, None], score=dot, normalise=normalise,
         )  # fmt: skip
         tap.save(self, "weights", weights_BHTS, PAIRS)
-        new_BD: Tensor = self.query(u_BD, o_BHTD[:, 0, 0])
+        return tap.save(self, "output", o_BHTD[:, 0])[:, 0]
+
+
+class Hop(nn.Module):
+    """Attention, then the next query from the last one and what was read."""
+
+    def __init__(self, query: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.query = MemoryAttention(), query
+
+    def forward(
+        self, u_BD: Tensor, m_BSD: Tensor, c_BSD: Tensor, visible_BS: Tensor | None, linear: Tensor
+    ) -> Tensor:
+        new_BD: Tensor = self.query(u_BD, self.attention(u_BD, m_BSD, c_BSD, visible_BS, linear))
         return tap.save(self, "query", new_BD[:, None])[:, 0]
 
 
