@@ -67,6 +67,26 @@ TRAINING: list[Column] = [
     ("target_tokens_per_second", "target tokens/s", count),
     ("times_torch_nn", "beside torch.nn.Transformer", times),
 ]
+CONV_SEQ2SEQ: list[Column] = [
+    ("who", "training", str),
+    ("target_tokens_per_second", "target tokens/s", count),
+    ("times_torch_nn", "beside torch.nn", times),
+]
+TEXT_CNN: list[Column] = [
+    ("data", "data", str),
+    ("vectors", "vectors", str),
+    ("accuracy", "test accuracy", lambda value: f"{value:.3f}"),
+    ("published", "quoted from Kim 2014", lambda value: f"{value:.3f}"),
+    ("validation", "validation", lambda value: f"{value:.3f}"),
+    ("folds", "folds", count),
+    ("seconds_each", "s a training", number),
+]
+LAST_WORDS: list[Column] = [
+    ("who", "what stands for the text", str),
+    ("first_fifth", "gradient in the first fifth", share),
+    ("last_fifth", "in the last fifth", share),
+    ("accuracy", "validation accuracy", lambda value: f"{value:.3f}"),
+]
 BEAM: list[Column] = [
     ("who", "beam search", str),
     ("sentences_per_second", "sentences/s", count),
