@@ -55,6 +55,11 @@ def test_zarembas_lstms_have_his_settings(name, width, window, epochs, held, cli
     `clipped` a share of it."""
     run, words = RECIPES[f"ptb-lstm-{name}"].make(), 929_589
     epoch = words // (20 * window)
-    assert (run.model.layers, run.model.width, run.model.max_length, run.engine.batch) == (2, width, window, 20 * window)
+    assert (run.model.layers, run.model.width, run.model.max_length, run.engine.batch) == (
+        2,
+        width,
+        window,
+        20 * window,
+    )
     assert run.schedule.peak == window and run.engine.clip == pytest.approx(clipped / window)
     assert (run.engine.steps, run.schedule.hold, run.schedule.every) == (epochs * epoch, held * epoch, epoch)
