@@ -89,7 +89,7 @@ def picture(rows: list[Row], path: Path) -> None:
     draw(
         [
             Panel("norm of the gradient before clipping", over("norms"), "step", log_x=False, log_y=True),
-            Panel("loss, nats a letter", over("losses"), "step", log_x=False, high=6.0),
+            Panel("loss, nats a letter", over("losses"), "step", log_x=False, log_y=True),
             Panel("∂state / ∂state d steps before", gains, "d", DISTANCES, log_y=True),
         ],
         path,

@@ -58,6 +58,7 @@ from columns import (
     share,
 )
 from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
+from studies import STUDIES
 
 ROOT = Path(__file__).parent.parent
 REACHES = ROOT / "src" / "headway" / "recipes" / "reaches.json"  # what `headway recipes` says
@@ -91,9 +92,9 @@ def _plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def scores(results: Path, kinds: tuple[str, ...] = tuple(HEADLINES)) -> list[str]:
-    """The recipes whose figure is one of these."""
-    rows = [row for row in scored(results) if row["kind"] in kinds]
+def scores(results: Path, kinds: tuple[str, ...] = tuple(HEADLINES), only: tuple[str, ...] = ()) -> list[str]:
+    """The recipes whose figure is one of these; `only` some recipes."""
+    rows = [row for row in scored(results) if row["kind"] in kinds and (not only or row["recipe"] in only)]
     return [table(SCORES, rows)] if rows else []
 
 
@@ -106,6 +107,18 @@ def one(results: Path, name: str, columns: list[Column]) -> list[str]:
 def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
     """For each machine that has a result."""
     return [block for device in ("cuda", "cpu") for block in one(results, f"{name}-{device}", columns)]
+
+
+def study(results: Path, name: str) -> list[str]:
+    """An experiment on each machine that has it: facts, table, and the picture beside its record."""
+    blocks, (stem, shown, said) = [], STUDIES[name]
+    for device in ("cuda", "cpu"):
+        if record := read(results, f"{stem}-{device}"):
+            columns, rows = shown(record["rows"])
+            blocks += [_facts(record), table(columns, rows)] if rows else []
+            if said and (results / f"{stem}-{device}.svg").is_file():
+                blocks.append(f"![{said}](../benchmarks/results/{stem}-{device}.svg)")
+    return blocks
 
 
 # The front page: what, in which unit, the record, headway's row, its strongest peer's row, which number.
@@ -320,6 +333,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "lens": lambda results: looking(results, "lens"),
     "contexts": lambda results: looking(results, "contexts"),
     **{f"worked_{what.replace(' ', '_')}": partial(worked, what=what) for what in WORKED},
+    **{name: partial(study, name=name) for name in STUDIES},
+    "treebank_mlp": lambda results: scores(results, ("perplexity",), ("ptb-mlp", "ptb-mlp-direct", "ptb-kn5")),
     "show_me": lambda results: deck_d(results, "first order, show me"),
     "first_order": lambda results: deck_d(results, "first order, battery"),
     "second_order": lambda results: deck_d(results, "second order, battery"),
