@@ -3,7 +3,6 @@ and a run of it that trains, resumes, predicts, is evaluated, compared and explo
 
 import itertools
 import json
-import math
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from io import StringIO
@@ -24,9 +23,10 @@ from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.stepper import GraphStepper
 from headway.models.recurrent import Gru, Lstm, Rnn
-from headway.models.rnn_seq2seq import RnnSeq2Seq, RnnSeq2SeqConfig
+from headway.models.rnn_seq2seq import Dot, Multiplicative, NoAttention, RnnSeq2Seq, RnnSeq2SeqConfig, ScaledDot
 from headway.nn import tap
 from headway.nn.attention import Additive, attend
+from headway.nn.recurrent import GRUCell, LSTMCell, RNNCell
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
@@ -38,11 +38,23 @@ from small_world import surroundings, write_pairs
 
 CPU = torch.device("cpu")
 SMALL = RnnSeq2SeqConfig(width=12, dropout=0.3, max_length=64)
+PLAIN = replace(SMALL, attention=NoAttention(), direction="backwards", start="copied")
 EACH = {
     "gru": SMALL,
     "lstm": replace(SMALL, cell=Lstm(), encoder_layers=2, decoder_layers=2, embeddings="separate"),
     "rnn": replace(SMALL, cell=Rnn(), decoder_layers=2, embeddings="tied"),
+    "plain": replace(PLAIN, cell=Lstm(), encoder_layers=2, decoder_layers=2),
+    "plain-gru": replace(PLAIN, direction="both", embeddings="separate", embedding=7, bias=True),
+    "plain-rnn": replace(PLAIN, cell=Rnn(), direction="forwards"),
+    "one-way": replace(SMALL, cell=Lstm(), direction="forwards", attention=Dot()),
+    "reversed": replace(SMALL, direction="backwards", attention=Multiplicative(), bias=True),
+    "before": replace(SMALL, cell=Lstm(), decoder_layers=2, form="before"),
+    "before-scaled": replace(SMALL, form="before", attention=ScaledDot(), embeddings="separate", embedding=8),
+    "feeding": replace(SMALL, cell=Lstm(), decoder_layers=2, form="feeding", attention=Multiplicative()),
+    "feeding-dot": replace(SMALL, form="feeding", attention=Dot(), encoder_layers=2),
+    "scaled": replace(SMALL, cell=Lstm(), attention=ScaledDot()),
 }
+ATTENTIVE = {name: config for name, config in EACH.items() if "plain" not in name}
 each_config = pytest.mark.parametrize("config", EACH.values(), ids=EACH)
 LENGTHS = torch.tensor([6, 1, 4])
 
@@ -73,45 +85,142 @@ def copied(oracle, cells):
     return oracle
 
 
-def oracles(model):
+def torch_encoder(model):
     config = model.config
     kind = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}[config.cell.name]
-    how = {"batch_first": True, "dtype": torch.float64}
     both = [part.cell for layer in model.encoder.layers for part in (layer.forwards, layer.backwards)]
-    encoder = kind(config.width, config.width // 2, config.encoder_layers, bidirectional=True, **how)
-    decoder = kind(config.width, config.width, config.decoder_layers, **how)
-    return copied(encoder, both), copied(decoder, [layer.cell for layer in model.decoder.layers])
+    how = {"batch_first": True, "bidirectional": True, "dtype": torch.float64}
+    return copied(kind(config.narrow, config.width // 2, config.encoder_layers, **how), both)
 
 
-def contexts(cross, d_TD, h_SD):
-    """Σ_s a_ts h_s with a_t = softmax_s(vᵀ tanh(W₁d_t + W₂h_s)), number by number."""
-    found = []
-    for d_D in d_TD:
-        scores = [cross.score.v.weight[0] @ torch.tanh(cross.query.weight @ d_D + cross.key_value.weight @ h_D)
-                  for h_D in h_SD]  # fmt: skip
-        powers = [math.exp(score) for score in scores]
-        found.append(sum(power / sum(powers) * h_D for power, h_D in zip(powers, h_SD, strict=True)))
-    return torch.stack(found)
+def score(cross, kind, d_D, h_D):
+    """Of one query and one key, as the papers write it."""
+    if kind == "additive":
+        return cross.score.v.weight[0] @ torch.tanh(cross.query.weight @ d_D + cross.key_value.weight @ h_D)
+    if kind == "dot":
+        return d_D @ h_D
+    if kind == "multiplicative":
+        return d_D @ cross.key_value.weight @ h_D
+    return (cross.query.weight @ d_D) @ (cross.key_value.weight @ h_D) / len(d_D) ** 0.5
+
+
+def context(cross, kind, d_D, h_SD):
+    """Σ_s a_s h_s, number by number."""
+    powers = [score(cross, kind, d_D, h_D).exp() for h_D in h_SD]
+    return sum(power / sum(powers) * h_D for power, h_D in zip(powers, h_SD, strict=True))
+
+
+def torch_cell(cell):
+    """torch's cell with the same weights."""
+    kind = {LSTMCell: nn.LSTMCell, GRUCell: nn.GRUCell, RNNCell: nn.RNNCell}[type(cell)]
+    made = kind(cell.from_input.in_features, cell.width).double()
+    with torch.no_grad():
+        made.weight_ih.copy_(cell.from_input.weight)
+        made.weight_hh.copy_(cell.from_state.weight)
+        made.bias_ih.copy_(cell.from_input.bias)
+        made.bias_hh.copy_(torch.zeros(()) if cell.from_state.bias is None else cell.from_state.bias)
+    return made
+
+
+def run_cell(cell, x_D, state):
+    """The next state, as a tuple, of a single row."""
+    given = state if len(state) > 1 else state[0]
+    found = cell(x_D[None], tuple(part[None] for part in given) if len(state) > 1 else given[None])
+    return tuple(part[0] for part in found) if len(state) > 1 else (found[0],)
+
+
+def hand_encoded(model, ids):
+    """h of each token, and the last state of each layer, by torch's cells step by step."""
+    x, last = [row * model.config.narrow**0.5 for row in model.embed_source.table.weight[ids]], []
+    for layer in model.encoder.layers:
+        sides, ends = [], []
+        for direction in model.config.directions:
+            cell = torch_cell(getattr(layer, direction).cell)
+            state = tuple(torch.zeros(cell.hidden_size).double() for _ in getattr(layer, direction).cell.parts)
+            outputs = []
+            for x_D in x if direction == "forwards" else x[::-1]:
+                state = run_cell(cell, x_D, state)
+                outputs.append(state[0])
+            sides.append(outputs if direction == "forwards" else outputs[::-1])
+            ends.append(state)
+        x = [torch.cat(parts) for parts in zip(*sides, strict=True)]
+        last.append(tuple(torch.cat(parts) for parts in zip(*ends, strict=True)))
+    return torch.stack(x), last
+
+
+def hand_started(model, h_SD, last):
+    config = model.config
+    if config.start == "copied":
+        return list(last)
+    seen = h_SD[-1] if config.direction == "forwards" else h_SD[0]
+    mapped = torch.tanh(model.first.weight @ seen[-model.first.in_features :] + model.first.bias)
+    given = iter(mapped.split(config.width))
+    return [tuple(next(given) for _ in layer.cell.parts) for layer in model.decoder.layers]
+
+
+def hand_logits(model, source, target):
+    """The whole model for one pair, word by word."""
+    config, kind = model.config, model.config.attention.name
+    h_SD, last = hand_encoded(model, source)
+    states, top, rows = hand_started(model, h_SD, last), model.decoder.layers[-1], []
+    cells = [torch_cell(layer.cell) for layer in model.decoder.layers]
+    fed = torch.zeros(config.width).double()
+    for y in target:
+        x = model.embed_target.table.weight[y] * config.narrow**0.5
+        if config.form == "before":
+            c = context(top.cross, kind, states[-1][0], h_SD)
+            x = torch.cat([x, c])
+        if config.form == "feeding":
+            x = torch.cat([x, fed])
+        for number, cell in enumerate(cells):
+            states[number] = run_cell(cell, x, states[number])
+            x = states[number][0]
+        if kind != "none":
+            c = c if config.form == "before" else context(top.cross, kind, x, h_SD)
+            x = fed = torch.tanh(top.cross.output.weight @ c + top.combine.weight @ x + top.combine.bias)
+        rows.append(model.head.weight @ (torch.cat([x, x.new_ones(1)]) if config.bias else x))
+    return torch.stack(rows)
 
 
 @each_config
 @torch.no_grad()
-def test_the_model_is_torchs_layers_with_a_written_out_attention_between(config):
+def test_the_model_is_torchs_fused_encoder_packed_and_a_hand_written_decoder(config):
     model, (source, target) = build(config), pairs()
-    encoder, decoder = oracles(model)
-    packed = pack_padded_sequence(model.embed_source(source), LENGTHS, batch_first=True, enforce_sorted=False)
-    h_BSD, _ = pad_packed_sequence(encoder(packed)[0], batch_first=True)
     found = model.encode(TextInputs(source, LENGTHS)).x_BTD
-    layers, width, top = config.decoder_layers, config.width, model.decoder.layers[-1]
+    if config.direction == "both":
+        packed = pack_padded_sequence(model.embed_source(source), LENGTHS, batch_first=True, enforce_sorted=False)
+        h_BSD, _ = pad_packed_sequence(torch_encoder(model)(packed)[0], batch_first=True)
+        for row, length in enumerate(LENGTHS.tolist()):
+            torch.testing.assert_close(found[row, :length], h_BSD[row, :length])
+    logits = model(source, target, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
-        h_SD = h_BSD[row, :length]
-        torch.testing.assert_close(found[row, :length], h_SD)
-        first = torch.tanh(model.first(h_SD[0, width // 2 :])).view(layers, -1, 1, width).transpose(0, 1)
-        states = tuple(part.contiguous() for part in first)
-        d_TD = decoder(model.embed_target(target[row : row + 1]), states if len(states) > 1 else states[0])[0][0]
-        mixed_TD = contexts(top.cross, d_TD, h_SD)
-        logits = torch.tanh(top.cross.output(mixed_TD) + top.combine(d_TD)) @ model.head.weight.T
-        torch.testing.assert_close(model(source, target, LENGTHS)[row], logits)
+        torch.testing.assert_close(logits[row], hand_logits(model, source[row, :length], target[row]))
+
+
+@pytest.mark.parametrize("form", ["before", "feeding"])
+def test_gradients_are_those_of_the_hand_written_loop(form):
+    model, (source, target) = build(replace(SMALL, form=form, cell=Lstm(), decoder_layers=2)), pairs()
+    weights = [model.decoder.layers[0].cell.from_input.weight, model.decoder.layers[-1].cross.query.weight,
+               model.first.weight, model.embed_source.table.weight]  # fmt: skip
+    found = torch.autograd.grad(model(source[:1], target[:1]).square().sum(), weights)
+    config, kind = model.config, model.config.attention.name
+    h_SD, top, fed = model.encode(TextInputs(source[:1])).x_BTD[0], model.decoder.layers[-1], torch.zeros(12).double()
+    states, total = hand_started(model, h_SD, []), 0.0
+    for y in target[0]:
+        x = model.embed_target.table.weight[y] * config.narrow**0.5
+        c = context(top.cross, kind, states[-1][0], h_SD) if form == "before" else fed
+        x = torch.cat([x, c])
+        for number, layer in enumerate(model.decoder.layers):
+            gates = layer.cell.from_input(x) + layer.cell.from_state(states[number][0])
+            i, f, g, o = gates.chunk(4)
+            cell = f.sigmoid() * states[number][1] + i.sigmoid() * g.tanh()
+            states[number] = (o.sigmoid() * cell.tanh(), cell)
+            x = states[number][0]
+        c = c if form == "before" else context(top.cross, kind, x, h_SD)
+        fed = torch.tanh(top.cross.output.weight @ c + top.combine(x))
+        total = total + (model.head.weight @ fed).square().sum()
+    for mine, its in zip(found, torch.autograd.grad(total, weights), strict=True):
+        torch.testing.assert_close(mine, its)
 
 
 @torch.no_grad()
@@ -184,19 +293,57 @@ def test_several_sources_in_one_room_step_as_each_would_alone(config):
 
 @each_config
 @torch.no_grad()
-def test_a_trace_changes_nothing_and_its_cross_weights_are_over_the_sources_own_tokens(config):
+def test_a_trace_changes_nothing_and_has_the_gates_at_their_tokens(config):
     model, (source, target) = build(config), pairs()
     expected = model(source, target, LENGTHS)
     with tap.record(model) as seen:
         torch.testing.assert_close(model(source, target, LENGTHS), expected)
-    weights = seen.tensors[f"decoder.{config.decoder_layers - 1}.cross.weights"]
+    whole = model.encode(TextInputs(source, LENGTHS)).x_BTD.chunk(len(config.directions), -1)
+    own = (torch.arange(6) < LENGTHS[:, None])[..., None]
+    for part, direction in zip(whole, config.directions, strict=True):  # of the last layer, at their tokens
+        hidden = seen.tensors[f"encoder.{config.encoder_layers - 1}.{direction}.hidden"]
+        torch.testing.assert_close(hidden.masked_fill(~own, 0), part.masked_fill(~own, 0))
+    for layer in range(config.decoder_layers):
+        for gate in model.decoder.layers[layer].cell.gates if config.cell.name != "rnn" else ["hidden"]:
+            assert seen.tensors[f"decoder.{layer}.{gate}"].shape == (3, 5, 12)
+
+
+@pytest.mark.parametrize("config", ATTENTIVE.values(), ids=ATTENTIVE)
+@torch.no_grad()
+def test_cross_weights_are_those_of_the_score_over_the_sources_own_tokens(config):
+    model, (source, target) = build(config), pairs()
+    with tap.record(model) as seen:
+        model(source, target, LENGTHS)
+    top = config.decoder_layers - 1
+    weights = seen.tensors[f"decoder.{top}.cross.weights"]
     own = torch.arange(6) < LENGTHS[:, None, None, None]
     torch.testing.assert_close(weights.masked_fill(~own, 0).sum(-1), torch.ones(3, 1, 5).double())
     assert not weights.masked_fill(own, 0).any()
-    for half, direction in enumerate(("forwards", "backwards")):  # of the last layer, at the tokens they belong to
-        name = f"encoder.{config.encoder_layers - 1}.{direction}.hidden"
-        whole = model.encode(TextInputs(source, LENGTHS)).x_BTD.chunk(2, -1)[half]
-        torch.testing.assert_close(seen.tensors[name], whole)
+    assert seen.tensors[f"decoder.{top}.attended"].shape == (3, 5, 12)
+    h_SD = model.encode(TextInputs(source, LENGTHS)).x_BTD[0]
+    d_TD = seen.tensors[f"decoder.{top}.hidden"][0]
+    first = model.start(TextInputs(source, LENGTHS), 3, CPU)["layers"][-1].tensors[0][0]
+    queries = torch.cat([first[None], d_TD[:-1]]) if config.form == "before" else d_TD
+    cross = model.decoder.layers[-1].cross
+    scores = [[score(cross, config.attention.name, d, h) for h in h_SD] for d in queries]
+    torch.testing.assert_close(weights[0, 0], torch.tensor(scores).double().softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["width=5"], r"model\.width 5 is not even"),
+        (["attention=none", "form=before"], r"model\.form=before says where the attention stands"),
+        (["start=copied", "decoder_layers=2"], r"1 and 2 layers do not fit"),
+        (["embedding=6"], r"set model\.embeddings=separate"),
+        (["embedding=-1"], r"model\.embedding must be at least 0"),
+        (["attention=doot"], r"there is no 'doot'; did you mean 'dot'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, message):
+    with pytest.raises(InputError, match=message) as refused:
+        change(SMALL, settings)
+    assert "\n" not in str(refused.value)
 
 
 def test_dropout_is_drawn_in_training_only():
@@ -204,11 +351,6 @@ def test_dropout_is_drawn_in_training_only():
     assert torch.equal(model(source, target), model(source, target))
     model.train()
     assert not torch.equal(model(source, target), model(source, target))
-
-
-def test_a_width_that_is_not_even_is_refused():
-    with pytest.raises(InputError, match=r"model\.width 5 is not even"):
-        change(SMALL, ["width=5"])
 
 
 def exhaustive(model, source, longest, alpha):
