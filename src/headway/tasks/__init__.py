@@ -11,12 +11,13 @@ from headway.tasks.language import Language
 from headway.tasks.pictures import ImageClassification
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Task
+from headway.tasks.transduction import Transduction
 from headway.tasks.translation import Translation
 from headway.tasks.word_vectors import WordVectors
 
 EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
-    QuestionAnswering, NextSentences, Choosing, ReplacedTokens,
+    QuestionAnswering, NextSentences, Choosing, ReplacedTokens, Transduction,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 
