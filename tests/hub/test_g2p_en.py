@@ -70,7 +70,7 @@ def test_a_tiny_one_writes_what_torchs_cells_write(tmp_path):
         ({"fc_w": None}, "has no array 'fc_w': expected checkpoint20.npz"),
         ({"dec_w_hh": np.zeros((3, 3), np.float32)}, r"'dec_w_hh' has the shape \(3, 3\), expected \(24, 8\)"),
         ({"enc_emb": np.zeros(3, np.float32)}, "'enc_emb' has the shape"),
-        ({"enc_emb": np.zeros((29, 4), np.int64)}, "'enc_emb' holds no numbers with a point, but int64"),
+        ({"enc_emb": np.zeros((29, 4), np.int64)}, "'enc_emb' holds int64, expected float32"),
     ],
 )
 def test_another_file_is_refused(tmp_path, change, message):
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_one_line(tmp_path, capsys):
 
 def package_model():
     """The package's own class with its weights, without the dictionaries that it fetches."""
-    source = place("g2p_en/g2p.py").read_text(encoding="utf-8")
+    source = place("g2p_en/g2p.py").read_text(encoding="utf-8").replace(r"\-", "-")
     [whole] = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     names = {"np": np, "os": os, "dirname": str(place("g2p_en")), "construct_homograph_dictionary": dict}
     names["cmudict"] = SimpleNamespace(dict=dict)

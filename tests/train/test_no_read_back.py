@@ -17,7 +17,8 @@ from headway.models import build
 from headway.models.bert import BertConfig
 from headway.models.gpt import GPTConfig
 from headway.models.heads import Classes, Headed
-from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
+from headway.models.recurrent import Lstm
+from headway.models.rnn_seq2seq import Dot, NoAttention, RnnSeq2SeqConfig
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
 from headway.tasks.objective import CrossEntropy, Labels, NextToken, Objective, RDrop
@@ -55,8 +56,8 @@ def translator(objective: Any) -> tuple[Objective, Any]:
     return pairs(build("transformer", config, (30, 30)), objective)
 
 
-def recurrent() -> tuple[Objective, Any]:
-    return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16), (30, 30)), CrossEntropy(0.1))
+def recurrent(**model: Any) -> tuple[Objective, Any]:
+    return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16, **model), (30, 30)), CrossEntropy(0.1))
 
 
 def documents() -> tuple[Objective, Any]:
@@ -75,6 +76,9 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "cross-entropy": lambda: translator(CrossEntropy(0.1)),
     "r-drop": lambda: translator(RDrop(0.1, 3.0)),
     "recurrent": recurrent,
+    "plain": lambda: recurrent(cell=Lstm(), attention=NoAttention(), start="copied", direction="backwards"),
+    "before": lambda: recurrent(form="before"),
+    "feeding": lambda: recurrent(form="feeding", attention=Dot()),
     "documents": documents,
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),

@@ -77,8 +77,8 @@ def train_tokenizers(
     files: Files, options: TextOptions, *, source: str = "source", target: str = "target", limit: int = TOKENIZER_PAIRS,
     target_options: TextOptions | None = None,
 ) -> Tokenizers:  # fmt: skip
-    """The tokenizers of the two sides, learned from the pairs in the files; one and the same if joint. `target_options`:
-    those of the target, where they differ.
+    """The tokenizers of the two sides, learned from the pairs in the files; one and the same if joint.
+    `target_options`: those of the target, where they differ.
 
     Of a corpus with more than `limit` pairs every k-th is taken, k the smallest that gives at most `limit`:
     all parts of the corpus are in the sample, nothing is random, and memory holds only the counts of words.

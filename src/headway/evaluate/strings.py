@@ -1,4 +1,4 @@
-"""How far written strings are from those that were wanted: the share that is not right as a whole, and edits a token."""
+"""How far written strings are from those that were wanted: the share with any fault, and the edits for each token."""
 
 from __future__ import annotations
 

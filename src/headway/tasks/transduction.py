@@ -1,4 +1,4 @@
-"""String to string: words and their sounds, or any other strings, letter by letter; judged by the share that is wrong."""
+"""String to string: words and their sounds, or any other strings, letter by letter; judged by the share with faults."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Translation(Task):
         return corpus_bleu(*self.translated(sources, references), tokenize=self.run.validation.tokenize)
 
     def translated(self, sources: list[str], references: list[str]) -> tuple[list[str], list[str]]:
-        """What the present weights write, and what they should; of a share of the texts, where a run has little time."""
+        """What the present weights write, and what they should; where a run has little time, of some of the texts."""
         sources, references = (list(sampled(side, self.share)) for side in (sources, references))
         with self.log.bar("translating", len(sources), " sentences") as show:
             found = self.translator.translate_n(sources, progress=show)

@@ -71,7 +71,10 @@ class TextOptions:
         refuse(self.min_count < 1, f"text.min_count is {self.min_count}: it must be at least 1")
         if self.marks and (self.kind != "word" or self.exact):
             raise InputError("text.marks splits words from punctuation: it needs text.kind=word and text.exact=false")
-        refuse(self.nfd and self.kind != "char", f"text.nfd takes characters apart: it needs text.kind=char, not {self.kind}")
+        refuse(
+            self.nfd and self.kind != "char",
+            f"text.nfd takes characters apart: it needs text.kind=char, not {self.kind}",
+        )
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,9 @@ def _word_level(model: models.WordLevel, options: TextOptions) -> tokenizers.Tok
 
 def _train_characters(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
     """Every character, in the order of their codes; if they are too many, the most frequent. The others are UNKNOWN."""
-    steps = [step for step, on in ((normalizers.Lowercase(), options.lowercase), (normalizers.NFD(), options.nfd)) if on]
+    steps = [
+        step for step, on in ((normalizers.Lowercase(), options.lowercase), (normalizers.NFD(), options.nfd)) if on
+    ]
     changed = normalizers.Sequence(steps) if len(steps) > 1 else steps[0] if steps else None
     counts: Counter[str] = Counter()
     for chunk in chunks:

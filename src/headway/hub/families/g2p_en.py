@@ -18,7 +18,7 @@ from headway.generate.search import Search
 from headway.models.recurrent import Gru
 from headway.models.rnn_seq2seq import NoAttention, RnnSeq2Seq, RnnSeq2SeqConfig
 from headway.plain import to_plain
-from headway.text.tokenizer import SPECIALS, TextOptions, Tokenizer
+from headway.text.tokenizer import TextOptions, Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW")  # with a stress
@@ -81,7 +81,7 @@ def _check(found: Arrays, embedding: int, width: int, path: Path) -> None:
     shapes |= {"fc_w": (4 + len(PHONEMES), width), "fc_b": (4 + len(PHONEMES),)}  # type: ignore[dict-item]
     for name, shape in shapes.items():
         refuse(name not in found, f"{path} has no array '{name}': expected checkpoint20.npz of the package g2p-en")
-        refuse(found[name].dtype.kind != "f", f"{path}: '{name}' holds no numbers with a point, but {found[name].dtype}")
+        refuse(found[name].dtype.kind != "f", f"{path}: '{name}' holds {found[name].dtype}, expected float32")
         refuse(found[name].shape != shape, f"{path}: '{name}' has the shape {found[name].shape}, expected {shape}")
 
 
