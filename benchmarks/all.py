@@ -58,6 +58,12 @@ PIECES = {
         scores("scores", "ptb-lstm-tied ptb-awd-lstm ptb-lstm-medium tatoeba-en-fr tatoeba-en-de ptb-gpt ptb-mlp "
                "shakespeare-char multi30k-en-de-wide multi30k-en-de-cased multi30k-de-en multi30k-de-en-rnn", 9,
                (M30K, PTB, SHAKESPEARE, "data:tatoeba"), "--parallel 9"),
+        scores("recurrent translators", "multi30k-de-en-lstm multi30k-de-en-lstm-plain multi30k-de-en-lstm-dot "
+               "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-lstm-before "
+               "multi30k-de-en-lstm-feeding multi30k-en-de-rnn tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"),
+               "--parallel 9"),
+        Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
+        Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
         scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
         scores("novels", "novels-gpt", 4, (NOVELS,)),
         Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),
@@ -85,6 +91,7 @@ PIECES = {
         Piece("loading", "loading.py --repeats 1", 6, ("transformers",)),
         Piece("verifying", "verifying.py --repeats 7", 3),
         Piece("recurrent", "recurrent.py", 4),
+        Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("distance", "distance.py", 8),
         Piece("vectors", "vectors.py --gensim {python} --threads 1", 6, (NOVELS, "gensim")),
         Piece("pairs", "pairs.py --tokens 500000", 8),
@@ -97,6 +104,10 @@ PIECES = {
         Piece("analyses of the demo", "analyses.py demo {runs}/scores/demo-seed-1", 3, ("run:demo",)),
         Piece("analyses of the Hansards", "analyses.py hansards {models}/tatoeba-en-fr {models}/tatoeba-fr-en", 4,
               ("model:tatoeba-en-fr", "model:tatoeba-fr-en", "data:word_alignment")),
+        Piece("alignment of a recurrent demo", "analyses.py demo-rnn {runs}/scores/demo-seed-1 --runs {runs}/analyses",
+              9, ("run:demo",), resumes=True),
+        Piece("recurrent alignment of the Hansards", "analyses.py hansards {models}/tatoeba-en-fr-rnn --as rnn", 4,
+              ("model:tatoeba-en-fr-rnn", "data:word_alignment")),
         Piece("analyses of layers", "analyses.py layers {models}/novels-gpt", 3, ("model:novels-gpt", "data:squad")),
         Piece("looking", "looking.py {models}/minilm {models}/novels-gpt", 9,
               ("model:minilm", "model:novels-gpt", "data:gap", "data:ud_english_ewt")),
