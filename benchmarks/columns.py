@@ -125,6 +125,20 @@ RECURRENT: list[Column] = [
     ("tokens_per_second", "tokens/s", count),
     ("times_torch_nn", "beside torch.nn", times),
 ]
+G2P: list[Column] = [
+    ("recipe", "recipe", str),
+    ("language", "language", str),
+    ("validation", "word error, validation", number),
+    ("test", "word error, test", number),
+    ("test tokens", "phoneme error, test", number),
+]
+RNN_SEQ2SEQ: list[Column] = [
+    ("who", "training an encoder-decoder", str),
+    ("cell", "cell", str),
+    ("form", "attention", str),
+    ("milliseconds", "ms a step", number),
+    ("times_torch_nn", "beside torch.nn", times),
+]
 VECTORS: list[Column] = [
     ("who", "skip-gram", str),
     ("seconds", "s by the clock", number),

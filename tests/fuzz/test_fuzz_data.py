@@ -23,7 +23,7 @@ from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
 from lines import fault
-from worlds import SMALL, labelled, pairs, pictures, stories, tagged, text
+from worlds import SMALL, labelled, pairs, pictures, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -42,6 +42,7 @@ TRANSLATOR = (
 )  # fmt: skip
 PICTURES = (*SHORT, "model.image=8", "model.patch=4", "model.layers=1", "model.width=16", "model.heads=2")
 STORIES = (*SHORT, "engine.batch=8", "model.width=8")
+STRINGS = (*SHORT, "model.width=16", "search.beam=1")
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 
@@ -252,6 +253,7 @@ ALL: dict[str, Kind] = {
     "tabbed-pairs": Kind(tabbed_pairs, (train("translate", "train.tsv", settings=TRANSLATOR, more=LANGUAGES),)),
     "json-pairs": Kind(json_pairs, (train("translate", "train.jsonl", settings=TRANSLATOR, more=LANGUAGES),)),
     "zipped-pairs": Kind(zipped_pairs, (train("translate", "train.zip", settings=TRANSLATOR, more=LANGUAGES),)),
+    "strings": Kind(strings, (train("g2p", "train.tsv", settings=STRINGS, more=("--valid", "PLACE/valid.tsv")),)),
     "labels": Kind(labelled, (train("classify", "train.tsv", more=("--valid", "PLACE/valid.tsv")),)),
     "json-labels": Kind(json_labels, (train("classify", "train.jsonl"),)),
     "csv-labels": Kind(

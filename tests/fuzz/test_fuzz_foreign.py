@@ -187,6 +187,15 @@ def packed_arpa(folder: Path) -> None:
     (folder / "model.arpa.gz").write_bytes(gzip.compress(ARPA.encode()))
 
 
+def spelling(folder: Path) -> None:
+    random = np.random.default_rng(3)
+    shapes: dict[str, tuple[int, ...]] = {"enc_emb": (29, 4), "dec_emb": (74, 4), "fc_w": (74, 8), "fc_b": (74,)}
+    for side in ("enc", "dec"):
+        shapes |= {f"{side}_w_ih": (24, 4), f"{side}_w_hh": (24, 8), f"{side}_b_ih": (24,), f"{side}_b_hh": (24,)}
+    arrays = {name: random.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    np.savez(folder / "model.npz", **arrays)  # type: ignore[arg-type]
+
+
 def vectors(name: str) -> Make:
     def make(folder: Path) -> None:
         from headway.text.vectors import WordVectors, write_vectors
@@ -228,6 +237,7 @@ ALL: dict[str, Kind] = {
     "torch": Kind(another_form("write_torch_transformer", "torch_world"), ((*IMPORT, "--heads", "4"),)),
     "arpa": Kind(arpa, (("import", "PLACE/model.arpa", OUT),)),
     "arpa-packed": Kind(packed_arpa, (("import", "PLACE/model.arpa.gz", OUT),)),
+    "g2p-en": Kind(spelling, (("import", "PLACE/model.npz", OUT),)),
     "word2vec-binary": Kind(vectors("words.bin"), uses_of_vectors("words.bin")),
     "word2vec-text": Kind(vectors("words.vec"), uses_of_vectors("words.vec")),
     "word2vec-packed": Kind(vectors("words.txt.gz"), uses_of_vectors("words.txt.gz")),

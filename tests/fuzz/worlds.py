@@ -44,6 +44,13 @@ def pairs(folder: Path) -> None:
     write_pairs(folder, 40, 4, 4)
 
 
+def strings(folder: Path) -> None:
+    words = sorted({word for sentence in sample(80, seed=3) for word in sentence.source.split()})
+    for part, chosen in (("train", words), ("valid", words[::5]), ("test", words[::7])):
+        rows = [f"{word}\t{' '.join(word.upper())}" for word in chosen]
+        (folder / f"{part}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
 def text(folder: Path) -> None:
     lines = [sentence.source for sentence in sample(120, seed=3)]
     (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -100,6 +107,17 @@ WORLDS: dict[str, World] = {
         pairs, ("translate-conv", *PAIRS),
         (*PAIR_SETTINGS, "model.width=16", "model.inner=16", "model.encoder_layers=1", "model.decoder_layers=2"),
         TRANSLATES,
+    ),
+    "plain-recurrent": World(
+        pairs, ("translate-rnn", *PAIRS),
+        (*PAIR_SETTINGS, "model.width=16", "model.cell=lstm", "model.attention=none", "model.start=copied",
+         "model.direction=backwards"),
+        TRANSLATES,
+    ),
+    "strings": World(
+        strings, ("g2p", "--data", "train.tsv", "--valid", "valid.tsv", "--test", "test.tsv"),
+        (*ENGINE, "model.width=16", "model.form=feeding", "search.beam=1"),
+        (("predict", "MODEL", "--text", "cat", "--device", "cpu"), ("evaluate", "MODEL", "test.tsv", "--json"),),
     ),
     "gpt": World(
         text, ("gpt", "--data", "text.txt"),

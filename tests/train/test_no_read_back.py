@@ -20,7 +20,8 @@ from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
 from headway.models.heads import Answers, Classes, Headed, LinearClasses
 from headway.models.memory import MemoryConfig
-from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
+from headway.models.recurrent import Lstm
+from headway.models.rnn_seq2seq import Dot, NoAttention, RnnSeq2SeqConfig
 from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
@@ -59,8 +60,8 @@ def translator(objective: Any) -> tuple[Objective, Any]:
     return pairs(build("transformer", config, (30, 30)), objective)
 
 
-def recurrent() -> tuple[Objective, Any]:
-    return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16), (30, 30)), CrossEntropy(0.1))
+def recurrent(**model: Any) -> tuple[Objective, Any]:
+    return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16, **model), (30, 30)), CrossEntropy(0.1))
 
 
 def convolutional() -> tuple[Objective, Any]:
@@ -102,6 +103,9 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "windows": lambda: composed(Windows((2, 3), 4)),
     "dynamic pooling": lambda: composed(Dynamic((4, 2), (3, 2), 3)),
     "bigrams": lambda: composed(Bigrams()),
+    "plain": lambda: recurrent(cell=Lstm(), attention=NoAttention(), start="copied", direction="backwards"),
+    "before": lambda: recurrent(form="before"),
+    "feeding": lambda: recurrent(form="feeding", attention=Dot()),
     "documents": documents,
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),

@@ -12,6 +12,7 @@ from headway.errors import InputError, refuse
 FORMS = ("hf", "ctranslate2", "onnx", "gguf", "arpa")
 GGUF = ".gguf"
 TORCH = (".pt", ".pth", ".safetensors")
+NPZ = ".npz"
 ARPA = (".arpa", ".arpa.gz", ".lm", ".lm.gz")
 ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 
@@ -66,8 +67,8 @@ def _write(form: str, model: str, dest: str, dtype: str | None) -> str:
 def take_in(
     file: str = argument(
         "SOURCE",
-        "A Hugging Face folder, hf://owner/name[@revision], a .gguf file, weights of torch.nn.Transformer (.pt), or "
-        "n-grams (.arpa, .arpa.gz).",
+        "A Hugging Face folder, hf://owner/name[@revision], a .gguf file, weights of torch.nn.Transformer (.pt), n-grams "
+        "(.arpa, .arpa.gz), or the .npz of the package g2p-en.",
     ),
     folder: str = argument("FOLDER", "The model folder to make of it."),
     like: str = option(None, "MODEL", "N-grams: a model with the same vocabulary, where that is not of words."),
@@ -88,6 +89,11 @@ def take_in(
 
         refuse(like is not None, "--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
         import_foreign(file, folder, _call(heads, settings))
+    elif file.endswith(NPZ):
+        from headway.hub.families.g2p_en import import_g2p
+
+        refuse(like is not None, "--like is for n-grams: the model of g2p-en has a vocabulary of its own")
+        import_g2p(file, folder)
     else:
         refuse(heads or settings, "--heads and --set are for weights of torch.nn.Transformer")
         from headway.hub.families.arpa import import_arpa

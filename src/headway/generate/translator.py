@@ -19,6 +19,7 @@ from headway.generate.history import Branches
 from headway.generate.offline import search_all
 from headway.generate.one_or_many import is_text, one_or_many
 from headway.generate.request import Request
+from headway.generate.saliency import source_saliency, wants_saliency
 from headway.generate.sampling import Bias, Sampling
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
@@ -236,5 +237,8 @@ class Translator(TextTranslator, Writing):
             token_track("source", reads, framed, special, reads.decode(source)),
             token_track("target", writes, read, [True] + [False] * len(target), writes.decode(target)),
         ]
-        about, more = nexts(logits_RTV[0], writes, [*target, self.symbols.end], top) if top else ({}, {})
+        written = [*target, self.symbols.end]
+        about, more = nexts(logits_RTV[0], writes, written, top) if top else ({}, {})
+        if wants_saliency(self.model, choice):
+            more = more | {"saliency": (source_saliency(self.model, framed, read, written), ("target", "source"))}
         return trace_of(self.model, recorder, tracks, name=self.name, about=about | (reported or {}), more=more)

@@ -326,8 +326,11 @@ class CrossAttention(MultiHead):
         return Memory(*(_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1)))
 
     def forward(self, x_RTD: Tensor, memory: Memory, view: View = SEE_ALL) -> Tensor:
-        """R rows may be several hypotheses of each of B sources: their queries then become further queries of that
-        source, so that its keys and values are never copied."""
+        return self.out(self.mixed(x_RTD, memory, view))
+
+    def mixed(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
+        """The heads' concatenated outputs. R rows may be several hypotheses of each of B sources: their queries then
+        become further queries of that source, so that its keys and values are never copied."""
         q_RHTK = _split(self.query(x_RTD), self.heads)
         rows, heads, length, head_width = q_RHTK.shape
         sources = memory.k_BHSK.shape[0]  # not len: a size may be free in an exported graph
@@ -337,4 +340,4 @@ class CrossAttention(MultiHead):
         mixed_BHTK = self.mix(q_BHTK, memory.k_BHSK, memory.v_BHSK, view)
         if rows != sources:
             mixed_BHTK = mixed_BHTK.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
-        return self.out(_merge(mixed_BHTK))
+        return _merge(mixed_BHTK)
