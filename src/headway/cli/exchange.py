@@ -67,8 +67,8 @@ def _write(form: str, model: str, dest: str, dtype: str | None) -> str:
 def take_in(
     file: str = argument(
         "SOURCE",
-        "A Hugging Face folder, hf://owner/name[@revision], a .gguf file, weights of torch.nn.Transformer (.pt), n-grams "
-        "(.arpa, .arpa.gz), or the .npz of the package g2p-en.",
+        "A Hugging Face folder, hf://owner/name[@revision], a .gguf file, weights of torch.nn.Transformer (.pt), "
+        "n-grams (.arpa, .arpa.gz), or the .npz of the package g2p-en.",
     ),
     folder: str = argument("FOLDER", "The model folder to make of it."),
     like: str = option(None, "MODEL", "N-grams: a model with the same vocabulary, where that is not of words."),

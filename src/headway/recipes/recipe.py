@@ -77,4 +77,11 @@ RECIPES = {
 }
 # Names for several at once: the ladder from the foot up. A bag of words is worse than any n-gram: from it on each rung
 # is better than the one before.
-GROUPS = {"ladder": ("ladder-kn", "mlp", *(f"ladder-{rung}" for rung in RUNGS))}
+GROUPS = {
+    "ladder": ("ladder-kn", "mlp", *(f"ladder-{rung}" for rung in RUNGS)),
+    "road": (
+        "multi30k-de-en-lstm-plain", "multi30k-de-en-lstm-dot", "multi30k-de-en-lstm-multiplicative",
+        "multi30k-de-en-lstm", "multi30k-de-en-lstm-scaled-dot", "multi30k-de-en-lstm-before",
+        "multi30k-de-en-lstm-feeding", "multi30k-de-en-conv", "multi30k-de-en",
+    ),
+}  # fmt: skip

@@ -198,8 +198,8 @@ class Translation(Task):
         return corpus_bleu(*self.translated(sources, references)[1:], self.run.validation.tokenize)
 
     def translated(self, *texts: list[str]) -> tuple[list[str], list[str], list[str]]:
-        """The sources that are scored (some of them, where a run has little time), what the present weights write, and the
-        references."""
+        """The sources that are scored (some of them, where a run has little time), what the present weights write, and
+        the references."""
         sources, references = (list(sampled(side, self.share)) for side in texts)
         with self.log.bar("translating", len(sources), " sentences") as show:
             found = self.translator.translate_n(sources, progress=show)
