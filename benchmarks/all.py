@@ -49,6 +49,7 @@ def scores(name: str, recipes: str, minutes: float, needs: tuple[str, ...], more
 
 
 M30K, PTB, SHAKESPEARE, NOVELS = "data:multi30k", "data:ptb", "data:tinyshakespeare", "data:novels"
+BABI = "data:babi"
 SOURCE, REFERENCE = (f"{{data}}/multi30k/tok/test_2016_flickr.lc.norm.tok.{language}.gz" for language in ("en", "de"))
 PIECES = {
     "cuda": [
@@ -58,6 +59,25 @@ PIECES = {
         scores("scores", "ptb-lstm-tied ptb-awd-lstm ptb-lstm-medium tatoeba-en-fr tatoeba-en-de ptb-gpt ptb-mlp "
                "shakespeare-char multi30k-en-de-wide multi30k-en-de-cased multi30k-de-en multi30k-de-en-rnn", 9,
                (M30K, PTB, SHAKESPEARE, "data:tatoeba"), "--parallel 9"),
+        scores("convolutions", "multi30k-de-en-conv", 6, (M30K,)),
+        Piece("convolutional training", "conv_seq2seq.py", 4),
+        Piece("text-cnn", "text_cnn.py --seeds 3 --parallel 12 --runs {runs}/text-cnn", 8,
+              ("data:textcls", "data:sst2_glue"), resumes=True),
+        Piece("last words", "last_words.py --runs {runs}/last-words", 3, ("data:textcls",), resumes=True),
+        scores("treebank", "ptb-mlp-direct ptb-lstm-small ptb-lstm-large lab-01-language-model lab-02-translation", 9,
+               (PTB, "data:tatoeba"), "--parallel 5"),
+        scores("AWD-LSTM as published", "ptb-awd-lstm-averaged", 60, (PTB,)),
+        Piece("depth", "depth.py", 6, (SHAKESPEARE,), resumes=True),
+        Piece("lengths", "lengths.py", 5, (SHAKESPEARE,), resumes=True),
+        Piece("rates", "rates.py", 5, (SHAKESPEARE,), resumes=True),
+        Piece("layer times", "layer_times.py", 2),
+        Piece("matrix", "matrix.py", 2),
+        scores("recurrent translators", "multi30k-de-en-lstm multi30k-de-en-lstm-plain multi30k-de-en-lstm-dot "
+               "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-lstm-before "
+               "multi30k-de-en-lstm-feeding multi30k-en-de-rnn tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"),
+               "--parallel 9"),
+        Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
+        Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
         scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
         scores("novels", "novels-gpt", 4, (NOVELS,)),
         Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),
@@ -66,6 +86,9 @@ PIECES = {
         Piece("growth", "growth.py --layers 4 --repeats 5 --lengths 256 1024 4096 16384 32768 "
               "--widths 256 512 1024 2048", 5, ("file:.peers/nanogpt_model.py",)),
         Piece("safety", "safety.py", 2),
+        Piece("babi", "babi.py --parts tasks-1k joint-1k --again", 4, (BABI,)),
+        Piece("babi, tasks of 10k", "babi.py --parts tasks-10k --again", 9, (BABI,)),
+        Piece("babi, 10k jointly", "babi.py --parts joint-10k --again", 9, (BABI,)),
         Piece("serving", "serving.py --repeats 3", 8, ("transformers",)),
         Piece("tracing", "tracing.py --repeats 3", 2),
     ],
@@ -85,7 +108,12 @@ PIECES = {
         Piece("loading", "loading.py --repeats 1", 6, ("transformers",)),
         Piece("verifying", "verifying.py --repeats 7", 3),
         Piece("recurrent", "recurrent.py", 4),
+        Piece("convolutional training", "conv_seq2seq.py", 3),
+        Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("distance", "distance.py", 8),
+        Piece("clipping", "clipping.py", 4, (SHAKESPEARE,), resumes=True),
+        Piece("layer times", "layer_times.py", 3),
+        Piece("matrix", "matrix.py", 2),
         Piece("vectors", "vectors.py --gensim {python} --threads 1", 6, (NOVELS, "gensim")),
         Piece("pairs", "pairs.py --tokens 500000", 8),
         Piece("tracing", "tracing.py --repeats 7", 3),
@@ -97,6 +125,10 @@ PIECES = {
         Piece("analyses of the demo", "analyses.py demo {runs}/scores/demo-seed-1", 3, ("run:demo",)),
         Piece("analyses of the Hansards", "analyses.py hansards {models}/tatoeba-en-fr {models}/tatoeba-fr-en", 4,
               ("model:tatoeba-en-fr", "model:tatoeba-fr-en", "data:word_alignment")),
+        Piece("alignment of a recurrent demo", "analyses.py demo-rnn {runs}/scores/demo-seed-1 --runs {runs}/analyses",
+              9, ("run:demo",), resumes=True),
+        Piece("recurrent alignment of the Hansards", "analyses.py hansards {models}/tatoeba-en-fr-rnn --as rnn", 4,
+              ("model:tatoeba-en-fr-rnn", "data:word_alignment")),
         Piece("analyses of layers", "analyses.py layers {models}/novels-gpt", 3, ("model:novels-gpt", "data:squad")),
         Piece("looking", "looking.py {models}/minilm {models}/novels-gpt", 9,
               ("model:minilm", "model:novels-gpt", "data:gap", "data:ud_english_ewt")),

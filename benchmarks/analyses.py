@@ -1,12 +1,15 @@
 """What heads and layers of real models do: results of `headway analyse` as the docs show them.
 
     PYTHONPATH=src python benchmarks/analyses.py demo RUN
-    PYTHONPATH=src python benchmarks/analyses.py hansards FORWARD REVERSE
+    PYTHONPATH=src python benchmarks/analyses.py demo-rnn RUN --runs RUNS
+    PYTHONPATH=src python benchmarks/analyses.py hansards FORWARD [REVERSE] [--as NAME]
     PYTHONPATH=src python benchmarks/analyses.py layers MODEL
 
-demo: its translator on its own test sentences; RUN is what `headway demo --out RUN` leaves. hansards: translators en-fr
-and fr-en on 447 pairs with gold links (Och and Ney 2000), beside an aligner's output; `word_alignment` below
-HEADWAY_DATA. layers: a language model on paragraphs of SQuAD, `squad` below HEADWAY_DATA.
+demo: its translator on its own test sentences; RUN is what `headway demo --out RUN` leaves. demo-rnn: the
+alignment of a recurrent translator with additive attention, which is trained on the same sentences first, in RUNS, or
+resumed there. hansards: translators en-fr and fr-en on 447 pairs with gold links (Och and Ney 2000), beside an
+aligner's output; `word_alignment` below HEADWAY_DATA. layers: a language model on paragraphs of SQuAD, `squad` below
+HEADWAY_DATA.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scores import trained
+
 import headway
 from headway.data.catalog import find
 from headway.data.readers import lines
@@ -30,6 +35,13 @@ from headway.plain import change
 DOCS = Path(__file__).parent.parent / "docs"
 PICTURES = {what: f"analyse-{what}.png" for what in ("heads", "reach", "antecedents")}
 PARAGRAPHS = 64
+# As the demo's Transformer: its vocabulary, steps and rate.
+RECURRENT_DEMO = (
+    "data.source=en", "data.target=fr", "data.text.size=1000", "data.text.min_count=1", "model.width=128",
+    "model.dropout=0.1", "schedule.peak=4e-3", "schedule.warmup=200", "engine.steps=1000", "engine.batch=2048",
+    "engine.average=4", "engine.snapshot=50", "validation.every=500", "validation.score_every=500",
+    "validation.sentences=200",
+)  # fmt: skip
 
 
 def analysed(
@@ -59,14 +71,28 @@ def demo(run: str, out: str | None) -> None:
         write(f"{what}-demo-cpu", "cpu", rows_of(table), out, case=case, notes=table.notes)
 
 
-def hansards(forward: str, reverse: str, out: str | None) -> None:
+def demo_rnn(run: str, out: str | None, runs: Path) -> None:
+    data = Path(run) / "data"
+    files = [f"data.{part}={data / f'{part}.en'},{data / f'{part}.fr'}" for part in ("train", "valid", "test")]
+    runs.mkdir(parents=True, exist_ok=True)
+    score = trained("translate-rnn", "demo-rnn", runs, [*files, *RECURRENT_DEMO])
+    model = headway.load(runs / "demo-rnn", "cpu")
+    texts, gold = [str(data / "test.en"), str(data / "test.fr")], f"gold={data / 'test.gold'}"
+    table, case = analysed(model, "alignment", texts, gold, "words=marks")
+    score = {key: value for key, value in score.items() if isinstance(value, int | float)}
+    write("alignment-demo-rnn-cpu", "cpu", rows_of(table), out, case=case, notes=table.notes, score=score)
+
+
+def hansards(forward: str, reverse: str | None, out: str | None, name: str) -> None:
     folder = "word_alignment/enfr"
     text, gold, other = (find(f"{folder}.{name}") for name in ("src-tgt.gz", "gold.gz", "awesome-align.out.gz"))
-    settings = [f"gold={gold}", "first=1", f"reverse={reverse}", f"beside={other}"]
+    settings = [f"gold={gold}", "first=1", f"beside={other}"] + ([f"reverse={reverse}"] if reverse else [])
     model = headway.load(forward, "cpu")
-    table, case = analysed(model, "alignment", [str(text)], *settings, picture="analyse-alignment.png")
-    trained = {"forward": _told(forward), "reverse": _told(reverse)}
-    write("alignment-hansards-cpu", "cpu", rows_of(table), out, case=case, notes=table.notes, models=trained)
+    picture = "" if name else "analyse-alignment.png"
+    table, case = analysed(model, "alignment", [str(text)], *settings, picture=picture)
+    models = {"forward": _told(forward)} | ({"reverse": _told(reverse)} if reverse else {})
+    record = "-".join(filter(None, ("alignment-hansards", name, "cpu")))
+    write(record, "cpu", rows_of(table), out, case=case, notes=table.notes, models=models)
 
 
 def _told(folder: str) -> dict[str, Any]:
@@ -96,10 +122,18 @@ def layers(folder: str, out: str | None) -> None:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("what", choices=["demo", "hansards", "layers"])
+    parser.add_argument("what", choices=["demo", "demo-rnn", "hansards", "layers"])
     parser.add_argument("models", nargs="+")
+    parser.add_argument("--as", default="", dest="name", help="of the record of the Hansards, beside the Transformer's")
+    parser.add_argument("--runs", type=Path, default=Path("runs/analyses"), help="where demo-rnn trains")
     options = parser.parse_args()
-    {"demo": demo, "hansards": hansards, "layers": layers}[options.what](*options.models, options.out)
+    first, *others = options.models
+    if options.what == "demo-rnn":
+        demo_rnn(first, options.out, options.runs)
+    elif options.what == "hansards":
+        hansards(first, others[0] if others else None, options.out, options.name)
+    else:
+        {"demo": demo, "layers": layers}[options.what](first, options.out)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,10 @@ def share(value: Any) -> str:
     return f"{100 * value:.0f} %"
 
 
+def tenths(value: Any) -> str:
+    return f"{100 * value:.1f} %"
+
+
 def code(value: Any) -> str:
     return f"`{value}`"
 
@@ -62,6 +66,26 @@ TRAINING: list[Column] = [
     ("who", "training", str),
     ("target_tokens_per_second", "target tokens/s", count),
     ("times_torch_nn", "beside torch.nn.Transformer", times),
+]
+CONV_SEQ2SEQ: list[Column] = [
+    ("who", "training", str),
+    ("target_tokens_per_second", "target tokens/s", count),
+    ("times_torch_nn", "beside torch.nn", times),
+]
+TEXT_CNN: list[Column] = [
+    ("data", "data", str),
+    ("vectors", "vectors", str),
+    ("accuracy", "test accuracy", lambda value: f"{value:.3f}"),
+    ("published", "quoted from Kim 2014", lambda value: f"{value:.3f}"),
+    ("validation", "validation", lambda value: f"{value:.3f}"),
+    ("folds", "folds", count),
+    ("seconds_each", "s a training", number),
+]
+LAST_WORDS: list[Column] = [
+    ("who", "what stands for the text", str),
+    ("first_fifth", "gradient in the first fifth", share),
+    ("last_fifth", "in the last fifth", share),
+    ("accuracy", "validation accuracy", lambda value: f"{value:.3f}"),
 ]
 BEAM: list[Column] = [
     ("who", "beam search", str),
@@ -99,6 +123,20 @@ RECURRENT: list[Column] = [
     ("who", "training an LSTM", str),
     ("size", "size", str),
     ("tokens_per_second", "tokens/s", count),
+    ("times_torch_nn", "beside torch.nn", times),
+]
+G2P: list[Column] = [
+    ("recipe", "recipe", str),
+    ("language", "language", str),
+    ("validation", "word error, validation", number),
+    ("test", "word error, test", number),
+    ("test tokens", "phoneme error, test", number),
+]
+RNN_SEQ2SEQ: list[Column] = [
+    ("who", "training an encoder-decoder", str),
+    ("cell", "cell", str),
+    ("form", "attention", str),
+    ("milliseconds", "ms a step", number),
     ("times_torch_nn", "beside torch.nn", times),
 ]
 VECTORS: list[Column] = [
@@ -209,6 +247,14 @@ TRACING: list[Column] = [
     ("of_plain", "beside nothing kept", times),
     ("of_before", "beside headway without taps", times),
 ]
+BABI: list[Column] = [
+    ("task", "task", str),
+    ("name", "", str),
+    *((part, heading, tenths) for part, heading in (
+        ("tasks-1k", "1k, a task at a time"), ("joint-1k", "1k, all at once"),
+        ("tasks-10k", "10k, a task at a time"), ("joint-10k", "10k, all at once"),
+    )),
+]  # fmt: skip
 LADDER: list[Column] = [
     ("corpus", "text", str),
     ("recipe", "rung", code),

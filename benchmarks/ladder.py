@@ -20,6 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+BESIDE = ("mlp-direct", "ladder-unprojected")  # no rungs: with the direct path, and without learned maps
+
 
 def unpacked(source: Path, folder: Path) -> str:
     """The file as plain text: what a user would have."""
@@ -60,7 +62,7 @@ def main() -> None:
     rows = []
     for text, words in texts(Path(os.environ["HEADWAY_DATA"]), options.runs).items():
         place = options.runs / text.replace(" ", "-").lower()
-        command = ["compare", "ladder", *words, "--seeds", str(options.seeds), "--out", str(place), "--json"]
+        command = ["compare", "ladder", *BESIDE, *words, "--seeds", str(options.seeds), "--out", str(place), "--json"]
         done = subprocess.run(
             [sys.executable, "-m", "headway", *command, "--device", options.device], check=True, capture_output=True
         )

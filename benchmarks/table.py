@@ -21,8 +21,10 @@ from typing import Any
 from columns import (
     ALIGNMENT,
     ANTECEDENTS,
+    BABI,
     BEAM,
     COMPARED,
+    CONV_SEQ2SEQ,
     CORPUS,
     COUNTING,
     DECODING,
@@ -30,19 +32,23 @@ from columns import (
     ENCODING,
     ENGINES,
     FINETUNING,
+    G2P,
     GPT,
     IMPORTED,
     LADDER,
+    LAST_WORDS,
     LAYERS,
     LOADING,
     LOOKING,
     OFTEN,
     PAIRS,
     RECURRENT,
+    RNN_SEQ2SEQ,
     SAFETY,
     SCORES,
     SERVING,
     SHAKESPEARE,
+    TEXT_CNN,
     TRACING,
     TRAINING,
     VECTORS,
@@ -53,7 +59,8 @@ from columns import (
     number,
     share,
 )
-from recorded import HEADLINES, Row, filled, reaches, read, scored
+from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
+from studies import STUDIES
 
 ROOT = Path(__file__).parent.parent
 REACHES = ROOT / "src" / "headway" / "recipes" / "reaches.json"  # what `headway recipes` says
@@ -87,9 +94,9 @@ def _plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def scores(results: Path, kinds: tuple[str, ...] = tuple(HEADLINES)) -> list[str]:
-    """The recipes whose figure is one of these."""
-    rows = [row for row in scored(results) if row["kind"] in kinds]
+def scores(results: Path, kinds: tuple[str, ...] = tuple(HEADLINES), only: tuple[str, ...] = ()) -> list[str]:
+    """The recipes whose figure is one of these; `only` some recipes."""
+    rows = [row for row in scored(results) if row["kind"] in kinds and (not only or row["recipe"] in only)]
     return [table(SCORES, rows)] if rows else []
 
 
@@ -102,6 +109,18 @@ def one(results: Path, name: str, columns: list[Column]) -> list[str]:
 def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
     """For each machine that has a result."""
     return [block for device in ("cuda", "cpu") for block in one(results, f"{name}-{device}", columns)]
+
+
+def study(results: Path, name: str) -> list[str]:
+    """An experiment on each machine that has it: facts, table, and the picture beside its record."""
+    blocks, (stem, shown, said) = [], STUDIES[name]
+    for device in ("cuda", "cpu"):
+        if record := read(results, f"{stem}-{device}"):
+            columns, rows = shown(record["rows"])
+            blocks += [_facts(record), table(columns, rows)] if rows else []
+            if said and (results / f"{stem}-{device}.svg").is_file():
+                blocks.append(f"![{said}](../benchmarks/results/{stem}-{device}.svg)")
+    return blocks
 
 
 # The front page: what, in which unit, the record, headway's row, its strongest peer's row, which number.
@@ -241,6 +260,24 @@ def relations(results: Path) -> list[str]:
     return [_facts(record), *looking(results, "overall"), table(columns, list(merged.values()))]
 
 
+def babi(results: Path) -> list[str]:
+    """A row a task, a column a part that was measured; then the means beside those of the paper."""
+    records = {part: record for part in BABI_QUOTED if (record := read(results, f"babi-{part}"))}
+    if not records:
+        return []
+    rows: dict[int, Row] = {}
+    for part, record in records.items():
+        for row in record["rows"]:
+            rows.setdefault(row["task"], {"task": str(row["task"]), "name": row["name"]})[part] = row["error"]
+    means = {part: record["mean_error"] for part, record in records.items()}
+    paper = {part: BABI_QUOTED[part] / 100 for part in records}
+    last: list[Row] = [
+        {"task": "mean", "name": "", **means}, {"task": "quoted from", "name": "Sukhbaatar et al. 2015", **paper},
+    ]  # fmt: skip
+    facts = [f"{part}: {_facts(record)} {record['seconds']:.0f} s." for part, record in records.items()]
+    return [*facts, table(BABI, [*(rows[task] for task in sorted(rows)), *last])]
+
+
 def deck_d(results: Path, name: str) -> list[str]:
     """One of deck D's tables; of that with skips, as in the deck, only the columns that have something."""
     record = read(results, "deck-d")
@@ -271,11 +308,18 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "serving": lambda results: speed(results, "serving", SERVING),
     "verifying": lambda results: speed(results, "verifying", VERIFYING),
     "recurrent": lambda results: speed(results, "recurrent", RECURRENT),
+    "conv_seq2seq": lambda results: speed(results, "conv-seq2seq", CONV_SEQ2SEQ),
+    "text_cnn": lambda results: speed(results, "text-cnn", TEXT_CNN),
+    "last_words": lambda results: speed(results, "last-words", LAST_WORDS),
+    "rnn_seq2seq": lambda results: speed(results, "rnn-seq2seq", RNN_SEQ2SEQ),
+    "g2p": lambda results: one(results, "g2p", G2P),
     "vectors": lambda results: speed(results, "vectors", VECTORS),
     "shakespeare": lambda results: speed(results, "shakespeare", SHAKESPEARE),
     "finetuning": lambda results: speed(results, "finetuning", FINETUNING),
     "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", ALIGNMENT),
     "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", ALIGNMENT),
+    "alignment_demo_rnn": lambda results: heads(results, "alignment-demo-rnn-cpu", ALIGNMENT),
+    "alignment_hansards_rnn": lambda results: heads(results, "alignment-hansards-rnn-cpu", ALIGNMENT),
     "antecedents": lambda results: heads(results, "antecedents-demo-cpu", ANTECEDENTS),
     "layers": layers,
     "safety": safety,
@@ -287,6 +331,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "ladder": lambda results: speed(results, "ladder", LADDER),
     "pairs": lambda results: speed(results, "pairs", PAIRS),
     "counting": counting,
+    "babi": babi,
     "relations": relations,
     "heads": lambda results: looking(results, "heads"),
     "pronouns": lambda results: looking(results, "pronoun"),
@@ -294,6 +339,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "lens": lambda results: looking(results, "lens"),
     "contexts": lambda results: looking(results, "contexts"),
     **{f"worked_{what.replace(' ', '_')}": partial(worked, what=what) for what in WORKED},
+    **{name: partial(study, name=name) for name in STUDIES},
+    "treebank_mlp": lambda results: scores(results, ("perplexity",), ("ptb-mlp", "ptb-mlp-direct", "ptb-kn5")),
     "show_me": lambda results: deck_d(results, "first order, show me"),
     "first_order": lambda results: deck_d(results, "first order, battery"),
     "second_order": lambda results: deck_d(results, "second order, battery"),

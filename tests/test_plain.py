@@ -193,3 +193,8 @@ def test_differences_name_each_leaf() -> None:
     assert 'word: "a" → "b"' in differences(Outer(), other)
     assert "inner.size: 1 → 2" in differences(Outer(), other)
     assert any(line.startswith("inner.colour.") for line in differences(Outer(), other))
+
+
+def test_a_part_that_is_called_none_can_be_chosen() -> None:
+    run = change(RECIPES["translate"].make(), ["model.position=none"])
+    assert run.model.position == parts.NoPosition()

@@ -107,7 +107,7 @@ def _from_union(kinds: tuple[Any, ...], data: Any, key: str) -> Any:
                 continue
         return from_plain(kinds[0], data, key)
     # Files from before there was a choice have no name here: they mean the first kind.
-    name = data.get("name", next(iter(parts))) if isinstance(data, dict) else data
+    name = data.get("name", next(iter(parts))) if isinstance(data, dict) else "none" if data is None else data
     if not isinstance(name, str) or name not in parts:
         raise InputError(f"{key}: there is no '{name}'{nearest(str(name), parts)}")
     return _from_fields(parts[name], data if isinstance(data, dict) else {}, key)

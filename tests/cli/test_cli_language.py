@@ -55,6 +55,26 @@ def test_a_run_trains_a_model_that_writes_and_is_measured(headway: Headway, run:
     assert "moved by 32" in headway("evaluate", run, text, *DEVICE).out
 
 
+def test_a_beam_prints_the_most_probable_texts(headway: Headway, run: Path) -> None:
+    ask = ["generate", run, "--prompt", "The ", "A ", "--max-new-tokens", 6, *DEVICE]
+    rows = [json.loads(line) for line in headway(*ask, "--beam-size", 4, "--best", 3, "--json").out.splitlines()]
+    assert len(rows) == 6 and rows[0]["score"] >= rows[1]["score"] >= rows[2]["score"]
+    plain = headway(*ask, "--beam-size", 4)
+    assert plain.out == f"The {rows[0]['text']}\n---\nA {rows[3]['text']}\n"
+    greedy = headway(*ask, "--temperature", 0, "--json")
+    assert [json.loads(line)["text"] for line in greedy.out.splitlines()] == [
+        json.loads(line)["text"] for line in headway(*ask, "--beam-size", 1, "--json").out.splitlines()
+    ]
+    for more, said in (
+        (("--beam-size", 4, "--top-k", 3), "leave --top-k out"),
+        (("--beam-size", 4, "--samples", 2), "leave --samples out"),
+        (("--best", 2), "add --beam-size N"),
+        (("--beam-size", 2, "--best", 3), "best must lie between 1 and the beam (2), not 3"),
+    ):
+        refused = headway(*ask, *more)
+        assert refused.code == 2 and said in refused.err and not refused.out
+
+
 def test_several_samples_and_the_best_of_some(headway: Headway, run: Path) -> None:
     ask = ["generate", run, "--prompt", "The ", "A ", "--max-new-tokens", 6, *DEVICE]
     assert len(headway(*ask, "--samples", 3, "--json").out.splitlines()) == 6

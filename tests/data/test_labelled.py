@@ -154,3 +154,15 @@ def test_a_locked_archive_is_told_in_one_line(tmp_path: Path) -> None:
     path.write_bytes(whole)
     with pytest.raises(InputError, match="encrypted"):
         read_labelled([f"{path}/x.tsv"])
+
+
+def test_lines_in_latin_1_are_read_where_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "rt.all"
+    path.write_bytes("0 the action clichés\n1 amélie\n".encode("latin-1"))
+    assert read_labelled([path], encoding="latin-1") == [("the action clichés", "0"), ("amélie", "1")]
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_labelled([path])
+    table = tmp_path / "rt.tsv"
+    table.write_bytes("0\tamélie\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"data\.encoding is for lines of a label and a text"):
+        read_labelled([table], encoding="latin-1")

@@ -1,6 +1,7 @@
 import contextlib
 import gzip
 import json
+import lzma
 import zipfile
 from pathlib import Path
 
@@ -13,19 +14,21 @@ from headway.errors import InputError
 
 def write(path: Path, content: str | bytes) -> Path:
     raw = content.encode() if isinstance(content, str) else content
-    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(path.suffix, bytes)
+    pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress, ".xz": lzma.compress}.get(
+        path.suffix, bytes
+    )
     path.write_bytes(pack(raw))
     return path
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".xz"])
 def test_lines_end_only_at_newlines(tmp_path: Path, suffix: str) -> None:
     text = "\ufeffa\u2028b\x85\x0c\x1c\r\n\n\rc \r\r\nlast\ufeff"
     found = list(lines(write(tmp_path / f"t.txt{suffix}", text)))
     assert found == ["a\u2028b\x85\x0c\x1c", "", "\rc \r", "last\ufeff"]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".xz"])
 def test_lines_are_whole_where_chunks_meet(tmp_path: Path, suffix: str) -> None:
     expected = ["é" * length for length in (CHUNK // 2, CHUNK // 2 - 1, CHUNK * 2, 0, 1, CHUNK - 1)]
     assert list(lines(write(tmp_path / f"t{suffix}", "\r\n".join(expected)))) == expected
@@ -43,7 +46,7 @@ def test_a_line_end_alone_is_one_empty_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\ufeff"])
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".xz"])
 def test_an_empty_file_is_refused(tmp_path: Path, suffix: str, content: str) -> None:
     with pytest.raises(InputError, match=r"file .*nothing.* is empty"):
         list(lines(write(tmp_path / f"nothing{suffix}", content)))
@@ -54,7 +57,7 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path) -> 
         list(lines(write(tmp_path / "t.en", b"fine\ncaf\xe9\n")))
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz"])
 def test_a_packed_file_that_is_cut_or_is_none_is_refused(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"t{suffix}", "".join(f"{n * 7919 % 10007}\n" for n in range(9_000)))
     whole = path.read_bytes()

@@ -18,7 +18,7 @@ from worlds import WORLDS
 
 from headway.cli.app import app
 
-RECIPES = ("gpt", "markov", "translate", "tag", "classify", "nosuch", "ladder", "classify-pictures")
+RECIPES = ("gpt", "markov", "translate", "tag", "classify", "nosuch", "ladder", "classify-pictures", "babi")
 COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 DRAWN = tuple(name for name in COMMANDS if name != "demo")  # it trains for minutes, whatever else is said
 LIVE = ("explore",)  # a server: with --html only
@@ -52,7 +52,7 @@ SETTINGS = (
     "engine.steps", "engine.batch", "engine.seconds", "engine.workers", "engine.keep", "model.width", "model.layers",
     "model.heads", "model.max_length", "model.dropout", "schedule.peak", "schedule.warmup", "optimiser", "objective",
     "data.text.size", "data.text.kind", "init", "engine.frozen", "engine.dtype", "validation.every", "nosuch", "model",
-    "data.hold_out", "engine.seed", "search.beam",
+    "data.hold_out", "engine.seed", "search.beam", "model.hops", "data.noise", "head.tied",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import shutil
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
 from lines import fault
-from worlds import SMALL, labelled, pairs, pictures, tagged, text
+from worlds import SMALL, labelled, pairs, pictures, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -40,6 +41,8 @@ TRANSLATOR = (
     "search.beam=1",
 )  # fmt: skip
 PICTURES = (*SHORT, "model.image=8", "model.patch=4", "model.layers=1", "model.width=16", "model.heads=2")
+STORIES = (*SHORT, "engine.batch=8", "model.width=8")
+STRINGS = (*SHORT, "model.width=16", "search.beam=1")
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 
@@ -154,6 +157,19 @@ def numbered_pictures(packed: bool) -> Make:
     return make
 
 
+def packed_stories(folder: Path) -> None:
+    stories(folder)
+    with tarfile.open(folder / "all.tar.gz", "w:gz") as archive:
+        archive.add(folder / "milk_train.txt", "en/milk_train.txt")
+    (folder / "milk_train.txt").unlink()
+
+
+def asked_stories(folder: Path) -> None:
+    words = ("train", "babi", "--data", "milk_train.txt", "--out", "run", "--threads", "1", "--set", *STORIES)
+    trained(stories, *words)(folder)
+    stories(folder)
+
+
 def trained(world: Make, *words: str) -> Make:
     """The data beside the folder that will be damaged, and a run on them, which is trained once for all kinds."""
 
@@ -237,6 +253,7 @@ ALL: dict[str, Kind] = {
     "tabbed-pairs": Kind(tabbed_pairs, (train("translate", "train.tsv", settings=TRANSLATOR, more=LANGUAGES),)),
     "json-pairs": Kind(json_pairs, (train("translate", "train.jsonl", settings=TRANSLATOR, more=LANGUAGES),)),
     "zipped-pairs": Kind(zipped_pairs, (train("translate", "train.zip", settings=TRANSLATOR, more=LANGUAGES),)),
+    "strings": Kind(strings, (train("g2p", "train.tsv", settings=STRINGS, more=("--valid", "PLACE/valid.tsv")),)),
     "labels": Kind(labelled, (train("classify", "train.tsv", more=("--valid", "PLACE/valid.tsv")),)),
     "json-labels": Kind(json_labels, (train("classify", "train.jsonl"),)),
     "csv-labels": Kind(
@@ -262,6 +279,18 @@ ALL: dict[str, Kind] = {
     ),
     "packed-idx": Kind(
         numbered_pictures(packed=True), (train("classify-pictures", "train-images-idx3-ubyte.gz", settings=PICTURES),)
+    ),
+    "stories": Kind(
+        stories,
+        (train("babi", "milk_train.txt", settings=STORIES), train("babi-adjacent", "milk_train.txt", settings=STORIES)),
+    ),
+    "packed-stories": Kind(packed_stories, (train("babi", "all.tar.gz/en/milk_train.txt", settings=STORIES),)),
+    "asked-stories": Kind(
+        asked_stories,
+        (
+            ("predict", "run", "PLACE/milk_test.txt", *ON_CPU),
+            ("evaluate", "run", "PLACE/milk_train.txt", "PLACE/milk_test.txt", *ON_CPU),
+        ),
     ),
     "analysed": Kind(
         treebank,

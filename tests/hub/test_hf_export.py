@@ -182,6 +182,8 @@ def test_a_gpt_of_lines_begins_each_prompt_where_a_line_begins(tmp_path: Path) -
         ({"feed_forward": parts.Gated()}, "model.feed_forward=gated"),
         ({"embeddings": "separate"}, "model.embeddings=separate"),
         ({"norm": parts.PostNorm(1e-3)}, "model.norm.epsilon=0.001"),
+        ({"norm": parts.PreRmsNorm()}, "model.norm=pre-rms"),
+        ({"norm": parts.NoNorm()}, "model.norm=none"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -190,6 +192,13 @@ def test_what_no_family_holds_is_named(tmp_path: Path, change, told: str) -> Non
     with pytest.raises(InputError, match=told):
         export_hf(tmp_path / "mine", tmp_path / "hf")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+@pytest.mark.parametrize("norm", [parts.PreRmsNorm(), parts.BatchNorm(), parts.ResidualOnly()], ids=lambda n: n.name)
+def test_a_gpt_with_a_norm_that_no_family_has_is_refused(tmp_path: Path, norm: parts.Norm) -> None:
+    gpt(tmp_path / "mine", dataclasses.replace(GPT_SMALL, norm=norm))
+    with pytest.raises(InputError, match=f"model.norm={norm.name}"):
+        export_hf(tmp_path / "mine", tmp_path / "hf")
 
 
 def test_two_vocabularies_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +166,11 @@ def test_what_is_no_model_is_told_with_the_way_to_one(
     files: tuple[str, ...], given: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    some = {"weight": torch.zeros(2)}
+    write: dict[str, Any] = {".pt": partial(torch.save, some), ".safetensors": partial(save_file, some)}
     for file in files:
         Path(file).parent.mkdir(exist_ok=True)
-        Path(file).write_text("{}")
+        write.get(Path(file).suffix, lambda path: path.write_text("{}"))(Path(file))
     with pytest.raises(InputError) as caught:
         read_model(given)
     assert line in str(caught.value) and "ARPA" not in str(caught.value)

@@ -12,6 +12,7 @@ from headway.models.gpt import GPT, SIZES, GPTConfig
 CONFIG = GPTConfig(3, 48, heads=4, position=parts.Learned(), feed_forward=parts.Gelu(approximate="tanh"), max_length=32)
 POSITIONS = [
     parts.Learned(), parts.Sinusoidal(), parts.Rotary(), parts.RelativeBias(), parts.LinearBias(), parts.NoPosition(),
+    parts.Index(), parts.Index(everywhere=False),
 ]  # fmt: skip
 each_position = pytest.mark.parametrize("position", POSITIONS, ids=lambda choice: choice.name)
 

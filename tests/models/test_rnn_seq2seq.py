@@ -1,117 +1,83 @@
-"""The recurrent encoder-decoder: as torch.nn and plain loops have it, the same whole, in steps, padded and in a search;
-and a run of it that trains, resumes, predicts, is evaluated, compared and explored as any other."""
+"""The recurrent encoder-decoder: as torch.nn and plain loops have it, whole, in steps, padded and in a search."""
 
 import itertools
-import json
-import math
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
-from io import StringIO
 
 import pytest
 import torch
+from rnn_pairs import (
+    ATTENTIVE,
+    CPU,
+    EACH,
+    LENGTHS,
+    SMALL,
+    build,
+    context,
+    each_config,
+    hand_logits,
+    hand_started,
+    pairs,
+    score,
+    torch_encoder,
+)
 from rooms import joined
-from safetensors.torch import load_file
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from headway.batch import TextInputs, TextRow
-from headway.cli.app import main
 from headway.errors import InputError
 from headway.generate.offline import generate_all, search_all
 from headway.generate.request import Request
+from headway.generate.saliency import source_saliency
 from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.stepper import GraphStepper
-from headway.models.recurrent import Gru, Lstm, Rnn
-from headway.models.rnn_seq2seq import RnnSeq2Seq, RnnSeq2SeqConfig
+from headway.models.recurrent import Gru, Lstm
 from headway.nn import tap
 from headway.nn.attention import Additive, attend
 from headway.plain import change
-from headway.recipes import RECIPES
-from headway.tasks.loading import load
 from headway.text.tokenizer import END, START
-from headway.train.job import train
-from headway.train.log import Log
-from headway.train.loop import Training
-from small_world import surroundings, write_pairs
-
-CPU = torch.device("cpu")
-SMALL = RnnSeq2SeqConfig(width=12, dropout=0.3, max_length=64)
-EACH = {
-    "gru": SMALL,
-    "lstm": replace(SMALL, cell=Lstm(), encoder_layers=2, decoder_layers=2, embeddings="separate"),
-    "rnn": replace(SMALL, cell=Rnn(), decoder_layers=2, embeddings="tied"),
-}
-each_config = pytest.mark.parametrize("config", EACH.values(), ids=EACH)
-LENGTHS = torch.tensor([6, 1, 4])
-
-
-def build(config, vocabulary=30, sharp=1.0, seed=0):
-    torch.manual_seed(seed)
-    model = RnnSeq2Seq(config, vocabulary, vocabulary).double().eval()
-    with torch.no_grad():
-        model.head.weight.mul_(sharp)
-    return model
-
-
-def pairs(vocabulary=30):
-    generator = torch.Generator().manual_seed(1)
-    return (torch.randint(vocabulary, (3, length), generator=generator) for length in (6, 5))
-
-
-def copied(oracle, cells):
-    """torch's module with the weights of these cells, one for each layer and direction."""
-    ends = [name.removeprefix("weight_ih") for name, _ in oracle.named_parameters() if name.startswith("weight_ih")]
-    with torch.no_grad():
-        for end, cell in zip(ends, cells, strict=True):
-            getattr(oracle, f"weight_ih{end}").copy_(cell.from_input.weight)
-            getattr(oracle, f"weight_hh{end}").copy_(cell.from_state.weight)
-            getattr(oracle, f"bias_ih{end}").copy_(cell.from_input.bias)
-            bias = cell.from_state.bias
-            getattr(oracle, f"bias_hh{end}").copy_(torch.zeros_like(cell.from_input.bias) if bias is None else bias)
-    return oracle
-
-
-def oracles(model):
-    config = model.config
-    kind = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}[config.cell.name]
-    how = {"batch_first": True, "dtype": torch.float64}
-    both = [part.cell for layer in model.encoder.layers for part in (layer.forwards, layer.backwards)]
-    encoder = kind(config.width, config.width // 2, config.encoder_layers, bidirectional=True, **how)
-    decoder = kind(config.width, config.width, config.decoder_layers, **how)
-    return copied(encoder, both), copied(decoder, [layer.cell for layer in model.decoder.layers])
-
-
-def contexts(cross, d_TD, h_SD):
-    """Σ_s a_ts h_s with a_t = softmax_s(vᵀ tanh(W₁d_t + W₂h_s)), number by number."""
-    found = []
-    for d_D in d_TD:
-        scores = [cross.score.v.weight[0] @ torch.tanh(cross.query.weight @ d_D + cross.key_value.weight @ h_D)
-                  for h_D in h_SD]  # fmt: skip
-        powers = [math.exp(score) for score in scores]
-        found.append(sum(power / sum(powers) * h_D for power, h_D in zip(powers, h_SD, strict=True)))
-    return torch.stack(found)
 
 
 @each_config
 @torch.no_grad()
-def test_the_model_is_torchs_layers_with_a_written_out_attention_between(config):
+def test_the_model_is_torchs_fused_encoder_packed_and_a_hand_written_decoder(config):
     model, (source, target) = build(config), pairs()
-    encoder, decoder = oracles(model)
-    packed = pack_padded_sequence(model.embed_source(source), LENGTHS, batch_first=True, enforce_sorted=False)
-    h_BSD, _ = pad_packed_sequence(encoder(packed)[0], batch_first=True)
     found = model.encode(TextInputs(source, LENGTHS)).x_BTD
-    layers, width, top = config.decoder_layers, config.width, model.decoder.layers[-1]
+    if config.direction == "both":
+        packed = pack_padded_sequence(model.embed_source(source), LENGTHS, batch_first=True, enforce_sorted=False)
+        h_BSD, _ = pad_packed_sequence(torch_encoder(model)(packed)[0], batch_first=True)
+        for row, length in enumerate(LENGTHS.tolist()):
+            torch.testing.assert_close(found[row, :length], h_BSD[row, :length])
+    logits = model(source, target, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
-        h_SD = h_BSD[row, :length]
-        torch.testing.assert_close(found[row, :length], h_SD)
-        first = torch.tanh(model.first(h_SD[0, width // 2 :])).view(layers, -1, 1, width).transpose(0, 1)
-        states = tuple(part.contiguous() for part in first)
-        d_TD = decoder(model.embed_target(target[row : row + 1]), states if len(states) > 1 else states[0])[0][0]
-        mixed_TD = contexts(top.cross, d_TD, h_SD)
-        logits = torch.tanh(top.cross.output(mixed_TD) + top.combine(d_TD)) @ model.head.weight.T
-        torch.testing.assert_close(model(source, target, LENGTHS)[row], logits)
+        torch.testing.assert_close(logits[row], hand_logits(model, source[row, :length], target[row]))
+
+
+@pytest.mark.parametrize("form", ["before", "feeding"])
+def test_gradients_are_those_of_the_hand_written_loop(form):
+    model, (source, target) = build(replace(SMALL, form=form, cell=Lstm(), decoder_layers=2)), pairs()
+    weights = [model.decoder.layers[0].cell.from_input.weight, model.decoder.layers[-1].cross.query.weight,
+               model.first.weight, model.embed_source.table.weight]  # fmt: skip
+    found = torch.autograd.grad(model(source[:1], target[:1]).square().sum(), weights)
+    config, kind = model.config, model.config.attention.name
+    h_SD, top, fed = model.encode(TextInputs(source[:1])).x_BTD[0], model.decoder.layers[-1], torch.zeros(12).double()
+    states, total = hand_started(model, h_SD, []), 0.0
+    for y in target[0]:
+        x = model.embed_target.table.weight[y] * config.narrow**0.5
+        c = context(top.cross, kind, states[-1][0], h_SD) if form == "before" else fed
+        x = torch.cat([x, c])
+        for number, layer in enumerate(model.decoder.layers):
+            gates = layer.cell.from_input(x) + layer.cell.from_state(states[number][0])
+            i, f, g, o = gates.chunk(4)
+            cell = f.sigmoid() * states[number][1] + i.sigmoid() * g.tanh()
+            states[number] = (o.sigmoid() * cell.tanh(), cell)
+            x = states[number][0]
+        c = c if form == "before" else context(top.cross, kind, x, h_SD)
+        fed = torch.tanh(top.cross.output.weight @ c + top.combine(x))
+        total = total + (model.head.weight @ fed).square().sum()
+    for mine, its in zip(found, torch.autograd.grad(total, weights), strict=True):
+        torch.testing.assert_close(mine, its)
 
 
 @torch.no_grad()
@@ -184,19 +150,57 @@ def test_several_sources_in_one_room_step_as_each_would_alone(config):
 
 @each_config
 @torch.no_grad()
-def test_a_trace_changes_nothing_and_its_cross_weights_are_over_the_sources_own_tokens(config):
+def test_a_trace_changes_nothing_and_has_the_gates_at_their_tokens(config):
     model, (source, target) = build(config), pairs()
     expected = model(source, target, LENGTHS)
     with tap.record(model) as seen:
         torch.testing.assert_close(model(source, target, LENGTHS), expected)
-    weights = seen.tensors[f"decoder.{config.decoder_layers - 1}.cross.weights"]
+    whole = model.encode(TextInputs(source, LENGTHS)).x_BTD.chunk(len(config.directions), -1)
+    own = (torch.arange(6) < LENGTHS[:, None])[..., None]
+    for part, direction in zip(whole, config.directions, strict=True):  # of the last layer, at their tokens
+        hidden = seen.tensors[f"encoder.{config.encoder_layers - 1}.{direction}.hidden"]
+        torch.testing.assert_close(hidden.masked_fill(~own, 0), part.masked_fill(~own, 0))
+    for layer in range(config.decoder_layers):
+        for gate in model.decoder.layers[layer].cell.gates if config.cell.name != "rnn" else ["hidden"]:
+            assert seen.tensors[f"decoder.{layer}.{gate}"].shape == (3, 5, 12)
+
+
+@pytest.mark.parametrize("config", ATTENTIVE.values(), ids=ATTENTIVE)
+@torch.no_grad()
+def test_cross_weights_are_those_of_the_score_over_the_sources_own_tokens(config):
+    model, (source, target) = build(config), pairs()
+    with tap.record(model) as seen:
+        model(source, target, LENGTHS)
+    top = config.decoder_layers - 1
+    weights = seen.tensors[f"decoder.{top}.cross.weights"]
     own = torch.arange(6) < LENGTHS[:, None, None, None]
     torch.testing.assert_close(weights.masked_fill(~own, 0).sum(-1), torch.ones(3, 1, 5).double())
     assert not weights.masked_fill(own, 0).any()
-    for half, direction in enumerate(("forwards", "backwards")):  # of the last layer, at the tokens they belong to
-        name = f"encoder.{config.encoder_layers - 1}.{direction}.hidden"
-        whole = model.encode(TextInputs(source, LENGTHS)).x_BTD.chunk(2, -1)[half]
-        torch.testing.assert_close(seen.tensors[name], whole)
+    assert seen.tensors[f"decoder.{top}.attended"].shape == (3, 5, 12)
+    h_SD = model.encode(TextInputs(source, LENGTHS)).x_BTD[0]
+    d_TD = seen.tensors[f"decoder.{top}.hidden"][0]
+    first = model.start(TextInputs(source, LENGTHS), 3, CPU)["layers"][-1].tensors[0][0]
+    queries = torch.cat([first[None], d_TD[:-1]]) if config.form == "before" else d_TD
+    cross = model.decoder.layers[-1].cross
+    scores = [[score(cross, config.attention.name, d, h) for h in h_SD] for d in queries]
+    torch.testing.assert_close(weights[0, 0], torch.tensor(scores).double().softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["width=5"], r"model\.width 5 is not even"),
+        (["attention=none", "form=before"], r"model\.form=before says where the attention stands"),
+        (["start=copied", "decoder_layers=2"], r"1 and 2 layers do not fit"),
+        (["embedding=6"], r"set model\.embeddings=separate"),
+        (["embedding=-1"], r"model\.embedding must be at least 0"),
+        (["attention=doot"], r"there is no 'doot'; did you mean 'dot'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, message):
+    with pytest.raises(InputError, match=message) as refused:
+        change(SMALL, settings)
+    assert "\n" not in str(refused.value)
 
 
 def test_dropout_is_drawn_in_training_only():
@@ -204,11 +208,6 @@ def test_dropout_is_drawn_in_training_only():
     assert torch.equal(model(source, target), model(source, target))
     model.train()
     assert not torch.equal(model(source, target), model(source, target))
-
-
-def test_a_width_that_is_not_even_is_refused():
-    with pytest.raises(InputError, match=r"model\.width 5 is not even"):
-        change(SMALL, ["width=5"])
 
 
 def exhaustive(model, source, longest, alpha):
@@ -253,7 +252,7 @@ class Uncaptured(GraphStepper):
         return self.Replay(step)
 
 
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("kind", ["lstm", "plain", "before", "feeding"])
 def test_steps_in_a_fixed_room_give_what_each_source_gives_alone(kind):
     model, search = build(EACH[kind], sharp=4.0), Search(beam=3, best=2, max_ratio=3, max_extra=9)
     alone = [search_all(model, [source], search, limit=64, device=CPU)[0] for source in sources()]
@@ -283,107 +282,28 @@ def test_greedy_samples_are_a_beam_of_one_and_both_are_the_best_token_each_time(
             assert found.ids == ids[1:-1]
 
 
-SETTINGS = (
-    "engine.batch=512", "engine.snapshot=4", "engine.log=5", "engine.average=3", "engine.checkpoint=6",
-    "model.width=16", "model.max_length=64", "model.dropout=0.1", "data.text.size=300", "data.text.min_count=1",
-    "schedule.peak=0.01", "schedule.warmup=10", "search.beam=2", "validation.every=8", "validation.score_every=12",
-    "validation.sentences=3", "data.source=en", "data.target=fr",
-)  # fmt: skip
+@pytest.mark.parametrize("kind", ["plain", "before"])
+def test_saliency_of_the_source_is_the_gradient_of_each_word_written(kind):
+    model = build(EACH[kind])
+    source, read, taken = [4, 5, 4, 2], [1, 7, 8], [7, 8, 2]
+    found = source_saliency(model, source, read, taken)
+    rows = model.embed_source.table.weight.detach()[source]
+    with torch.no_grad():
+        for s, t in ((0, 0), (2, 1), (3, 2)):
+            slopes = []
+            for unit in range(rows.shape[1]):
+                said = [log_p(model, rows, read, taken, s, unit, step)[t] for step in (1e-6, -1e-6)]
+                slopes.append((said[0] - said[1]) / 2e-6)
+            torch.testing.assert_close(found[t, s], (torch.stack(slopes) * rows[s]).norm(), rtol=1e-5, atol=1e-9)
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    root = tmp_path_factory.mktemp("text")
-    with surroundings(root / "cache"):
-        write_pairs(root, 150, 10, 10)
-        yield root
-
-
-def trained(text, out, *settings, resume=False):
-    files = [f"data.{part}={text / f'{part}.en'},{text / f'{part}.fr'}" for part in ("train", "valid")]
-    run = change(RECIPES["translate-rnn"].make(), ["engine.device=cpu", *SETTINGS, *files, *settings])
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        train(run, out, log, resume=resume)
-    finally:
-        log.close()
-    return out
-
-
-@pytest.fixture(scope="module")
-def run(text, tmp_path_factory):
-    return trained(text, tmp_path_factory.mktemp("run"), "engine.steps=24")
-
-
-def call(*arguments):
-    """The command in this process: its standard output."""
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    assert left.value.code == 0, err.getvalue()
-    return out.getvalue()
-
-
-@pytest.mark.parametrize("cell", ["gru", pytest.param("lstm", marks=pytest.mark.long)])
-def test_a_run_that_fails_and_is_resumed_ends_as_one_that_never_did(text, run, cell, tmp_path, monkeypatch):
-    settings = ("engine.steps=24", f"model.cell={cell}")
-    expected = run if cell == "gru" else trained(text, tmp_path / "undisturbed", *settings)
-    advance, failures = Training.advance, {15}
-
-    def fail(training, batch):
-        if training.progress.step + 1 in failures:
-            failures.clear()
-            raise RuntimeError("the power is gone")
-        advance(training, batch)
-
-    monkeypatch.setattr(Training, "advance", fail)
-    with pytest.raises(RuntimeError, match="power"):
-        trained(text, tmp_path / "failed", *settings)
-    found = trained(text, tmp_path / "failed", *settings, resume=True)
-    weights = load_file(expected / "model" / "model.safetensors")
-    torch.testing.assert_close(load_file(found / "model" / "model.safetensors"), weights, rtol=0, atol=0)
-
-
-def losses(run):
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [line["loss"] for line in lines if "loss" in line]
-
-
-def test_the_loss_falls(run):
-    assert losses(run)[-1] < 0.9 * losses(run)[0]
-
-
-def test_a_trained_model_answers_is_evaluated_and_samples(text, run):
-    sentences = (text / "test.en").read_text(encoding="utf-8").splitlines()[:3]
-    model = load(run, "cpu")
-    answers = call("predict", run, "--text", *sentences, "--device", "cpu").splitlines()
-    assert answers == [" ".join(one.split()) for one in model.translate(sentences)]
-    assert model.sample(sentences, temperature=0, max_new=9) == model.sample(
-        sentences, temperature=0, max_new=9, batch=1
-    )
-    report = json.loads(call("evaluate", run, text / "test.en", text / "test.fr", "--device", "cpu", "--json"))
-    assert 0 <= report["bleu"] <= 100
-
-
-def test_its_attention_can_be_read_and_its_page_written(text, run, tmp_path):
-    sentence = (text / "test.en").read_text(encoding="utf-8").splitlines()[0]
-    trace = load(run, "cpu").trace(sentence)
-    assert ("decoder", "cross") in trace.sites()
-    (weights,) = trace.attention("decoder", "cross")
-    assert weights.shape == (1, len(trace.tracks["target"]), len(trace.tracks["source"]))
-    assert weights.sum(-1) == pytest.approx(1.0, abs=1e-5)
-    call("explore", run, "--text", sentence, "--html", tmp_path / "page.html", "--device", "cpu")
-    assert "data-packed" in (tmp_path / "page.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.long
-def test_it_is_compared_with_the_transformer(text, tmp_path):
-    settings = ["engine.steps=10", *(s for s in SETTINGS if not s.startswith(("validation.every", "validation.score")))]
-    files = [option for part, name in (("train", "data"), ("valid", "valid"), ("test", "test"))
-             for option in (f"--{name}", text / f"{part}.en", text / f"{part}.fr")]  # fmt: skip
-    both = ["translate", "translate-rnn"]
-    called = ["compare", *both, *files, "--out", tmp_path / "out", "--device", "cpu", "--json", "--set", *settings]
-    results = json.loads(call(*called, "model.encoder_layers=1", "model.decoder_layers=1"))
-    assert [entry["name"] for entry in results["runs"]] == both
-    assert (tmp_path / "out" / "comparison.png").stat().st_size > 5_000
+def log_p(model, rows, read, taken, place, unit, step):
+    """Of each word written, with one number of one source vector moved a little."""
+    moved = rows.clone()
+    moved[place, unit] += step
+    table = nn.Embedding.from_pretrained(moved)
+    kept, model.embed_source.table = model.embed_source.table, table
+    state = model.start(TextInputs(torch.arange(len(rows))[None]), 1, CPU)
+    model.embed_source.table = kept
+    logits = model.logits(torch.tensor([read]), state)[0][0]
+    return logits.log_softmax(-1).gather(1, torch.tensor(taken)[:, None])[:, 0]

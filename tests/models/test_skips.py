@@ -56,6 +56,15 @@ def test_battery_and_program_second_order() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("order, decided", [(1, False), (7, False), (8, True), (9, True)])
+def test_the_log_example_is_decided_at_eighth_order(order: int, decided: bool) -> None:
+    """Deck D says ninth: "program" is seven words before "ran", so a history of eight words holds both."""
+    histories = [" ".join(case.split()[-order:]) for case in CASES]
+    program, battery = shown(LOG, LOG.table(histories), ["program", "battery"]).values()
+    either = {"down": 0.5, "please": 0.5}
+    assert (program, battery) == (({"please": 1}, {"down": 1}) if decided else (either, either))
+
+
 def test_the_table_of_skip_pairs() -> None:
     """Deck D: the 13 rows (word, ran)."""
     even = {"down": 0.5, "please": 0.5}

@@ -11,6 +11,7 @@ from headway.nn.attention import (
     Additive,
     Multiplicative,
     SelfAttention,
+    Unprojected,
     attend,
     dot,
     fused_attend,
@@ -108,3 +109,13 @@ def test_scaling_keeps_the_variance_of_scores_at_one():
         q, k = draw(1, 1, 400, width), draw(1, 1, 400, width)
         assert math.isclose(dot(q, k).var().item(), width, rel_tol=0.1)
         assert math.isclose(scaled_dot(q, k).var().item(), 1.0, rel_tol=0.1)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_unprojected_attention_is_torchs_of_the_vectors_themselves(heads):
+    part, x = Unprojected(8, heads), draw(2, 5, 8)
+    assert not list(part.parameters())
+    split = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    wanted = F.scaled_dot_product_attention(split, split, split, is_causal=True).transpose(1, 2).flatten(2)
+    found = part(x, Causal().view(Scene(5, 5, x.device)))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)

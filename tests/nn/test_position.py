@@ -7,6 +7,7 @@ import torch
 
 from headway.batch import TextInputs
 from headway.models import parts
+from headway.models.gpt import GPT, GPTConfig
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import Causal, Padding, Scene
@@ -136,3 +137,31 @@ def test_a_position_that_does_nothing_changes_nothing():
     part, x = SelfAttention(16, 4), torch.randn(2, 5, 16)
     view = Padding().view(Scene(5, 5, CPU, key_lengths_B=torch.tensor([5, 3])))
     torch.testing.assert_close(part(x, view.placed(Position())), part(x, view), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_the_index_itself_is_added(everywhere):
+    part = parts.Index(everywhere).build(parts.Room(6, 2, 4))
+    x_BTD = torch.randn(2, 5, 6)
+    added = part.add(x_BTD, 3) - x_BTD  # beyond the rows that were made first
+    expected = torch.arange(3.0, 8.0)[:, None].expand(5, 6) * (torch.ones(6) if everywhere else torch.eye(6)[0])
+    torch.testing.assert_close(added, expected.expand(2, 5, 6), rtol=0, atol=1e-5)
+    by_row = part.add(x_BTD, torch.tensor([0, 2])) - x_BTD
+    torch.testing.assert_close(by_row[1, :, 0], torch.arange(2.0, 7.0), rtol=0, atol=1e-5)
+
+
+def test_layer_norm_removes_an_index_that_is_in_every_number():
+    """A GPT with it and without any position are one model, unless the norm keeps the mean."""
+    ids_BT = torch.randint(4, 30, (2, 8))
+
+    def logits(position, norm):
+        torch.manual_seed(0)
+        return GPT(GPTConfig(2, 16, heads=2, position=position, norm=norm), 30).double().eval()(ids_BT)[0]
+
+    for index, norm, same in (
+        (parts.Index(), parts.PreNorm(), True),
+        (parts.Index(everywhere=False), parts.PreNorm(), False),
+        (parts.Index(), parts.PreRmsNorm(), False),
+    ):
+        apart = (logits(index, norm) - logits(parts.NoPosition(), norm)).abs().max()
+        assert (apart < 1e-8) == same

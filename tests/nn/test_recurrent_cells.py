@@ -259,3 +259,18 @@ def test_a_state_at_fixed_addresses_steps_as_any_other():
             torch.testing.assert_close(found[:3], y)
             assert all(a is b for a, b in zip(room.parts(), homes, strict=True))
     torch.testing.assert_close([part[:3] for part in whole.parts()], free.parts())
+
+
+@each_cell
+def test_held_rows_are_packed_rows_gradients_too(kind):
+    stack, _ = pair(kind)
+    x = torch.randn(4, 6, 5, dtype=torch.float64, requires_grad=True)
+    lengths, first, found = torch.tensor([2, 6, 0, 4]), drawn(stack.start(4, x)), []
+    for holds in (False, True):
+        for layer in stack.layers:
+            layer.holds = holds
+        y, state = stack(x, first, lengths)
+        whole = (y**2).sum() + sum((part**2).sum() for part in state.parts())
+        found.append([y, *state.parts(), *torch.autograd.grad(whole, [x, *stack.parameters()])])
+    for packed, held in zip(*found, strict=True):
+        torch.testing.assert_close(held, packed)

@@ -44,3 +44,18 @@ def test_the_treebanks_transformer_is_as_large_as_the_lstm():
     lstm = 2 * words * 650 + words + 2 * 4 * (2 * 650 * 650 + 2 * 650)
     assert parameters("ptb-gpt", words) == pytest.approx(lstm, rel=0.005)
     assert RECIPES["ptb-mlp"].make().model.order == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "window", "epochs", "held", "clipped"),
+    [("small", 200, 20, 13, 4, 5), ("medium", 650, 35, 26, 6, 5), ("large", 1500, 35, 55, 14, 10)],
+)
+def test_zarembas_lstms_have_his_settings(name, width, window, epochs, held, clipped):
+    """Zaremba et al. 2014, 4.1. His loss is the sum over a window, headway's its mean: the rate 1 is `window` here, and
+    `clipped` a share of it."""
+    run, words = RECIPES[f"ptb-lstm-{name}"].make(), 929_589
+    epoch = words // (20 * window)
+    sizes = run.model.layers, run.model.width, run.model.max_length, run.engine.batch
+    assert sizes == (2, width, window, 20 * window)
+    assert run.schedule.peak == window and run.engine.clip == pytest.approx(clipped / window)
+    assert (run.engine.steps, run.schedule.hold, run.schedule.every) == (epochs * epoch, held * epoch, epoch)

@@ -195,3 +195,18 @@ def test_a_staircase_holds_and_then_goes_down_once_an_epoch():
 def test_what_does_not_go_together_is_refused(settings, message):
     with pytest.raises(InputError, match=message):
         change(RECIPES["lstm"].make(), settings)
+
+
+def test_a_mean_from_the_first_step_is_that_of_all_weights():
+    """Merity et al. 2018's fine-tuning: the weights that it starts from are the first term."""
+    weight = torch.nn.Parameter(torch.tensor([[1.0, -2.0]]))
+    masters = Masters([("weight", weight)], AveragedSgd(at_once=True))
+    masters.set_rate(0.5)
+    seen = [weight.detach().clone()]
+    for step in range(4):
+        weight.grad = torch.full_like(weight, float(step + 1))
+        masters.step()
+        seen.append(weight.detach().clone())
+    with masters.judged():
+        torch.testing.assert_close(weight.detach(), torch.stack(seen).mean(0))
+    torch.testing.assert_close(weight.detach(), seen[-1])

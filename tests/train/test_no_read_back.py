@@ -12,15 +12,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.data.labelled import LabelBatch
+from headway.data.stories import StoryInputs
 from headway.data.tagged import TaggedBatch
 from headway.models import build
 from headway.models.bert import BertConfig
+from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
-from headway.models.heads import Classes, Headed
-from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
+from headway.models.heads import Answers, Classes, Headed, LinearClasses
+from headway.models.memory import MemoryConfig
+from headway.models.recurrent import Lstm
+from headway.models.rnn_seq2seq import Dot, NoAttention, RnnSeq2SeqConfig
+from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
-from headway.tasks.objective import CrossEntropy, Labels, NextToken, Objective, RDrop
+from headway.tasks.objective import CrossEntropy, Labels, LinearStart, NextToken, Objective, RDrop
 
 READS = ("_local_scalar_dense", "equal", "is_nonzero")  # not nonzero: the loss drops ignored tokens by it on a CPU only
 
@@ -55,8 +60,19 @@ def translator(objective: Any) -> tuple[Objective, Any]:
     return pairs(build("transformer", config, (30, 30)), objective)
 
 
-def recurrent() -> tuple[Objective, Any]:
-    return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16), (30, 30)), CrossEntropy(0.1))
+def recurrent(**model: Any) -> tuple[Objective, Any]:
+    return pairs(build("rnn-seq2seq", RnnSeq2SeqConfig(width=16, **model), (30, 30)), CrossEntropy(0.1))
+
+
+def convolutional() -> tuple[Objective, Any]:
+    return pairs(build("conv-seq2seq", ConvSeq2SeqConfig(2, 2, 16, 16), (30, 30)), CrossEntropy(0.1))
+
+
+def composed(composition: Any) -> tuple[Objective, Any]:
+    head = LinearClasses(labels=tuple("abc"), bound=3.0)
+    model = Headed(build("text-cnn", TextCnnConfig(16, composition, max_length=32), (30,)), head)
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]))
+    return Labels().build(model), LabelBatch(inputs, torch.randint(0, 3, (5,)))
 
 
 def documents() -> tuple[Objective, Any]:
@@ -71,13 +87,29 @@ def encoder(head: Any, kind: Any, *shape: int) -> tuple[Objective, Any]:
     return Labels().build(model), kind(inputs, torch.randint(0, 3, shape))
 
 
+def stories() -> tuple[Objective, Any]:
+    model = build("memory", MemoryConfig(width=16), (30,), Answers(labels=tuple("abc")))
+    times = torch.tensor([[3, 2, 1], [1, 0, 0], [2, 1, 0], [3, 2, 1], [1, 0, 0]])
+    return LinearStart().build(model), LabelBatch(
+        StoryInputs(tokens(5, 3, 4), times, tokens(5, 4)), torch.zeros(5).long()
+    )
+
+
 CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "cross-entropy": lambda: translator(CrossEntropy(0.1)),
     "r-drop": lambda: translator(RDrop(0.1, 3.0)),
     "recurrent": recurrent,
+    "convolutional": convolutional,
+    "windows": lambda: composed(Windows((2, 3), 4)),
+    "dynamic pooling": lambda: composed(Dynamic((4, 2), (3, 2), 3)),
+    "bigrams": lambda: composed(Bigrams()),
+    "plain": lambda: recurrent(cell=Lstm(), attention=NoAttention(), start="copied", direction="backwards"),
+    "before": lambda: recurrent(form="before"),
+    "feeding": lambda: recurrent(form="feeding", attention=Dot()),
     "documents": documents,
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),
+    "stories": stories,
     "crf": lambda: encoder(Crf(labels=tuple("abc")), TaggedBatch, 5, 6),
 }
 

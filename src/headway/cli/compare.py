@@ -24,7 +24,9 @@ PLAN = "comparison.json"
 
 
 def compare(
-    names: list[str] = argument("RECIPE", "Names from `headway recipes`, or `ladder`: all its rungs."),
+    names: list[str] = argument(
+        "RECIPE", "Names from `headway recipes`; `ladder`: all its rungs; `road`: translators from LSTM to Transformer."
+    ),
     data: list[str] = option([], "FILE...", "Your own text, for all recipes."),
     valid: list[str] = option([], "FILE...", "Validation text (default: some is held out)."),
     test: list[str] = option([], "FILE...", "Test text (default: some is held out)."),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headway.cli.options import MODEL, argument, check_model, option
 from headway.errors import InputError, refuse
 
 FORMS = ("hf", "ctranslate2", "onnx", "gguf", "arpa")
 GGUF = ".gguf"
+TORCH = (".pt", ".pth", ".safetensors")
+NPZ = ".npz"
 ARPA = (".arpa", ".arpa.gz", ".lm", ".lm.gz")
 ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 
@@ -62,26 +66,52 @@ def _write(form: str, model: str, dest: str, dtype: str | None) -> str:
 
 def take_in(
     file: str = argument(
-        "SOURCE", "A Hugging Face folder, hf://owner/name[@revision], a .gguf file, or n-grams (.arpa, .arpa.gz)."
+        "SOURCE",
+        "A Hugging Face folder, hf://owner/name[@revision], a .gguf file, weights of torch.nn.Transformer (.pt), "
+        "n-grams (.arpa, .arpa.gz), or the .npz of the package g2p-en.",
     ),
     folder: str = argument("FOLDER", "The model folder to make of it."),
     like: str = option(None, "MODEL", "N-grams: a model with the same vocabulary, where that is not of words."),
+    heads: int = option(None, "N", "Weights of torch.nn.Transformer: its heads, which the weights do not say.", min=1),
+    settings: list[str] = option(
+        [],
+        "KEY=VALUE...",
+        "The same, where it differs from torch's defaults: norm_first=true, activation=gelu, …",
+        "--set",
+    ),
 ) -> None:
     """Make a model folder of another program's model."""
     from headway.cli.place import is_taken
 
     refuse(is_taken(Path(folder)), f"{folder} is there already: choose another name, or delete it first")
-    if file.startswith("hf://") or file.endswith(GGUF) or Path(file).is_dir():
+    if file.startswith("hf://") or file.endswith((GGUF, *TORCH)) or Path(file).is_dir():
         from headway.hub.reading import import_foreign
 
         refuse(like is not None, "--like is for n-grams: a Hugging Face folder has a vocabulary of its own")
-        import_foreign(file, folder)
+        import_foreign(file, folder, _call(heads, settings))
+    elif file.endswith(NPZ):
+        from headway.hub.families.g2p_en import import_g2p
+
+        refuse(like is not None, "--like is for n-grams: the model of g2p-en has a vocabulary of its own")
+        import_g2p(file, folder)
     else:
+        refuse(heads or settings, "--heads and --set are for weights of torch.nn.Transformer")
         from headway.hub.families.arpa import import_arpa
 
         _check_ending(file)
         import_arpa(file, folder, like)
     print(f"model: {folder}")
+
+
+def _call(heads: int | None, settings: list[str]) -> Any:
+    """How the weights of a `torch.nn.Transformer` are called; None where nothing is said of it."""
+    if heads is None and not settings:
+        return None
+    from headway.hub.torch_file import Call
+    from headway.plain import change
+
+    call = change(Call(), settings)
+    return call if heads is None else replace(call, nhead=heads)
 
 
 def _check_ending(file: str) -> None:

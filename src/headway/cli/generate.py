@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import options
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from headway.generate.generator import Generator, Passage
 
 BETWEEN = "---"  # two texts
+SAMPLED: dict[str, object] = {  # what a beam search does without, and its default
+    "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical": 1.0, "repetition": 1.0, "presence": 0.0,
+    "frequency": 0.0, "no_repeat": 0, "seed": 0,
+}  # fmt: skip
 
 
 def generate(
@@ -40,6 +45,11 @@ def generate(
     choice: list[str] = option([], "TEXT...", "Write one of these, nothing else."),
     samples: int = option(1, "N", "Continuations of each prompt.", min=1),
     best_of: int = option(None, "N", "Generate N, print the most probable.", min=1),
+    beam_size: int = option(
+        None, "N", "Search for the most probable text with N hypotheses instead of sampling.", min=1
+    ),
+    best: int = option(None, "N", "With --beam-size: print the N best hypotheses.", min=1),
+    length_penalty: float = option(None, "α", "With --beam-size: score = log-probability / lengthᵅ. Default: 1."),
     seed: int = option(0, "N", "The same seed gives the same text."),
     window: bool = flag("--window", "Continue beyond the model's context, with the latest tokens in view."),
     as_json: bool = flag("--json", "A JSON object a line: text, tokens, log-probabilities, why it ended."),
@@ -59,6 +69,10 @@ def generate(
         "typical": typical, "repetition": repetition, "presence": presence, "frequency": frequency,
         "no_repeat": no_repeat, "stop": tuple(stop), "choices": tuple(choice), "seed": seed, "window": window,
     }  # fmt: skip
+    search = options.given(beam=beam_size, best=best, length_penalty=length_penalty)
+    if search:
+        more = {"samples": samples > 1, "best-of": best_of, "interactive": interactive, "top": top}
+        settings = _searching(settings, search, more | {"engine": engine != "headway"})
     if options.check_engine(engine):
         from headway.hub.ctranslate2_engine import load_generator
 
@@ -78,7 +92,7 @@ def generate(
     refuse(top and not as_json, "--top needs --json: there is no place for alternatives in plain text")
     generator, prompts = load(model, device, dtype, verb="generate"), asked(prompt, "prompt")
     messages: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
-    if as_json or samples > 1 or best_of:
+    if as_json or samples > 1 or best_of or search:
         found = generator.generate_n(messages, samples=best_of or samples, top=top, **settings)
         if best_of:
             found = [[likeliest(passages)] for passages in found]
@@ -91,6 +105,16 @@ def generate(
         if number:
             print(BETWEEN)
         _stream(generator, one, settings)
+
+
+def _searching(settings: dict[str, Any], search: dict[str, Any], more: Mapping[str, object]) -> dict[str, Any]:
+    """The settings of a beam search, once nothing is asked for that only sampling has; `more`: such options."""
+    refuse("beam" not in search, "--best and --length-penalty are of a beam search: add --beam-size N")
+    asked = {name.replace("_", "-"): settings[name] != usual for name, usual in SAMPLED.items()}
+    asked |= {"choice": settings["choices"], "window": settings["window"]}
+    why = "--beam-size searches for the most probable text and samples nothing: leave --{} out"
+    options.refuse_given(asked | dict(more), why)
+    return {name: settings[name] for name in ("max_new", "stop")} | search
 
 
 def _print(before: list[str], found: list[list[str]]) -> None:
@@ -127,6 +151,8 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
                 "prompt": prompt, "text": passage.text, "ended": passage.ended, "tokens": passage.tokens,
                 "log_probabilities": written.logps,
             }  # fmt: skip
+            if passage.score is not None:
+                record["score"] = passage.score
             if any(written.top):
                 record["alternatives"] = [[named(*one) for one in alternatives] for alternatives in written.top]
             print(json_line(record))

@@ -40,7 +40,7 @@ def _use_threads(threads: int) -> int:
 
 MODEL = argument("MODEL", "A model folder, or a run's folder.")
 LANGUAGE_MODEL = argument("MODEL", "A language model's folder, or a run's folder.")
-LINES = argument("FILE", "A text a line (.gz, .zst too); without it, stdin.", None)
+LINES = argument("FILE", "A text a line (.gz, .zst, .xz too); without it, stdin.", None)
 TEXTS = option([], "TEXT...", "Texts, instead of a file.", "--text")
 DEVICE = option("auto", "NAME", "cpu, cuda or cuda:N; auto takes a GPU where there is one.")
 DTYPE = option("auto", "NAME", "float32 or bfloat16; auto is bfloat16 on a GPU.")

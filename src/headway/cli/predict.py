@@ -24,7 +24,7 @@ from headway.plain import json_line
 def predict(
     model: str = MODEL,
     inputs: list[str] = argument(
-        "INPUT...", "A text a line (.gz, .zst too), or a .csv or .jsonl of texts; else stdin.", None
+        "INPUT...", "A text a line (.gz, .zst, .xz too), or a .csv or .jsonl of texts; else stdin.", None
     ),
     text: list[str] = TEXTS,
     pairs: bool = flag("--pairs", "Each line is a pair of texts with a tab between them."),

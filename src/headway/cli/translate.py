@@ -21,7 +21,7 @@ CHUNK = 4096  # lines in memory at a time: sorted by length, translated, written
 
 def translate(
     model: str = options.MODEL,
-    file: str = argument("FILE", "Text, a sentence a line (.gz, .zst too); - is stdin.", "-"),
+    file: str = argument("FILE", "Text, a sentence a line (.gz, .zst, .xz too); - is stdin.", "-"),
     output: str = option(None, "FILE", "Write to this file instead of standard output."),
     beam_size: int = options.BEAM_SIZE,
     length_penalty: float = options.LENGTH_PENALTY,
@@ -86,9 +86,9 @@ def _loaded(model: str, engine: str, device: str, dtype: str) -> Any:
 def _translated(translator: Any, lines: list[str], name: str, before: int, **how: Any) -> list[list[Translation]]:
     ids = translator.encode(lines)
     for number, tokens in enumerate(ids, before + 1):
-        if len(tokens) > translator.limit:
+        if len(tokens) > translator.source_limit:
             raise InputError(
-                f"{name}, line {number} has {len(tokens)} tokens, this model takes at most {translator.limit}: "
+                f"{name}, line {number} has {len(tokens)} tokens, this model takes at most {translator.source_limit}: "
                 "split the line"
             )
     return translator.translate_n(lines, **how)

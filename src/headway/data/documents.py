@@ -17,7 +17,7 @@ from headway.data import readers
 from headway.data.mapped import content_hash
 from headway.errors import InputError, refuse
 
-ACCEPTED = "give text files (UTF-8), .jsonl, folders of .txt and .jsonl, or .gz and .zst of these"
+ACCEPTED = "give text files (UTF-8), .jsonl, folders of .txt and .jsonl, or .gz, .zst and .xz of these"
 IN_FOLDERS = (".txt", ".jsonl")
 CHUNK = 1 << 16  # characters of a document that are held at once
 

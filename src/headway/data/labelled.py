@@ -22,7 +22,7 @@ from torch import Tensor
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import BucketedBatches, Ints, Made
 from headway.data.columns import ENOUGH, FOUND, Columns, Places, find_columns, text_places, with_header
-from headway.data.readers import NOT_TEXT, bare_suffix, text_of
+from headway.data.readers import NOT_TEXT, UTF8, bare_suffix, text_of
 from headway.data.split import hold_out_by_hash
 from headway.data.table import READERS, Row, Table, read_table, text_lines
 from headway.errors import InputError, refuse
@@ -30,7 +30,9 @@ from headway.text.framing import Framed, Text
 
 FASTTEXT = "__label__"
 SHOWN = 8  # labels that a line lists
-ACCEPTED = "give a .csv, .tsv or .jsonl, or lines of a label, a space and a text; .gz and .zst of these are read too"
+ACCEPTED = (
+    "give a .csv, .tsv or .jsonl, or lines of a label, a space and a text; .gz, .zst and .xz of these are read too"
+)
 
 Say = Callable[[str], None]
 
@@ -41,14 +43,15 @@ class Labelled(NamedTuple):
 
 
 def read_labelled(
-    files: Sequence[str | Path], columns: Columns = FOUND, known: Collection[str] = (), say: Say = lambda line: None
-) -> list[Labelled]:
+    files: Sequence[str | Path], columns: Columns = FOUND, known: Collection[str] = (), say: Say = lambda line: None,
+    encoding: str = UTF8,
+) -> list[Labelled]:  # fmt: skip
     """The texts of all files with their labels, in order. known: labels that a model has. `say` is told once for each
-    kind of file where texts and labels were found."""
+    kind of file where texts and labels were found. encoding: of lines; tables are UTF-8."""
     found: list[Labelled] = []
     reported: set[str] = set()
     for file in map(str, files):
-        texts, labels_from, texts_from = _read(file, columns, known)
+        texts, labels_from, texts_from = _read(file, columns, known, encoding)
         found += texts
         if texts and f"{labels_from}{texts_from}" not in reported:
             reported.add(f"{labels_from}{texts_from}")
@@ -67,9 +70,10 @@ def read_texts(file: str, columns: Columns = FOUND) -> list[Text]:
     return [_text(table, row, places) for row in table.rows]
 
 
-def _read(file: str, columns: Columns, known: Collection[str]) -> tuple[list[Labelled], str, str]:
+def _read(file: str, columns: Columns, known: Collection[str], encoding: str) -> tuple[list[Labelled], str, str]:
     """The texts, and where labels and texts stand in words."""
     if is_table(file):
+        refuse(encoding != UTF8, f"{file}: data.encoding is for lines of a label and a text; a table must be UTF-8")
         table = with_header(read_table(file), columns)
         if not table.rows:
             return [], "", ""
@@ -78,7 +82,7 @@ def _read(file: str, columns: Columns, known: Collection[str]) -> tuple[list[Lab
         return found, f"column {table.called(places.label)}", " and ".join(map(table.called, places.texts))
     refuse(bare_suffix(Path(file)) in NOT_TEXT, f"cannot read {file} as labelled text: {ACCEPTED}")
     refuse(columns != FOUND, f"{file} has no columns: --text-column and --label-column are for .csv, .tsv, .jsonl")
-    spaced = list(_spaced(file))
+    spaced = list(_spaced(file, encoding))
     if len(spaced) >= ENOUGH and len(labels := {one.label for one in spaced} - set(known)) > len(spaced) / 2:
         raise InputError(
             f"{file}: the first word of each line was taken for its label, but {len(spaced):,} lines have "
@@ -87,8 +91,8 @@ def _read(file: str, columns: Columns, known: Collection[str]) -> tuple[list[Lab
     return spaced, "the first word of each line", "what follows"
 
 
-def _spaced(file: str) -> Iterator[Labelled]:
-    for number, row in enumerate(text_lines(file), 1):
+def _spaced(file: str, encoding: str) -> Iterator[Labelled]:
+    for number, row in enumerate(text_lines(file, encoding), 1):
         if row.strip():
             label, space, text = row.partition(" ")
             refuse(not space, f"{file}, line {number}: no space; expected a label, a space and the text (or a .tsv, …)")

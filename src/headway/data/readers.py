@@ -5,9 +5,11 @@ What a file means is decided by its name, and what is wrong with it is said with
 
 import gzip
 import json
+import lzma
+import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -20,33 +22,34 @@ Value = TypeVar("Value")
 
 ACCEPTED = (
     "give two aligned text files (a.en a.de), or one file that holds both sides: .tsv (source TAB target), "
-    ".jsonl, or a .zip of one of these; .gz and .zst of all but .zip are read too"
+    ".jsonl, or a .zip of one of these; .gz, .zst and .xz of all but .zip are read too"
 )
-COMPRESSED = (".gz", ".zst")
+COMPRESSED = (".gz", ".zst", ".xz")
 # Names that promise something else than lines of text: reading them as text would train on markup or noise.
-NOT_TEXT = (".json", ".csv", ".parquet", ".arrow", ".xml", ".tmx", ".sgm", ".tar", ".tgz", ".bz2", ".xz", ".7z")
+NOT_TEXT = (".json", ".csv", ".parquet", ".arrow", ".xml", ".tmx", ".sgm", ".tar", ".tgz", ".bz2", ".7z")
 FORMS: dict[str, Form] = {".tsv": "tsv", ".jsonl": "jsonl", ".zip": "zip"}  # any other is text
 CHUNK = 1 << 16
+UTF8 = "utf-8"
 BOM = b"\xef\xbb\xbf"
 
 
-def lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file (.gz and .zst too), without their ends, without a byte order mark.
+def lines(path: str | Path, encoding: str = UTF8) -> Iterator[str]:
+    """The lines of a UTF-8 file (.gz, .zst and .xz too), without their ends, without a byte order mark.
 
     Only a newline ends a line: U+2028, U+0085 and form feeds are text, or aligned files would shift.
     """
     path = Path(path)
     must_be_there(path)
-    return decoded(unpacked(path), str(path))
+    return decoded(unpacked(path), str(path), encoding)
 
 
 def bare_suffix(path: Path) -> str:
-    """The end of a file's name without .gz or .zst, in small letters."""
+    """The end of a file's name without .gz, .zst or .xz, in small letters."""
     return (Path(path.stem) if path.suffix.lower() in COMPRESSED else path).suffix.lower()
 
 
 def form(path: str | Path) -> Form:
-    """What a file holds, told by its name without .gz or .zst."""
+    """What a file holds, told by its name without .gz, .zst or .xz."""
     path = Path(path)
     suffix = bare_suffix(path)
     if suffix in NOT_TEXT or (suffix == ".zip" and path.suffix.lower() != ".zip"):
@@ -157,10 +160,26 @@ def _zip(path: Path, source: str, target: str) -> Iterator[tuple[str, str]]:
 def member(path: Path, name: str) -> Iterator[str]:
     """The lines of one text of an archive."""
     must_be_there(path)
+    if path.suffix.lower() != ".zip":
+        yield from decoded(_tar_member(path, name), f"{path}/{name}")
+        return
     with opened_zip(path) as archive:
         refuse(name not in archive.namelist(), f"{path} has no member '{name}'")
         with archive.open(name) as stream:
             yield from decoded(_read(stream), f"{path}/{name}")
+
+
+def _tar_member(path: Path, name: str) -> Iterator[bytes]:
+    """Read from front to back, and never written to disk."""
+    try:
+        with tarfile.open(path, "r|gz") as archive:
+            for entry in archive:
+                if entry.name == name and (stream := archive.extractfile(entry)) is not None:
+                    yield from _read(stream)
+                    return
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+        raise InputError(f"{path} is not a whole .tar.gz ({error}): fetch or pack it again") from error
+    raise InputError(f"{path} has no member '{name}'")
 
 
 @contextmanager
@@ -184,10 +203,10 @@ def at_least_one(values: Iterable[Value], problem: str) -> Iterator[Value]:
     refuse(empty, problem)
 
 
-def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
+def decoded(chunks: Iterator[bytes], name: str, encoding: str = UTF8) -> Iterator[str]:
     for number, raw in enumerate(at_least_one(_split(chunks), f"file {name} is empty"), start=1):
         try:
-            yield raw.decode("utf-8")
+            yield raw.decode(encoding)
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{name}, line {number}: not UTF-8 (byte {raw[error.start]:#04x} at {error.start + 1}); "
@@ -226,7 +245,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as stream:
             chunks = _read(gzip.GzipFile(fileobj=stream) if suffix == ".gz" else stream)
-            yield from _unpack_zst(chunks, path) if suffix == ".zst" else chunks
+            yield from UNPACK[suffix](chunks, path) if suffix in UNPACK else chunks
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} is not a whole .gz ({error}): fetch or pack it again") from error
     except OSError as error:
@@ -238,22 +257,34 @@ def _read(stream: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
 
 
 def _unpack_zst(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Frame by frame: the library's own reader takes a file that was cut short for a whole one."""
     try:
         import zstandard
     except ModuleNotFoundError:
         raise InputError(f"{path} needs the package zstandard: pip install zstandard, or unpack it") from None
-    unpacker = None
+    return _frames(packed, path, lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+
+
+def _unpack_xz(packed: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    return _frames(packed, path, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
+
+
+def _frames(packed: Iterator[bytes], path: Path, start: Callable[[], Any], wrong: type[Exception]) -> Iterator[bytes]:
+    """Frame by frame: the libraries' own readers take a file that was cut short, or has more behind it, for a whole
+    one."""
+    unpacker, suffix = None, path.suffix.lower()
     try:
         for chunk in packed:
             while chunk:
-                unpacker = unpacker or zstandard.ZstdDecompressor().decompressobj()
+                unpacker = unpacker or start()
                 yield unpacker.decompress(chunk)
                 chunk = unpacker.unused_data if unpacker.eof else b""
                 unpacker = None if unpacker.eof else unpacker
-    except zstandard.ZstdError as error:
-        raise InputError(f"{path} is not a whole .zst ({error}): fetch or pack it again") from error
-    refuse(unpacker is not None, f"{path} is not a whole .zst (it ends early): fetch or pack it again")
+    except wrong as error:
+        raise InputError(f"{path} is not a whole {suffix} ({error}): fetch or pack it again") from error
+    refuse(unpacker is not None, f"{path} is not a whole {suffix} (it ends early): fetch or pack it again")
+
+
+UNPACK = {".zst": _unpack_zst, ".xz": _unpack_xz}
 
 
 def must_be_there(path: Path) -> None:

@@ -74,9 +74,11 @@ def prepare(
 
 
 def train_tokenizers(
-    files: Files, options: TextOptions, *, source: str = "source", target: str = "target", limit: int = TOKENIZER_PAIRS
-) -> Tokenizers:
+    files: Files, options: TextOptions, *, source: str = "source", target: str = "target", limit: int = TOKENIZER_PAIRS,
+    target_options: TextOptions | None = None,
+) -> Tokenizers:  # fmt: skip
     """The tokenizers of the two sides, learned from the pairs in the files; one and the same if joint.
+    `target_options`: those of the target, where they differ.
 
     Of a corpus with more than `limit` pairs every k-th is taken, k the smallest that gives at most `limit`:
     all parts of the corpus are in the sample, nothing is random, and memory holds only the counts of words.
@@ -87,7 +89,8 @@ def train_tokenizers(
         return islice(read_pairs(files, source, target), 0, None, stride)
 
     sides = [(0, 1)] if options.joint else [(0,), (1,)]
-    found = [Tokenizer.train((pair[side] for pair in sample() for side in some), options) for some in sides]
+    of_sides = (options, target_options or options)
+    found = [Tokenizer.train((pair[side] for pair in sample() for side in some), of_sides[some[0]]) for some in sides]
     return found[0], found[-1]
 
 

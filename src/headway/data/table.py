@@ -7,6 +7,7 @@ them. A .tsv has no quotes: a tab separates, whatever stands around it. Of JSON 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.data.readers import bare_suffix, lines, member, records
+from headway.data.readers import UTF8, bare_suffix, lines, member, records
 from headway.errors import InputError, refuse
 
-ARCHIVE = ".zip/"
+ARCHIVE = re.compile(r"(.*?\.(?:zip|tar\.gz|tgz))/(.*)")
 LONGEST = 10_000_000  # characters of a cell
 
 
@@ -54,14 +55,14 @@ class Table:
 
 def in_archive(name: str) -> tuple[str, str]:
     """The file that a name stands for and, where that is an archive, the member of it."""
-    archive, inside, member = name.partition(ARCHIVE)
-    return archive + inside.rstrip("/"), member
+    found = ARCHIVE.fullmatch(name)
+    return (found[1], found[2]) if found else (name, "")
 
 
-def text_lines(file: str) -> Iterator[str]:
+def text_lines(file: str, encoding: str = UTF8) -> Iterator[str]:
     """The lines of a file, or of a member of an archive; a NUL in one is refused."""
     archive, inside = in_archive(file)
-    for number, row in enumerate(member(Path(archive), inside) if inside else lines(file), 1):
+    for number, row in enumerate(member(Path(archive), inside) if inside else lines(file, encoding), 1):
         refuse("\0" in row, f"{file}, line {number}: a NUL byte, which no text has: the file is damaged or binary")
         refuse(len(row) > LONGEST, f"{file}, line {number}: {len(row):,} characters, {LONGEST:,} are the most")
         yield row

@@ -20,6 +20,8 @@ class LabelScores:
 
     @classmethod
     def of(cls, true: Sequence[int], given: Sequence[int], labels: int) -> LabelScores:
+        """A label of −1 is one that the model does not have: whatever it gives is wrong."""
+        labels += min(true, default=0) < 0
         counts_TG = np.zeros((labels, labels), np.int64)
         np.add.at(counts_TG, (np.asarray(true, np.int64), np.asarray(given, np.int64)), 1)
         return cls(counts_TG)

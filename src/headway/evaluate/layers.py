@@ -88,7 +88,8 @@ class WindowedCore(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         before_BSD = F.pad(x_BTD, (0, 0, self.window - 1, 0))
         seen_BTDW = before_BSD.unfold(1, self.window, 1)
-        place_TW = torch.arange(x_BTD.shape[1])[:, None] + torch.arange(self.window) - (self.window - 1)
+        place_T1 = torch.arange(x_BTD.shape[1], device=x_BTD.device)[:, None]
+        place_TW = place_T1 + torch.arange(1 - self.window, 1, device=x_BTD.device)
         scores_BT1W = (x_BTD[:, :, None] @ seen_BTDW).masked_fill((place_TW < 0)[:, None], -torch.inf)
         return (scores_BT1W.softmax(-1) @ seen_BTDW.mT).squeeze(2)
 

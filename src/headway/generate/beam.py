@@ -25,10 +25,11 @@ Record = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 class Ends(NamedTuple):
     """What ends a hypothesis: the first where it must end, any of the others where it may. `never`: ids that no
-    hypothesis has."""
+    hypothesis has. `cut`: a hypothesis at its longest need not end; it counts as it stands."""
 
     stops: tuple[int, ...]
     never: tuple[int, ...] = ()
+    cut: bool = False
 
 
 def pack(records: list[Record]) -> Tensor:
@@ -64,6 +65,7 @@ def advance(
     for id in never:
         values_RC = values_RC.masked_fill(ids_RC == id, -math.inf)
     last_R1 = (rows.ages_N >= rows.limits_N).repeat_interleave(beam)[:, None]
+    ends_R = torch.zeros_like(ends_R) if ends.cut else ends_R
     values_RC, ids_RC = _force_end(values_RC, ids_RC, ends_R, last_R1, end)
     width = values_RC.shape[1]
     totals_NC = (rows.scores_NK[:, :, None] + values_RC.view(sources, beam, width)).flatten(1)

@@ -185,8 +185,9 @@ class BeamPool(Pool[int]):
         if not len(done_F):
             return []
         search, born_F = self.search, self.table_U["born"][done_F]
+        longest_F = self.table_U["longest"][done_F]
         scores_Fb, totals_Fb, ends_Fb, beams_Fb = self.history.best_ends(
-            done_F, born_F, until_F, search.best, search.length_penalty
+            done_F, born_F, until_F, longest_F + (not self.ends.cut), search.best, search.length_penalty
         )
         there = np.nonzero(scores_Fb > -math.inf)
         source = there[0]
@@ -199,7 +200,8 @@ class BeamPool(Pool[int]):
             self.states.pop(number, None)
             found.append(Found(key, [], self.history.branches(number, born, until) if request.branches else None))
         for f, score, (ids, logp) in zip(source.tolist(), scores_Fb[there].tolist(), traced, strict=True):
-            found[f].hypotheses.append(Hypothesis(ids, score, logp))
+            was_cut = self.ends.cut and len(ids) == longest_F[f]
+            found[f].hypotheses.append(Hypothesis(ids, score, logp[:-1] if was_cut else logp))
         self.leave([slot for slot, number in enumerate(self.entries) if number not in self.requests])
         oldest = self.table_U["born"][self.table_U["open"]].min(initial=self.steps)
         self.history.forget(int(oldest))

@@ -113,11 +113,11 @@ class Encoder(HeadedModel, Answering):
         scaled = self.pooled.unit if unit is None else unit
         prompt = self.pooled.prompt
         framed = self._framed([prompt + text for text in texts] if prompt else texts, truncate)
-        vectors = np.empty((len(framed), self.model.config.width), np.float32)
+        vectors = np.empty((len(framed), self.model.encoder.width), np.float32)
 
         def answer(rows: list[int], inputs: TextInputs) -> list[None]:
-            lengths_B: Any = inputs.with_lengths().lengths_B
-            pooled_BD = pool(self.model.encode(inputs).x_BTD, lengths_B, how, scaled)
+            encoded = self.model.encode(inputs)
+            pooled_BD = pool(encoded.x_BTD, encoded.lengths_B, how, scaled)
             vectors[rows] = pooled_BD.float().cpu().numpy()
             return [None] * len(rows)
 

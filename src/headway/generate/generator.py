@@ -151,5 +151,5 @@ class Generator(Writing, Answering):
         max_new = max([wishes.max_new, *map(len, choices)])  # a choice is written whole
         stops = frozenset(i for i in self.tokenizer.stops if i < self.model.vocabulary)
         return Request(
-            self.ids(prompt), choose, max_new, stops, wishes.samples, wishes.seed, wishes.top, wishes.window
+            self.ids(prompt), choose, max_new, stops, wishes.samples, wishes.seed, wishes.top, wishes.window, cut=True
         )  # fmt: skip

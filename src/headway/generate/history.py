@@ -72,17 +72,18 @@ class History:
         return steps[: until - born]
 
     def best_ends(
-        self, sources_F: Ints, born_F: Ints, until_F: Ints, best: int, alpha: float
+        self, sources_F: Ints, born_F: Ints, until_F: Ints, most_F: Ints, best: int, alpha: float
     ) -> tuple[Floats, Floats, Ints, Ints]:
         """Of each source the `best` hypotheses that ended before step `until`: score, sum, step and parent beam,
-        best first, each (F, best); a score of −∞ means that there are no more."""
+        best first, each (F, best); a score of −∞ means that there are no more. `most`: the length that a longest one
+        counts for."""
         first, sources, beams = int(born_F.min()), len(sources_F), self._chunks[0].ends_2GNK.shape[3]
         ends_2GFK = np.empty((2, self.steps - first, sources, beams))
         for chunk, span, at_F in self._backwards(sources_F, first):
             ends_2GFK[:, span] = chunk.ends_2GNK.take(at_F, axis=2)
         steps_G1 = np.arange(first, self.steps)[:, None]
         inside_GF = (steps_G1 >= born_F) & (steps_G1 < until_F)
-        lengths_GF = np.maximum(steps_G1 - born_F + 1, 1)
+        lengths_GF = np.clip(steps_G1 - born_F + 1, 1, most_F)
         totals_GFK = ends_2GFK[0]
         ended_GFK = inside_GF[:, :, None] & (totals_GFK > -np.inf)  # which NaN is not
         scores_GFK = np.where(ended_GFK, totals_GFK / (lengths_GF**alpha)[:, :, None], -np.inf)

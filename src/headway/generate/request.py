@@ -51,7 +51,8 @@ class Request:
     many of the likeliest tokens are reported beside each sampled one. window: a text longer than the context continues
     from its last `context` tokens, read anew at each step; without it such a text is refused and a row ends at the
     context's end. inputs: the source of a sequence-to-sequence model: it has a `size`, and many are joined to a batch.
-    never: ids that no output of a search has. branches: report what every hypothesis of a search did.
+    never: ids that no output of a search has. branches: report what every hypothesis of a search did. cut: an
+    output of a search that has `max_new` tokens counts as it stands, and need not end there.
     """
 
     given: Sequence[int]
@@ -66,6 +67,7 @@ class Request:
     constrain: Constraint | None = None
     never: tuple[int, ...] = ()
     branches: bool = False
+    cut: bool = False
 
     def __post_init__(self) -> None:
         if (
@@ -87,14 +89,14 @@ class Request:
         """Whether it is certainly of the other's kind, by a glance."""
         return (
             other is not None and self.choose is other.choose and self.stops is other.stops
-            and self.never is other.never and self.constrain is None is other.constrain
+            and self.never is other.never and self.cut is other.cut and self.constrain is None is other.constrain
             and len(self.given) == len(other.given)
         )  # fmt: skip
 
     def kind(self, context: int) -> Kind:
         constrained = self.constrain is not None
         if isinstance(self.choose, Search):
-            return Kind(constrained, search=self.choose, ends=Ends(tuple(sorted(self.stops)), self.never))
+            return Kind(constrained, search=self.choose, ends=Ends(tuple(sorted(self.stops)), self.never, self.cut))
         return Kind(constrained, sliding=len(self.given) > context)
 
     @property

@@ -5,7 +5,7 @@ T length, S the same tokens as what is hung on, P a place more than T, E width o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from headway.batch import TextInputs
 from headway.errors import InputError
 from headway.generate.tracing import More
 from headway.models.configs import family_of, token_tables
 from headway.nn import tap
-from headway.nn.attention import SelfAttention
+from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.tap import Choice, Recorder
 
 
@@ -29,14 +30,13 @@ def recorded(model: Any, ids_BT: Tensor, choice: Choice) -> Iterator[tuple[Recor
         raise InputError(
             f"a model that counts ({family_of(model)}) has nothing inside to trace: its tables are all there is"
         )
-    attends = any(isinstance(part, SelfAttention) for part in model.modules())
     more: More = {}
     training = model.training
     model.eval()
     try:
         with torch.no_grad(), tap.record(model, choice) as recorder:
             logits_TV = model(ids_BT)[0][0]
-        if (choice.tensors is not None or not attends) and choice.takes("saliency", None):
+        if wants_saliency(model, choice):
             more["saliency"] = saliency(model, ids_BT[0]), ("tokens", "tokens")
         yield recorder, logits_TV, more
     finally:
@@ -73,8 +73,45 @@ def saliency(model: Any, ids_T: Tensor) -> Tensor:
         logp_TV = model.head(hidden_BTD)[0].log_softmax(-1)
         taken_T = torch.cat([ids_T[1:], logp_TV[-1].argmax()[None]])
         said_T = logp_TV.gather(1, taken_T[:, None])[:, 0]
-        found_TS = torch.zeros(length, length, device=ids_T.device, dtype=rows_PE.dtype)
-        for t in range(length):
-            [slope_PE] = torch.autograd.grad(said_T[t], rows_PE, retain_graph=t + 1 < length)
-            found_TS[t] = (slope_PE * rows_PE.detach())[1:].norm(dim=-1)
-    return found_TS
+        return _slopes(said_T, rows_PE)[:, 1:]
+
+
+class _Start(nn.Module):
+    """A source as a module's call: source and target may share a table, of which only the source's is another one."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source_BS: Tensor) -> Any:
+        return self.model.start(TextInputs(source_BS), 1, source_BS.device)
+
+
+def source_saliency(model: Any, source: Sequence[int], read: Sequence[int], taken: Sequence[int]) -> Tensor:
+    """‖∂ log p(y_t | y_<t, x) / ∂e_s ⊙ e_s‖ for each token y_t that was written (`taken`, behind those `read`) and
+    each token s of the source."""
+    with torch.inference_mode(False), torch.enable_grad(), tap.record(nn.Module()):
+        table_VE = model.embed_source.table.weight.detach()
+        rows_SE = table_VE[list(source)].requires_grad_()
+        places_BS = torch.arange(len(source), device=table_VE.device)[None]
+        read_BT, taken_T1 = (torch.tensor(ids, device=table_VE.device) for ids in ([list(read)], [[i] for i in taken]))
+        weights = {"model.embed_source.table.weight": rows_SE}
+        state = functional_call(_Start(model), weights, (places_BS,), tie_weights=False)
+        hidden_BTD, state = model.read(read_BT, state)
+        said_T = model.head(hidden_BTD, state)[0].log_softmax(-1).gather(1, taken_T1)[:, 0]
+        return _slopes(said_T, rows_SE)
+
+
+def _slopes(said_T: Tensor, rows_SE: Tensor) -> Tensor:
+    """‖∂ said_t / ∂e_s ⊙ e_s‖."""
+    found_TS = []
+    for t in range(len(said_T)):
+        [slope_SE] = torch.autograd.grad(said_T[t], rows_SE, retain_graph=t + 1 < len(said_T))
+        found_TS.append((slope_SE * rows_SE.detach()).norm(dim=-1))
+    return torch.stack(found_TS)
+
+
+def wants_saliency(model: Any, choice: Choice) -> bool:
+    """Whether a trace has it: it is chosen by its name, or the model has no attention."""
+    attends = any(isinstance(part, SelfAttention | CrossAttention) for part in model.modules())
+    return (choice.tensors is not None or not attends) and choice.takes("saliency", None)

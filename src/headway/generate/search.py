@@ -47,7 +47,8 @@ class Search:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output: its ids without the end, its score, and the log-probability of each token, the end's last."""
+    """One output: its ids without the end, its score, and the log-probability of each token, the end's last, if it
+    has ended."""
 
     ids: list[int]
     score: float

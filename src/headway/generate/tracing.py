@@ -21,6 +21,7 @@ from headway.generate.shown import Shown
 from headway.models.configs import SIZES, family_of, sizes_of, tracks_of
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn import tap
+from headway.nn.attention import MultiHead
 from headway.nn.tap import Choice, Recorder, chosen
 from headway.text.codec import SPACE_MARK
 from headway.traces import Trace, Track
@@ -114,6 +115,10 @@ def trace_of(
             tensors[tensor_name], axes[tensor_name] = plain_array(tensor), named
     if not tensors:
         wanted = ", ".join(recorder.choice.tensors or ()) or "this choice"
+        if "weights" in wanted and not any(isinstance(part, MultiHead) for part in model.modules()):
+            raise InputError(
+                f"this model ({family_of(model)}) has no attention to look at: a trace has its gates and its saliency"
+            )
         raise InputError(f"nothing in this model goes by the name of {wanted}: see docs/trace.md for what there is")
     about = described(model, name) | (about or {})
     if recorder.choice.heads is not None:

@@ -19,6 +19,7 @@ from headway.generate.history import Branches
 from headway.generate.offline import search_all
 from headway.generate.one_or_many import is_text, one_or_many
 from headway.generate.request import Request
+from headway.generate.saliency import source_saliency, wants_saliency
 from headway.generate.sampling import Bias, Sampling
 from headway.generate.search import Hypothesis, Search
 from headway.generate.stepper import stepper_for
@@ -44,9 +45,13 @@ class TextTranslator(Answering):
     """Abstract. Text in, text out; how translations are searched for is left open."""
 
     def __init__(self, card: Card, source_tokenizer: Codec, target_tokenizer: Codec) -> None:
-        """`limit`: the most tokens of a sentence, its end not counted."""
+        """`limit`: the most tokens of a translation, its end not counted. `source_limit`: those of a text."""
         self.card, self.symbols, self.limit = card, card.symbols, int(card.config.max_length) - 1
         self.tokenizers = self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+        around = len(source_tokenizer.opening) + len(source_tokenizer.closing)
+        self.source_limit = self.limit + 1 - max(1, around)
+        filled = source_tokenizer.filled
+        refuse(filled > self.limit + 1, f"texts are padded to {filled} tokens, this model reads {self.limit + 1}")
         self.search = from_plain(Search, card.search, "search") if card.search else Search()
 
     def searched(
@@ -89,12 +94,12 @@ class TextTranslator(Answering):
         """The tokens of each text that is not empty, by its place."""
         ids = self.encode(texts)
         for number, source in enumerate(ids, 1):
-            self._check_length(f"sentence {number}", source, "split it")
+            self._check_length(f"sentence {number}", source, "split it", self.source_limit)
         return {i: source for i, source in enumerate(ids) if source}
 
-    def _check_length(self, name: str, ids: list[int], advice: str) -> None:
-        if len(ids) > self.limit:
-            raise TooLong(f"{name} has {len(ids)} tokens, this model takes at most {self.limit}: {advice}")
+    def _check_length(self, name: str, ids: list[int], advice: str, limit: int) -> None:
+        if len(ids) > limit:
+            raise TooLong(f"{name} has {len(ids)} tokens, this model takes at most {limit}: {advice}")
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The source tokens of each text, without its end; a run of white space counts as one space, where a
@@ -104,7 +109,7 @@ class TextTranslator(Answering):
         return self.source_tokenizer.encode_batch(texts)
 
     def framed(self, source: list[int]) -> list[int]:
-        return [*self.source_tokenizer.opening, *source, *self.source_tokenizer.closing]
+        return self.source_tokenizer.framed(source)
 
     def _translation(self, source: list[int], found: Hypothesis, attention: bool) -> Translation:
         text, tokens = self.target_tokenizer.decode(found.ids), [*found.ids, self.symbols.end]
@@ -197,12 +202,12 @@ class Translator(TextTranslator, Writing):
         if not source or (target is not None and not target.strip()):
             raise InputError("there is nothing to trace: give a text that is not empty")
         choice = checked(self.model, chosen(layers, heads, tensors))
-        self._check_length("sentence 1", source, "split it")
+        self._check_length("sentence 1", source, "split it", self.source_limit)
         if target is not None:
             if search:
                 raise InputError(f"a target was given: there is no search, and '{min(search)}' has no meaning")
             [ids] = self.target_tokenizer.encode_batch([target])
-            self._check_length("the target", ids, "shorten it")
+            self._check_length("the target", ids, "shorten it", self.limit)
             return self._traced(source, ids, choice, top)
         settings = self._settings(search)
         branches: dict[int, Branches] = {}
@@ -226,10 +231,14 @@ class Translator(TextTranslator, Writing):
             ids_RT = torch.tensor([read], device=self.device)
             # Attention alone needs no logits.
             logits_RTV = self.model.logits(ids_RT, state)[0] if top else self.model.read(ids_RT, state)[0]
-        special = [True] * len(reads.opening) + [False] * len(source) + [True] * len(reads.closing)
+        before = len(reads.opening)
+        special = [not before <= at < before + len(source) for at in range(len(framed))]
         tracks = [
             token_track("source", reads, framed, special, reads.decode(source)),
             token_track("target", writes, read, [True] + [False] * len(target), writes.decode(target)),
         ]
-        about, more = nexts(logits_RTV[0], writes, [*target, self.symbols.end], top) if top else ({}, {})
+        written = [*target, self.symbols.end]
+        about, more = nexts(logits_RTV[0], writes, written, top) if top else ({}, {})
+        if wants_saliency(self.model, choice):
+            more = more | {"saliency": (source_saliency(self.model, framed, read, written), ("target", "source"))}
         return trace_of(self.model, recorder, tracks, name=self.name, about=about | (reported or {}), more=more)

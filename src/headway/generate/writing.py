@@ -153,5 +153,8 @@ class Writing:
 
 def _outputs(answer: list[Written] | Found) -> list[tuple[Written, float | None]]:
     if isinstance(answer, Found):
-        return [(Written(h.ids, h.token_scores, [], "stop"), h.score) for h in answer.hypotheses]
+        return [
+            (Written(h.ids, h.token_scores, [], "stop" if len(h.token_scores) > len(h.ids) else "length"), h.score)
+            for h in answer.hypotheses
+        ]
     return [(written, None) for written in answer]

@@ -1,7 +1,8 @@
 """A model of another program, however it lies on the disk: its config, weights and tokenizer in Hugging Face's words.
 
 Each kind is one file with a function that opens it. A folder with config.json, an adapter beside its base model, a GGUF
-file and Meta's params.json all become a `Checkpoint`; what follows (`headway.hub.reading`) does not ask which.
+file, Meta's params.json and weights of torch.nn.Transformer all become a `Checkpoint`; what follows
+(`headway.hub.reading`) does not ask which.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
+from headway.hub.decoding import decoding_facts
 from headway.hub.hf_folder import CONFIG, Weights, has_weights, is_hf_folder, open_weights
 from headway.hub.model_type import with_model_type
 from headway.hub.vocabularies import read_tokenizers
@@ -36,6 +38,11 @@ class Checkpoint:
     def weights(self) -> Weights:
         return self.open()
 
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """How a target is decoded."""
+        return self.facts if self.folder is None else decoding_facts(self.folder)
+
 
 def hf_folder(folder: Path) -> Checkpoint:
     path = folder / CONFIG
@@ -54,11 +61,17 @@ def _one_gguf(place: Path) -> Path | None:
     return files[0] if files and files[0].is_file() else None
 
 
-def _opener(module: str, name: str) -> Callable[[Path], Checkpoint]:
-    return lambda place: import_module(f"headway.hub.{module}").__dict__[name](place)
+Opener = Callable[..., Checkpoint]
 
 
-def opener_of(place: Path) -> Callable[[Path], Checkpoint] | None:
+def _opener(module: str, name: str) -> Opener:
+    return lambda *given: import_module(f"headway.hub.{module}").__dict__[name](*given)
+
+
+TORCH = _opener("torch_file", "torch_file")
+
+
+def opener_of(place: Path) -> Opener | None:
     """What opens this folder or file; None for one that is of no kind."""
     if (place / ADAPTER).is_file():
         return _opener("adapter", "adapted")
@@ -69,11 +82,15 @@ def opener_of(place: Path) -> Callable[[Path], Checkpoint] | None:
         return _opener("meta_folder", "meta_folder")
     if (file := _one_gguf(place)) is not None:
         return lambda _: import_module("headway.hub.gguf_file").gguf_file(file)
-    return None
+    return TORCH if import_module("headway.hub.torch_file").is_torch_file(place) else None
 
 
-def opened(place: Path) -> Checkpoint:
+def opened(place: Path, call: Any = None) -> Checkpoint:
+    """`call`: how a model was called, where its file does not say it."""
     open_it = opener_of(place)
     if open_it is None:
         raise InputError(f"{place} is no model of another program ({CONFIG} is missing)")
-    return open_it(place)
+    if call is None:
+        return open_it(place)
+    refuse(open_it is not TORCH, f"--heads and --set are for weights without a config: {place} says all of it")
+    return open_it(place, call)

@@ -18,16 +18,15 @@ def decoding_facts(folder: Path) -> dict[str, Any]:
     return optional_json(folder / CONFIG) | {key: value for key, value in newer.items() if value is not None}
 
 
-def symbols_in(folder: Path, size: int, languages: bool = False) -> Symbols:
+def symbols_in(facts: dict[str, Any], folder: str, size: int, languages: bool = False) -> Symbols:
     """`size`: of the target's vocabulary. `languages`: a target begins with the token of its language."""
-    facts = decoding_facts(folder)
     first = facts.get("forced_bos_token_id")
     start, end = facts.get("decoder_start_token_id"), facts.get("eos_token_id")
     start = facts.get("pad_token_id") if start is None else start
     end = end[0] if isinstance(end, list) and end else end
     if not isinstance(start, int) or not isinstance(end, int):
         missing = "decoder_start_token_id" if not isinstance(start, int) else "eos_token_id"
-        raise InputError(f"{folder / CONFIG} lacks {missing}: a target cannot be decoded without it")
+        raise InputError(f"{folder}/{CONFIG} lacks {missing}: a target cannot be decoded without it")
     never = facts.get("bad_words_ids") or []
     if not isinstance(never, list) or any(not isinstance(ids, list) or len(ids) != 1 for ids in never):
         raise InputError(
@@ -44,9 +43,8 @@ def symbols_in(folder: Path, size: int, languages: bool = False) -> Symbols:
     return Symbols(start, end, tuple(ids[0] for ids in never), first)
 
 
-def search_in(folder: Path) -> dict[str, Any]:
+def search_in(facts: dict[str, Any], folder: str) -> dict[str, Any]:
     """`early_stopping`: the search ends once `num_beams` hypotheses have ended."""
-    facts = decoding_facts(folder)
     beam, penalty = facts.get("num_beams") or 1, facts.get("length_penalty") or 1.0
     if not isinstance(beam, int) or beam < 1:
         raise InputError(f"{folder}: num_beams is {str(beam)[:40]}, expected a whole number of at least 1")

@@ -14,13 +14,20 @@ OWNERS = {
     "distilgpt2": "distilbert", "albert-base-v2": "albert", "t5-small": "google-t5", "t5-base": "google-t5",
     "t5-large": "google-t5", "all-MiniLM-L6-v2": "sentence-transformers",
 }  # fmt: skip
-OPENS = "headway opens its own folders, Hugging Face folders (config.json with weights), LoRA adapters, .gguf and .arpa"
+OPENS = (
+    "headway opens its own folders, Hugging Face folders (config.json with weights), LoRA adapters, .gguf, .arpa and "
+    "weights of torch.nn.Transformer (.pt)"
+)
+SAVED = (
+    "a file of torch.save without an encoder and a decoder of torch.nn.Transformer: only the program that wrote it can "
+    "build its model"
+)
 HELD = {
     ".safetensors": "weights alone: headway.json, or a config.json of Hugging Face's, is missing beside them",
     ".bin": "weights alone: headway.json, or a config.json of Hugging Face's, is missing beside them",
     ".onnx": "an ONNX graph: its weights are read where the model's config.json lies beside it",
-    ".pt": "a file of torch.save, which only the program that wrote it can build a model of",
-    ".pth": "a file of torch.save, which only the program that wrote it can build a model of",
+    ".pt": SAVED,
+    ".pth": SAVED,
     ".ckpt": "a checkpoint of a training program: export its model as a Hugging Face folder",
     ".h5": "weights of TensorFlow: save them for PyTorch (safetensors)",
     ".msgpack": "weights of Flax: save them for PyTorch (safetensors)",

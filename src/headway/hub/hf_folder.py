@@ -136,11 +136,19 @@ class OldWeights(InMemory):
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
+    found = unpickled(path)
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise InputError(f"{path} must hold tensors by name")
+    return found
+
+
+def unpickled(path: Path) -> Any:
+    """What a pickle of tensors holds; a file that would run code is refused."""
     try:
         try:
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except RuntimeError:  # a file from before torch 1.6 cannot be mapped
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path} is missing: the folder is incomplete") from None
     except pickle.UnpicklingError as error:
@@ -148,9 +156,6 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path} would run code when it is opened ({first}): refused; nothing of it was run") from None
     except Exception as error:  # torch raises many kinds for a broken file
         raise InputError(f"{path} is broken ({' '.join(str(error).split())[:120]}): copy it again") from error
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise InputError(f"{path} must hold tensors by name")
-    return found
 
 
 class Weights(Protocol):

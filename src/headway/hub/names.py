@@ -101,7 +101,7 @@ class Table:
     and equal where they are present. useless: patterns of names that are no weights, such as masks in older files.
     endings: other endings of the same names (old → new). shares: the rows of queries, keys and values, as a ratio.
     vocabulary: how many tokens there are (0: all rows). number: how a layer's number is written. orders: of the rows of
-    headway's modules, as theirs lie.
+    headway's modules, as theirs lie. doubt: what to ask where weights do not fit.
     """
 
     names: Mapping[str, str]
@@ -114,6 +114,7 @@ class Table:
     vocabulary: int = 0
     number: Callable[[int], str] = str
     orders: Mapping[str, Tensor] = field(default_factory=dict)
+    doubt: str = "does its config.json belong to it?"
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -175,7 +176,7 @@ class Table:
                     faults.append(f"has {name} of shape {list(found[name])}, expected {list(view.shape)}")
         if faults:
             more = f"; and {len(faults) - LISTED} more faults" if len(faults) > LISTED else ""
-            raise InputError(f"{where} {'; '.join(faults[:LISTED])}{more}: does its config.json belong to it?")
+            raise InputError(f"{where} {'; '.join(faults[:LISTED])}{more}: {self.doubt}")
 
 
 def _several(name: str) -> list[str]:

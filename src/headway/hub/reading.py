@@ -43,22 +43,28 @@ def foreign_card(place: Path) -> Card:
 
 
 def _card(found: Checkpoint) -> Card:
-    foreign, folder = foreign_of(found.facts, found.where), found.folder
+    foreign, folder, name = (
+        foreign_of(found.facts, found.where),
+        found.folder,
+        found.where.removesuffix(CONFIG).rstrip("/"),
+    )
     try:
         sizes, (config, head) = foreign.vocabularies(found.facts), foreign.model_in(found.facts)
         if foreign.settle is not None and folder is not None:
             config, head = foreign.settle(config, head, folder, found.weights.shapes())
     except InputError as error:
-        raise InputError(f"{found.where.removesuffix(CONFIG).rstrip('/')}: {error}") from error
-    text = TextOptions(joint=folder is None or not two_sided(folder))
+        raise InputError(f"{name}: {error}") from error
+    text = TextOptions(joint=len(set(sizes)) == 1 if folder is None else not two_sided(folder))
     more: dict[str, Any] = {}
-    if foreign.seq2seq and folder is not None:
-        more = {"symbols": symbols_in(folder, sizes[-1], foreign.languages), "search": search_in(folder)}
+    if foreign.seq2seq:
+        symbols = symbols_in(found.decoding, name, sizes[-1], foreign.languages)
+        more = {"symbols": symbols, "search": search_in(found.decoding, name)}
     return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 
 
-def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype) -> Loaded:
-    found = opened(folder)
+def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype, call: Any = None) -> Loaded:
+    """`call`: how the model was called, where its file does not say it."""
+    found = opened(folder, call)
     card = _card(found)
     sides = zip(_tokenizers(found, card), (card.sizes[0], card.sizes[-1]), strict=True)
     source, target = (_fitting(tokenizer, size, folder) for tokenizer, size in sides)
@@ -139,12 +145,12 @@ def _as_it_lies(entry: Entry, weight: Tensor, weights: Weights, name_of: dict[st
     return theirs if theirs.shape == weight.shape else None
 
 
-def import_foreign(source: str, folder: str | Path) -> Loaded:
-    """Convert `source` to a headway model folder."""
+def import_foreign(source: str, folder: str | Path, call: Any = None) -> Loaded:
+    """Convert `source` to a headway model folder. `call`: of `read_foreign`."""
     place = find_foreign(source)
     if place is None:
         raise InputError(f"{source} is not a model in the Hugging Face format ({CONFIG} with a model_type is missing)")
-    loaded = read_foreign(place, torch.device("cpu"), torch.float32)
+    loaded = read_foreign(place, torch.device("cpu"), torch.float32, call)
     weights = {name: weight.detach().contiguous() for name, weight in loaded.model.named_parameters()}
     write_model(Path(folder), weights, loaded.card, loaded.processors)
     return loaded

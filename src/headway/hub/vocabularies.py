@@ -43,14 +43,14 @@ def read_tokenizers(folder: Path, config: dict[str, Any] | None = None) -> tuple
         return (one := read_tokenizer(folder, config)), one
     facts = optional_json(folder / "tokenizer_config.json")
     settings = _settings(folder, facts, MARIAN.usual)
-    places = _ids(folder / "vocab.json")
+    places = ids_in(folder / "vocab.json")
     if sorted(places.values()) != list(range(len(places))) or facts.get("separate_vocabs"):
         raise InputError(f"{folder / 'vocab.json'} must number the tokens of both sides from 0, each number once")
     source, target = (_numbered(folder / side, places, settings) for side in SIDES)
     return source, target
 
 
-def _ids(path: Path) -> dict[str, int]:
+def ids_in(path: Path) -> dict[str, int]:
     """The ids of a vocab.json."""
     found = read_object(path)
     for token, i in found.items():
@@ -88,7 +88,7 @@ def _settings(folder: Path, facts: dict[str, Any], usual: Usual) -> Settings:
     named = optional_json(folder / "special_tokens_map.json") | facts
     whole = (folder / "tokenizer.json").is_file()
     specials = {} if whole else usual.specials
-    roles = {role: _spelled(named.get(key)) or specials.get(role) for role, key in ROLES.items()}
+    roles: dict[str, Any] = {role: _spelled(named.get(key)) or specials.get(role) for role, key in ROLES.items()}
     more = [_spelled(token) for token in _listed(folder, "additional_special_tokens", named.get)]
     keys = zip(("add_bos_token", "add_eos_token"), usual.frame or (None, None), strict=True)
     asked = [None if whole else facts.get(key, default) for key, default in keys]
@@ -189,7 +189,7 @@ def _byte_pairs(
     vocabulary: Path, merges: Path, facts: dict[str, Any], usual: Usual, settings: Settings
 ) -> tokenizers.Tokenizer:
     """Byte-level BPE as in GPT-2."""
-    entries, lines = _ids(vocabulary), _text(merges).split("\n")
+    entries, lines = ids_in(vocabulary), _text(merges).split("\n")
     parted = (line.split(" ") for line in lines if line and not line.startswith("#version"))
     try:
         pairs = [(first, second) for first, second in parted]

@@ -11,11 +11,13 @@ from torch import Tensor
 from headway.batch import TextInputs
 from headway.models import (
     bert,
+    conv_seq2seq,
     deberta,
     decoder,
     gpt,
     llama,
     mamba,
+    memory,
     modernbert,
     neural_ngram,
     ngram,
@@ -23,6 +25,8 @@ from headway.models import (
     rnn_seq2seq,
     rung,
     t5,
+    text_cnn,
+    text_rnn,
     transformer,
     vit,
 )
@@ -77,6 +81,9 @@ FAMILIES = {
         transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
     ),
     "bert": Family(bert.BertConfig, bert.Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
+    "conv-seq2seq": Family(
+        conv_seq2seq.ConvSeq2SeqConfig, conv_seq2seq.ConvSeq2Seq, "translation", PAIR, conv_seq2seq.SIZES
+    ),
     "deberta": Family(
         deberta.DebertaConfig, deberta.Deberta, "embedding", sizes=deberta.SIZES, role="encodes", example=blank_texts
     ),
@@ -88,6 +95,10 @@ FAMILIES = {
     ),
     "decoder": Family(decoder.DecoderConfig, decoder.Decoder),
     "mamba": Family(mamba.MambaConfig, mamba.Mamba),
+    "memory": Family(
+        memory.MemoryConfig, memory.MemoryNetwork, "story-answering", ("story",), memory.SIZES, "encodes",
+        example=memory.blank,
+    ),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
     "recurrent": Family(recurrent.RecurrentConfig, recurrent.Recurrent, sizes=recurrent.SIZES),
@@ -97,6 +108,8 @@ FAMILIES = {
     "rung": Family(rung.RungConfig, rung.Rung),
     "t5": Family(t5.T5Config, t5.T5, "translation", PAIR),
     "t5-encoder": Family(t5.T5EncoderConfig, t5.T5Encoder, "embedding", role="encodes", example=blank_texts),
+    "text-cnn": Family(text_cnn.TextCnnConfig, text_cnn.TextCnn, "embedding", role="encodes", example=blank_texts),
+    "text-rnn": Family(text_rnn.TextRnnConfig, text_rnn.TextRnn, "embedding", role="encodes", example=blank_texts),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
     "vit": Family(
         vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,

@@ -25,7 +25,7 @@ def token_types(config: Any) -> int:
 
 def shares_table(config: Any) -> bool:
     """Whether source and target have one table of vectors."""
-    return getattr(config, "embeddings", "") == "shared"
+    return getattr(config, "embeddings", "") in ("shared", "joint")
 
 
 def check(config: Any) -> None:

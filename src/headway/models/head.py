@@ -5,8 +5,8 @@ N texts or tokens, L labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -70,6 +70,11 @@ class HeadChoice:
     name: ClassVar[str]
     task: ClassVar[str]
     module: ClassVar[Any]  # a `Head`, made of an encoder and this config
+    whole: ClassVar[bool] = False  # whether one vector for all of a text is enough for it
+
+    def of_labels(self, labels: tuple[str, ...], ids: Sequence[Sequence[int]]) -> Any:
+        """The config for these labels. `ids`: the tokens that each is written with."""
+        return replace(self, labels=labels)  # type: ignore[type-var]
 
 
 def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:

@@ -9,17 +9,21 @@ B batch, T length, D width, V vocabulary, L labels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Union
 
 import torch
 from torch import Tensor, nn
 
+from headway.errors import InputError, refuse
 from headway.models.head import ACTIVATIONS, Head, HeadChoice, Map, cross_entropy, own_dropout
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.models.token_heads import Crf, Replaced, Spans, Tags
 from headway.nn import embedding, tap
-from headway.nn.pooling import FirstToken, Pooling
+from headway.nn.feed_forward import BoundedLinear
+from headway.nn.pooling import FirstToken, Pooling, pool
 
 
 class VectorsHead(Head):
@@ -41,6 +45,7 @@ class Vectors(HeadChoice):
 
     name = "vectors"
     task = "embedding"
+    whole = True
     module = VectorsHead
     first: bool = False
     pooling: Pooling | None = None
@@ -106,10 +111,24 @@ class WordsAndPair(Words):
     module = WordsAndPairHead
 
 
-class ClassesHead(Head):
-    """tanh(h₁W + b)C + c: a logit for each label of the text."""
+class LabelsHead(Head):
+    """Abstract. A logit for each label of the text. answer: see `Classes`."""
 
     axes = ("row", "label")
+    answer: str = "one"
+
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        return cross_entropy(self(encoded), batch.labels_B, smoothing)
+
+    def classes(self, encoded: Encoded) -> Tensor:
+        logits_BL = self(encoded).float()
+        shares = {"one": lambda: logits_BL.softmax(-1), "several": logits_BL.sigmoid, "number": lambda: logits_BL}
+        return shares[self.answer]()
+
+
+class ClassesHead(LabelsHead):
+    """tanh(h₁W + b)C + c."""
+
     does = "labels texts (headway predict)"
 
     def __init__(self, encoder: Encodes, config: Classes) -> None:
@@ -122,14 +141,6 @@ class ClassesHead(Head):
     def forward(self, encoded: Encoded) -> Tensor:
         return self.labels(self.dropout(self.first(encoded.x_BTD, encoded.lengths_B)))
 
-    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        return cross_entropy(self(encoded), batch.labels_B, smoothing)
-
-    def classes(self, encoded: Encoded) -> Tensor:
-        logits_BL = self(encoded).float()
-        shares = {"one": lambda: logits_BL.softmax(-1), "several": logits_BL.sigmoid, "number": lambda: logits_BL}
-        return shares[self.answer]()
-
 
 @dataclass(frozen=True)
 class Classes(HeadChoice):
@@ -139,6 +150,7 @@ class Classes(HeadChoice):
 
     name = "classes"
     task = "classification"
+    whole = True
     module = ClassesHead
     labels: tuple[str, ...] = ("0", "1")
     answer: Literal["one", "several", "number"] = "one"
@@ -146,6 +158,94 @@ class Classes(HeadChoice):
     twice: bool = False
     pooling: Literal["first", "mean"] = "first"
     map: Map = field(default_factory=Map)
+
+
+class TableRows(nn.Module):
+    """Eu, of the rows of a table that belong to some words."""
+
+    words_L: Tensor
+
+    def __init__(self, table: nn.Embedding, words: Sequence[int]) -> None:
+        super().__init__()
+        if not 0 <= min(words) <= max(words) < table.num_embeddings:
+            raise InputError(f"head.words must lie between 0 and {table.num_embeddings - 1}")
+        self.table = table
+        self.register_buffer("words_L", torch.tensor(words), persistent=False)
+
+    def forward(self, u_BD: Tensor) -> Tensor:
+        return u_BD @ self.table(self.words_L).mT
+
+
+class AnswersHead(LabelsHead):
+    """Wu, u the query behind the last hop (Sukhbaatar et al. 2015, eq. 3)."""
+
+    does = "answers questions about stories (headway predict)"
+
+    def __init__(self, encoder: Encodes, config: Answers) -> None:
+        super().__init__()
+        labels = len(config.labels)
+        words = config.words or tuple(range(labels))  # before the words are known: any
+        untied = partial(nn.Linear, encoder.width, labels, bias=False)
+        self.labels = TableRows(encoder.table, words) if config.tied else untied()
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        logits_BL: Tensor = self.labels(encoded.x_BTD[:, 0])
+        return logits_BL
+
+
+@dataclass(frozen=True)
+class Answers(HeadChoice):
+    """An answer to the question. `tied`: W has the rows of the encoder's last table that belong to the answers; each is
+    one word then. `words`: their ids."""
+
+    name = "answers"
+    task = "story-answering"
+    module = AnswersHead
+    labels: tuple[str, ...] = ("yes", "no")
+    tied: bool = False
+    words: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        refuse(not self.labels, "head.labels must have at least one answer")
+        refuse(
+            self.words and len(self.words) != len(self.labels), "head.words must have a word for each of head.labels"
+        )
+
+    def of_labels(self, labels: tuple[str, ...], ids: Sequence[Sequence[int]]) -> Answers:
+        long = [label for label, written in zip(labels, ids, strict=True) if len(written) != 1]
+        refuse(self.tied and long, f"head.tied=true needs answers of one word, not {long[:1]}: set head.tied=false")
+        return replace(self, labels=labels, words=tuple(written[0] for written in ids) if self.tied else ())
+
+
+class LinearClassesHead(ClassesHead):
+    """zC + c with z the text's vector, no row of C longer than a bound: no hidden layer (Kim 2014, 2.1)."""
+
+    def __init__(self, encoder: Encodes, config: LinearClasses) -> None:
+        Head.__init__(self)
+        self.dropout, self.answer, self.pooling = own_dropout(encoder, config), config.answer, config.pooling
+        self.labels = BoundedLinear(encoder.width, len(config.labels), config.bound)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        return self.labels(self.dropout(pool(encoded.x_BTD, encoded.lengths_B, self.pooling)))
+
+
+@dataclass(frozen=True)
+class LinearClasses(HeadChoice):
+    """A label of the text by one map of its vector. `pooling`: what stands for the text; an encoder that gives a single
+    vector needs none. `bound`: the most that the L2 norm of a label's weights may be (0: any)."""
+
+    name = "linear-classes"
+    task = "classification"
+    whole = True
+    module = LinearClassesHead
+    labels: tuple[str, ...] = ("0", "1")
+    answer: Literal["one", "several", "number"] = "one"
+    dropout: float | None = None
+    pooling: Literal["first", "last", "mean", "max"] = "first"
+    bound: float = 0.0
+
+    def __post_init__(self) -> None:
+        refuse(not self.bound >= 0, f"head.bound must be 0 (none) or more, not {self.bound}")
 
 
 class NextSentenceHead(ClassesHead):
@@ -191,13 +291,17 @@ class MultipleChoice(HeadChoice):
 
     name = "multiple-choice"
     task = "multiple-choice"
+    whole = True
     module = MultipleChoiceHead
     dropout: float | None = None
     pooling: Literal["first", "mean"] = "first"
     map: Map = field(default_factory=Map)
 
 
-EVERY = (Vectors, Words, WordsAndPair, Classes, NextSentence, MultipleChoice, Tags, Replaced, Spans, Crf)
+EVERY = (
+    Vectors, Words, WordsAndPair, Classes, LinearClasses, Answers, NextSentence, MultipleChoice, Tags, Replaced, Spans,
+    Crf,
+)  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007
 
@@ -210,6 +314,10 @@ class Headed(nn.Module):
 
     def __init__(self, encoder: Encodes, config: Any) -> None:
         super().__init__()
+        if not (encoder.per_token or config.whole):
+            family = encoder.config.name
+            raise InputError(f"head={config.name} reads every token, a model of the family '{family}' gives one vector "
+                             "for a whole text: take another family")  # fmt: skip
         self.encoder, self.head = encoder, config.module(encoder, config)
         self.config, self.tracks, self.context = encoder.config, encoder.tracks, encoder.context
         encoder.draw(self.head)

@@ -93,6 +93,17 @@ class LinearBias:
 
 
 @dataclass(frozen=True)
+class Index:
+    """The position itself as a number. `everywhere`: added to every number of a vector, or to the first alone."""
+
+    name: ClassVar[str] = "index"
+    everywhere: bool = True
+
+    def build(self, room: Room) -> position.Position:
+        return position.Index(room.width, room.length, self.everywhere)
+
+
+@dataclass(frozen=True)
 class NoPosition:
     name: ClassVar[str] = "none"
 
@@ -156,6 +167,9 @@ class Gated:
         return feed_forward.GatedMLP(width, inner, GATES[self.activation], self.dropout, self.biased)
 
 
+Around = Callable[[], residual.Residual | residual.Bare]  # what stands around each sublayer of a block
+
+
 @dataclass(frozen=True)
 class PostNorm:
     """2017's placement: the norm outside the sum."""
@@ -163,8 +177,11 @@ class PostNorm:
     name: ClassVar[str] = "post"
     epsilon: float = 1e-5
 
-    def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
-        return residual.post_norm(lambda: nn.LayerNorm(width, self.epsilon, bias=bias), dropout)
+    def norm(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.LayerNorm(width, self.epsilon, bias=bias)
+
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Around:
+        return residual.post_norm(partial(self.norm, width, bias), dropout)
 
     def final(self, width: int, bias: bool = True) -> nn.Module:
         return nn.Identity()
@@ -177,8 +194,41 @@ class PreNorm:
     name: ClassVar[str] = "pre"
     epsilon: float = 1e-5
 
-    def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
-        return residual.pre_norm(lambda: nn.LayerNorm(width, self.epsilon, bias=bias), dropout)
+    def norm(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.LayerNorm(width, self.epsilon, bias=bias)
+
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Around:
+        return residual.pre_norm(partial(self.norm, width, bias), dropout)
+
+    def final(self, width: int, bias: bool = True) -> nn.Module:
+        return self.norm(width, bias)
+
+
+@dataclass(frozen=True)
+class PostRmsNorm(PostNorm):
+    """`PostNorm` with RMS norm, which neither subtracts the mean nor adds a bias (Zhang and Sennrich 2019)."""
+
+    name: ClassVar[str] = "post-rms"
+
+    def norm(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.RMSNorm(width, self.epsilon)
+
+
+@dataclass(frozen=True)
+class PreRmsNorm(PreNorm):
+    """`PreNorm` with RMS norm, as Llama has it."""
+
+    name: ClassVar[str] = "pre-rms"
+
+    def norm(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.RMSNorm(width, self.epsilon)
+
+
+@dataclass(frozen=True)
+class PostNormAndFinal(PostNorm):
+    """As `PostNorm`, with one more norm behind each stack: `torch.nn.Transformer` has it wherever the others stand."""
+
+    name: ClassVar[str] = "post-final"
 
     def final(self, width: int, bias: bool = True) -> nn.Module:
         return nn.LayerNorm(width, self.epsilon, bias=bias)
@@ -186,13 +236,48 @@ class PreNorm:
 
 @dataclass(frozen=True)
 class BatchNorm(PostNorm):
-    """Outside the sum, with the mean and variance of the batch (graph Transformers: Dwivedi and Bresson 2021)."""
+    """Outside the sum, with the mean and variance of the batch (graph Transformers: Dwivedi and Bresson 2021). In a
+    causal model a token is then scaled by later tokens of its batch while it trains, and by none in evaluation."""
 
     name: ClassVar[str] = "batch"
     momentum: float = 0.1
 
-    def residual(self, width: int, dropout: float, bias: bool = True) -> Callable[[], residual.Residual]:
-        return residual.post_norm(lambda: norm.BatchNorm(width, self.epsilon, self.momentum), dropout)
+    def norm(self, width: int, bias: bool = True) -> nn.Module:
+        return norm.BatchNorm(width, self.epsilon, self.momentum)
+
+
+@dataclass(frozen=True)
+class NormOnly(PostNorm):
+    """The norm without the sum: LN(f(x))."""
+
+    name: ClassVar[str] = "norm-only"
+
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Around:
+        return lambda: residual.Bare(dropout, self.norm(width, bias))
+
+
+@dataclass(frozen=True)
+class ResidualOnly:
+    """The sum without a norm: x + f(x)."""
+
+    name: ClassVar[str] = "residual-only"
+    epsilon: ClassVar[float] = 1e-5  # of a norm elsewhere in the model
+
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Around:
+        return lambda: residual.Residual(dropout=dropout)
+
+    def final(self, width: int, bias: bool = True) -> nn.Module:
+        return nn.Identity()
+
+
+@dataclass(frozen=True)
+class NoNorm(ResidualOnly):
+    """Neither norm nor residual: f(x)."""
+
+    name: ClassVar[str] = "none"
+
+    def residual(self, width: int, dropout: float, bias: bool = True) -> Around:
+        return lambda: residual.Bare(dropout)
 
 
 def stack(config: Any, layers: int) -> Stack:
@@ -203,6 +288,6 @@ def stack(config: Any, layers: int) -> Stack:
     return Stack(layers, norm.final(width), attention, feed_forward, norm.residual(width, config.dropout))
 
 
-Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | NoPosition
+Position = Sinusoidal | Learned | Rotary | RelativeBias | LinearBias | Index | NoPosition
 FeedForward = Relu | Gelu | Silu | Gated
-Norm = PostNorm | PreNorm | BatchNorm
+Norm = PostNorm | PreNorm | PostNormAndFinal | PostRmsNorm | PreRmsNorm | BatchNorm | NormOnly | ResidualOnly | NoNorm

@@ -42,13 +42,14 @@ class Encodes(nn.Module):
     """Abstract. Reads its inputs whole; a head (`headway.models.heads`) stands on the last layer.
 
     width: of the last layer. dropout: what a head takes unless it has its own. context: the most positions that it
-    reads; None: any number.
+    reads; None: any number. per_token: whether it gives a vector for every token, or a single one for the whole.
     """
 
     config: Any = None
     width: int
     dropout: float
     context: int | None = None
+    per_token: ClassVar[bool] = True
     tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
 
     @property

@@ -8,7 +8,7 @@ B batch, T length, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, final
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headway.errors import InputError
 from headway.models import parts
 from headway.models.language import DecoderOnly
-from headway.nn import bag, feed_forward, residual
+from headway.nn import attention, bag, feed_forward, residual
 from headway.nn.attention import SelfAttention
 from headway.nn.block import INTO_SUM, Stack
 from headway.nn.embedding import AppendOne, StepEmbedding, biased_head, token_table
@@ -58,6 +58,16 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Unprojected(Attention):
+    """Past words, weighed by how like the latest one they are: no W^Q, W^K, W^V, Wᴼ."""
+
+    name: ClassVar[str] = "unprojected"
+
+    def build(self, width: int) -> SelfAttention:
+        return attention.Unprojected(width, self.heads)
+
+
+@dataclass(frozen=True)
 class Tanh:
     """One layer of the same width, with the head behind it: Bengio's network without its direct path."""
 
@@ -68,27 +78,14 @@ class Tanh:
 
 
 @dataclass(frozen=True)
-class NoNorm:
-    """Neither norm nor residual."""
-
-    name: ClassVar[str] = "none"
-
-    def residual(self, width: int, dropout: float) -> Callable[[], residual.Bare]:
-        return lambda: residual.Bare(dropout)
-
-    def final(self, width: int) -> nn.Module:
-        return nn.Identity()
-
-
-@dataclass(frozen=True)
 class RungConfig:
     """`inner`: 0 for four times the width. Every rung reads at most `max_length` tokens, those too that could read
     more, so that all are judged alike."""
 
     name: ClassVar[str] = "rung"
-    mixing: Uniform | Attention = field(default_factory=Uniform)
+    mixing: Uniform | Attention | Unprojected = field(default_factory=Uniform)
     position: parts.Position = field(default_factory=parts.NoPosition)
-    norm: NoNorm | parts.PostNorm | parts.PreNorm = field(default_factory=NoNorm)
+    norm: parts.NoNorm | parts.PostNorm | parts.PreNorm = field(default_factory=parts.NoNorm)
     feed_forward: Tanh | parts.Relu | parts.Gelu | parts.Gated = field(default_factory=Tanh)
     layers: int = 1
     width: int = 128
@@ -126,8 +123,8 @@ class Rung(DecoderOnly):
         position = config.position.build(parts.Room(width, config.mixing.heads, config.max_length))
         self.embed = StepEmbedding(table, position, config.dropout)
         feed_forward = partial(config.feed_forward.build, width, config.inner or 4 * width)
-        attention, residual = partial(config.mixing.build, width), norm.residual(width, config.dropout)
-        self.decoder = Stack(config.layers, norm.final(width), attention, feed_forward, residual)
+        mixing, residual = partial(config.mixing.build, width), norm.residual(width, config.dropout)
+        self.decoder = Stack(config.layers, norm.final(width), mixing, feed_forward, residual)
         self._soften()
         self.into_head = AppendOne()
         self.output = biased_head(width, vocabulary, table if config.tied else None)

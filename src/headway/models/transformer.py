@@ -17,8 +17,9 @@ from headway.nn.embedding import AppendOne, Head, TokenEmbedding, biased_head, t
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """`scaled`: embeddings are multiplied by √width. `output_bias`: the logits have one, as Marian's. `embedding_norm`:
-    embeddings with their positions are normed, as BART's."""
+    """`embeddings`: what has one table: source, target and head (shared), target and head (tied), source and target
+    (joint). `scaled`: embeddings are multiplied by √width. `output_bias`: the logits have one, as Marian's.
+    `embedding_norm`: embeddings with their positions are normed, as BART's."""
 
     name: ClassVar[str] = "transformer"
     encoder_layers: int = 6
@@ -28,7 +29,7 @@ class TransformerConfig:
     heads: int = 8
     dropout: float = 0.1
     attention_dropout: float = 0.0
-    embeddings: Literal["shared", "tied", "separate"] = "shared"
+    embeddings: Literal["shared", "tied", "joint", "separate"] = "shared"
     position: parts.Position = field(default_factory=parts.Sinusoidal)
     norm: parts.Norm = field(default_factory=parts.PostNorm)
     feed_forward: parts.FeedForward = field(default_factory=parts.Relu)
@@ -50,9 +51,9 @@ class Transformer(EncoderDecoder):
     def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary)
         width, heads, norm = config.width, config.heads, config.norm
-        shared = config.embeddings == "shared"
+        shared = config.embeddings in ("shared", "joint")
         if shared and source_vocabulary != target_vocabulary:
-            raise ValueError("shared embeddings need one joint vocabulary")
+            raise ValueError(f"{config.embeddings} embeddings need one joint vocabulary")
         attention = partial(SelfAttention, width, heads, config.attention_dropout)
         cross = partial(CrossAttention, width, heads, config.attention_dropout)
 
@@ -69,5 +70,5 @@ class Transformer(EncoderDecoder):
         self.encoder = Stack(config.encoder_layers, norm.final(width), *slots)
         self.decoder = Stack(config.decoder_layers, norm.final(width), *slots, cross)
         self.into_head = AppendOne() if config.output_bias else nn.Identity()
-        tied = None if config.embeddings == "separate" else target_table
+        tied = target_table if config.embeddings in ("shared", "tied") else None
         self.head = (biased_head if config.output_bias else Head)(width, target_vocabulary, tied)

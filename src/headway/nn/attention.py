@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -31,6 +32,7 @@ LONG = 1024
 
 Score = Callable[[Tensor, Tensor], Tensor]
 PAIRS = ("row", "head", "target", "source")  # the axes of scores and weights
+softmax = partial(torch.softmax, dim=-1)
 
 
 def dot(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
@@ -103,16 +105,17 @@ def biased(score: Score, q_BHTK: Tensor, k_BGSK: Tensor, bias_BHTS: Tensor | Non
 def attend(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, visible_BHTS: Tensor | None = None,
     bias_BHTS: Tensor | None = None, score: Score = scaled_dot, dropout: float = 0.0,
+    normalise: Callable[[Tensor], Tensor] = softmax,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """softmax(score(Q, K) + bias)V, and the weights (Vaswani et al. 2017, eq. 1).
 
     What is not visible gets −∞ before the softmax, so weight 0; a query that sees nothing gives 0. Of H heads, H/G
-    share one of the G keys and values.
+    share one of the G keys and values. `normalise`: another function of the scores than softmax.
     """
     scores_BHTS = biased(score, q_BHTK, k_BGSK, bias_BHTS)
     if visible_BHTS is not None:
         scores_BHTS = scores_BHTS.masked_fill(~visible_BHTS, -math.inf)
-    weights_BHTS = scores_BHTS.softmax(dim=-1)
+    weights_BHTS = normalise(scores_BHTS)
     if visible_BHTS is not None:
         weights_BHTS = weights_BHTS.masked_fill(~visible_BHTS, 0.0)
     mixed_BGTK = fold(F.dropout(weights_BHTS, dropout), k_BGSK.shape[1]) @ v_BGSK
@@ -289,6 +292,23 @@ class OwnDistances(SelfAttention):
         return None if view.scene is None else self.distances.bias(q, view.scene)
 
 
+class Thrice(nn.Module):
+    """[x; x; x]"""
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return torch.cat([x_BTD] * 3, dim=-1)
+
+
+class Unprojected(SelfAttention):
+    """attend(x, x, x) by heads: the vectors are their own queries, keys and values, and nothing is learned. A vector
+    is nearest to itself, and what it asks for is what it is."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0, score: Score = scaled_dot) -> None:
+        MultiHead.__init__(self, width, heads, dropout, None, score)
+        self.shared, self.sizes = heads, [width] * 3
+        self.qkv, self.output = Thrice(), nn.Identity()  # type: ignore[assignment]
+
+
 class CrossAttention(MultiHead):
     """Queries from the target, keys and values from the source, which are computed once for each source."""
 
@@ -306,8 +326,11 @@ class CrossAttention(MultiHead):
         return Memory(*(_split(part, self.heads) for part in self.key_value(source_BSD).chunk(2, dim=-1)))
 
     def forward(self, x_RTD: Tensor, memory: Memory, view: View = SEE_ALL) -> Tensor:
-        """R rows may be several hypotheses of each of B sources: their queries then become further queries of that
-        source, so that its keys and values are never copied."""
+        return self.out(self.mixed(x_RTD, memory, view))
+
+    def mixed(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
+        """The heads' concatenated outputs. R rows may be several hypotheses of each of B sources: their queries then
+        become further queries of that source, so that its keys and values are never copied."""
         q_RHTK = _split(self.query(x_RTD), self.heads)
         rows, heads, length, head_width = q_RHTK.shape
         sources = memory.k_BHSK.shape[0]  # not len: a size may be free in an exported graph
@@ -317,4 +340,4 @@ class CrossAttention(MultiHead):
         mixed_BHTK = self.mix(q_BHTK, memory.k_BHSK, memory.v_BHSK, view)
         if rows != sources:
             mixed_BHTK = mixed_BHTK.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
-        return self.out(_merge(mixed_BHTK))
+        return _merge(mixed_BHTK)

@@ -51,6 +51,18 @@ class TanhLayer(nn.Module):
         return torch.tanh(self.map(x_BTD))
 
 
+class BoundedLinear(nn.Linear):
+    """xWᵀ + b, where a row of W that is longer than `bound` counts as one of that length (Hinton et al. 2012). 0: no
+    bound."""
+
+    def __init__(self, width: int, to: int, bound: float = 0.0) -> None:
+        super().__init__(width, to)
+        self.bound = bound
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight.renorm(2, 0, self.bound) if self.bound else self.weight, self.bias)
+
+
 class MapLayer(nn.Module):
     """norm(f(xW + b)): the hidden layer of a head (Devlin et al. 2019, as released)."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -96,6 +97,11 @@ def fairseq_sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> T
     return torch.nn.functional.pad(table, (0, width - 2 * half))
 
 
+def indices(positions: Tensor, width: int, base: float, columns: int) -> Tensor:
+    """p in the first `columns` numbers, 0 in the others."""
+    return torch.nn.functional.pad(positions[..., None].expand(-1, columns), (0, width - columns))
+
+
 class Sinusoidal(Position):
     """Adds `sinusoid(p)`. The table caches the formula and grows with the inputs. `first`: the p of the first token."""
 
@@ -117,6 +123,15 @@ class Sinusoidal(Position):
         if isinstance(start, int) and start + length > len(self.table_PD):
             self.table_PD = self._rows(2 * (start + length)).to(self.table_PD)
         return x_BTD + _rows_at(self.table_PD, start, length).to(x_BTD.dtype)
+
+
+class Index(Sinusoidal):
+    """Adds the position itself, 0, 1, 2 …, to every number of a vector, or to its first one alone: the naive way. In
+    every number it is removed by a layer norm, which subtracts the mean."""
+
+    def __init__(self, width: int, length: int = 512, everywhere: bool = True) -> None:
+        columns = width if everywhere else 1
+        super().__init__(width, length=length, formula=partial(indices, columns=columns))
 
 
 class Learned(Position):

@@ -28,6 +28,8 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 
 ALIGNED = 16  # bytes: for rows that are no multiple of it cuDNN takes slower kernels (in tf32 1.6 times the time)
 
+SHUT = 1e4  # added to a gate: σ is then exactly 0 or 1
+
 Gates = dict[str, Tensor]
 LayerState = tuple[Tensor, ...]  # (B, H) each: the hidden vector, and where there is one the cell
 Anew = tuple[Tensor, LayerState]  # (B, T), true where a row restarts, and the state that it restarts from
@@ -40,6 +42,7 @@ class Cell(nn.Module):
     kernel: ClassVar[Callable[..., tuple[Tensor, ...]]]  # torch's, of all steps
     parts: ClassVar[tuple[str, ...]] = ("hidden",)  # of a state; the first is the layer's output
     own_bias: ClassVar[bool] = False  # whether the map of the state needs a bias beside the input's
+    held: ClassVar[dict[str, float]] = {}  # gates that, pushed so, leave the last part of a state as it was
 
     def __init__(self, inputs: int, width: int, spread: float = 0.0) -> None:
         """Weights are drawn uniformly from ± `spread` (0: 1/√H)."""
@@ -54,9 +57,17 @@ class Cell(nn.Module):
         """The next state, and the gates that made it, from the input's map Wx + b, the state and U."""
         raise NotImplementedError
 
-    def fused(self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor) -> tuple[Tensor, LayerState]:
-        """All steps in one call: of rows `x_BTD`, or of packed rows with their batch `sizes`."""
-        y, *last = _call(self.kernel, x, sizes, [part_BH[None] for part_BH in state], self.weights(u_GH))
+    def fused(
+        self, x: Tensor, sizes: Tensor | None, state: LayerState, u_GH: Tensor, held_BT: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
+        """All steps in one call: of rows `x_BTD`, or of packed rows with their batch `sizes`. `held_BT`: steps that
+        leave the last part of the state as it was, where the cell has gates for that."""
+        weights = self.weights(u_GH)
+        if held_BT is not None and self.held:  # one more input, 1 at these steps, pushes the gates
+            push = [weights[0].new_full((self.width, 1), self.held.get(gate, 0.0)) for gate in self.gates]
+            weights[0] = torch.cat([weights[0], torch.cat(push)], 1)
+            x = torch.cat([x, held_BT[..., None].to(x.dtype)], -1)
+        y, *last = _call(self.kernel, x, sizes, [part_BH[None] for part_BH in state], weights)
         return y, tuple(part_1BH[0] for part_1BH in last)
 
     def weights(self, u_GH: Tensor) -> list[Tensor]:
@@ -90,6 +101,7 @@ class LSTMCell(Cell):
     gates = ("input", "forget", "candidate", "output")
     parts = ("hidden", "cell")
     kernel = staticmethod(torch.lstm)
+    held = {"input": -SHUT, "forget": SHUT}
 
     def __init__(self, inputs: int, width: int, spread: float = 0.0, forget: float = 0.0) -> None:
         """`forget` is added to that gate's bias, so that a new cell remembers (Jozefowicz et al. 2015)."""
@@ -113,6 +125,7 @@ class GRUCell(Cell):
     gates = ("reset", "update", "candidate")
     kernel = staticmethod(torch.gru)
     own_bias = True
+    held = {"update": SHUT}
 
     def step(self, x_BG: Tensor, state: LayerState, u_GH: Tensor) -> tuple[LayerState, Gates]:
         (h_BH,) = state
@@ -169,11 +182,13 @@ class RecurrentLayer(nn.Module):
     """h₁ … h_T from x₁ … x_T and h₀, by one cell.
 
     weight_dropout: share of U that is left out, the same for all steps of a call (DropConnect: Merity et al. 2018).
+    holds: padding is read too, with gates that hold the state. It takes more steps than packed rows, but no length is
+    read back from the device: a step can be captured.
     """
 
-    def __init__(self, cell: Cell, weight_dropout: float = 0.0) -> None:
+    def __init__(self, cell: Cell, weight_dropout: float = 0.0, holds: bool = False) -> None:
         super().__init__()
-        self.cell, self.weight_dropout = cell, weight_dropout
+        self.cell, self.weight_dropout, self.holds = cell, weight_dropout, holds
 
     def forward(
         self, x_BTD: Tensor, state: LayerState | None = None, lengths_B: Tensor | None = None, anew: Anew | None = None
@@ -190,7 +205,7 @@ class RecurrentLayer(nn.Module):
         state = tuple(part_BH.to(x_BTD.dtype).contiguous() for part_BH in state)
         if lengths_B is None:
             return self.cell.fused(x_BTD, None, state, u_GH)
-        return self._packed(x_BTD, state, u_GH, lengths_B)
+        return (self._held if self.holds else self._packed)(x_BTD, state, u_GH, lengths_B)
 
     def _packed(self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor) -> tuple[Tensor, LayerState]:
         # A packed row has at least one step; an empty row keeps its state.
@@ -202,7 +217,15 @@ class RecurrentLayer(nn.Module):
             PackedSequence(y, packed.batch_sizes, order, back), batch_first=True, total_length=x_BTD.shape[1]
         )
         there_B = lengths_B > 0
-        return y_BTH * there_B[:, None, None], _where(there_B, tuple(part[back] for part in new), state)
+        return y_BTH * there_B[:, None, None], where(there_B, tuple(part[back] for part in new), state)
+
+    def _held(self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor) -> tuple[Tensor, LayerState]:
+        padding_BT = torch.arange(x_BTD.shape[1], device=x_BTD.device) >= lengths_B[:, None]
+        y_BTH, new = self.cell.fused(x_BTD, None, state, u_GH, padding_BT)
+        y_BTH = y_BTH.masked_fill(padding_BT[..., None], 0.0)
+        last_B1H = (lengths_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, y_BTH.shape[-1])
+        hidden_BH = y_BTH.gather(1, last_B1H)[:, 0]  # its gates were not held: they give the output
+        return y_BTH, where(lengths_B > 0, (hidden_BH, *new[1:]), state)
 
     def _readable(
         self, x_BTD: Tensor, state: LayerState, u_GH: Tensor, lengths_B: Tensor | None, anew: Anew | None
@@ -212,23 +235,27 @@ class RecurrentLayer(nn.Module):
         gates: list[Gates] = []
         for t in range(x_BTD.shape[1]):
             if anew is not None:
-                state = _where(anew[0][:, t], anew[1], state)
+                state = where(anew[0][:, t], anew[1], state)
             new, opened = self.cell.step(x_BTG[:, t], state, u_GH)
-            state = new if lengths_B is None else _where(t < lengths_B, new, state)
+            state = new if lengths_B is None else where(t < lengths_B, new, state)
             steps.append(new)
             gates.append(opened)
-        seen = {name: [opened[name] for opened in gates] for name in gates[0]}
-        seen |= dict(zip(self.cell.parts, map(list, zip(*steps, strict=True)), strict=True))
-        for name, values in seen.items():
-            if tap.wants(self, name):
-                tap.save(self, name, torch.stack(values, 1))
+        self.save(steps, gates)
         y_BTH = torch.stack([hidden_BH for hidden_BH, *_ in steps], 1)
         if lengths_B is not None:
             y_BTH = y_BTH * (torch.arange(y_BTH.shape[1], device=y_BTH.device) < lengths_B[:, None])[..., None]
         return y_BTH, state
 
+    def save(self, steps: list[LayerState], gates: list[Gates]) -> None:
+        """What a trace keeps of the steps: states and gates."""
+        seen = {name: [opened[name] for opened in gates] for name in gates[0]}
+        seen |= dict(zip(self.cell.parts, map(list, zip(*steps, strict=True)), strict=True))
+        for name, values in seen.items():
+            if tap.wants(self, name):
+                tap.save(self, name, torch.stack(values, 1))
 
-def _where(chosen_B: Tensor, yes: LayerState, no: LayerState) -> LayerState:
+
+def where(chosen_B: Tensor, yes: LayerState, no: LayerState) -> LayerState:
     return tuple(torch.where(chosen_B[:, None], a_BH, b_BH) for a_BH, b_BH in zip(yes, no, strict=True))
 
 

@@ -32,14 +32,14 @@ class Residual(nn.Module):
 
 
 class Bare(nn.Module):
-    """y = dropout(f(x)): neither residual nor norm."""
+    """y = norm(dropout(f(x))): no residual, and a norm only where one is given."""
 
-    def __init__(self, dropout: float = 0.0) -> None:
+    def __init__(self, dropout: float = 0.0, norm: nn.Module | None = None) -> None:
         super().__init__()
-        self.dropout = Dropout(dropout)
+        self.dropout, self.norm = Dropout(dropout), norm or nn.Identity()
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor], lengths_B: Tensor | None = None) -> Tensor:
-        return self.dropout(sublayer(x_BTD))
+        return normed(self.norm, self.dropout(sublayer(x_BTD)), lengths_B)
 
 
 def pre_norm(norm: Callable[[], nn.Module], dropout: float) -> Callable[[], Residual]:

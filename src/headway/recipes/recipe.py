@@ -22,8 +22,8 @@ from headway.train.run import Run
 
 # The recipes of these files are listed in this order.
 FILES = (
-    "translation", "language", "counting", "ladder", "recurrent", "rnn_seq2seq", "vectors", "classification", "tagging",
-    "pictures",
+    "translation", "language", "counting", "ladder", "recurrent", "rnn_seq2seq", "convolution", "vectors",
+    "classification", "tagging", "pictures", "memory", "labs",
 )  # fmt: skip
 TABLES: dict[str, dict[str, Any]] = {}
 for _file in FILES:
@@ -77,4 +77,11 @@ RECIPES = {
 }
 # Names for several at once: the ladder from the foot up. A bag of words is worse than any n-gram: from it on each rung
 # is better than the one before.
-GROUPS = {"ladder": ("ladder-kn", "mlp", *(f"ladder-{rung}" for rung in RUNGS))}
+GROUPS = {
+    "ladder": ("ladder-kn", "mlp", *(f"ladder-{rung}" for rung in RUNGS)),
+    "road": (
+        "multi30k-de-en-lstm-plain", "multi30k-de-en-lstm-dot", "multi30k-de-en-lstm-multiplicative",
+        "multi30k-de-en-lstm", "multi30k-de-en-lstm-scaled-dot", "multi30k-de-en-lstm-before",
+        "multi30k-de-en-lstm-feeding", "multi30k-de-en-conv", "multi30k-de-en",
+    ),
+}  # fmt: skip

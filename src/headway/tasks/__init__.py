@@ -9,14 +9,16 @@ from headway.tasks.classification import Classification
 from headway.tasks.encoding import Embedding, MaskedWords
 from headway.tasks.language import Language
 from headway.tasks.pictures import ImageClassification
+from headway.tasks.stories import StoryAnswering
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Task
+from headway.tasks.transduction import Transduction
 from headway.tasks.translation import Translation
 from headway.tasks.word_vectors import WordVectors
 
 EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
-    QuestionAnswering, NextSentences, Choosing, ReplacedTokens,
+    QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

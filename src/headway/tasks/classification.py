@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from headway.data.labelled import (
     read_labelled,
     read_texts,
 )
-from headway.data.readers import bare_suffix
+from headway.data.readers import UTF8, bare_suffix
 from headway.errors import InputError, Notice, nearest, refuse
 from headway.generate.encoder import Encoder
 from headway.tasks.encoding import answered, pair_of
@@ -44,7 +44,7 @@ class LabelledText(DividedFiles):
     Without `valid`, the share `hold_out` of the training texts is. names: what the labels of the data, in their order,
     are called (none: as they are written there). text: for a vocabulary of its own, where the run starts from nothing.
     text_column, label_column: names or numbers (from 1 on) of columns, two texts for pairs; where they are not given,
-    `headway.data.columns` finds them.
+    `headway.data.columns` finds them. encoding: of lines of a label and a text.
     """
 
     name: ClassVar[str] = "labelled-text"
@@ -53,6 +53,7 @@ class LabelledText(DividedFiles):
     text: TextOptions = field(default_factory=lambda: TextOptions(lowercase=True))
     text_column: tuple[str, ...] = ()
     label_column: str = ""
+    encoding: Literal["utf-8", "latin-1"] = "utf-8"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +80,7 @@ class Classification(TextLabelling):
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""
-        texts = read_labelled(files, self.run.data.columns, self.written, self.log.say)
+        texts = read_labelled(files, self.run.data.columns, self.written, self.log.say, self.run.data.encoding)
         refuse(not texts, f"{', '.join(map(str, files))}: there is no text in it")
         if not self.written:
             self.written = labels_in(texts)
@@ -136,7 +137,13 @@ class Classification(TextLabelling):
         """Cut where they are longer than the model takes, as they were when it learned."""
         known = {*model.labels, *map(str, range(len(model.labels)))}
         said: list[str] = []
-        texts = read_labelled(list(files), _columns(model.card.run, options), known, said.append)
+        texts = read_labelled(
+            list(files),
+            _columns(model.card.run, options),
+            known,
+            said.append,
+            _data(model.card.run).get("encoding", UTF8),
+        )
         refuse(not texts, f"{', '.join(files)}: there is no text in it")
         names, labels = [f"text {number}" for number in range(1, len(texts) + 1)], [text.label for text in texts]
         numbers(names, labels, model.labels, digits=True)  # a wrong label is told before the model is asked
@@ -147,6 +154,11 @@ class Classification(TextLabelling):
 
 def _columns(run: dict[str, Any], options: dict[str, Any]) -> Columns:
     """Those that are asked for, or those that the model was trained with."""
-    data = run.get("data", {}) if isinstance(run, dict) else {}
-    texts, label = (options.get(name) or data.get(name) for name in COLUMN_OPTIONS)
+    texts, label = (options.get(name) or _data(run).get(name) for name in COLUMN_OPTIONS)
     return Columns(tuple(texts or ()), str(label or ""))
+
+
+def _data(run: Any) -> dict[str, Any]:
+    """The data's settings of the run that trained a model, where its card has one."""
+    found = run.get("data", {}) if isinstance(run, dict) else {}
+    return found if isinstance(found, dict) else {}

@@ -49,6 +49,10 @@ class Objective(nn.Module):
     def resume(self, carried: dict[str, Tensor]) -> None:
         """Take over what `carried` gave."""
 
+    def follow(self, loss: float) -> str:
+        """Called with the loss of each validation; says what it changes from here on, nothing where it does not."""
+        return ""
+
 
 class TokenObjective(Objective):
     """Each token from those before it and, where the batch has inputs, from those."""
@@ -138,13 +142,43 @@ class CarriedObjective(TokenObjective):
         return [place[start:end] for place in self.places]
 
 
-@final
 class HeadObjective(Objective):
     """The loss terms of an encoder's head."""
 
     def forward(self, batch: Any) -> Terms:
         terms: Terms = self.model.head.losses(self.model.encode(batch.inputs), batch, self.config.smoothing)
         return terms
+
+
+@final
+class LinearStartObjective(HeadObjective):
+    """The encoder is linear until a validation's loss is no lower than the lowest before it."""
+
+    def __init__(self, model: nn.Module, config: Any) -> None:
+        super().__init__(model, config)
+        self.lowest = torch.tensor(torch.inf, dtype=torch.float64)
+        self.model.encoder.linear.fill_(True)
+
+    def forward(self, batch: Any) -> Terms:
+        terms = super().forward(batch)
+        loss, weight = terms["loss"]
+        share = torch.where(self.model.encoder.linear, self.config.share, 1.0)
+        return terms | {"loss": (loss.detach() + share * (loss - loss.detach()), weight)}
+
+    def carried(self) -> dict[str, Tensor]:
+        return {"lowest": self.lowest}
+
+    def resume(self, carried: dict[str, Tensor]) -> None:
+        self.lowest = carried["lowest"].cpu().clone()
+
+    @torch.no_grad()
+    def follow(self, loss: float) -> str:
+        linear = self.model.encoder.linear
+        if bool(linear) and loss >= float(self.lowest):
+            linear.fill_(False)
+            return "the validation loss has stopped falling: from now on the hops have their softmax"
+        self.lowest = self.lowest.clamp(max=loss)
+        return ""
 
 
 @final
@@ -299,6 +333,17 @@ class Labels(Config):
     objective: ClassVar[type[Objective]] = HeadObjective
     smoothing: float = 0.0
     judge: Judge = "accuracy"
+
+
+@dataclass(frozen=True)
+class LinearStart(Labels):
+    """`Labels` of a memory network that starts without the softmax of its hops, and gets it when the validation loss
+    stops falling (Sukhbaatar et al. 2015, 4.2). `share`: what the gradient is multiplied by until then; with SGD that
+    is a lower rate."""
+
+    name: ClassVar[str] = "linear-start"
+    objective: ClassVar[type[Objective]] = LinearStartObjective
+    share: float = 0.5
 
 
 @dataclass(frozen=True)

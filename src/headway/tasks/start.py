@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def fill_from_vectors(model: nn.Module, tokenizers: Sequence[Tokenizer], path: P
     refuse(not tables, f"{path}: the model has no table of vectors to fill")
     vectors = read_vectors(path, width=next(iter(tables.values())).embedding_dim)
     filled = words = 0
-    for table, tokenizer in zip(tables.values(), tokenizers, strict=False):
+    for table, tokenizer in zip(tables.values(), cycle(tokenizers), strict=False):
         entries = range(len(SPECIALS), len(tokenizer))
         word_of = {entry: str(tokenizer.inner.id_to_token(entry)) for entry in entries}
         row_of = {entry: vectors.row_of.get(word, vectors.row_of.get(word.lower())) for entry, word in word_of.items()}

@@ -19,7 +19,7 @@ from headway.data.catalog import cache_folder
 from headway.data.readers import read_pairs
 from headway.data.split import held_out, split_corpus
 from headway.data.store import SIDES, PairStore, prepare, train_tokenizers
-from headway.errors import refuse
+from headway.errors import InputError, refuse
 from headway.evaluate.bleu import bleu_by_length, check_tokenizer, corpus_bleu, score
 from headway.generate.translator import Translator
 from headway.nn.embedding import ForcedFirst
@@ -51,6 +51,10 @@ class ParallelText(DataFiles):
     target: str = "target"
     hold_out: int = 1000
     text: TextOptions = field(default_factory=TextOptions)
+
+    def sides(self) -> tuple[TextOptions, TextOptions]:
+        """How source and target become ids."""
+        return self.text, self.text
 
     def __post_init__(self) -> None:
         refuse(self.hold_out < 1, f"data.hold_out must be at least 1, not {self.hold_out}")
@@ -140,7 +144,10 @@ class Translation(Task):
         if earlier is not None:
             return earlier.source_tokenizer, earlier.target_tokenizer
         data = self.run.data
-        learn = partial(train_tokenizers, self.files["train"], data.text, source=data.source, target=data.target)
+        learn = partial(
+            train_tokenizers, self.files["train"], data.text, source=data.source, target=data.target,
+            target_options=data.sides()[1],
+        )  # fmt: skip
         found = vocabularies(self.context, learn, ["joint"] if data.text.joint else SIDES)
         return found[0], found[-1]
 
@@ -166,7 +173,7 @@ class Translation(Task):
     def _texts(self, part: str) -> tuple[list[str], list[str]]:
         """The pairs of a part as text, without those whose source is longer than the model takes."""
         pairs = list(read_pairs(self.files[part], self.run.data.source, self.run.data.target))
-        limit = self.translator.limit
+        limit = self.translator.source_limit
         fits = [len(ids) <= limit for ids in self.translator.encode([source for source, _ in pairs])]
         too_long = [number for number, fit in enumerate(fits, 1) if not fit]
         if too_long:
@@ -182,16 +189,17 @@ class Translation(Task):
     def final_figures(self) -> dict[str, Any]:
         if not self.test_texts[0]:
             return {}
-        translated, tokenize = self._translated(*self.test_texts), self.run.validation.tokenize
+        translated, tokenize = self.translated(*self.test_texts), self.run.validation.tokenize
         rows = bleu_by_length(*translated, tokenize)
         self.log.event("breakdown", figure="test BLEU", by="words of the source", rows=rows)
         return {"test BLEU": round(corpus_bleu(*translated[1:], tokenize), 2)}
 
     def _bleu(self, sources: list[str], references: list[str]) -> float:
-        return corpus_bleu(*self._translated(sources, references)[1:], self.run.validation.tokenize)
+        return corpus_bleu(*self.translated(sources, references)[1:], self.run.validation.tokenize)
 
-    def _translated(self, *texts: list[str]) -> tuple[list[str], list[str], list[str]]:
-        """The sources that are scored, their translations, their references."""
+    def translated(self, *texts: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """The sources that are scored (some of them, where a run has little time), what the present weights write, and
+        the references."""
         sources, references = (list(sampled(side, self.share)) for side in texts)
         with self.log.bar("translating", len(sources), " sentences") as show:
             found = self.translator.translate_n(sources, progress=show)
@@ -220,7 +228,7 @@ class Translation(Task):
     @classmethod
     def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
         refuse_unknown(options, ("beam_size",), "a translator")
-        search = _search(options)
+        search = search_options(options)
         for start in range(0, len(values), AT_ONCE):
             texts = values[start : start + AT_ONCE]
             for text, translation in zip(texts, model.translate(texts, **search), strict=True):
@@ -231,7 +239,7 @@ class Translation(Task):
         """BLEU and chrF of the translations of these pairs. `keep` is called with the translations."""
         refuse_unknown(options, ("tokenize", "lowercase", "bootstrap", *SEARCH, "keep"), "a translator")
         pairs = list(read_pairs(list(files), model.card.reads.language, model.card.writes.language))
-        texts = model.translate([source for source, _ in pairs], **_search(options))
+        texts = model.translate([source for source, _ in pairs], **search_options(options))
         if "keep" in options:
             options["keep"](texts)
         how: dict[str, Any] = {"bootstrap": RESAMPLES}
@@ -240,13 +248,17 @@ class Translation(Task):
         return Report(found.to_dict(), found.lines())
 
 
-def _search(options: dict[str, Any]) -> dict[str, Any]:
+def search_options(options: dict[str, Any]) -> dict[str, Any]:
     """Options of a search, under the names that a translator has for them."""
     return {name: options[option] for option, name in SEARCH.items() if option in options}
 
 
 def framed(card: Card, source: Codec) -> Frame:
     """The ids around the two sides of a pair for this model."""
+    if source.filled:
+        raise InputError(
+            f"headway trains no model whose texts are padded to {source.filled} tokens: import it without pad_source_to"
+        )
     symbols = card.symbols
     first = () if symbols.first is None else (symbols.first,)
     return Frame(source.opening, source.closing, symbols.start, symbols.end, first)

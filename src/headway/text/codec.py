@@ -19,7 +19,8 @@ SPACE_MARK = "▁"
 
 class Codec(Protocol):
     """Text to ids and back, and the ids of special tokens by their role. None: the vocabulary has no such
-    entry. stops: ids that end a text."""
+    entry. stops: ids that end a text. filled: a source is padded to so many tokens, and the padding is read like text
+    (0: it is not padded)."""
 
     inner: tokenizers.Tokenizer
     pad: int | None
@@ -28,6 +29,7 @@ class Codec(Protocol):
     unknown: int | None
     stops: frozenset[int]
     chat: Chat | None
+    filled: int = 0
 
     @property
     def opening(self) -> tuple[int, ...]:
@@ -55,6 +57,11 @@ class Codec(Protocol):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """All texts at once, in parallel: much faster than one after the other."""
         return encoded(self.inner, texts)
+
+    def framed(self, source: Sequence[int]) -> list[int]:
+        """The ids of a text with all that stands around it."""
+        ids = [*self.opening, *source, *self.closing]
+        return ids if self.pad is None else ids + [self.pad] * (self.filled - len(ids))
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.decode_batch([ids])[0]

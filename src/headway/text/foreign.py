@@ -46,7 +46,7 @@ class Settings:
     pad to separator, more: the texts of special tokens. stops: ids that end a text, beside `end`. frame: whether a text
     gets the start token before it and the end token after it, where the file's own template is not used. tidy: decoding
     removes spaces before punctuation. chat: the chat template (Jinja). limit: the most tokens of a text (0: none).
-    spelled: a special token that is spelled out in a text is text.
+    spelled: a special token that is spelled out in a text is text. filled: of a `Codec`.
     """
 
     pad: str | None = None
@@ -63,6 +63,7 @@ class Settings:
     chat: str | None = None
     limit: int = 0
     spelled: bool = False
+    filled: int = 0
 
     def specials(self) -> list[str]:
         named = (*(getattr(self, role) for role in ROLES), *self.more)
@@ -91,6 +92,7 @@ class ForeignTokenizer(Codec):
         named = (pad, settings.start, settings.end, settings.unknown, settings.mask)
         ids = (None if special is None else inner.token_to_id(special) for special in named)
         self.pad, self.start, self.end, self.unknown, self.mask = ids
+        self.filled = settings.filled
         self.stops = frozenset(settings.stops) | (frozenset() if self.end is None else {self.end})
         asked = {ROLES[role]: getattr(settings, role) for role in ("start", "end", "unknown", "pad")}
         specials = {name: token for name, token in asked.items() if token is not None}

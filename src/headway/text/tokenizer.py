@@ -48,6 +48,7 @@ class TextOptions:
     first word, `word` has tokens for all white space but single spaces between words, and there is no NFC. `char` is
     always exact.
     lines: for language models: each line is a text of its own, followed by END.
+    nfd: for `char`: letters are taken apart, é into e and its accent, 한 into three.
     marks: for `word` that is not exact: punctuation marks are tokens of their own, not part of the word before.
     """
 
@@ -60,6 +61,7 @@ class TextOptions:
     exact: bool = False
     lines: bool = False
     marks: bool = False
+    nfd: bool = False
 
     def __post_init__(self) -> None:
         refuse(self.kind not in KINDS, f"text.kind is {self.kind!r}: it must be 'bpe', 'word' or 'char'")
@@ -69,6 +71,10 @@ class TextOptions:
         refuse(self.min_count < 1, f"text.min_count is {self.min_count}: it must be at least 1")
         if self.marks and (self.kind != "word" or self.exact):
             raise InputError("text.marks splits words from punctuation: it needs text.kind=word and text.exact=false")
+        refuse(
+            self.nfd and self.kind != "char",
+            f"text.nfd takes characters apart: it needs text.kind=char, not {self.kind}",
+        )
 
 
 @dataclass(frozen=True)
@@ -273,18 +279,21 @@ def _word_level(model: models.WordLevel, options: TextOptions) -> tokenizers.Tok
 
 def _train_characters(chunks: Iterator[list[str]], options: TextOptions) -> tokenizers.Tokenizer:
     """Every character, in the order of their codes; if they are too many, the most frequent. The others are UNKNOWN."""
-    lower = normalizers.Lowercase() if options.lowercase else None
+    steps = [
+        step for step, on in ((normalizers.Lowercase(), options.lowercase), (normalizers.NFD(), options.nfd)) if on
+    ]
+    changed = normalizers.Sequence(steps) if len(steps) > 1 else steps[0] if steps else None
     counts: Counter[str] = Counter()
     for chunk in chunks:
         text = "".join(chunk)
-        counts.update(lower.normalize_str(text) if lower else text)
+        counts.update(changed.normalize_str(text) if changed else text)
     refuse(not "".join(counts).strip(), "there is no text to learn a vocabulary from: it is all white space")
     frequent = sorted(counts, key=lambda letter: (-counts[letter], letter))[: options.size - len(SPECIALS)]
     vocabulary = {entry: i for i, entry in enumerate([*SPECIALS, *sorted(frequent)])}
     # BPE without merges: the library then splits into characters without a regular expression, four times as fast.
     inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=SPECIALS[UNKNOWN], fuse_unk=False))
-    if lower:
-        inner.normalizer = lower
+    if changed:
+        inner.normalizer = changed
     inner.decoder = decoders.Fuse()
     inner.add_special_tokens(list(SPECIALS))
     return inner

@@ -282,6 +282,8 @@ class Training:
             self.judgement = f"valid {values['loss']:.3f}"
             self.log.event("validation", step, **values)
             self.log.say(f"step {step:,}: " + ", ".join(f"{name} {value:.3f}" for name, value in values.items()))
+            if changed := self.objective.follow(values["loss"]):
+                self.log.say(changed)
             if example:
                 self.log.event("example", step, text=example)
                 self.log.say(f"  {example}")

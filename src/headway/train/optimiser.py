@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, nearest, refuse
+from headway.train.adadelta import Adadelta
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
 
@@ -72,8 +73,11 @@ class AveragedSGD(torch.optim.SGD):
     step continues to count.
     """
 
+    at_once = False  # whether the first weights are the mean's first term
+
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self._parts()
         super().step()
         weights, means, counts = self._parts()
         bad: Any = getattr(self, "found_inf", None)
@@ -91,7 +95,7 @@ class AveragedSGD(torch.optim.SGD):
         for weight in weights:
             if "mean" not in self.state[weight]:
                 self.state[weight]["mean"] = weight.detach().clone()
-                self.state[weight]["count"] = torch.zeros((), device=weight.device)
+                self.state[weight]["count"] = torch.full((), float(self.at_once), device=weight.device)
         states = [self.state[weight] for weight in weights]
         return weights, [state["mean"] for state in states], [state["count"] for state in states]
 
@@ -123,15 +127,22 @@ class AveragedSGD(torch.optim.SGD):
 @dataclass(frozen=True)
 class AveragedSgd(Sgd):
     """SGD, and the mean of its weights from the time on when a score is worse than the best of those that are more than
-    `wait` scores old (NT-ASGD: Merity et al. 2018, algorithm 1). That mean is then what is judged and kept."""
+    `wait` scores old (NT-ASGD: Merity et al. 2018, algorithm 1), or `at_once`, from the first step (their fine-tuning).
+    That mean is then what is judged and kept."""
 
     name: ClassVar[str] = "averaged-sgd"
     kind: ClassVar[type[torch.optim.SGD]] = AveragedSGD
     wait: int = 5
+    at_once: bool = False
+
+    def build(self, groups: list[dict[str, Any]], **how: Any) -> torch.optim.Optimizer:
+        made = super().build(groups, **how)
+        made.at_once = self.at_once  # type: ignore[attr-defined]
+        return made
 
 
 BUFFERS = "buffers"  # their kind in a checkpoint
-Optimiser = Adam | AdamW | Sgd | AveragedSgd
+Optimiser = Adam | AdamW | Sgd | AveragedSgd | Adadelta
 
 
 class Masters:

@@ -165,8 +165,8 @@ class Run:
         configs.check(self.model)
         # Two tokenizers of a model from elsewhere may number their tokens alike.
         if configs.shares_table(self.model) and not self.data.text.joint and not self.init:
-            raise InputError("model.embeddings=shared needs one vocabulary: set data.text.joint=true, "
-                             "or model.embeddings=tied")  # fmt: skip
+            raise InputError(f"model.embeddings={self.model.embeddings} needs one vocabulary: "
+                             "set data.text.joint=true, or model.embeddings=tied")  # fmt: skip
         self._check_axes()
         self.task.check(self)
 

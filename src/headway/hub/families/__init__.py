@@ -21,6 +21,7 @@ from headway.hub.families.mamba import MAMBA
 from headway.hub.families.marian import MARIAN, PEGASUS
 from headway.hub.families.modernbert import MODERNBERT
 from headway.hub.families.t5 import MT5, MT5_ENCODER, T5, T5_ENCODER, UMT5, UMT5_ENCODER
+from headway.hub.families.torch_transformer import TORCH
 
 EVERY = (
     GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, QWEN3, OLMO2, PHI3, GRANITE,
@@ -34,9 +35,15 @@ FOREIGN: dict[str, Foreign] = {foreign.model_type: foreign for foreign in EVERY}
 ENCODERS = {foreign.model_type: foreign for foreign in (T5_ENCODER, MT5_ENCODER, UMT5_ENCODER)}
 
 
+# Read, and never written: no config.json names it.
+UNNAMED = {TORCH.model_type: TORCH}
+
+
 def foreign_of(facts: dict[str, Any], where: str) -> Foreign:
     """What headway knows of the model that this config.json describes."""
     kind = str(facts.get("model_type"))
+    if kind in UNNAMED:
+        return UNNAMED[kind]
     if kind not in FOREIGN:
         # Only another spelling: a similar name, as of qwen2 and qwen3, is of another model.
         same = [name for name in FOREIGN if _letters(name) == _letters(kind)]

@@ -21,11 +21,11 @@ from headway.hub.families.ctranslate2_parts import (
     describe,
     entries,
     feed_forward,
+    is_pre_norm,
     linear,
     norm,
     plain,
 )
-from headway.models import parts
 from headway.models.transformer import TransformerConfig
 
 
@@ -58,11 +58,11 @@ def _translator(loaded: Loaded) -> Any:
 
 
 def _choices(config: TransformerConfig) -> dict[str, Any]:
-    return {"pre_norm": isinstance(config.norm, parts.PreNorm)} | activation(config.feed_forward)
+    return {"pre_norm": is_pre_norm(config.norm)} | activation(config.feed_forward)
 
 
 def _stack(side: Any, stack: Any, config: TransformerConfig) -> None:
-    slot = "before" if isinstance(config.norm, parts.PreNorm) else "outside"
+    slot = "before" if is_pre_norm(config.norm) else "outside"
     if slot == "before":
         side.layer_norm = norm(stack.final)
     for spec, block in zip(side.layer, stack.layers, strict=True):

@@ -18,6 +18,7 @@ from headway.hub.families.ctranslate2_parts import (
     describe,
     entries,
     feed_forward,
+    is_pre_norm,
     linear,
     norm,
     plain,
@@ -36,7 +37,7 @@ def _of_gpt(config: GPTConfig) -> DecoderConfig:
         config.layers, config.width, config.inner, config.heads, config.shared_heads, feed_forward=config.feed_forward,
         position=own.Turned(position.base) if isinstance(position, parts.Rotary) else position,  # type: ignore[arg-type]
         norm=arrangements.LayerNorm(config.norm.epsilon), max_length=config.max_length,
-        arrangement=arrangements.Pre() if isinstance(config.norm, parts.PreNorm) else arrangements.Post(),
+        arrangement=arrangements.Pre() if is_pre_norm(config.norm) else arrangements.Post(),
     )  # fmt: skip
 
 

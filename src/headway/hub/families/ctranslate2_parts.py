@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.folder import Loaded
 from headway.hub.extras import wanted
 from headway.models import parts
@@ -41,6 +41,13 @@ def activation(part: parts.FeedForward) -> dict[str, Any]:
         return {"activation": names[part.activation], "ffn_glu": True}
     tanh = isinstance(part, parts.Gelu) and part.approximate == "tanh"
     return {"activation": names["gelu-tanh" if tanh else part.name]}
+
+
+def is_pre_norm(norm: parts.Norm) -> bool:
+    """Whether norms stand before the sublayers, or outside of the sums; the format has no other placement."""
+    known = type(norm) in (parts.PreNorm, parts.PostNorm, parts.PreRmsNorm, parts.PostRmsNorm)
+    refuse(not known, f"headway writes no norms of this kind for CTranslate2: model.norm={norm.name}")
+    return isinstance(norm, parts.PreNorm)
 
 
 def added_positions(position: Position, length: int, width: int) -> np.ndarray:

@@ -56,7 +56,7 @@ def translator(config: TransformerConfig, sizes: tuple[int, ...], weights: Weigh
     """Sines first, logits with a bias: as Marian and Pegasus are. A head of its own keeps its bias beside its columns,
     which they have no place for."""
     config, weights = halved(config, weights)
-    if not config.output_bias and config.embeddings != "separate":
+    if not config.output_bias and config.embeddings in ("shared", "tied"):
         config = replace(config, output_bias=True)
         weights = completed("transformer", config, sizes, weights)
     return config, weights

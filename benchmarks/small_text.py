@@ -1,0 +1,99 @@
+"""A small GPT that reads Shakespeare letter by letter: what the experiments on its parts share.
+
+B rows, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.data.catalog import find
+from headway.models.language import NextTokenModel
+from headway.train.optimiser import AdamW, Masters, Optimiser
+
+HELD_OUT = 0.1  # of the text, its end
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Its letters as ids, what is learned from and what is held out."""
+
+    train: Tensor
+    valid: Tensor
+    vocabulary: int
+
+    @classmethod
+    def read(cls, device: str) -> Letters:
+        path = find("tinyshakespeare/input.txt")
+        packed = path.read_bytes()
+        text = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode("utf-8")
+        letters = sorted(set(text))
+        number = {letter: at for at, letter in enumerate(letters)}
+        ids = torch.tensor([number[letter] for letter in text], device=device)
+        cut = int(len(ids) * (1 - HELD_OUT))
+        return cls(ids[:cut], ids[cut:], len(letters))
+
+    def batch(self, rows: int, length: int, dice: torch.Generator) -> Tensor:
+        """Windows from anywhere, one letter longer than what is read."""
+        starts_B = torch.randint(len(self.train) - length - 1, (rows,), generator=dice).to(self.train.device)
+        return self.train[starts_B[:, None] + torch.arange(length + 1, device=self.train.device)]
+
+    def windows(self, length: int, most: int) -> Tensor:
+        """Windows of the held-out text side by side, at most so many letters together, each one letter longer."""
+        count = max(1, min(most, len(self.valid) - 1) // length)
+        return self.valid[: count * length + 1].unfold(0, length + 1, length)
+
+
+def loss_of(model: NextTokenModel, ids_BT: Tensor) -> Tensor:
+    logits_BTV, _ = model(ids_BT[:, :-1])
+    return F.cross_entropy(logits_BTV.flatten(0, 1).float(), ids_BT[:, 1:].flatten())
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is the same for every model of an experiment. `rate`: of each step, counted from 1."""
+
+    steps: int
+    rows: int
+    length: int
+    rate: Callable[[int], float]
+    clip: float = 1.0
+    seed: int = 1
+    optimiser: Optimiser = AdamW(0.9, 0.99, 1e-8, 0.1)
+
+    def run(self, model: NextTokenModel, letters: Letters) -> tuple[list[float], list[float]]:
+        """Train it; the loss and, before clipping, the norm of the gradient of every step. Steps whose gradient is not
+        finite change nothing."""
+        masters = Masters(model.named_parameters(), self.optimiser, clip=self.clip)
+        dice, losses, norms = torch.Generator().manual_seed(self.seed), [], []
+        model.train()
+        for step in range(1, self.steps + 1):
+            loss = loss_of(model, letters.batch(self.rows, self.length, dice))
+            masters.zero()
+            loss.backward()
+            masters.set_rate(self.rate(step))
+            norms.append(masters.step(loss)[0])
+            losses.append(loss.detach())
+        return torch.stack(losses).tolist(), torch.stack(norms).tolist()
+
+
+@torch.no_grad()
+def held_out_loss(model: NextTokenModel, letters: Letters, length: int, most: int = 32_768, rows: int = 16) -> float:
+    """Nats a letter, in windows of this length."""
+    model.eval()
+    windows = letters.windows(length, most)
+    losses = [loss_of(model, part) * len(part) for part in windows.split(rows)]
+    return float(torch.stack(losses).sum() / len(windows))
+
+
+def digits(value: Any, count: int = 4) -> Any:
+    """A number as a record keeps it; None for what is not finite, which JSON has not."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{count}g}")

@@ -1,0 +1,119 @@
+"""Kim's convolutional classifier (2014) on his data: MR in ten folds, TREC, SST-2; several seeds, random vectors.
+
+SST-2 is trained on the phrases of GLUE and tested on whole sentences; of MR and TREC a tenth of the training texts
+chooses the step. The test texts are asked once, by the weights that were best in validation. Many small trainings, in
+processes side by side; one that has ended is not trained again, one that was stopped is resumed: `--runs` is where they
+lie. With `--vectors FILE` (word2vec's text or binary form, such as `headway vectors` writes) the same with vectors that
+are static, tuned, and both.
+
+    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/text_cnn.py --device cuda --seeds 3 --parallel 12
+"""
+
+from __future__ import annotations
+
+from measure import arguments, write
+
+# isort: split
+import os
+import statistics
+from argparse import Namespace
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scores import trained
+
+from headway.data.catalog import find
+from headway.data.labelled import read_labelled
+from headway.text.vectors import read_vectors
+
+FOLDS = 10
+PUBLISHED = {"MR": 0.761, "TREC": 0.912, "SST-2": 0.827}  # Kim 2014, table 2, CNN-rand
+RECIPES = {"MR": "mr-cnn", "TREC": "trec-cnn", "SST-2": "sst2-cnn"}
+WAYS = {"static": "static", "tuned": "non-static", "both": "multichannel"}
+
+
+class Job(NamedTuple):
+    data: str
+    vectors: str
+    seed: int
+    fold: int
+    settings: list[str]
+
+    @property
+    def name(self) -> str:
+        fold = f"-fold-{self.fold}" if self.data == "MR" else ""
+        return f"{RECIPES[self.data]}-{self.vectors}{fold}-seed-{self.seed}"
+
+
+def folds(runs: Path) -> list[list[str]]:
+    """The texts of MR in ten parts: of each fold the settings that name its training and its test file."""
+    texts = read_labelled([find("textcls/rt-polarity.all.gz")], encoding="latin-1")
+    part = np.random.default_rng(0).permutation(len(texts)) % FOLDS
+    found = []
+    for fold in range(FOLDS):
+        files = {name: runs / f"mr-fold-{fold}.{name}" for name in ("train", "test")}
+        for name, file in files.items():
+            chosen = [one for one, at in zip(texts, part, strict=True) if (at == fold) == (name == "test")]
+            file.write_text("".join(f"{one.label} {one.text}\n" for one in chosen), encoding="utf-8")
+        found.append([f"data.{name}={file}" for name, file in files.items()] + ["data.encoding=utf-8"])
+    return found
+
+
+def jobs(options: Namespace) -> Iterator[Job]:
+    of_fold = folds(options.runs) if "MR" in options.data else []
+    common = [f"engine.device={options.device}", *options.settings]
+    ways = {"random": list[str]()}
+    if options.vectors:
+        width = read_vectors(options.vectors).width
+        ways |= {
+            name: [f"init={options.vectors}", f"model.vectors={kind}", f"model.width={width}"]
+            for kind, name in WAYS.items()
+        }
+    for data in options.data:
+        for vectors, chosen in ways.items():
+            for seed in range(1, options.seeds + 1):
+                for fold, files in enumerate(of_fold if data == "MR" else [[]]):
+                    yield Job(data, vectors, seed, fold, [f"engine.seed={seed}", *chosen, *files, *common])
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
+    parser.add_argument("--runs", type=Path, default=Path("runs/text-cnn"))
+    parser.add_argument("--vectors", type=Path, help="a file of word vectors, for three more rows of each data set")
+    parser.add_argument("--data", nargs="+", choices=PUBLISHED, default=list(PUBLISHED))
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    options = parser.parse_args()
+    options.runs.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    every = list(jobs(options))
+    with ThreadPoolExecutor(options.parallel) as pool:
+        try:
+            scores = list(pool.map(lambda job: trained(RECIPES[job.data], job.name, options.runs, job.settings), every))
+        except BaseException:  # stopped, or one has failed: nothing more is begun
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    rows: list[dict[str, Any]] = []
+    for data, vectors in dict.fromkeys((job.data, job.vectors) for job in every):
+        own = [
+            (job, score) for job, score in zip(every, scores, strict=True) if (job.data, job.vectors) == (data, vectors)
+        ]
+        seeds = range(1, options.seeds + 1)
+        each = [statistics.mean(score["test accuracy"] for job, score in own if job.seed == seed) for seed in seeds]
+        rows.append({
+            "data": data, "vectors": vectors, "folds": FOLDS if data == "MR" else 1,
+            "accuracy": round(statistics.mean(each), 4), "each_seed": [round(value, 4) for value in each],
+            "validation": round(statistics.mean(score["validation accuracy"] for _, score in own), 4),
+            "published": PUBLISHED[data] if vectors == "random" else None,
+            "seconds_each": round(statistics.mean(score["training seconds"] for _, score in own), 1),
+        })  # fmt: skip
+    case = {"seeds": options.seeds, "trainings": len(every), "at_a_time": min(options.parallel, len(every))}
+    write(f"text-cnn-{options.device}", options.device, rows, options.out, case=case)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""ConvS2S: as fairseq's formulas written with torch.nn have it, the same whole, in steps, padded and in a search; and a
+run of it that trains, resumes, predicts and is explored as any other."""
+
+import json
+import math
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+import torch
+import torch.nn.functional as F
+from rooms import joined
+from safetensors.torch import load_file
+
+from headway.batch import TextInputs, TextRow
+from headway.cli.app import main
+from headway.errors import InputError
+from headway.generate.offline import generate_all, search_all
+from headway.generate.request import Request
+from headway.generate.sampling import Sampling
+from headway.generate.search import Search
+from headway.generate.stepper import GraphStepper
+from headway.models.conv_seq2seq import ConvSeq2Seq, ConvSeq2SeqConfig
+from headway.models.parts import Sinusoidal
+from headway.nn import tap
+from headway.plain import change
+from headway.recipes import RECIPES
+from headway.tasks.loading import load
+from headway.text.tokenizer import END, START
+from headway.train.job import train
+from headway.train.log import Log
+from headway.train.loop import Training
+from small_world import surroundings, write_pairs
+
+CPU = torch.device("cpu")
+SMALL = ConvSeq2SeqConfig(2, 3, 8, 12, dropout=0.3, max_length=64)
+EACH = {
+    "learned": SMALL,
+    "wide": replace(SMALL, window=5, decoder_layers=1, embeddings="separate", position=Sinusoidal()),
+    "even": replace(SMALL, window=4, embeddings="tied"),
+}
+each_config = pytest.mark.parametrize("config", EACH.values(), ids=EACH)
+LENGTHS = torch.tensor([6, 1, 4])
+
+
+def build(config, vocabulary=30, sharp=1.0, seed=0):
+    torch.manual_seed(seed)
+    model = ConvSeq2Seq(config, vocabulary, vocabulary).double().eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("bias"):
+                weight.normal_(std=0.1)
+            elif name.endswith("original0"):
+                weight.mul_(torch.rand_like(weight) + 0.5)  # no longer ‖v‖
+        model.head.weight.mul_(sharp)
+    return model
+
+
+def pairs(vocabulary=30):
+    generator = torch.Generator().manual_seed(1)
+    return (torch.randint(vocabulary, (3, length), generator=generator) for length in (6, 5))
+
+
+def normed(map):
+    """g·v/‖v‖ of each output."""
+    g, v = map.parametrizations.weight.original0, map.parametrizations.weight.original1
+    return g * v / v.square().sum(1, keepdim=True).sqrt()
+
+
+def linear(x, map):
+    return x @ normed(map).T + map.bias
+
+
+def gated(x_TD, part, left, right):
+    """fairseq's block: a convolution to twice the channels, and their gated linear unit."""
+    map, window = part.convolution.map, part.convolution.window
+    weight = normed(map).unflatten(1, (window, -1)).mT
+    return F.glu(F.conv1d(F.pad(x_TD.T[None], (left, right)), weight, map.bias), 1)[0].T
+
+
+def fairseq(model, source, target):
+    """FConvEncoder and FConvDecoder of one sentence without dropout, formula by formula."""
+    half, span = math.sqrt(0.5), model.config.window - 1
+    embedded = model.embed_source(source[None])[0]
+    x = linear(embedded, model.widen_source)
+    for block in model.encoder.layers:
+        x = (gated(x, block.gated, span // 2, span - span // 2) + x) * half
+    keys = linear(x, model.encoder.final)
+    values = (keys + embedded) * half
+    g = model.embed_target(target[None])[0]
+    x = linear(g, model.widen_target)
+    for block in model.decoder.layers:
+        residual, x = x, gated(x, block.gated, span, 0)
+        scores = ((linear(x, block.query) + g) * half) @ keys.T
+        mixed = scores.softmax(-1) @ values
+        mixed = mixed * (len(source) * math.sqrt(1 / len(source)))
+        x = (linear(mixed, block.cross.output) + x) * half
+        x = (x + residual) * half
+    return linear(x, model.decoder.final) @ model.head.weight.T
+
+
+@each_config
+@torch.no_grad()
+def test_the_model_is_fairseqs_and_padding_changes_nothing(config):
+    model, (source, target) = build(config), pairs()
+    found = model(source, target, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        torch.testing.assert_close(found[row], fairseq(model, source[row, :length], target[row]))
+
+
+def test_first_weights_give_a_gate_four_times_the_variance_of_its_inputs():
+    """Gehring et al. 2017, 3.5: the gate's σ then brings it back to about 1."""
+    torch.manual_seed(0)
+    model = ConvSeq2Seq(replace(SMALL, inner=256, width=256, dropout=0.0), 30, 30)
+    x, part = torch.randn(8, 50, 256), model.encoder.layers[0].gated
+    with torch.no_grad():
+        assert float(part.convolution(x)[0].var()) == pytest.approx(4, rel=0.1)
+        expected = 4 * torch.randn(100_000).mul(2).sigmoid().square().mean()
+        assert float(part(x)[0].var()) == pytest.approx(float(expected), rel=0.1)
+    g, v = (getattr(part.convolution.map.parametrizations.weight, f"original{i}") for i in (0, 1))
+    torch.testing.assert_close(g[:, 0], v.norm(dim=1))  # the first weight is the one that was drawn
+
+
+def test_the_encoder_gets_its_share_of_the_gradient_of_every_attention():
+    """1/(2·layers) of what it would get, its embeddings all of it through the values."""
+    model, (source, target) = build(SMALL), pairs()
+    model(source, target).square().sum().backward()
+    found = {name: weight.grad.clone() for name, weight in model.named_parameters()}
+    model.zero_grad()
+    for row in range(3):
+        fairseq(model, source[row], target[row]).square().sum().backward()
+    for name, weight in model.named_parameters():
+        if name.startswith(("encoder", "widen_source")):
+            torch.testing.assert_close(found[name], weight.grad / 6)
+        elif not name.startswith("embed_source"):  # partly through the encoder
+            torch.testing.assert_close(found[name], weight.grad)
+
+
+@each_config
+@torch.no_grad()
+def test_a_target_read_in_parts_is_the_target_read_whole(config):
+    model, (source, target) = build(config), pairs()
+    whole = model(source, target, LENGTHS)
+    for cuts in ((1, 2, 3, 4), (3,)):
+        state, found = model.start(TextInputs(source, LENGTHS), 3, CPU), []
+        for part in target.tensor_split(cuts, dim=1):
+            logits, state = model.logits(part, state)
+            found.append(logits)
+        torch.testing.assert_close(torch.cat(found, 1), whole)
+
+
+@each_config
+@torch.no_grad()
+def test_padded_targets_continue_as_each_would_alone(config):
+    model, (source, target) = build(config), pairs()
+    lengths = torch.tensor([5, 2, 0])
+    _, state = model.read(target, model.start(TextInputs(source, LENGTHS), 3, CPU), lengths_R=lengths)
+    together, _ = model.logits(target[:, :2], state)
+    for row, length in enumerate(lengths.tolist()):
+        alone = torch.cat([target[row, :length], target[row, :2]])[None]
+        expected = model(source[row : row + 1, : LENGTHS[row]], alone)[0, length:]
+        torch.testing.assert_close(together[row], expected)
+
+
+def test_a_padded_batch_gives_the_gradients_of_single_rows():
+    model, (source, target) = build(SMALL), pairs()
+    model(source, target, LENGTHS).square().sum().backward()
+    together = {name: weight.grad.clone() for name, weight in model.named_parameters()}
+    model.zero_grad()
+    for row, length in enumerate(LENGTHS.tolist()):
+        model(source[row : row + 1, :length], target[row : row + 1]).square().sum().backward()
+    torch.testing.assert_close({name: weight.grad for name, weight in model.named_parameters()}, together)
+
+
+@each_config
+@torch.no_grad()
+def test_several_sources_in_one_room_step_as_each_would_alone(config):
+    model, (source, target) = build(config), pairs()
+    states = []
+    for row, length in enumerate(LENGTHS.tolist()):
+        state = model.start(TextInputs(source[row : row + 1, :length], LENGTHS[row : row + 1]), 1, CPU, room=8)
+        state.widen(2)
+        states.append(model.read(target[[row, row], :2], state)[1])
+    logits, _ = model.logits(target.repeat_interleave(2, 0)[:, 2:], joined(states, 8, 6))
+    torch.testing.assert_close(logits[::2], model(source, target, LENGTHS)[:, 2:])
+    torch.testing.assert_close(logits[::2], logits[1::2])
+
+
+@torch.no_grad()
+def test_a_trace_changes_nothing_and_every_layer_attends_to_the_sources_own_tokens():
+    model, (source, target) = build(SMALL), pairs()
+    expected = model(source, target, LENGTHS)
+    with tap.record(model) as seen:
+        torch.testing.assert_close(model(source, target, LENGTHS), expected)
+    own = torch.arange(6) < LENGTHS[:, None, None, None]
+    for layer in range(SMALL.decoder_layers):
+        weights = seen.tensors[f"decoder.{layer}.cross.weights"]
+        torch.testing.assert_close(weights.masked_fill(~own, 0).sum(-1), torch.ones(3, 1, 5).double())
+        assert not weights.masked_fill(own, 0).any()
+
+
+def test_dropout_is_drawn_in_training_only():
+    model, (source, target) = build(SMALL), pairs()
+    assert torch.equal(model(source, target), model(source, target))
+    model.train()
+    assert not torch.equal(model(source, target), model(source, target))
+
+
+def test_sizes_without_meaning_are_refused():
+    for setting, message in (("window=0", r"model\.window must be at least 1"), ("inner=0", r"model\.inner must be")):
+        with pytest.raises(InputError, match=message):
+            change(SMALL, [setting])
+
+
+def sources(count=14):
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
+    return [[*torch.randint(4, 30, (n,), generator=generator).tolist(), END] for n in lengths]
+
+
+class Uncaptured(GraphStepper):
+    """A stepper of captured steps whose steps are run instead of replayed, so that no GPU is needed."""
+
+    class Replay:
+        def __init__(self, step):
+            self.replay = step
+
+    def _graph(self, step, restore):
+        step()
+        restore()
+        return self.Replay(step)
+
+
+def test_steps_in_a_fixed_room_give_what_each_source_gives_alone():
+    model, search = build(SMALL, sharp=4.0), Search(beam=3, best=2, max_ratio=3, max_extra=9)
+    alone = [search_all(model, [source], search, limit=64, device=CPU)[0] for source in sources()]
+    for stepper, batch in ((None, 5), (Uncaptured(model), 14)):
+        together = search_all(model, sources(), search, limit=64, device=CPU, stepper=stepper, batch=batch)
+        for a, b in zip(alone, together, strict=True):
+            assert [h.ids for h in a] == [h.ids for h in b]
+            assert [h.score for h in a] == pytest.approx([h.score for h in b], rel=1e-6)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@torch.no_grad()
+def test_greedy_samples_are_a_beam_of_one_and_both_are_the_best_token_each_time(captured):
+    model, greedy = build(EACH["even"], sharp=4.0), Sampling(0)
+    given = [Request([START], greedy, 12, frozenset({END}), inputs=TextRow(source)) for source in sources(6)]
+    written = generate_all(model, given, context=64, device=CPU, stepper=Uncaptured(model) if captured else None)
+    search = Search(beam=1, max_ratio=0, max_extra=12)
+    for source, (sample,) in zip(sources(6), written, strict=True):
+        ids = [START]
+        while len(ids) <= 12 and ids[-1] != END:
+            ids.append(int(model(torch.tensor([source]), torch.tensor([ids]))[0, -1].argmax()))
+        assert [i for i in sample.ids if i != END] == [i for i in ids[1:] if i != END]
+        ((found,),) = search_all(model, [source], search, limit=64, device=CPU)
+        if ids[-1] == END:
+            assert found.ids == ids[1:-1]
+
+
+SETTINGS = (
+    "engine.batch=512", "engine.snapshot=4", "engine.log=5", "engine.average=3", "engine.checkpoint=6",
+    "model.width=16", "model.inner=16", "model.encoder_layers=2", "model.decoder_layers=2", "model.max_length=64",
+    "model.dropout=0.1", "data.text.size=300", "data.text.min_count=1", "schedule.peak=0.01", "schedule.warmup=10",
+    "search.beam=2", "validation.every=8", "validation.score_every=12", "validation.sentences=3", "data.source=en",
+    "data.target=fr",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    root = tmp_path_factory.mktemp("text")
+    with surroundings(root / "cache"):
+        write_pairs(root, 150, 10, 10)
+        yield root
+
+
+def trained(text, out, *settings, resume=False):
+    files = [f"data.{part}={text / f'{part}.en'},{text / f'{part}.fr'}" for part in ("train", "valid")]
+    run = change(RECIPES["translate-conv"].make(), ["engine.device=cpu", *SETTINGS, *files, *settings])
+    out.mkdir(exist_ok=True)
+    log = Log(out, quiet=True)
+    try:
+        train(run, out, log, resume=resume)
+    finally:
+        log.close()
+    return out
+
+
+@pytest.fixture(scope="module")
+def run(text, tmp_path_factory):
+    return trained(text, tmp_path_factory.mktemp("run"), "engine.steps=24")
+
+
+def call(*arguments):
+    """The command in this process: its standard output."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    assert left.value.code == 0, err.getvalue()
+    return out.getvalue()
+
+
+def test_a_run_that_fails_and_is_resumed_ends_as_one_that_never_did(text, run, tmp_path, monkeypatch):
+    advance, failures = Training.advance, {15}
+
+    def fail(training, batch):
+        if training.progress.step + 1 in failures:
+            failures.clear()
+            raise RuntimeError("the power is gone")
+        advance(training, batch)
+
+    monkeypatch.setattr(Training, "advance", fail)
+    with pytest.raises(RuntimeError, match="power"):
+        trained(text, tmp_path / "failed", "engine.steps=24")
+    found = trained(text, tmp_path / "failed", "engine.steps=24", resume=True)
+    weights = load_file(run / "model" / "model.safetensors")
+    torch.testing.assert_close(load_file(found / "model" / "model.safetensors"), weights, rtol=0, atol=0)
+
+
+def test_the_loss_falls(run):
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_a_trained_model_answers_is_evaluated_and_explored(text, run, tmp_path):
+    sentences = (text / "test.en").read_text(encoding="utf-8").splitlines()[:3]
+    model = load(run, "cpu")
+    answers = call("predict", run, "--text", *sentences, "--device", "cpu").splitlines()
+    assert answers == [" ".join(one.split()) for one in model.translate(sentences)]
+    report = json.loads(call("evaluate", run, text / "test.en", text / "test.fr", "--device", "cpu", "--json"))
+    assert 0 <= report["bleu"] <= 100
+    trace = model.trace(sentences[0])
+    assert ("decoder", "cross") in trace.sites()
+    for weights in trace.attention("decoder", "cross"):
+        assert weights.shape == (1, len(trace.tracks["target"]), len(trace.tracks["source"]))
+        assert weights.sum(-1) == pytest.approx(1.0, abs=1e-5)
+    call("explore", run, "--text", sentences[0], "--html", tmp_path / "page.html", "--device", "cpu")
+    assert "data-packed" in (tmp_path / "page.html").read_text(encoding="utf-8")
