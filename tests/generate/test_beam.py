@@ -123,6 +123,17 @@ def test_beam_of_one_is_greedy():
         assert found.ids == [i for i in ids[1:] if i != END]
 
 
+@pytest.mark.parametrize("finish", ["full", "bound"])
+def test_a_greedy_search_ends_with_its_first_end(finish):
+    """A longer text would score better here, but it is not what a greedy search finds."""
+    model, sources = model_of(30, seed=2), [[5, 7, 9, END]]
+    ((endless,),) = run(model, sources, Search(beam=1))
+    end = endless.ids[2]
+    search = Search(beam=1, length_penalty=3.0, finish=finish)
+    ((found,),) = run(model, sources, search, symbols=Symbols(START, end))
+    assert found.ids == endless.ids[: endless.ids.index(end)]
+
+
 def many(count, vocabulary=30):
     generator = torch.Generator().manual_seed(0)
     lengths = torch.randint(1, 9, (count,), generator=generator).tolist()

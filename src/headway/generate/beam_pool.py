@@ -160,7 +160,7 @@ class BeamPool(Pool[int]):
         scores_GNK, ended_GNK = record_5GNK[2:4]
         age_GN = np.arange(first + 1, first + 1 + len(scores_GNK))[:, None] - table_N["born"]
         over_GN = age_GN > longest_N
-        if search.finish == "full":
+        if search.finish == "full" or search.beam == 1:
             count_GN = table_N["ended"] + (ended_GNK > -math.inf).sum(2).cumsum(0)
             table_N["ended"] = count_GN[-1]
             return over_GN | (count_GN >= search.beam)

@@ -11,7 +11,7 @@ from headway.errors import InputError, refuse
 
 @dataclass(frozen=True)
 class Search:
-    """Beam search; `beam=1` is greedy.
+    """Beam search; `beam=1` is greedy: its first end is the end, whatever `finish` says.
 
     A hypothesis of log-probability s and n tokens (its end counted) scores s / nᵅ, α = `length_penalty`.
     `finish="full"` ends a sentence when `beam` hypotheses have ended; `"bound"` continues until none that is
