@@ -76,7 +76,9 @@ def encoder(head: Any, kind: Any, *shape: int) -> tuple[Objective, Any]:
 def stories() -> tuple[Objective, Any]:
     model = build("memory", MemoryConfig(width=16), (30,), Answers(labels=tuple("abc")))
     times = torch.tensor([[3, 2, 1], [1, 0, 0], [2, 1, 0], [3, 2, 1], [1, 0, 0]])
-    return LinearStart().build(model), LabelBatch(StoryInputs(tokens(5, 3, 4), times, tokens(5, 4)), torch.zeros(5).long())
+    return LinearStart().build(model), LabelBatch(
+        StoryInputs(tokens(5, 3, 4), times, tokens(5, 4)), torch.zeros(5).long()
+    )
 
 
 CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {

@@ -87,9 +87,7 @@ class MemoryAttention(nn.Module):
 
     reach: ClassVar = math.inf
 
-    def forward(
-        self, u_BD: Tensor, m_BSD: Tensor, c_BSD: Tensor, visible_BS: Tensor | None, linear: Tensor
-    ) -> Tensor:
+    def forward(self, u_BD: Tensor, m_BSD: Tensor, c_BSD: Tensor, visible_BS: Tensor | None, linear: Tensor) -> Tensor:
         """`linear`: whether p is uᵀm itself, without the softmax."""
 
         def normalise(scores_BHTS: Tensor) -> Tensor:
@@ -110,9 +108,7 @@ class Hop(nn.Module):
         super().__init__()
         self.attention, self.query = MemoryAttention(), query
 
-    def forward(
-        self, u_BD: Tensor, m_BSD: Tensor, c_BSD: Tensor, visible_BS: Tensor | None, linear: Tensor
-    ) -> Tensor:
+    def forward(self, u_BD: Tensor, m_BSD: Tensor, c_BSD: Tensor, visible_BS: Tensor | None, linear: Tensor) -> Tensor:
         new_BD: Tensor = self.query(u_BD, self.attention(u_BD, m_BSD, c_BSD, visible_BS, linear))
         return tap.save(self, "query", new_BD[:, None])[:, 0]
 
