@@ -43,3 +43,9 @@ def test_one_answer_for_all() -> None:
     assert same.constant == 1 and same.majority == 0.5
     assert LabelScores.of([0, 1, 1, 0], [1, 1, 1, 0], 2).constant is None
     assert LabelScores.of([1, 1], [1, 1], 2).constant is None
+
+
+def test_a_label_that_the_model_does_not_have_is_always_wrong() -> None:
+    scores = LabelScores.of([0, 1, -1, 1], [0, 1, 1, 0], 2)
+    assert scores.accuracy == 0.5 and scores.majority == 0.5
+    assert LabelScores.of([0, -1], [0, 0], 1).accuracy == 0.5
