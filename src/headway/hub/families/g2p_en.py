@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from headway.data.readers import must_be_there
 from headway.errors import InputError, refuse
 from headway.folder import text_card, weights_of, with_tokenizers, write_model
 from headway.generate.search import Search
@@ -64,6 +65,7 @@ def phonemes() -> Tokenizer:
 
 
 def _read(path: Path) -> Arrays:
+    must_be_there(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
