@@ -63,7 +63,7 @@ def curves(demo: Path, runs: Path) -> None:
     places = {peak: runs / f"peak-{peak}" for peak in ("0.0005", "0.003", "0.01")}
     for peak, place in places.items():
         if not (place / "model").exists():
-            run("train", "demo", "--out", str(place), "--set", f"schedule.peak={peak}", "engine.steps=400",
+            run("demo", "--out", str(place), "--set", f"schedule.peak={peak}", "engine.steps=400",
                 "engine.log=10", "validation.every=40", "validation.score_every=40")  # fmt: skip
     run("plot", *map(str, places.values()), "--out", str(DOCS / "curves.png"))
 
