@@ -74,3 +74,23 @@ def test_another_engine_gives_the_same_lines(headway: Headway, refuses, world: W
     ):  # fmt: skip
         assert told in refuses("translate", world.run, source, "--engine", "ctranslate2", *wrong)
     assert "only --engine ctranslate2 runs it" in refuses("translate", tmp_path / "fast", source, *DEVICE)
+
+
+def test_weights_of_torch_are_imported_with_what_they_do_not_say(headway: Headway, refuses, tmp_path: Path) -> None:
+    from torch_world import write_torch_transformer
+
+    theirs, out = tmp_path / "theirs", tmp_path / "model"
+    theirs.mkdir()
+    write_torch_transformer(theirs)
+    assert "--heads N" in refuses("translate", theirs)
+    assert "norm_first" in refuses("import", theirs, out, "--heads", "4", "--set", "norm_frist=true")
+    assert not out.exists()
+    assert headway("import", theirs, out, "--heads", "4", "--set", "pad_source_to=18").out == f"model: {out}\n"
+    assert "says all of it" in refuses("import", write_hf(tmp_path / "hf"), tmp_path / "other", "--heads", "4")
+
+
+def write_hf(folder: Path) -> Path:
+    from foreign_world import write_language_model
+
+    write_language_model(folder, "gpt2")
+    return folder
