@@ -264,6 +264,16 @@ LADDER: list[Column] = [
     ("parameters", "parameters", count),
     ("tokens", "tokens seen", count),
 ]
+ROAD: list[Column] = [
+    ("recipe", "recipe", code),
+    ("test", "test BLEU", two_digits),
+    ("spread", "± (deviation)", two_digits),
+    ("validation", "validation", two_digits),
+    ("parameters", "parameters", count),
+    ("path", "longest path", count),
+    ("epochs", "epochs", number),
+    ("seconds", "training, s", number),
+]
 PAIRS: list[Column] = [
     ("who", "recipe", code),
     *(
