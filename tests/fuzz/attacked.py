@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from damaged import damage
 from forked import ROUNDS, Outcome, call, carried_out, load_modules
 from lines import fault
 
+T = TypeVar("T")
 PLACE, OUT = "PLACE", "OUT"  # in a command: the damaged folder, and what the command writes
 
 
@@ -23,9 +25,9 @@ class Kind:
     leave: tuple[str, ...] = ()
 
 
-def drawn(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+def drawn(kinds: Mapping[str, T], first: int = 0) -> dict[str, T]:
     """All kinds; in a short round every third, since making them takes longer than attacking them."""
-    return dict(list(kinds.items())[:: 3 if ROUNDS == 1 else 1])
+    return dict(list(kinds.items())[first::3]) if ROUNDS == 1 else dict(kinds)
 
 
 def surroundings(root: Path) -> dict[str, str]:

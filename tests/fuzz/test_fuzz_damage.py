@@ -1,6 +1,6 @@
 """Damaged folders: what a command says of one is the truth of the whole one, or one clear line; never something else.
 
-A short round damages each folder a few times; HEADWAY_FUZZ=N does it N times as often.
+A short round damages every third folder a few times; HEADWAY_FUZZ=N does it N times as often.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from attacked import drawn
 from damaged import damage
 from forked import ROUNDS, Outcome, Record, call, load_modules
 from lines import fault
@@ -48,7 +49,7 @@ class Trained:
         return [self.call([model if word == "MODEL" else word for word in use]) for use in self.world.uses]
 
 
-@pytest.fixture(scope="module", params=WORLDS)
+@pytest.fixture(scope="module", params=drawn(WORLDS, first=1))
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained.make(WORLDS[request.param], tmp_path_factory.mktemp(request.param))
 

@@ -1,8 +1,8 @@
 """A run of every task, killed before a file operation: the same command finishes it, with the same bits. So do runs of
 several processes that are killed at a random moment.
 
-A short round kills at a few places of each; HEADWAY_FUZZ=N kills at N times as many, and once there are no more, at
-random moments. Runs of several processes are killed at random moments, all processes or one.
+A short round kills at a few places of every third; HEADWAY_FUZZ=N kills all at N times as many, and once there are no
+more, at random moments. Runs of several processes are killed at random moments, all processes or one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attacked import drawn
 from forked import ROUNDS, Record
 from killed import Killing
 from ranks_killed import Processes
@@ -18,7 +19,7 @@ from worlds import WORLDS
 KILLS = 2  # of each task, in a short round
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", drawn(WORLDS))
 def test_a_killed_run_is_finished_by_the_same_command(name: str, tmp_path: Path, record_property: Record) -> None:
     killing = Killing(WORLDS[name], tmp_path).prepare()
     count = len(killing.operations)
