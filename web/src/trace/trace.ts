@@ -170,6 +170,8 @@ export class Trace {
     const named = first.axes.filter((axis) => this.tracks.has(axis));
     const rows = this.tracks.get(named[0])!;
     const columns = this.columnsOf(first, rows);
+    // Who looks from a translator's target writes the word behind that place.
+    const written = rows.name === 'target' && columns.name !== rows.name;
     const [stack, ...rest] = key.split('.');
     const cache = new Map<string, Looks>();
     return {
@@ -179,10 +181,9 @@ export class Trace {
       heads: numbers,
       rows,
       columns,
-      rowNames: rows.name === columns.name ? rows.labels : [...rows.labels.slice(1), '(end)'],
+      rowNames: written ? [...rows.labels.slice(1), '(end)'] : rows.labels,
       columnNames: columns.labels,
-      // Who looks from a translator's target writes the word behind that place.
-      written: rows.name !== columns.name,
+      written,
       tensor: (layer, name) => this.tensors.get(layer < 0 ? name : `${stack}.${layer}.${rest.join('.')}.${name}`),
       hidden: (layer, row, column) => {
         const mask = layer < 0 ? undefined : this.tensors.get(`${stack}.${layer}.${rest.join('.')}.mask`);
@@ -212,8 +213,9 @@ export class Trace {
 
 const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** The name of the places of the strongest weights; of anything else nothing has that name. */
 export function sparsePlaces(name: string): string {
-  return name.replace(/weights$/, 'places');
+  return name.endsWith('weights') ? name.replace(/weights$/, 'places') : '';
 }
 
 function floats(bytes: Uint8Array): Float32Array {
