@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headway.explore.plots import COLOURS, INK, QUIET, inches, new_figure, quiet, save
 from headway.models import parts
-from headway.models.rung import RUNGS, Attention, NoNorm, Rung, RungConfig, Tanh
+from headway.models.rung import RUNGS, Attention, Rung, RungConfig, Tanh
 from headway.nn.attention import SelfAttention
 from headway.nn.mask import SEE_ALL, Causal, Everything, Global, Mask, Padding, Random, Scene, Segments, Window
 from headway.nn.position import LinearBias, RelativeBias, Rotary, Sinusoidal, sinusoid
@@ -165,7 +165,7 @@ def drawn(config: RungConfig, seed: int = 0) -> Rung:
 
 def without_order(layers: int) -> RungConfig:
     """Causal attention, no positions, so many layers."""
-    return RungConfig(Attention(heads=4), parts.NoPosition(), NoNorm(), Tanh(), layers)
+    return RungConfig(Attention(heads=4), parts.NoPosition(), parts.NoNorm(), Tanh(), layers)
 
 
 @torch.no_grad()
