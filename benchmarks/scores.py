@@ -71,19 +71,25 @@ def main() -> None:
         found = {job: pool.submit(train, *job, options.runs, options.settings) for job in jobs}
         try:
             keep(options, found, device, beside)
-        except BaseException:  # stopped, or one has failed: nothing more is begun
+        except BaseException:  # stopped: nothing more is begun
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def keep(options: argparse.Namespace, found: dict[tuple[str, int], Any], device: str, beside: int) -> None:
-    """Write a recipe's record as soon as its last seed has ended."""
+    """Write a recipe's record as soon as its last seed has ended. What fails is named when all others have ended."""
     waiting = {recipe: [found[recipe, seed] for seed in range(1, options.seeds + 1)] for recipe in options.recipes}
-    for one in as_completed(found.values()):
-        one.result()
+    failed = []
+    for _ in as_completed(found.values()):
         for recipe in [recipe for recipe, runs in waiting.items() if all(run.done() for run in runs)]:
-            rows = [{"seed": seed} | run.result() for seed, run in enumerate(waiting.pop(recipe), 1)]
+            runs = waiting.pop(recipe)
+            if any(run.exception() for run in runs):
+                failed.append(recipe)
+                continue
+            rows = [{"seed": seed} | run.result() for seed, run in enumerate(runs, 1)]
             write(f"score-{recipe}", device, rows, options.out, recipe=recipe, beside=beside)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}; {options.runs} has what each said")
 
 
 if __name__ == "__main__":
