@@ -111,7 +111,11 @@ def test_who_does_not_see_what_matters_is_exactly_even(name, blind, words):
 
 @pytest.mark.parametrize(
     ("name", "knows"),
-    [("mlp", "near"), pytest.param("bow", "near far", marks=pytest.mark.long), ("block", "near far mirrored")],
+    [
+        ("mlp", "near"),
+        pytest.param("bow", "near far", marks=pytest.mark.long),
+        pytest.param("block", "near far mirrored", marks=pytest.mark.long),
+    ],
 )
 def test_a_trained_rung_knows_what_it_can_see_and_nothing_else(name, knows, words):
     model = trained(name, words)

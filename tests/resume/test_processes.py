@@ -111,8 +111,9 @@ def test_only_the_first_process_speaks(runs: Runs) -> None:
 
 @pytest.mark.parametrize(
     ("how", "rank"),
-    [("ddp", 1), pytest.param("ddp", 0, marks=pytest.mark.long), pytest.param("fsdp", 1, marks=pytest.mark.long)],
+    [("ddp", 1), ("ddp", 0), ("fsdp", 1)],
 )
+@pytest.mark.long  # tests/fuzz kills one of two too
 def test_a_killed_process_is_brought_back(runs: Runs, how: str, rank: int) -> None:
     """The others end, torchrun starts all again from the last checkpoint; dropout goes on where it was."""
     place, out, calm = runs.place, f"killed-{how}-{rank}", "calm"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headway.train.run import Run
 
 PLAN = "comparison.json"
+COUNTED = 128  # tokens of a text whose operations are counted, where the model takes as many
 
 
 def compare(
@@ -211,7 +212,8 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
         _carried_out(seeded, folder, download)
         entry.add(seed, seeded, folder)
     card = read_card(find_model(folder))
-    sketch, length = Sketch(card.family, card.config, card.sizes, head=card.head), window(card.config, 1)
+    sketch = Sketch(card.family, card.config, card.sizes, head=card.head)
+    length = min(window(card.config, 1), COUNTED)
     entry.parameters = sketch.size().parameters
     cost = sketch.cost(length)
     entry.operations, entry.path = cost.flops / length, cost.path

@@ -103,7 +103,7 @@ class Entry:
     epochs: list[float] = field(default_factory=list)  # how often the training data was seen
     share: float = 1.0  # of the validation and test data that was scored
     allowed: float = 0.0  # seconds; 0: as many as it takes
-    path: int | None = None  # longest between two positions of a text as long as the model takes
+    path: int | None = None  # longest between two positions
     by: str = ""  # what the test figure is broken down by, where the task does that
     breakdown: list[list[dict[str, Any]]] = field(default_factory=list)
 
