@@ -3,7 +3,7 @@
 Shakespeare letter by letter; every depth and arrangement is a model of its own, with the same batches and rate. All
 matrices start with variance 1/inputs, whatever the arrangement, so that nothing but residual and norm differs. The
 gradient is ∂loss/∂hidden of each layer before the first step, its mean norm over the tokens. Draws
-`results/depth-DEVICE.svg` beside its JSON. Rows are kept one by one: the same call goes on where it was stopped.
+`results/depth-DEVICE.svg` beside its JSON. Rows are kept one by one: the same call resumes where it was stopped.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/depth.py --device cuda
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/depth.py --device cpu --depths 2 4 --steps 5

@@ -3,7 +3,7 @@
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/ladder.py --device cuda --seeds 3
 
 Jane Eyre (`novels/core`) and the Penn Treebank with its own parts (`ptb`), both cut into 4,000 tokens. Writes
-`results/ladder-DEVICE.json`. Stopped and begun again it goes on.
+`results/ladder-DEVICE.json`. The same call resumes it when it was stopped.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A small GPT reads Shakespeare letter by letter in windows of one length, with ea
 batches and rate. Then it reads held-out windows of 1, 2, 4 and 8 times that length, each letter predicted from all
 before it in its window. `late` is the loss of the last training length of each window: what was never trained. A
 learned table has no row for such a position: its cell says so. Draws `results/lengths-DEVICE.svg` beside its JSON. Rows
-are kept one by one: the same call goes on where it was stopped.
+are kept one by one: the same call resumes where it was stopped.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/lengths.py --device cuda
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/lengths.py --device cpu --steps 3 --length 16 --width 32

@@ -4,7 +4,7 @@
 
 DEMO is what `headway demo --out DEMO` leaves: its pictures of heads are taken from there. Three short trainings give
 the curves, an LSTM that reads Shakespeare letter by letter the gates, the record of the ladder its
-picture. A training that was stopped goes on; `--only` takes some of the pictures.
+picture. A training that was stopped is resumed; `--only` takes some of the pictures.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Shakespeare letter by letter; pre-norm and post-norm; the rate goes up over the first steps or stands at its peak from
 the first one, then falls along half a cosine. Same weights at the start, same batches. `diverged`: the loss at the end
 is above that of predicting letters by their frequency, or no number. Draws `results/rates-DEVICE.svg` beside its JSON.
-Rows are kept one by one: the same call goes on where it was stopped.
+Rows are kept one by one: the same call resumes where it was stopped.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/rates.py --device cuda
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/rates.py --device cpu --steps 4 --width 32 --rates 1e-3 1e-1

@@ -4,7 +4,7 @@
 
 One comparison a recipe, side by side in `--parallel` processes, each with all its seeds; the same data and as many
 tokens for all. Writes `results/road-DEVICE.json` and draws `docs/road.png` and `docs/road-lengths.png` from it.
-Stopped and begun again it goes on.
+The same call resumes it when it was stopped.
 """
 
 from __future__ import annotations

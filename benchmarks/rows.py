@@ -1,4 +1,4 @@
-"""The rows of an experiment, kept one by one, so that the same call goes on where an earlier one was stopped."""
+"""The rows of an experiment, kept one by one, so that the same call resumes where an earlier one was stopped."""
 
 from __future__ import annotations
 

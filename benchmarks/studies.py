@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from columns import Column, count, number, rate, two_digits
+from formats import Column, count, number, rate, two_digits
 from recorded import Row
 
 Shown = tuple[list[Column], list[Row]]

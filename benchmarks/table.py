@@ -55,11 +55,8 @@ from columns import (
     VECTORS,
     VERIFYING,
     WORKED,
-    Column,
-    count,
-    number,
-    share,
 )
+from formats import Column, count, number, share
 from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
 from studies import STUDIES
 
