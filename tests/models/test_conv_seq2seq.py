@@ -3,18 +3,15 @@ run of it that trains, resumes, predicts and is explored as any other."""
 
 import json
 import math
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
-from io import StringIO
 
 import pytest
 import torch
 import torch.nn.functional as F
 from rooms import joined
-from safetensors.torch import load_file
+from targets import check_padded_targets, check_read_in_parts
 
 from headway.batch import TextInputs, TextRow
-from headway.cli.app import main
 from headway.errors import InputError
 from headway.generate.offline import generate_all, search_all
 from headway.generate.request import Request
@@ -25,12 +22,9 @@ from headway.models.conv_seq2seq import ConvSeq2Seq, ConvSeq2SeqConfig
 from headway.models.parts import Sinusoidal
 from headway.nn import tap
 from headway.plain import change
-from headway.recipes import RECIPES
 from headway.tasks.loading import load
 from headway.text.tokenizer import END, START
-from headway.train.job import train
-from headway.train.log import Log
-from headway.train.loop import Training
+from small_runs import answered, check_resumed, of_pairs
 from small_world import surroundings, write_pairs
 
 CPU = torch.device("cpu")
@@ -138,29 +132,13 @@ def test_the_encoder_gets_its_share_of_the_gradient_of_every_attention():
 
 
 @each_config
-@torch.no_grad()
 def test_a_target_read_in_parts_is_the_target_read_whole(config):
-    model, (source, target) = build(config), pairs()
-    whole = model(source, target, LENGTHS)
-    for cuts in ((1, 2, 3, 4), (3,)):
-        state, found = model.start(TextInputs(source, LENGTHS), 3, CPU), []
-        for part in target.tensor_split(cuts, dim=1):
-            logits, state = model.logits(part, state)
-            found.append(logits)
-        torch.testing.assert_close(torch.cat(found, 1), whole)
+    check_read_in_parts(build(config), *pairs(), LENGTHS)
 
 
 @each_config
-@torch.no_grad()
 def test_padded_targets_continue_as_each_would_alone(config):
-    model, (source, target) = build(config), pairs()
-    lengths = torch.tensor([5, 2, 0])
-    _, state = model.read(target, model.start(TextInputs(source, LENGTHS), 3, CPU), lengths_R=lengths)
-    together, _ = model.logits(target[:, :2], state)
-    for row, length in enumerate(lengths.tolist()):
-        alone = torch.cat([target[row, :length], target[row, :2]])[None]
-        expected = model(source[row : row + 1, : LENGTHS[row]], alone)[0, length:]
-        torch.testing.assert_close(together[row], expected)
+    check_padded_targets(build(config), *pairs(), LENGTHS)
 
 
 def test_a_padded_batch_gives_the_gradients_of_single_rows():
@@ -259,13 +237,7 @@ def test_greedy_samples_are_a_beam_of_one_and_both_are_the_best_token_each_time(
             assert found.ids == ids[1:-1]
 
 
-SETTINGS = (
-    "engine.batch=512", "engine.snapshot=4", "engine.log=5", "engine.average=3", "engine.checkpoint=6",
-    "model.width=16", "model.inner=16", "model.encoder_layers=2", "model.decoder_layers=2", "model.max_length=64",
-    "model.dropout=0.1", "data.text.size=300", "data.text.min_count=1", "schedule.peak=0.01", "schedule.warmup=10",
-    "search.beam=2", "validation.every=8", "validation.score_every=12", "validation.sentences=3", "data.source=en",
-    "data.target=fr",
-)  # fmt: skip
+SETTINGS = ("model.inner=16", "model.encoder_layers=2", "model.decoder_layers=2", "search.beam=2", "engine.steps=24")
 
 
 @pytest.fixture(scope="module")
@@ -276,47 +248,16 @@ def text(tmp_path_factory):
         yield root
 
 
-def trained(text, out, *settings, resume=False):
-    files = [f"data.{part}={text / f'{part}.en'},{text / f'{part}.fr'}" for part in ("train", "valid")]
-    run = change(RECIPES["translate-conv"].make(), ["engine.device=cpu", *SETTINGS, *files, *settings])
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        train(run, out, log, resume=resume)
-    finally:
-        log.close()
-    return out
-
-
 @pytest.fixture(scope="module")
 def run(text, tmp_path_factory):
-    return trained(text, tmp_path_factory.mktemp("run"), "engine.steps=24")
-
-
-def call(*arguments):
-    """The command in this process: its standard output."""
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    assert left.value.code == 0, err.getvalue()
-    return out.getvalue()
+    return of_pairs("translate-conv", text, tmp_path_factory.mktemp("run"), *SETTINGS)
 
 
 def test_a_run_that_fails_and_is_resumed_ends_as_one_that_never_did(text, run, tmp_path, monkeypatch):
-    advance, failures = Training.advance, {15}
+    def again(out, **how):
+        of_pairs("translate-conv", text, out, *SETTINGS, **how)
 
-    def fail(training, batch):
-        if training.progress.step + 1 in failures:
-            failures.clear()
-            raise RuntimeError("the power is gone")
-        advance(training, batch)
-
-    monkeypatch.setattr(Training, "advance", fail)
-    with pytest.raises(RuntimeError, match="power"):
-        trained(text, tmp_path / "failed", "engine.steps=24")
-    found = trained(text, tmp_path / "failed", "engine.steps=24", resume=True)
-    weights = load_file(run / "model" / "model.safetensors")
-    torch.testing.assert_close(load_file(found / "model" / "model.safetensors"), weights, rtol=0, atol=0)
+    check_resumed(monkeypatch, run, tmp_path / "failed", 15, again)
 
 
 def test_the_loss_falls(run):
@@ -328,14 +269,14 @@ def test_the_loss_falls(run):
 def test_a_trained_model_answers_is_evaluated_and_explored(text, run, tmp_path):
     sentences = (text / "test.en").read_text(encoding="utf-8").splitlines()[:3]
     model = load(run, "cpu")
-    answers = call("predict", run, "--text", *sentences, "--device", "cpu").splitlines()
+    answers = answered("predict", run, "--text", *sentences, "--device", "cpu").splitlines()
     assert answers == [" ".join(one.split()) for one in model.translate(sentences)]
-    report = json.loads(call("evaluate", run, text / "test.en", text / "test.fr", "--device", "cpu", "--json"))
+    report = json.loads(answered("evaluate", run, text / "test.en", text / "test.fr", "--device", "cpu", "--json"))
     assert 0 <= report["bleu"] <= 100
     trace = model.trace(sentences[0])
     assert ("decoder", "cross") in trace.sites()
     for weights in trace.attention("decoder", "cross"):
         assert weights.shape == (1, len(trace.tracks["target"]), len(trace.tracks["source"]))
         assert weights.sum(-1) == pytest.approx(1.0, abs=1e-5)
-    call("explore", run, "--text", sentences[0], "--html", tmp_path / "page.html", "--device", "cpu")
+    answered("explore", run, "--text", sentences[0], "--html", tmp_path / "page.html", "--device", "cpu")
     assert "data-packed" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -21,6 +21,7 @@ from rnn_pairs import (
     torch_encoder,
 )
 from rooms import joined
+from targets import check_padded_targets, check_read_in_parts
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -95,29 +96,13 @@ def test_the_score_is_the_additive_part_with_its_keys_mapped_once():
 
 
 @each_config
-@torch.no_grad()
 def test_a_target_read_in_parts_is_the_target_read_whole(config):
-    model, (source, target) = build(config), pairs()
-    whole = model(source, target, LENGTHS)
-    for cuts in ((1, 2, 3, 4), (3,)):
-        state, parts = model.start(TextInputs(source, LENGTHS), 3, CPU), []
-        for part in target.tensor_split(cuts, dim=1):
-            logits, state = model.logits(part, state)
-            parts.append(logits)
-        torch.testing.assert_close(torch.cat(parts, 1), whole)
+    check_read_in_parts(build(config), *pairs(), LENGTHS)
 
 
 @each_config
-@torch.no_grad()
 def test_padded_targets_continue_as_each_would_alone(config):
-    model, (source, target) = build(config), pairs()
-    lengths = torch.tensor([5, 2, 0])
-    _, state = model.read(target, model.start(TextInputs(source, LENGTHS), 3, CPU), lengths_R=lengths)
-    together, _ = model.logits(target[:, :2], state)
-    for row, length in enumerate(lengths.tolist()):
-        alone = torch.cat([target[row, :length], target[row, :2]])[None]
-        expected = model(source[row : row + 1, : LENGTHS[row]], alone)[0, length:]
-        torch.testing.assert_close(together[row], expected)
+    check_padded_targets(build(config), *pairs(), LENGTHS)
 
 
 @each_config

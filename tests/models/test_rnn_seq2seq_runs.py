@@ -7,27 +7,15 @@ from io import StringIO
 import pytest
 import torch
 from rnn_pairs import CPU
-from safetensors.torch import load_file
 
 from headway.batch import TextInputs
 from headway.cli.app import main
 from headway.errors import InputError
 from headway.nn import tap
-from headway.plain import change
-from headway.recipes import RECIPES
 from headway.tasks.loading import load
 from headway.text.tokenizer import START
-from headway.train.job import train
-from headway.train.log import Log
-from headway.train.loop import Training
+from small_runs import PAIR_SETTINGS, answered, check_resumed, of_pairs
 from small_world import surroundings, write_pairs
-
-SETTINGS = (
-    "engine.batch=512", "engine.snapshot=4", "engine.log=5", "engine.average=3", "engine.checkpoint=6",
-    "model.width=16", "model.max_length=64", "model.dropout=0.1", "data.text.size=300", "data.text.min_count=1",
-    "schedule.peak=0.01", "schedule.warmup=10", "search.beam=2", "validation.every=8", "validation.score_every=12",
-    "validation.sentences=3", "data.source=en", "data.target=fr",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +26,8 @@ def text(tmp_path_factory):
         yield root
 
 
-def trained(text, out, *settings, resume=False):
-    files = [f"data.{part}={text / f'{part}.en'},{text / f'{part}.fr'}" for part in ("train", "valid")]
-    run = change(RECIPES["translate-rnn"].make(), ["engine.device=cpu", *SETTINGS, *files, *settings])
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        train(run, out, log, resume=resume)
-    finally:
-        log.close()
-    return out
+def trained(text, out, *settings, **how):
+    return of_pairs("translate-rnn", text, out, "search.beam=2", *settings, **how)
 
 
 @pytest.fixture(scope="module")
@@ -55,33 +35,13 @@ def run(text, tmp_path_factory):
     return trained(text, tmp_path_factory.mktemp("run"), "engine.steps=24")
 
 
-def call(*arguments):
-    """The command in this process: its standard output."""
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    assert left.value.code == 0, err.getvalue()
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("cell", ["gru", pytest.param("lstm", marks=pytest.mark.long)])
 def test_a_run_that_fails_and_is_resumed_ends_as_one_that_never_did(text, run, cell, tmp_path, monkeypatch):
     settings = ("engine.steps=24", f"model.cell={cell}")
     expected = run if cell == "gru" else trained(text, tmp_path / "undisturbed", *settings)
-    advance, failures = Training.advance, {15}
-
-    def fail(training, batch):
-        if training.progress.step + 1 in failures:
-            failures.clear()
-            raise RuntimeError("the power is gone")
-        advance(training, batch)
-
-    monkeypatch.setattr(Training, "advance", fail)
-    with pytest.raises(RuntimeError, match="power"):
-        trained(text, tmp_path / "failed", *settings)
-    found = trained(text, tmp_path / "failed", *settings, resume=True)
-    weights = load_file(expected / "model" / "model.safetensors")
-    torch.testing.assert_close(load_file(found / "model" / "model.safetensors"), weights, rtol=0, atol=0)
+    check_resumed(
+        monkeypatch, expected, tmp_path / "failed", 15, lambda out, **how: trained(text, out, *settings, **how)
+    )
 
 
 def losses(run):
@@ -96,12 +56,12 @@ def test_the_loss_falls(run):
 def test_a_trained_model_answers_is_evaluated_and_samples(text, run):
     sentences = (text / "test.en").read_text(encoding="utf-8").splitlines()[:3]
     model = load(run, "cpu")
-    answers = call("predict", run, "--text", *sentences, "--device", "cpu").splitlines()
+    answers = answered("predict", run, "--text", *sentences, "--device", "cpu").splitlines()
     assert answers == [" ".join(one.split()) for one in model.translate(sentences)]
     assert model.sample(sentences, temperature=0, max_new=9) == model.sample(
         sentences, temperature=0, max_new=9, batch=1
     )
-    report = json.loads(call("evaluate", run, text / "test.en", text / "test.fr", "--device", "cpu", "--json"))
+    report = json.loads(answered("evaluate", run, text / "test.en", text / "test.fr", "--device", "cpu", "--json"))
     assert 0 <= report["bleu"] <= 100
 
 
@@ -112,7 +72,7 @@ def test_its_attention_can_be_read_and_its_page_written(text, run, tmp_path):
     (weights,) = trace.attention("decoder", "cross")
     assert weights.shape == (1, len(trace.tracks["target"]), len(trace.tracks["source"]))
     assert weights.sum(-1) == pytest.approx(1.0, abs=1e-5)
-    call("explore", run, "--text", sentence, "--html", tmp_path / "page.html", "--device", "cpu")
+    answered("explore", run, "--text", sentence, "--html", tmp_path / "page.html", "--device", "cpu")
     assert "data-packed" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
@@ -156,7 +116,7 @@ def test_a_model_without_attention_has_gates_and_saliency_and_refuses_the_rest(t
     gold.write_text("0-0\n" * 10, encoding="utf-8")
     told = refused("analyse", plain, text / "test.en", text / "test.fr", "--what", "alignment", "--set", f"gold={gold}")
     assert told.count("\n") == 1 and "has no attention to look at" in told
-    call("explore", plain, "--text", sentence, "--html", tmp_path / "page.html", "--device", "cpu")
+    answered("explore", plain, "--text", sentence, "--html", tmp_path / "page.html", "--device", "cpu")
 
 
 def refused(*arguments):
@@ -169,11 +129,12 @@ def refused(*arguments):
 
 @pytest.mark.long
 def test_it_is_compared_with_the_transformer(text, tmp_path):
-    settings = ["engine.steps=10", *(s for s in SETTINGS if not s.startswith(("validation.every", "validation.score")))]
+    own = [one for one in PAIR_SETTINGS if not one.startswith(("validation.every", "validation.score"))]
+    settings = ["engine.steps=10", *own, "search.beam=2"]
     files = [option for part, name in (("train", "data"), ("valid", "valid"), ("test", "test"))
              for option in (f"--{name}", text / f"{part}.en", text / f"{part}.fr")]  # fmt: skip
     both = ["translate", "translate-rnn"]
     called = ["compare", *both, *files, "--out", tmp_path / "out", "--device", "cpu", "--json", "--set", *settings]
-    results = json.loads(call(*called, "model.encoder_layers=1", "model.decoder_layers=1"))
+    results = json.loads(answered(*called, "model.encoder_layers=1", "model.decoder_layers=1"))
     assert [entry["name"] for entry in results["runs"]] == both
     assert (tmp_path / "out" / "comparison.png").stat().st_size > 5_000

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +11,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 
 from headway.batch import TextInputs
-from headway.cli.app import main
 from headway.errors import InputError
 from headway.models import build
 from headway.models.heads import Headed, LinearClasses
 from headway.models.text_cnn import Bigrams, Dynamic, TextCnn, TextCnnConfig, Windows
 from headway.models.text_rnn import TextRnn, TextRnnConfig
 from headway.models.token_heads import Tags
-from headway.plain import change
-from headway.recipes import RECIPES
 from headway.tasks.loading import load
-from headway.train.job import train as train_run
-from headway.train.log import Log
-from headway.train.loop import Training
+from small_runs import call, carried_out, check_resumed
 from small_world import surroundings
 
 LENGTHS = torch.tensor([9, 1, 4])
@@ -214,16 +206,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def trained(files: dict[str, Path], out: Path, *settings: str, resume: bool = False) -> dict[str, Any]:
-    run = change(
-        RECIPES["classify-cnn"].make(), [*(f"data.{part}={path}" for part, path in files.items()), *SMALL, *settings]
-    )
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        with surroundings(out.parent / "cache"):
-            return train_run(run, out, log, resume=resume).scores
-    finally:
-        log.close()
+    paths = (f"data.{part}={path}" for part, path in files.items())
+    with surroundings(out.parent / "cache"):
+        return carried_out("classify-cnn", out, *paths, *SMALL, *settings, resume=resume).scores
 
 
 @pytest.fixture(scope="module")
@@ -236,27 +221,7 @@ def run(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_a_run_that_fails_and_is_resumed_ends_as_one_that_never_did(
     files: dict[str, Path], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advance, failures = Training.advance, {27}
-
-    def fail(training: Any, batch: Any) -> None:
-        if training.progress.step + 1 in failures:
-            failures.clear()
-            raise RuntimeError("the power is gone")
-        advance(training, batch)
-
-    monkeypatch.setattr(Training, "advance", fail)
-    with pytest.raises(RuntimeError, match="power"):
-        trained(files, tmp_path / "failed")
-    trained(files, tmp_path / "failed", resume=True)
-    expected, found = (load_file(folder / "model" / "model.safetensors") for folder in (run, tmp_path / "failed"))
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
-
-
-def call(*arguments: Any) -> tuple[int, str, str]:
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    return left.value.code, out.getvalue(), err.getvalue()  # type: ignore[return-value]
+    check_resumed(monkeypatch, run, tmp_path / "failed", 27, lambda out, **how: trained(files, out, **how))
 
 
 def test_a_trained_model_answers_traces_and_refuses_what_it_cannot(run: Path, files: dict[str, Path]) -> None:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from headway.cli.app import main
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.train.job import train as train_run
 from headway.train.log import Log
-from headway.train.loop import Training
 from headway.train.run import Run
 from small_world import write_pairs
 
@@ -81,23 +73,3 @@ class World:
 
     def heard(self, part: str) -> bool:
         return any(part in line for line in self.lines)
-
-
-def call(*arguments: object) -> tuple[int, str, str]:
-    """The command in this process: its exit code, standard output and standard error."""
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    assert isinstance(left.value.code, int)
-    return left.value.code, out.getvalue(), err.getvalue()
-
-
-def before_each_step(patch: pytest.MonkeyPatch, do: Callable[[Training, int], None]) -> None:
-    """`do` is called with the training and the number of the step that is about to be taken."""
-    advance = Training.advance
-
-    def wrapped(training: Training, batch: Any) -> None:
-        do(training, training.progress.step + 1)
-        advance(training, batch)
-
-    patch.setattr(Training, "advance", wrapped)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from killing import Place, result
-from running import Heard, before_each_step
+from running import Heard
 
 from headway.errors import InputError
 from headway.plain import change
@@ -19,6 +19,7 @@ from headway.train.checkpoint import Checkpoint
 from headway.train.job import train as train_run
 from headway.train.loop import Training
 from headway.train.parallel.ranks import Ranks
+from small_runs import before_each_step
 
 LSTM = (
     "engine.steps=60", "engine.batch=64", "engine.snapshot=10", "engine.log=7", "engine.checkpoint=6",

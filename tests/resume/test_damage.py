@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from killing import result
-from running import World, before_each_step
+from running import World
 from safetensors.torch import load_file
 
 from headway.cli.verify import verify as verify_folder
@@ -22,6 +22,7 @@ from headway.train.loop import Training
 from headway.train.sealed import Broken, beside, verify, write_sealed, write_tensors
 from headway.train.snapshots import Snapshots
 from headway.train.writer import Writer
+from small_runs import before_each_step
 from small_world import surroundings
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from killing import result
-from running import World, before_each_step, call
+from running import World
 from torch import nn
 
 from headway.tasks.objective import TokenObjective
@@ -23,6 +23,7 @@ from headway.train.health import Diverged, Health, Record
 from headway.train.meter import Meter
 from headway.train.optimiser import Adam, AdamW, Masters
 from headway.train.sealed import verify
+from small_runs import before_each_step, call
 
 
 class Crash(Exception):

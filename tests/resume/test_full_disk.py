@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 from killing import result
-from running import World, before_each_step
+from running import World
 
 from headway.errors import InputError
 from headway.train.log import Log
 from headway.train.sealed import verify
 from headway.train.snapshots import Snapshots
 from headway.train.writer import Writer
+from small_runs import before_each_step
 
 Fill = Callable[[bool], None]
 

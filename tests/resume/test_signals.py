@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from killing import result
-from running import World, before_each_step
+from running import World
 
 from headway.train.sealed import verify
+from small_runs import before_each_step
 
 # Sends itself a signal when step 14 is about to be taken; a checkpoint of that step may take its time.
 PROCESS = """
