@@ -10,23 +10,19 @@ by kernel and compiled, headway kernel by kernel, captured as a CUDA graph, and 
 
 from __future__ import annotations
 
-from measure import arguments, interleaved, median, write
+from measure import arguments, interleaved, write
 
 # isort: split
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
+from training_steps import headway_step, speed_rows
 
-from headway.batch import TextInputs, TokenBatch
 from headway.models.conv_seq2seq import SIZES, ConvSeq2Seq, ConvSeq2SeqConfig
-from headway.tasks.objective import CrossEntropy
-from headway.train.optimiser import Adam, Masters
-from headway.train.step import GraphStep, TrainStep, compiled
 
 CASES = {
     "cuda": {"size": "big", "rows": 128, "length": 32, "vocabulary": 10_000},
@@ -108,16 +104,7 @@ def headway(
     config: ConvSeq2SeqConfig, vocabulary: int, data: list[Tensor], device: str, how: str
 ) -> Callable[[], None]:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model = ConvSeq2Seq(config, vocabulary, vocabulary).to(device, dtype)
-    masters = Masters(model.named_parameters(), Adam())
-    masters.set_rate(1e-4)
-    objective: Any = CrossEntropy(0.1).build(model)
-    if "compile" in how:
-        objective = compiled(objective)
-    source, target, labels = data
-    batch = TokenBatch(target, labels, inputs=TextInputs(source))
-    step: Any = (GraphStep if "graphs" in how else TrainStep)(objective, masters)
-    return lambda: step(batch, 1)
+    return headway_step(ConvSeq2Seq(config, vocabulary, vocabulary).to(device, dtype), data, how)
 
 
 def main() -> None:
@@ -134,16 +121,7 @@ def main() -> None:
     for how in ["eager"] if device == "cpu" else ["eager", "graphs", "compile+graphs"]:
         works[f"headway {how}"] = headway(config, vocabulary, data, device, how)
     times = interleaved(works, device, *((8, options.repeats or 30) if device == "cuda" else (1, options.repeats or 5)))
-    tokens, first = shape[0] * shape[1], median(times["torch.nn"])
-    rows = [
-        {
-            "who": name,
-            "target_tokens_per_second": round(tokens / median(values)),
-            "milliseconds": round(median(values) * 1e3, 2),
-            "times_torch_nn": round(first / median(values), 2),
-        }
-        for name, values in times.items()
-    ]
+    rows = speed_rows(times, "torch.nn", shape[0] * shape[1], "target_tokens_per_second")
     write(f"conv-seq2seq-{device}", device, rows, options.out, case=case)
 
 

@@ -9,7 +9,7 @@ captured as a CUDA graph and launched kernel by kernel. On a CPU: `small` and `m
 
 from __future__ import annotations
 
-from measure import arguments, interleaved, median, write
+from measure import arguments, interleaved, write
 
 # isort: split
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from training_steps import speed_rows
 
 from headway.data.streams import StreamBatch
 from headway.models.recurrent import SIZES, Recurrent, RecurrentConfig, Stepwise
@@ -79,17 +80,7 @@ def rows_of(size: str, device: str, repeats: int) -> list[dict[str, Any]]:
     for name, graphs in (("headway", False), ("headway graphs", True))[: 2 if device == "cuda" else 1]:
         works[name] = headway(config, ids, labels, device, graphs)
     times = interleaved(works, device, 5 if device == "cuda" else 2, repeats)
-    first = median(times["torch.nn.LSTM"])
-    return [
-        {
-            "who": name,
-            "size": size,
-            "tokens_per_second": round(ids.numel() / median(values)),
-            "milliseconds": round(median(values) * 1e3, 2),
-            "times_torch_nn": round(first / median(values), 2),
-        }
-        for name, values in times.items()
-    ]
+    return speed_rows(times, "torch.nn.LSTM", ids.numel(), "tokens_per_second", size=size)
 
 
 def main() -> None:

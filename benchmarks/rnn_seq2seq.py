@@ -20,17 +20,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from training_steps import headway_step, speed_rows
 
-from headway.batch import TextInputs, TokenBatch
 from headway.generate.offline import search_all
 from headway.generate.search import Search
 from headway.generate.stepper import stepper_for
 from headway.models.recurrent import Gru, Lstm
 from headway.models.rnn_seq2seq import Additive, NoAttention, RnnSeq2Seq, RnnSeq2SeqConfig
-from headway.tasks.objective import CrossEntropy
 from headway.text.tokenizer import END
-from headway.train.optimiser import Adam, Masters
-from headway.train.step import GraphStep, TrainStep
 
 VOCABULARY, CLIP, SMOOTHING, BEAM = 10_000, 1.0, 0.1, 5
 SHAPES = {"cpu": (16, 12, 128), "cuda": (256, 16, 512)}  # rows, length of both sides, width
@@ -110,31 +107,15 @@ def torch_nn(model: Peer, source: Tensor, target: Tensor, labels: Tensor) -> Cal
     return step
 
 
-def headway(model: RnnSeq2Seq, source: Tensor, target: Tensor, labels: Tensor, graphs: bool) -> Callable[[], None]:
-    masters = Masters(model.named_parameters(), Adam(), CLIP)
-    masters.set_rate(1e-3)
-    batch = TokenBatch(target, labels, inputs=TextInputs(source))
-    step: Any = (GraphStep if graphs else TrainStep)(CrossEntropy(SMOOTHING).build(model), masters)
-    return lambda: step(batch, 1)
-
-
 def training(kind: str, form: str, device: str, repeats: int) -> list[dict[str, Any]]:
     rows, length, width = SHAPES[device]
     source, target, labels = (torch.randint(4, VOCABULARY, (rows, length), device=device) for _ in range(3))
     works = {"torch.nn": torch_nn(Peer(kind, form, width).to(device), source, target, labels)}
-    for name, graphs in (("headway", False), ("headway graphs", True))[: 2 if device == "cuda" else 1]:
+    for name in ("headway", "headway graphs")[: 2 if device == "cuda" else 1]:
         model = RnnSeq2Seq(config(kind, form, width), VOCABULARY, VOCABULARY).to(device).train()
-        works[name] = headway(model, source, target, labels, graphs)
+        works[name] = headway_step(model, (source, target, labels), name, 1e-3, CLIP)
     times = interleaved(works, device, 5 if device == "cuda" else 2, repeats)
-    peer = median(times["torch.nn"])
-    return [
-        {
-            "who": name, "cell": kind, "form": form, "milliseconds": round(median(values) * 1e3, 2),
-            "tokens_per_second": round(target.numel() / median(values)),
-            "times_torch_nn": round(peer / median(values), 2),
-        }
-        for name, values in times.items()
-    ]  # fmt: skip
+    return speed_rows(times, "torch.nn", target.numel(), "tokens_per_second", cell=kind, form=form)
 
 
 def beam(form: str, device: str, repeats: int) -> dict[str, Any]:

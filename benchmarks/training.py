@@ -9,21 +9,17 @@ tokens, 10,000 words, float32, none compiled.
 
 from __future__ import annotations
 
-from measure import arguments, interleaved, median, write
+from measure import arguments, interleaved, write
 
 # isort: split
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from training_steps import headway_step, speed_rows
 
-from headway.batch import TextInputs, TokenBatch
 from headway.models.transformer import SIZES, Transformer, TransformerConfig
-from headway.tasks.objective import CrossEntropy
-from headway.train.optimiser import Adam, Masters
-from headway.train.step import GraphStep, TrainStep, compiled
 
 CASES = {
     "cuda": {"size": "base", "rows": 256, "length": 64, "vocabulary": 37_000},
@@ -86,18 +82,8 @@ def marian(config: TransformerConfig, vocabulary: int, data: list[torch.Tensor],
 def headway(
     config: TransformerConfig, vocabulary: int, data: list[torch.Tensor], device: str, how: str
 ) -> Callable[[], None]:
-    model = Transformer(config, vocabulary, vocabulary).to(
-        device, torch.bfloat16 if device == "cuda" else torch.float32
-    )
-    masters = Masters(model.named_parameters(), Adam())
-    masters.set_rate(1e-4)
-    objective: Any = CrossEntropy(0.1).build(model)
-    if "compile" in how:
-        objective = compiled(objective)
-    source, target, labels = data
-    batch = TokenBatch(target, labels, inputs=TextInputs(source))
-    step: Any = (GraphStep if "graph" in how else TrainStep)(objective, masters)
-    return lambda: step(batch, 1)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    return headway_step(Transformer(config, vocabulary, vocabulary).to(device, dtype), data, how)
 
 
 def main() -> None:
@@ -116,16 +102,7 @@ def main() -> None:
     for how in ["eager"] if device == "cpu" else ["compile", "compile+graphs"]:
         works[f"headway {how}"] = headway(config, vocabulary, data, device, how)
     times = interleaved(works, device, *((8, options.repeats or 30) if device == "cuda" else (2, options.repeats or 9)))
-    tokens, first = shape[0] * shape[1], median(times["torch.nn.Transformer"])
-    rows = [
-        {
-            "who": name,
-            "target_tokens_per_second": round(tokens / median(values)),
-            "milliseconds": round(median(values) * 1e3, 2),
-            "times_torch_nn": round(first / median(values), 2),
-        }
-        for name, values in times.items()
-    ]
+    rows = speed_rows(times, "torch.nn.Transformer", shape[0] * shape[1], "target_tokens_per_second")
     write(f"training-{device}", device, rows, options.out, case=case)
 
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.pooling import own_tokens
-from headway.nn.slots import Values
+from headway.nn.slots import Values, last_of
 
 Padding = Literal["narrow", "wide", "same", "causal"]
 
@@ -145,11 +145,6 @@ class Before(Values):
         """(R, span + T, D): what was kept, and these; the last of them are kept. Rows that are padded on the right
         continue from their own last token."""
         (before_RSD,) = self.tensors
-        span = before_RSD.shape[1]
         all_RSD = torch.cat([before_RSD, x_RTD], 1)
-        if lengths_R is None:
-            self.tensors = (all_RSD[:, all_RSD.shape[1] - span :],)
-        else:
-            last_RS = lengths_R[:, None] + torch.arange(span, device=all_RSD.device)
-            self.tensors = (all_RSD.gather(1, last_RS[..., None].expand(-1, -1, all_RSD.shape[-1])),)
+        self.tensors = (last_of(all_RSD, before_RSD.shape[1], lengths_R),)
         return all_RSD

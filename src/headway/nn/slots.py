@@ -112,6 +112,16 @@ class Values(Slot):
             put(mine, 0, at, theirs, copies)
 
 
+def last_of(all_RS: Tensor, kept: int, lengths_R: Tensor | None) -> Tensor:
+    """(R, kept, …) of (R, kept + T, …), which were kept before or came now: the last ones, or where rows are padded on
+    the right, those up to each row's own end."""
+    if lengths_R is None:
+        return all_RS[:, all_RS.shape[1] - kept :]
+    last_RN = lengths_R[:, None] + torch.arange(kept, device=all_RS.device)
+    places = last_RN.view(*last_RN.shape, *[1] * (all_RS.dim() - 2))
+    return all_RS.gather(1, places.expand(-1, -1, *all_RS.shape[2:]))
+
+
 class Recent(Values):
     """The last N ids of each row, the latest last; BLANK before the first."""
 
@@ -125,11 +135,7 @@ class Recent(Values):
         (ids_RN,) = self.tensors
         tokens = ids_RN.shape[1]
         all_RS = torch.cat([ids_RN, ids_RT], 1)
-        if lengths_R is None:
-            self.tensors = (all_RS[:, all_RS.shape[1] - tokens :],)
-        else:
-            last_RN = lengths_R[:, None] + torch.arange(tokens, device=all_RS.device)
-            self.tensors = (all_RS.gather(1, last_RN),)
+        self.tensors = (last_of(all_RS, tokens, lengths_R),)
         return all_RS.unfold(1, tokens, 1)[:, 1:]
 
 
