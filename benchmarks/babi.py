@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from members import Group, Members, Settings, Training
+from torch import Tensor
 
 from headway.data.stories import Asked, StoryStore, answers_in, hold_out_stories, numbered, plain, read_stories
 from headway.models import build
@@ -94,14 +95,8 @@ class Questions:
         return cls(len(tokenizer), len(answers), store(train), store(valid), [store(test) for _, test in tasks])
 
 
-def trained(part: Part, options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A row a task, and what there is to say of all."""
-    config = change(SIZES[part.size], options.set)
-    settings = change(part.settings, options.train)
-    settings = settings if options.epochs is None else replace(settings, epochs=options.epochs)
-    tasks = read_tasks(part.amount, options.tasks)
-    halves = [(train, test) for _, train, test in tasks.values()]
-    groups = [Questions.of(halves, config.memory)] if part.joint else [Questions.of([h], config.memory) for h in halves]
+def begun(groups: list[Questions], config: Any, settings: Settings, options: argparse.Namespace) -> Training:
+    """All restarts of all groups as one batch of models, before their first step."""
     vocabulary, answers = (max(getattr(group, name) for group in groups) for name in ("vocabulary", "answers"))
     head = Answers(labels=tuple(map(str, range(answers))))
     models, at, seeds = [], [], []
@@ -112,28 +107,41 @@ def trained(part: Part, options: argparse.Namespace) -> tuple[list[dict[str, Any
             at.append(group)
             seeds.append(seed)
     members = Members(models, at, [group.answers for group in groups], options.device)
-    training = Training(
-        members, [group.train for group in groups], Group([group.valid for group in groups], options.device), settings,
-        seeds,
-    )  # fmt: skip
-    began = time.perf_counter()
+    valid = Group([group.valid for group in groups], options.device)
+    return Training(members, [group.train for group in groups], valid, settings, seeds)
+
+
+def row_of(task: int, name: str, wrong: Tensor, errors: Tensor) -> dict[str, Any]:
+    """A task's errors in training and in the test, a value a restart: the restart that is best in training counts."""
+    best = int(wrong.argmin())
+    return {
+        "task": task, "name": name, "restart": best + 1, "training_error": round(float(wrong[best]), 4),
+        "error": round(float(errors[best]), 4), "each": [round(float(error), 4) for error in errors],
+    }  # fmt: skip
+
+
+def trained(part: Part, options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row a task, and what there is to say of all."""
+    config = change(SIZES[part.size], options.set)
+    settings = change(part.settings, options.train)
+    settings = settings if options.epochs is None else replace(settings, epochs=options.epochs)
+    tasks = read_tasks(part.amount, options.tasks)
+    halves = [(train, test) for _, train, test in tasks.values()]
+    groups = [Questions.of(halves, config.memory)] if part.joint else [Questions.of([h], config.memory) for h in halves]
+    training = begun(groups, config, settings, options)
+    members, began = training.members, time.perf_counter()
     training.run(lambda line: print(f"{line} ({time.perf_counter() - began:.0f} s)", flush=True))
     wrong_M, _ = members.judged(training.questions)
     seconds = time.perf_counter() - began
     tests = Group([store for group in groups for store in group.tests], options.device)
-    rows = []
     errors_M, _ = members.judged(tests)
+    rows = []
     for number, (task, (name, *_)) in enumerate(tasks.items()):
         first = 0 if part.joint else number * options.restarts
         mine = slice(first, first + options.restarts)
-        best = first + int(wrong_M[mine].argmin())
         if part.joint:
             errors_M, _ = members.judged(tests, torch.full_like(members.group_M, number))
-        rows.append({
-            "task": task, "name": name, "restart": best - first + 1, "training_error": round(float(wrong_M[best]), 4),
-            "error": round(float(errors_M[best]), 4),
-            "each": [round(float(error), 4) for error in errors_M[mine]],
-        })  # fmt: skip
+        rows.append(row_of(task, name, wrong_M[mine], errors_M[mine]))
     case = {
         "questions": part.amount, "hops": config.hops, "width": config.width, "epochs": settings.epochs,
         "restarts": options.restarts, "models_at_once": members.count,

@@ -1,4 +1,4 @@
-"""Stories of our own like deck C's: two people, some places, and who has left the milk where."""
+"""Stories of our own like deck C's: two people, some places, and the milk that one of them left somewhere."""
 
 from __future__ import annotations
 
