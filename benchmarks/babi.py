@@ -14,6 +14,8 @@ from measure import RESULTS, arguments, write
 
 # isort: split
 import argparse
+import dataclasses
+import itertools
 import json
 import os
 import re
@@ -73,10 +75,11 @@ def read_tasks(amount: str, wanted: list[int] | None) -> dict[int, tuple[str, li
 
 @dataclass(frozen=True)
 class Questions:
-    """Of one model: its vocabulary and answers, and its questions as numbers, in training, validation and tests."""
+    """Of one model: its vocabulary, the word of each answer (an answer of several words is a word of its own), and its
+    questions as numbers, in training, validation and tests."""
 
     vocabulary: int
-    answers: int
+    words: list[int]
     train: StoryStore
     valid: StoryStore
     tests: list[StoryStore]
@@ -92,15 +95,28 @@ class Questions:
         def store(asked: list[Asked]) -> StoryStore:
             return StoryStore(asked, numbered(asked, answers), tokenizer.encode_batch, memory)
 
-        return cls(len(tokenizer), len(answers), store(train), store(valid), [store(test) for _, test in tasks])
+        written = tokenizer.encode_batch(list(answers))
+        own = itertools.count(len(tokenizer))
+        words = [ids[0] if len(ids) == 1 else next(own) for ids in written]
+        return cls(next(own), words, store(train), store(valid), [store(test) for _, test in tasks])
+
+    @property
+    def answers(self) -> int:
+        return len(self.words)
+
+    @property
+    def sentences(self) -> int:
+        """Of the longest story."""
+        return self.train.story_NS.shape[1]
 
 
 def begun(groups: list[Questions], config: Any, settings: Settings, options: argparse.Namespace) -> Training:
     """All restarts of all groups as one batch of models, before their first step."""
     vocabulary, answers = (max(getattr(group, name) for group in groups) for name in ("vocabulary", "answers"))
-    head = Answers(labels=tuple(map(str, range(answers))))
     models, at, seeds = [], [], []
-    for group in range(len(groups)):
+    for group, questions in enumerate(groups):
+        words = tuple(questions.words) + (0,) * (answers - questions.answers)
+        head = Answers(labels=tuple(map(str, range(answers))), tied=options.tied, words=words if options.tied else ())
         for seed in range(1, options.restarts + 1):
             torch.manual_seed(seed)
             models.append(build("memory", config, (vocabulary,), head))
@@ -109,6 +125,14 @@ def begun(groups: list[Questions], config: Any, settings: Settings, options: arg
     members = Members(models, at, [group.answers for group in groups], options.device)
     valid = Group([group.valid for group in groups], options.device)
     return Training(members, [group.train for group in groups], valid, settings, seeds)
+
+
+def alike(groups: list[Questions]) -> list[list[int]]:
+    """The numbers of the groups in lots of about as long stories: members of one batch are padded to the longest."""
+    lots: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        lots.setdefault(group.sentences.bit_length() // 2, []).append(number)
+    return list(lots.values())
 
 
 def row_of(task: int, name: str, wrong: Tensor, errors: Tensor) -> dict[str, Any]:
@@ -120,6 +144,32 @@ def row_of(task: int, name: str, wrong: Tensor, errors: Tensor) -> dict[str, Any
     }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Judged:
+    """Errors of a model's restarts in training and validation, and in the test of each of its tasks."""
+
+    train: Tensor
+    valid: Tensor
+    tests: list[Tensor]
+
+
+def judged(groups: list[Questions], config: Any, settings: Settings, options: argparse.Namespace) -> list[Judged]:
+    """All restarts of all groups, trained as one batch of models."""
+    training, began = begun(groups, config, settings, options), time.perf_counter()
+    members = training.members
+    training.run(lambda line: print(f"{line} ({time.perf_counter() - began:.0f} s)", flush=True))
+    tests = Group([store for group in groups for store in group.tests], options.device)
+    owner = [number for number, group in enumerate(groups) for _ in group.tests]
+    lot_MG = [members.judged(tests, torch.full_like(members.group_M, at))[0] for at in range(len(owner))]
+    train_M, valid_M = (members.judged(questions)[0] for questions in (training.questions, training.valid))
+    found = []
+    for number in range(len(groups)):
+        mine = slice(number * options.restarts, (number + 1) * options.restarts)
+        own = [errors_M[mine] for errors_M, whose in zip(lot_MG, owner, strict=True) if whose == number]
+        found.append(Judged(train_M[mine], valid_M[mine], own))
+    return found
+
+
 def trained(part: Part, options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A row a task, and what there is to say of all."""
     config = change(SIZES[part.size], options.set)
@@ -128,27 +178,25 @@ def trained(part: Part, options: argparse.Namespace) -> tuple[list[dict[str, Any
     tasks = read_tasks(part.amount, options.tasks)
     halves = [(train, test) for _, train, test in tasks.values()]
     groups = [Questions.of(halves, config.memory)] if part.joint else [Questions.of([h], config.memory) for h in halves]
-    training = begun(groups, config, settings, options)
-    members, began = training.members, time.perf_counter()
-    training.run(lambda line: print(f"{line} ({time.perf_counter() - began:.0f} s)", flush=True))
-    wrong_M, _ = members.judged(training.questions)
+    found: dict[int, Judged] = {}
+    began = time.perf_counter()
+    for lot in alike(groups):
+        found |= dict(zip(lot, judged([groups[at] for at in lot], config, settings, options), strict=True))
     seconds = time.perf_counter() - began
-    tests = Group([store for group in groups for store in group.tests], options.device)
-    errors_M, _ = members.judged(tests)
     rows = []
     for number, (task, (name, *_)) in enumerate(tasks.items()):
-        first = 0 if part.joint else number * options.restarts
-        mine = slice(first, first + options.restarts)
-        if part.joint:
-            errors_M, _ = members.judged(tests, torch.full_like(members.group_M, number))
-        rows.append(row_of(task, name, wrong_M[mine], errors_M[mine]))
+        model, test = (0, number) if part.joint else (number, 0)
+        rows.append(row_of(task, name, found[model].train, found[model].tests[test]))
+    valid = [float(model.valid[int(model.train.argmin())]) for model in found.values()]
     case = {
-        "questions": part.amount, "hops": config.hops, "width": config.width, "epochs": settings.epochs,
-        "restarts": options.restarts, "models_at_once": members.count,
+        "questions": part.amount, "hops": config.hops, "width": config.width, "tying": config.tying.name,
+        "query": config.query.name, "tied_head": options.tied, "empty": config.empty, **dataclasses.asdict(settings),
+        "restarts": options.restarts,
     }  # fmt: skip
     errors = [row["error"] for row in rows]
     about = {
         "case": case, "seconds": round(seconds, 1), "mean_error": round(sum(errors) / len(errors), 4),
+        "validation_error": round(sum(valid) / len(valid), 4),
         "failed": sum(error > 0.05 for error in errors), "tasks": len(errors),
     }  # fmt: skip
     return rows, about
@@ -162,6 +210,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="fewer than the paper's, for a trial")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of the model, such as hops=2")
     parser.add_argument("--train", nargs="+", default=[], metavar="KEY=VALUE", help="of the training, such as wait=3")
+    parser.add_argument("--tied", action="store_true", help="the head's rows are those of the last table")
     parser.add_argument("--again", action="store_true", help="train parts that have a record too")
     options = parser.parse_args()
     for name in options.parts:
@@ -173,7 +222,10 @@ def main() -> None:
             continue
         rows, about = trained(PARTS[name], options)
         write(f"babi-{name}", options.device, rows, options.out, **about)
-        print(f"{name}: mean error {about['mean_error']:.2%} of {about['tasks']} tasks, {about['seconds']:.0f} s")
+        print(
+            f"{name}: mean error {about['mean_error']:.2%} of {about['tasks']} tasks, {about['seconds']:.0f} s; "
+            f"validation {about['validation_error']:.2%}"
+        )
 
 
 if __name__ == "__main__":

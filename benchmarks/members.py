@@ -33,7 +33,8 @@ ROWS = {"cpu": 64, "cuda": 128}  # questions of a member that are answered at on
 @dataclass(frozen=True)
 class Settings:
     """How all members are trained; `headway.recipes` has the same for one model. halve: every so many epochs. share: of
-    the rate while the hops are linear. wait: validations without a lower loss that end the linear start."""
+    the rate while the hops are linear. wait: validations without a lower loss that end the linear start. linear_epochs:
+    instead, so many linear epochs before those of the schedule."""
 
     epochs: int
     halve: int
@@ -44,6 +45,7 @@ class Settings:
     linear_start: bool = True
     share: float = 0.5
     wait: int = 1
+    linear_epochs: int = 0
 
 
 class Group:
@@ -159,7 +161,7 @@ class Training:
         ]
         per_epoch = [batches.per_epoch for batches in self.batches]
         self.per_epoch_M = torch.tensor(per_epoch)
-        self.steps = settings.epochs * max(per_epoch)
+        self.steps = (settings.linear_epochs + settings.epochs) * max(per_epoch)
         self.schedules = [
             Staircase(settings.peak, hold=settings.halve * each, every=settings.halve * each, factor=0.5)
             for each in per_epoch
@@ -194,13 +196,15 @@ class Training:
         draws = np.zeros((steps, *self.draws_MBK.shape), np.int64)
         rates = np.zeros((steps, len(self.batches)), np.float32)
         for member, (batches, schedule) in enumerate(zip(self.batches, self.schedules, strict=True)):
-            last = min(start + steps, self.settings.epochs * batches.per_epoch)
+            before = self.settings.linear_epochs * batches.per_epoch
+            last = min(start + steps, before + self.settings.epochs * batches.per_epoch)
             for step in range(start, last):
                 epoch, at = divmod(step, batches.per_epoch)
                 order, drawn = batches.plan(epoch)
                 rows = slice(at * batches.rows, (at + 1) * batches.rows)
                 examples[step - start, member], draws[step - start, member] = order[rows], drawn[rows]
-                rates[step - start, member] = schedule.rate(step + 1, 0)
+                linear_rate = self.settings.share * self.settings.peak
+                rates[step - start, member] = linear_rate if step < before else schedule.rate(step - before + 1, 0)
         device = self.members.device
         return (
             torch.from_numpy(examples).to(device),
@@ -215,7 +219,7 @@ class Training:
         loss_M = members.loss(
             self.questions, self.examples_MB, self.draws_MBK if settings.noise else None, settings.noise
         )
-        share_M = torch.where(members.linear_M, settings.share, 1.0)
+        share_M = torch.where(members.linear_M, 1.0 if settings.linear_epochs else settings.share, 1.0)
         gradients = torch.autograd.grad((share_M * loss_M).sum(), weights)
         with torch.no_grad():
             norm_M = sum(gradient.flatten(1).square().sum(1) for gradient in gradients).sqrt()  # type: ignore[union-attr]
@@ -248,9 +252,15 @@ class Training:
         return replay
 
     def _follow(self, done: int) -> None:
-        """The end of the linear start: of each member when the loss of its validations, one an epoch, stops falling."""
+        """The end of the linear start: of each member when the loss of its validations, one an epoch, stops falling, or
+        after a number of epochs."""
         ends_M = done % self.per_epoch_M == 0
         if not (self.linear and bool(ends_M.any())):
+            return
+        if self.settings.linear_epochs:
+            linear_M = done < self.settings.linear_epochs * self.per_epoch_M
+            self.members.linear_M.copy_(linear_M)
+            self.linear = bool(linear_M.any())
             return
         ends_M = ends_M.to(self.members.device)
         _, loss_M = self.members.judged(self.valid)

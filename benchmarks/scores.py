@@ -40,7 +40,7 @@ def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str
         for setting in settings:
             words += ["--set", setting]
         with (runs / f"{name}.txt").open("a") as log:
-            subprocess.run([sys.executable, "-m", "headway", *words], check=True, stdout=log, stderr=log)
+            subprocess.run([sys.executable, "-m", "headway", "--debug", *words], check=True, stdout=log, stderr=log)
     score: dict[str, Any] = json.loads(card.read_text())["score"]
     print(f"{name}: {score}", flush=True)
     return score | {"parameters": parameters(place / "model")}

@@ -192,11 +192,11 @@ class MemoryNetwork(Encodes):
     def encode(self, inputs: Any) -> Encoded:
         """`inputs`: `words_BSW`, `times_BS` (1 for the last sentence, 0 for none), `question_BQ`."""
         words_BSW, times_BS = inputs.words_BSW, inputs.times_BS
+        found = {at: self.embeddings[at](words_BSW, times_BS) for at in {*self.ties.keys, *self.ties.values}}
         visible_BS: Tensor | None = times_BS > 0
         if self.config.empty == "seen":
             room = self.config.memory - words_BSW.shape[1]
-            words_BSW, times_BS, visible_BS = F.pad(words_BSW, (0, 0, 0, room)), F.pad(times_BS, (0, room)), None
-        found = {at: self.embeddings[at](words_BSW, times_BS) for at in {*self.ties.keys, *self.ties.values}}
+            found, visible_BS = {at: F.pad(m_BSD, (0, 0, 0, room)) for at, m_BSD in found.items()}, None
         memories = [(found[m], found[c]) for m, c in zip(self.ties.keys, self.ties.values, strict=True)]
         u_BD = self.embeddings[self.ties.question](inputs.question_BQ)
         return Encoded(self.hops(u_BD, memories, visible_BS, self.linear)[:, None])
