@@ -3,11 +3,19 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 import torch._dynamo.testing
 from torch import nn
 
+from headway.batch import TextInputs, TokenBatch
 from headway.compiling import Uncompiled, compiled
+from headway.models import build
+from headway.models.rnn_seq2seq import RnnSeq2SeqConfig
+from headway.models.transformer import TransformerConfig
+from headway.tasks.objective import CrossEntropy
+from headway.train.optimiser import Adam, Masters
+from headway.train.step import TrainStep
 
 
 @Uncompiled
@@ -56,3 +64,20 @@ def test_the_compiler_is_not_loaded_before_somebody_compiles():
     used = "import headway.recipes, headway.train.job, headway.generate.generator, sys"
     ask = f"{used}; sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", ask], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "config", [TransformerConfig(1, 1, 16, 16, 2), RnnSeq2SeqConfig(width=16)], ids=lambda one: one.name
+)
+def test_batches_of_many_sizes_share_what_was_compiled(config):
+    """torch gives a function up that it had to compile more than eight times."""
+    objective = CrossEntropy().build(build(config.name, config, (20, 20)))
+    counter = torch._dynamo.testing.CompileCounter()
+    step = TrainStep(compiled(objective, backend=counter), Masters(objective.named_parameters(), Adam()))
+    counts = []
+    for rows in range(2, 14):
+        ids = torch.randint(4, 20, (rows, 5 + rows))
+        inputs = TextInputs(ids, torch.full((rows,), ids.shape[1]))
+        step(TokenBatch(ids, ids, inputs=inputs, examples=tuple(range(rows))))
+        counts.append(counter.frame_count)
+    assert counts[-1] == counts[2], "after a second and a third size nothing is compiled any more"

@@ -73,6 +73,11 @@ class Batch:
         counts = {name: change(count) for name, count in self.counts.items()}
         return self._changed(lambda name, value: change(value), lambda batch: batch.map(change), counts)
 
+    def unnamed(self) -> Self:
+        """Without the numbers of its examples, which compiled code takes for constants: it would be compiled again for
+        every batch."""
+        return self._made(dict(self._values()) | {"examples": ()}, self.counts, self.tokens)
+
     def rows(self, start: int, end: int) -> Self:
         """The rows from `start` to `end`, with counts of their own."""
         return self._changed(

@@ -48,10 +48,15 @@ class BagOfWords:
 
 @dataclass(frozen=True)
 class PositionEncoding:
-    """A sum whose weights depend on the place of each word."""
+    """A sum whose weights depend on the place of each word, among as many as its sentence has, or among `words`.
+    `scale`: of the weights, which are 1/2 on average."""
 
     name: ClassVar[str] = "position"
-    encode: ClassVar[Any] = staticmethod(position_encoding)
+    words: int = 0
+    scale: float = 1.0
+
+    def encode(self, x_NWD: Tensor, there_NW: Tensor) -> Tensor:
+        return self.scale * position_encoding(x_NWD, there_NW, self.words)
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,12 @@ def bag_of_words(x_NWD: Tensor, there_NW: Tensor) -> Tensor:
     return (there_NW.to(x_NWD.dtype)[..., None, :] @ x_NWD).squeeze(-2)
 
 
-def position_encoding(x_NWD: Tensor, there_NW: Tensor) -> Tensor:
+def position_encoding(x_NWD: Tensor, there_NW: Tensor, words: int = 0) -> Tensor:
     """Σⱼ lⱼ ⊙ xⱼ with lₖⱼ = (1 − j/J) − (k/d)(1 − 2j/J), word j of J, unit k of d, both counted from 1 (Sukhbaatar et
-    al. 2015, 4.1, PE). As l is a straight line in k, two weighted sums of the words are enough."""
+    al. 2015, 4.1, PE). As l is a straight line in k, two weighted sums of the words are enough. `words`: J; 0: as many
+    as each sentence has."""
     there_NW = there_NW.to(x_NWD.dtype)
-    place_NW = there_NW.cumsum(-1) / there_NW.sum(-1, keepdim=True).clamp(min=1)
+    place_NW = there_NW.cumsum(-1) / (words or there_NW.sum(-1, keepdim=True).clamp(min=1))
     weights_N2W = torch.stack([1 - place_NW, 1 - 2 * place_NW], -2) * there_NW[..., None, :]
     level_ND, slope_ND = (weights_N2W @ x_NWD).unbind(-2)
     width = x_NWD.shape[-1]

@@ -53,7 +53,7 @@ class TrainStep:
 
     def _backward(self, part: Batch, counts: dict[str, Tensor]) -> Sums:
         """`counts` are those of the whole batch: every part divides by them."""
-        terms = self.objective(part)
+        terms = self.objective(part.unnamed())
         total = sum(weight * value / counts[name] for name, (value, weight) in terms.items() if weight)
         assert isinstance(total, Tensor)
         (total * self.ranks.count).backward()  # several processes take the mean of their gradients
