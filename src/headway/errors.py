@@ -23,12 +23,15 @@ def refuse(wrong: object, why: str) -> None:
         raise InputError(why)
 
 
-def nearest(wrong: str, right: Iterable[str]) -> str:
-    """A hint for an error line: `; did you mean 'x'?`, or all right names when none is similar."""
+def nearest(wrong: str, right: Iterable[str], listed: str = "") -> str:
+    """A hint for an error line: `; did you mean 'x'?`, or all right names when none is similar. `listed`: what shows
+    the right names where they are many."""
     known = sorted(right)
-    close = get_close_matches(wrong, known, n=1, cutoff=0.5)
+    close = get_close_matches(wrong, known, n=1)
     if close:
         return f"; did you mean '{close[0]}'?"
+    if listed:
+        return f"; {listed} shows those there are"
     return f"; there is: {', '.join(known)}" if known else ""
 
 

@@ -32,7 +32,7 @@ def spoil(folder: Path, kind: str) -> tuple[Path, Path, tuple[str, ...]]:
                 write(folder, name, [" "] * 60)
             return source, target, ("empty",)
         case "missing":
-            return folder / "b.en", target, (str(folder / "b.en"), "did you mean 'a.en'")
+            return folder / "aa.en", target, (str(folder / "aa.en"), "did you mean 'a.en'")
         case "folder":
             (folder / "c").mkdir()
             return source, folder / "c", (str(folder / "c"), "folder")

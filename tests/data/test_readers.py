@@ -77,6 +77,8 @@ def test_a_missing_file_and_a_folder_are_refused_at_once(tmp_path: Path) -> None
     write(tmp_path / "train.en", "a")
     with pytest.raises(InputError, match=r"no file .*trian\.en; did you mean 'train\.en'"):
         lines(tmp_path / "trian.en")
+    with pytest.raises(InputError, match=r"no file .*none\.en$"):
+        lines(tmp_path / "none.en")  # that both end with .en makes them no more alike
     with pytest.raises(InputError, match="is a folder"):
         lines(tmp_path)
     with pytest.raises(InputError, match="no file"):

@@ -223,7 +223,7 @@ def _named(recipe: str, pretrained: bool = False) -> Run:
             f"{recipe} is an earlier run: --resume continues it, headway train {again} runs it again, "
             "--init takes its weights"
         )
-    raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES)}")
+    raise InputError(f"there is no recipe '{recipe}'{nearest(recipe, RECIPES, '`headway recipes`')}")
 
 
 def _begun_with(run: Run, init: str) -> Run:

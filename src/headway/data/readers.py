@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
@@ -294,7 +295,8 @@ def must_be_there(path: Path) -> None:
 
 
 def _like(path: Path) -> str:
-    """A hint when the name is nearly one that is there."""
-    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    hint = nearest(path.name, beside)
-    return hint if hint.startswith("; did you mean") else ""
+    """A hint when the name is nearly one that is there; an ending that they share makes no two names alike."""
+    beside = list(path.parent.iterdir()) if path.parent.is_dir() else []
+    stems = get_close_matches(path.stem, {other.stem for other in beside})
+    close = get_close_matches(path.name, [other.name for other in beside if other.stem in stems], n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
