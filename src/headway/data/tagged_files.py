@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from headway.data.readers import at_least_one, bare_suffix, lines, records, text_of
 from headway.data.tag_schemes import Scheme, parted, rewritten, types_of
@@ -38,13 +38,18 @@ class TagColumns:
     required: bool = True
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True)
+class Given:
     """A sentence of a file. tags: none where the file has none. lines: of each word."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     file: str
     lines: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
 
     def where(self, word: int) -> str:
         return f"{self.file}, line {self.lines[word]}"
