@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
-
 from headway.errors import refuse
 from headway.nn import letters
 from headway.nn.recurrent import LSTMCell
@@ -21,7 +19,7 @@ def _check(**sizes: int) -> None:
 class NoLetters:
     name: ClassVar[str] = "none"
 
-    def build(self) -> nn.Module:
+    def build(self) -> letters.NoLetters:
         return letters.NoLetters()
 
 
@@ -40,7 +38,7 @@ class LetterCnn:
     def __post_init__(self) -> None:
         _check(narrow=self.narrow, width=self.width, window=self.window, most=self.most)
 
-    def build(self) -> nn.Module:
+    def build(self) -> letters.LettersOfWords:
         return letters.ConvolvedLetters(self.narrow, self.width, self.window, self.dropout)
 
 
@@ -57,9 +55,9 @@ class LetterLstm:
     def __post_init__(self) -> None:
         _check(narrow=self.narrow, width=self.width, most=self.most)
 
-    def build(self) -> nn.Module:
-        cells = [LSTMCell(self.narrow, self.width, forget=1.0) for _ in range(2)]
-        return letters.RecurrentLetters(self.narrow, *cells, self.dropout)
+    def build(self) -> letters.LettersOfWords:
+        forwards, backwards = (LSTMCell(self.narrow, self.width, forget=1.0) for _ in range(2))
+        return letters.RecurrentLetters(self.narrow, forwards, backwards, self.dropout)
 
 
 Letters = NoLetters | LetterCnn | LetterLstm

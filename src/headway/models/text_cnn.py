@@ -218,7 +218,7 @@ class TextCnn(Encodes):
             for weight in table.parameters():
                 nn.init.uniform_(weight, -SPREAD, SPREAD).requires_grad_(kind == "tuned")
         self.spelling, self.letters = config.letters.build(), letters(config)
-        self.composition = config.composition.build(config.width + int(self.spelling.width))
+        self.composition = config.composition.build(config.width + self.spelling.width)
         self.per_token = config.composition.per_token
         self.width = int(self.composition.width)  # type: ignore[arg-type]
 

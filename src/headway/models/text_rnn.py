@@ -93,7 +93,7 @@ class TextRnn(Encodes):
         self.width, self.dropout = config.width, config.dropout
         self.embed = token_table(vocabulary, config.words or config.width, STD)
         self.spelling, self.letters = config.letters.build(), letters(config)
-        self.states = WAYS[config.direction](config, self.embed.embedding_dim + int(self.spelling.width))
+        self.states = WAYS[config.direction](config, self.embed.embedding_dim + self.spelling.width)
 
     @property
     def table(self) -> nn.Embedding:

@@ -78,7 +78,7 @@ class WordLabels(Labels):
     entities, the share of words with their own tag, or `auto`: F1 where the tags mark entities."""
 
     name: ClassVar[str] = "word-labels"
-    judge: TagJudge = "auto"
+    judge: TagJudge = "auto"  # type: ignore[assignment]
 
 
 class Tagger(Encoder):
@@ -258,7 +258,11 @@ def _asked(model: Encoder, values: list[Any], truncate: bool) -> list[list[Tagge
 def _prediction(text: str, words: Sequence[Tagged], true: Sequence[str], conll: bool) -> Prediction:
     """As a line or, with `conll`, a line for each word: the word, its true tag where there is one, and the model's."""
     labels = [asdict(word) | {"probability": round(word.probability, 6)} for word in words]
-    values = {"text": text, "words": [word.text for word in words], "tags": [word.label for word in words]}
+    values: dict[str, Any] = {
+        "text": text,
+        "words": [word.text for word in words],
+        "tags": [word.label for word in words],
+    }
     values |= ({"true": list(true)} if true else {}) | {"labels": labels}
     if not conll:
         return Prediction(" ".join(f"{word.text}/{word.label}" for word in words), values)
