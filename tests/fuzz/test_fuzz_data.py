@@ -131,12 +131,10 @@ def json_tags(folder: Path) -> None:
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def treebank(folder: Path) -> None:
-    words = (("the", "DET"), ("cat", "NOUN"), ("sat", "VERB"))
-    texts = [
-        f"# text = {n}\n" + "".join(f"{at}\t{word}{n % 7}\t_\t{tag}" + "\t_" * 6 + "\n" for at, (word, tag) in enumerate(words, 1))
-        for n in range(40)
-    ]  # fmt: skip
+def treebank_tags(folder: Path) -> None:
+    words = ("the\t_\tDET", "cat\t_\tNOUN", "sat\t_\tVERB")
+    rows = [f"{number}\t{word}" + "\t_" * 6 + "\n" for number, word in enumerate(words, 1)]
+    texts = [f"# text = {n}\n" + "".join(rows).replace("cat", f"cat{n % 7}") for n in range(40)]
     (folder / "train.conllu").write_text("\n".join(texts), encoding="utf-8")
 
 
@@ -281,7 +279,7 @@ ALL: dict[str, Kind] = {
     ),
     "zipped-labels": Kind(zipped_labels, (train("classify", "all.zip/train.tsv"),)),
     "tags": Kind(tagged, (train("tag", "train.conll", more=("--valid", "PLACE/valid.conll")),)),
-    "treebank": Kind(treebank, (train("tag", "train.conllu"),)),
+    "treebank-tags": Kind(treebank_tags, (train("tag", "train.conllu"),)),
     "json-tags": Kind(json_tags, (train("tag", "train.jsonl"),)),
     "pictures": Kind(many_forms_of_pictures, (train("classify-pictures", "pictures", settings=PICTURES),)),
     "idx": Kind(
