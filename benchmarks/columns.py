@@ -45,6 +45,18 @@ TEXT_CNN: list[Column] = [
     ("folds", "folds", count),
     ("seconds_each", "s a training", number),
 ]
+TAGGING: list[Column] = [
+    ("data", "data", str),
+    ("model", "model", str),
+    ("head", "head", str),
+    ("figure", "figure", str),
+    ("test", "test", lambda value: f"{value:.4f}"),
+    ("spread", "± over seeds", lambda value: f"{value:.4f}"),
+    ("published", "quoted from Huang et al. 2015", lambda value: f"{value:.4f}"),
+    ("validation", "validation", lambda value: f"{value:.4f}"),
+    ("parameters", "weights", count),
+    ("seconds_each", "s a training", number),
+]
 LAST_WORDS: list[Column] = [
     ("who", "what stands for the text", str),
     ("first_fifth", "gradient in the first fifth", share),

@@ -32,11 +32,12 @@ def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, 
     return trained(recipe, f"{recipe}-seed-{seed}", runs, [*own, *settings])
 
 
-def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str, Any]:
+def trained(recipe: str, name: str, runs: Path, settings: list[str], init: str = "") -> dict[str, Any]:
     place = runs / name
     card = place / "model" / "headway.json"
     if not card.exists():
         words = [*(["demo"] if recipe == "demo" else ["train", recipe]), "--out", str(place)]  # demo draws pictures too
+        words += ["--init", init] if init else []
         for setting in settings:
             words += ["--set", setting]
         with (runs / f"{name}.txt").open("a") as log:

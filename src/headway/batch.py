@@ -187,11 +187,13 @@ def dealt(rows: int, parts: int) -> list[tuple[int, int]]:
 @dataclass(frozen=True)
 class TextInputs(Batch):
     """Texts that a model reads whole, padded on the right. lengths_B: None where no row is padded. types_BT: which text
-    of a pair each token belongs to; None where that is the first."""
+    of a pair each token belongs to; None where that is the first. letters_BTC: the letters of each token, for a model
+    that reads them (`headway.text.framing`)."""
 
     ids_BT: Tensor = column()
     lengths_B: Tensor | None = column(empty=1, default=None)
     types_BT: Tensor | None = column(default=None)
+    letters_BTC: Tensor | None = column(default=None)
 
     def pad(self, rows: int) -> TextInputs:
         """With lengths in any case: batches with and without them would be two shapes."""

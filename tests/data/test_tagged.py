@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from headway.batch import IGNORED
-from headway.data.tagged import Sentence, TaggedStore, align, bio, hold_out_tagged, labels_of, read_tagged
+from headway.data.tagged import Sentence, TaggedStore, align, hold_out_tagged, labels_of
+from headway.data.tagged_files import TagColumns, read_given, read_tagged
 from headway.errors import InputError
 from headway.text.framing import frame
 from headway.text.tokenizer import TextOptions, Tokenizer
@@ -30,7 +31,7 @@ Baghdad NNP I-NP I-LOC
 def test_conlls_columns_and_json_lines(tmp_path: Path) -> None:
     columns, objects = tmp_path / "eng.train.gz", tmp_path / "more.jsonl"
     columns.write_bytes(gzip.compress(COLUMNS.encode()))
-    objects.write_text(json.dumps({"words": ["a", "b"], "labels": ["X", "Y"]}) + '\n{"words": [], "labels": []}\n')
+    objects.write_text(json.dumps({"words": ["a", "b"], "tags": ["X", "Y"]}) + "\n")
     found = read_tagged([columns, objects])
     assert found == [
         Sentence(("U.N.", "official", "#"), ("B-ORG", "O", "O")),
@@ -41,14 +42,70 @@ def test_conlls_columns_and_json_lines(tmp_path: Path) -> None:
     assert [found[0].text[start:end] for start, end in found[0].spans] == ["U.N.", "official", "#"]
 
 
+TREEBANK = """# text = We've cats.
+1-2\tWe've\t_\t_\t_\t_\t_\t_\t_\t_
+1\tWe\twe\tPRON\tPRP\t_\t3\tnsubj\t_\t_
+2\t've\thave\tAUX\tVBP\t_\t3\taux\t_\t_
+2.1\tseen\tsee\tVERB\tVBN\t_\t_\t_\t_\t_
+3\t#cats\tcat\tNOUN\tNNS\t_\t0\troot\t_\tSpaceAfter=No
+
+# the second
+1\tNo one\tno\tPRON\tNN\t_\t0\troot\t_\t_
+"""
+
+
+def test_columns_are_chosen_by_number_or_by_the_treebanks_names(tmp_path: Path) -> None:
+    treebank, chunks = tmp_path / "en.conllu.gz", tmp_path / "eng.txt"
+    treebank.write_bytes(gzip.compress(TREEBANK.encode()))
+    chunks.write_text(COLUMNS)
+    words = [("We", "'ve", "#cats"), ("No one",)]
+    assert [one.words for one in read_tagged([treebank])] == words
+    assert [one.labels for one in read_tagged([treebank])] == [("PRON", "AUX", "NOUN"), ("PRON",)]
+    for column in ("xpos", "XPOS", "5"):
+        found = read_tagged([treebank], TagColumns(tags=column))
+        assert [one.labels for one in found] == [("PRP", "VBP", "NNS"), ("NN",)]
+    assert read_tagged([treebank], TagColumns(words="lemma"))[0].words == ("we", "have", "cat")
+    assert read_tagged([chunks], TagColumns(tags="2"))[0].labels == ("NNP", "NN", "#")
+    assert read_tagged([chunks], TagColumns(words="2", tags="3"))[1] == Sentence(("NNP",) * 3, ("B-NP", "I-NP", "I-NP"))
+
+
+def test_words_without_tags_are_read_where_none_are_needed(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("a\nb\n\nc\n")
+    (tmp_path / "a.jsonl").write_text('{"words": ["a", "b"]}\n{"words": ["c"], "tags": ["X"]}\n')
+    plain = TagColumns(required=False)
+    found = [[(one.words, one.tags) for one in read_given(tmp_path / name, plain)] for name in ("a.conll", "a.jsonl")]
+    assert found == [[(("a", "b"), ()), (("c",), ())], [(("a", "b"), ()), (("c",), ("X",))]]
+    [_, last] = read_given(tmp_path / "a.conll", plain)
+    assert last.where(0) == f"{tmp_path}/a.conll, line 4"
+
+
+def test_tags_come_in_the_scheme_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(COLUMNS)
+    assert [one.labels for one in read_tagged([tmp_path / "a.txt"], scheme="bioes")] == [
+        ("S-ORG", "O", "O"), ("S-PER", "S-PER", "S-LOC"),
+    ]  # fmt: skip
+
+
+ROW = "1\ta\ta\tX\tX\t_\t0\troot\t_\t_\n"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", "EU I-ORG\nrejects\n", r"a\.txt, line 2: one column; expected a word"),
+        ("a.txt", "EU\nrejects\n", r"a\.txt, line 1: one column; expected a word"),
+        ("a.txt", "EU I-ORG\nrejects\n", r"a\.txt, line 2: one column, expected 2"),
+        ("a.txt", "EU X I-ORG\n\nrejects O\n", r"a\.txt, line 3: 2 columns, expected 3"),
         ("a.txt", "\n\n", r"a\.txt: there is no sentence in it"),
-        ("a.jsonl", '{"words": ["a", "b"], "labels": ["O"]}\n', r"a\.jsonl, line 1: 2 words, 1 labels"),
-        ("a.jsonl", '{"words": ["New York"], "labels": ["O"]}\n', r"line 1: 'words' must be a list of strings"),
-        ("a.jsonl", '{"words": ["a"]}\n', r"line 1: 'labels' must be a list of strings"),
+        ("a.txt", "-DOCSTART- O\n\n-DOCSTART- O\n\na O\n", r"a\.txt, line 1: an empty document: no word before"),
+        ("a.txt", "a O\n\n-DOCSTART- O\n\n", r"a\.txt, line 3: an empty document: no word follows"),
+        ("a.conllu", "# text\n\n", r"a\.conllu, line 1: a sentence without a word ends here"),
+        ("a.conllu", ROW + "2\tb X\n", r"a\.conllu, line 2: 2 columns, expected 10"),
+        ("a.conllu", ROW.replace("X", " ", 1), r"a\.conllu, line 1: the word or its tag is empty"),
+        ("a.jsonl", '{"words": ["a", "b"], "labels": ["O"]}\n', r"a\.jsonl, line 1: 2 words, 1 tags"),
+        ("a.jsonl", '{"words": ["New York"], "tags": ["O"]}\n', r"line 1: 'words' must be a list of strings"),
+        ("a.jsonl", '{"words": ["\\ud800"], "tags": ["O"]}\n', r"line 1: 'words' holds half a surrogate pair"),
+        ("a.jsonl", '{"words": ["a"]}\n', r"line 1: 'tags' must be a list of strings"),
+        ("a.jsonl", '{"words": ["a"], "tags": ["O"]}\n{"words": [], "tags": []}\n', r"line 2: no words; leave"),
     ],
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -57,9 +114,19 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, name: str, content: s
         read_tagged([tmp_path / name])
 
 
-def test_every_chunk_begins_with_b() -> None:
-    assert bio(["I-X", "I-X", "B-X", "I-Y", "O", "I-Y"]) == ("B-X", "I-X", "B-X", "B-Y", "O", "B-Y")
-    assert bio(["B-X", "I-X", "O", "B-X", "NN", "-LRB-"]) == ("B-X", "I-X", "O", "B-X", "NN", "-LRB-")
+@pytest.mark.parametrize("column", ["0", "3", "upos"])
+def test_a_column_that_is_not_there_is_refused(tmp_path: Path, column: str) -> None:
+    (tmp_path / "a.txt").write_text("a O\n")
+    with pytest.raises(InputError, match=rf"a\.txt, line 1: --label-column {column}: give a number from 1 to 2"):
+        read_tagged([tmp_path / "a.txt"], TagColumns(tags=column))
+
+
+def test_a_tag_that_the_model_lacks_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a O\nb I-PER\n\nc E-PRE\n")
+    known = ("O", "B-PER", "B-PRE")
+    assert len(read_tagged([tmp_path / "a.txt"], known=known)) == 2  # other marks of a type that it has are no fault
+    with pytest.raises(InputError, match=r"a\.txt, line 4: the model has no tag 'E-PRE'; did you mean 'B-PER'\?"):
+        read_tagged([tmp_path / "a.txt"], known=known[:2])
 
 
 def test_equal_sentences_are_held_out_together() -> None:

@@ -131,6 +131,13 @@ def json_tags(folder: Path) -> None:
     (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
+def treebank_tags(folder: Path) -> None:
+    words = ("the\t_\tDET", "cat\t_\tNOUN", "sat\t_\tVERB")
+    rows = [f"{number}\t{word}" + "\t_" * 6 + "\n" for number, word in enumerate(words, 1)]
+    texts = [f"# text = {n}\n" + "".join(rows).replace("cat", f"cat{n % 7}") for n in range(40)]
+    (folder / "train.conllu").write_text("\n".join(texts), encoding="utf-8")
+
+
 def many_forms_of_pictures(folder: Path) -> None:
     from PIL import Image
 
@@ -272,6 +279,7 @@ ALL: dict[str, Kind] = {
     ),
     "zipped-labels": Kind(zipped_labels, (train("classify", "all.zip/train.tsv"),)),
     "tags": Kind(tagged, (train("tag", "train.conll", more=("--valid", "PLACE/valid.conll")),)),
+    "treebank-tags": Kind(treebank_tags, (train("tag", "train.conllu"),)),
     "json-tags": Kind(json_tags, (train("tag", "train.jsonl"),)),
     "pictures": Kind(many_forms_of_pictures, (train("classify-pictures", "pictures", settings=PICTURES),)),
     "idx": Kind(

@@ -149,6 +149,11 @@ WORLDS: dict[str, World] = {
         tagged, ("tag", "--data", "train.conll", "--valid", "valid.conll"), LABELS,
         (("predict", "MODEL", "--text", "the cat1 sat", "--device", "cpu"),), stores=False,
     ),
+    "tag-bilstm": World(
+        tagged, ("tag-bilstm", "--data", "train.conll", "--valid", "valid.conll"),
+        (*ENGINE, "model.width=16", "model.words=8", "model.letters.narrow=4", "model.letters.width=4"),
+        (("predict", "MODEL", "valid.conll", "--conll", "--device", "cpu"),), stores=False,
+    ),
     "pictures": World(
         pictures, ("classify-pictures", "--data", "pictures"),
         (*ENGINE, "engine.batch=8", "model.image=8", "model.patch=4", "model.layers=1", "model.width=16",

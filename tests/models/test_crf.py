@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from headway.batch import IGNORED, TextInputs
+from headway.data.tag_schemes import rewritten
 from headway.data.tagged import TaggedBatch
 from headway.errors import InputError
-from headway.models.crf import Chain
+from headway.models.crf import Chain, valid_steps
 from headway.models.heads import HEADS, Headed
 from headway.models.protocols import Encoded, Encodes
 from headway.models.token_heads import Crf
@@ -123,3 +124,41 @@ def test_both_heads_for_words_stand_on_any_encoder() -> None:
         assert all(weight.grad.isfinite().all() for weight in model.parameters())
     with pytest.raises(InputError, match="no label smoothing: set objective.smoothing=0"):
         model.head.losses(model.encode(batch.inputs), batch, 0.1)
+
+
+SCHEMES = {"bio": ("O", "B-X", "I-X", "B-Y", "I-Y"), "bioes": ("O", "B-X", "I-X", "E-X", "S-X", "S-Y")}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_valid_steps_allow_exactly_the_sequences_that_the_scheme_writes(scheme: Any) -> None:
+    labels = SCHEMES[scheme]
+    first_L, step_LL, last_L = valid_steps(labels)
+    for row in (row for words in (1, 2, 3, 4) for row in product(range(len(labels)), repeat=words)):
+        steps = all(step_LL[before, after] for before, after in zip(row, row[1:], strict=False))
+        allowed = bool(first_L[row[0]] and steps and last_L[row[-1]])
+        named = tuple(labels[label] for label in row)
+        assert allowed == (rewritten(named, scheme) == named), named
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_with_valid_all_probability_is_that_of_valid_sequences(scheme: Any) -> None:
+    torch.manual_seed(0)
+    labels = SCHEMES[scheme]
+    model = Headed(Both(), Crf(labels=labels, valid=True)).double()
+    for weight in model.head.parameters():
+        torch.nn.init.normal_(weight)
+    inputs = TextInputs(torch.randint(0, 20, (1, 4))).with_lengths()
+    rows = list(product(range(len(labels)), repeat=4))
+    names = [tuple(labels[label] for label in row) for row in rows]
+    written = [name == rewritten(name, scheme) for name in names]
+    encoded = model.encode(inputs)
+    chain, _ = model.head.chain(encoded, torch.ones(1, 4, dtype=torch.bool))
+    e_NTL, there_NT = chain.e_BTL.expand(len(rows), -1, -1), chain.there_BT.expand(len(rows), -1)
+    every = Chain(chain.a_L, e_NTL, chain.A_LL, chain.b_L, there_NT)
+    share = (every.score(torch.tensor(rows)) - chain.log_partition()).exp()
+    torch.testing.assert_close(share[torch.tensor(written)].sum(), torch.ones((), dtype=torch.float64))
+    assert share[~torch.tensor(written)].sum() == 0.0
+    best, _ = model.head.tags(encoded, torch.ones(1, 4, dtype=torch.bool))
+    assert tuple(best[0].tolist()) == rows[int(share.argmax())]
+    plain = Headed(Both(), Crf(labels=labels))
+    assert plain.state_dict().keys() == model.state_dict().keys()  # nothing more is written to a model's folder

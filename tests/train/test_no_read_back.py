@@ -19,10 +19,12 @@ from headway.models.bert import BertConfig
 from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
 from headway.models.heads import Answers, Classes, Headed, LinearClasses
+from headway.models.letters import LetterCnn, LetterLstm
 from headway.models.memory import MemoryConfig
 from headway.models.recurrent import Lstm
 from headway.models.rnn_seq2seq import Dot, NoAttention, RnnSeq2SeqConfig
 from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
+from headway.models.text_rnn import TextRnnConfig
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
 from headway.tasks.objective import CrossEntropy, Labels, LinearStart, NextToken, Objective, RDrop
@@ -87,6 +89,14 @@ def encoder(head: Any, kind: Any, *shape: int) -> tuple[Objective, Any]:
     return Labels().build(model), kind(inputs, torch.randint(0, 3, shape))
 
 
+def lettered(letters: Any) -> tuple[Objective, Any]:
+    config = TextRnnConfig(width=16, direction="both", letters=letters)
+    model = build("text-rnn", config, (30,), Crf(labels=("O", "B-X", "I-X"), valid=True))
+    spelled = torch.randint(0, 99, (5, 6, letters.most), dtype=torch.uint8)
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]), letters_BTC=spelled)
+    return Labels().build(model), TaggedBatch(inputs, torch.randint(0, 3, (5, 6)))
+
+
 def stories() -> tuple[Objective, Any]:
     model = build("memory", MemoryConfig(width=16), (30,), Answers(labels=tuple("abc")))
     times = torch.tensor([[3, 2, 1], [1, 0, 0], [2, 1, 0], [3, 2, 1], [1, 0, 0]])
@@ -110,6 +120,8 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),
     "stories": stories,
+    "letter-cnn": lambda: lettered(LetterCnn(4, 4)),
+    "letter-lstm": lambda: lettered(LetterLstm(4, 4)),
     "crf": lambda: encoder(Crf(labels=tuple("abc")), TaggedBatch, 5, 6),
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from headway.evaluate.entities import EntityScores
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
+from headway.tasks.start import RunContext
 from headway.tasks.tagging import Tagging
+from headway.text.tokenizer import UNKNOWN
 from headway.train.job import train as train_run
 from headway.train.log import Log
+from headway.train.parallel.ranks import Ranks
 from small_world import surroundings
 
 SMALL = (
@@ -59,9 +63,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-def train(files: dict[str, Path], out: Path, *settings: str, resume: bool = False) -> dict[str, Any]:
+def train(
+    files: dict[str, Path], out: Path, *settings: str, resume: bool = False, small: Sequence[str] = SMALL
+) -> dict[str, Any]:
     parts = [f"data.{part}={path}" for part, path in files.items()]
-    run = change(RECIPES["tag"].make(), [*parts, *SMALL, *settings])
+    run = change(RECIPES["tag"].make(), [*parts, *small, *settings])
     out.mkdir(exist_ok=True)
     log = Log(out, quiet=True)
     try:
@@ -121,8 +127,11 @@ def test_an_imported_tagger_keeps_its_tokenizers_words_and_is_evaluated_on_given
     encoder = load(tmp_path / "theirs", "cpu")
     assert [word.text for word in encoder.tag(["the cats sat, a"])[0]] == ["the", "cats", "sat", ",", "a"]
     data = tmp_path / "data.jsonl"
-    data.write_text(json.dumps({"words": ["the", "cats", "sat,"], "labels": ["O", "B-X", "O"]}) + "\n")
+    data.write_text(json.dumps({"words": ["the", "cats", "sat,"], "tags": ["bad", "fair", "bad"]}) + "\n")
     assert Tagging.evaluate(encoder, [str(data)], {}).values["words"] == 3
+    data.write_text(json.dumps({"words": ["the"], "tags": ["goad"]}) + "\n")
+    with pytest.raises(InputError, match=r"data\.jsonl, line 1: the model has no tag 'goad'; did you mean 'good'\?"):
+        Tagging.evaluate(encoder, [str(data)], {})
 
 
 @pytest.mark.parametrize(
@@ -143,5 +152,118 @@ def test_labels_that_are_no_chunks_are_judged_by_accuracy(tmp_path: Path) -> Non
     (tmp_path / "pos.txt").write_text("\n".join(f"the DT\ncat{number % 7} NN\n" for number in range(60)))
     data = {"train": tmp_path / "pos.txt"}
     with pytest.raises(InputError, match=r"\(DT, NN …\), so there are no entities: set objective.judge=accuracy"):
-        train(data, tmp_path / "run")
-    assert train(data, tmp_path / "run", "objective.judge=accuracy")["validation accuracy"] > 0.95
+        train(data, tmp_path / "run", "objective.judge=f1")
+    scores = train(data, tmp_path / "run")
+    assert scores["validation accuracy"] > 0.95 and not any("f1" in name for name in scores)
+    call = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), str(tmp_path / "pos.txt"), "--device", "cpu"])
+    assert "accuracy" in call.stdout and "f1" not in call.stdout and "120 words" in call.stdout, call.output
+
+
+ANY = tuple(setting for setting in SMALL if not setting.startswith("model."))  # of any encoder
+LETTERED = (
+    "model=text-rnn", "model.width=16", "model.direction=both", "model.words=12", "model.dropout=0.0",
+    "model.max_length=48", "data.text.kind=word", "data.text.min_count=1",
+)  # fmt: skip
+
+
+def small_encoder(name: str) -> tuple[str, ...]:
+    """Settings without those of BERT's sizes."""
+    return {
+        "letter-cnn": (*LETTERED, "model.letters=letter-cnn", "model.letters.dropout=0.0"),
+        "neighbours": ("model=text-cnn", "model.width=16", "model.composition=neighbours", "model.composition.maps=24",
+                       "model.dropout=0.0", "model.max_length=48"),
+    }[name]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["letter-cnn", "neighbours"])
+def test_other_encoders_learn_in_both_schemes_and_see_letters(
+    files: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    scheme = ("data.scheme=bioes", "head.valid=true") if name == "letter-cnn" else ()
+    scores = train(files, tmp_path / "run", *small_encoder(name), *scheme, small=ANY)
+    assert scores["test f1"] > 0.95
+    tagger = load(tmp_path / "run", "cpu")
+    assert Tagging.evaluate(tagger, [str(files["test"])], {}).values["f1"] == pytest.approx(scores["test f1"], abs=1e-4)
+    [found] = Tagging.answer(tagger, ["Ann O'Hara-Lee saw Elm Street"], {})
+    assert found.values["tags"] == ["B-PER", "I-PER", "O", "B-LOC", "I-LOC"]
+    if name == "letter-cnn":  # words that no vocabulary has differ by their letters alone
+        one, other = tagger.tag(["Zzyzx"])[0][0], tagger.tag(["qqqq"])[0][0]
+        assert tagger.tokenizer.encode("Zzyzx") == tagger.tokenizer.encode("qqqq")
+        assert one.probability != other.probability
+
+
+def test_words_that_occur_once_are_unknown_in_some_steps_and_a_resumed_run_draws_the_same(tmp_path: Path) -> None:
+    rows = [f"the O\nonce{number} B-X\n" for number in range(40)]
+    (tmp_path / "a.conll").write_text("\n".join(rows))
+    settings = [
+        f"data.train={tmp_path / 'a.conll'}", *ANY,
+        *small_encoder("letter-cnn"), "data.unknown=0.5",
+    ]  # fmt: skip
+    run = change(RECIPES["tag"].make(), [*settings, "engine.steps=4", "engine.checkpoint=2"])
+    tasks = []
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        with closing(Log(tmp_path / place, quiet=True)) as log:
+            tasks.append(Tagging(run, RunContext(tmp_path / place, log, torch.device("cpu"), torch.float32, Ranks())))
+    one, two = tasks
+    batches = [one.batch(step).inputs.ids_BT for step in range(20)]
+    unknown = sum(int((ids_BT == UNKNOWN).sum()) for ids_BT in batches)
+    once = sum(int((ids_BT > 4).sum()) for ids_BT in batches)
+    assert 0.4 < unknown / (unknown + once) < 0.6
+    assert all(int((ids_BT == 4).sum()) for ids_BT in batches)  # the commonest word stays
+    assert torch.equal(two.batch(7).inputs.ids_BT, batches[7])
+    assert not any((batch.inputs.ids_BT == UNKNOWN).all() for batch in one.valid.epoch())
+
+
+def test_words_and_tags_go_in_and_come_out_as_columns_and_as_json(files: dict[str, Path], tmp_path: Path) -> None:
+    train(files, tmp_path / "run")
+    run = str(tmp_path / "run")
+    (tmp_path / "new.conll").write_text("Ann\nsaw\n\nElm\nStreet\n")
+    (tmp_path / "true.conll").write_text("Ann I-PER\nsaw O\n\nElm I-LOC\nStreet I-LOC\n")
+    (tmp_path / "true.jsonl").write_text('{"words": ["Ann", "saw"], "tags": ["B-PER", "O"]}\n')
+
+    def predict(*words: str) -> str:
+        call = CliRunner().invoke(app, ["predict", run, *words, "--device", "cpu"])
+        assert call.exit_code == 0, call.output
+        return call.stdout
+
+    assert predict(str(tmp_path / "new.conll"), "--conll") == "Ann\tB-PER\nsaw\tO\n\nElm\tB-LOC\nStreet\tI-LOC\n\n"
+    both = predict(str(tmp_path / "true.conll"), "--conll", "--tag-scheme", "bioes")
+    assert both == "Ann\tS-PER\tS-PER\nsaw\tO\tO\n\nElm\tB-LOC\tB-LOC\nStreet\tE-LOC\tE-LOC\n\n"
+    assert predict(str(tmp_path / "true.conll"), "--text-column", "1") == "Ann/B-PER saw/O\nElm/B-LOC Street/I-LOC\n"
+    assert predict("--text", "Ann saw", "--conll") == "Ann\tB-PER\nsaw\tO\n\n"
+    found = json.loads(predict(str(tmp_path / "true.jsonl"), "--json"))
+    assert found["words"] == ["Ann", "saw"] and found["tags"] == found["true"] == ["B-PER", "O"]
+    (tmp_path / "again.jsonl").write_text(predict(str(files["test"]), "--json"))
+    again = Tagging.evaluate(load(run, "cpu"), [str(tmp_path / "again.jsonl")], {})
+    assert again.values["f1"] == 1.0 and again.values["accuracy"] == 1.0  # what was written is read
+    (tmp_path / "bad.conll").write_text("Ann B-PRE\n")
+    for words, message in (
+        ((str(tmp_path / "bad.conll"),), "bad.conll, line 1: the model has no tag 'B-PRE'; did you mean 'B-PER'?"),
+        (("--text", "Ann", "--tag-scheme", "iob3"), "--tag-scheme must be bio or bioes, not iob3"),
+        (("--text-column", "1"), "--text-column needs a file"),
+        (("--text", "Ann", "--all"), "--all has no meaning for a model that tags words"),
+    ):
+        call = CliRunner().invoke(app, ["predict", run, *words, "--device", "cpu"])
+        assert isinstance(call.exception, InputError) and message in str(call.exception), call.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["data.unknown=0.5"], "data.unknown replaces words that occur once: set data.text.kind=word"),
+        (["data.unknown=2", "data.text.kind=word"], "data.unknown must lie between 0 and 1"),
+        (["data.scheme=bilou"], "data.scheme"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(
+    files: dict[str, Path], tmp_path: Path, changes: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        train(files, tmp_path / "run", *changes)
+
+
+def test_an_encoder_of_whole_texts_has_no_tags(files: dict[str, Path], tmp_path: Path) -> None:
+    run = change(RECIPES["tag"].make(), [f"data.train={files['train']}", "model=text-cnn", "engine.device=cpu"])
+    with closing(Log(tmp_path, quiet=True)) as log, pytest.raises(InputError, match="head=crf reads every token"):
+        train_run(run, tmp_path, log)

@@ -34,6 +34,8 @@ def predict(
     max_new_tokens: int = option(None, "N", "Of a model that writes: the most tokens.", min=1),
     beam_size: int = option(None, "N", "Of a translator: hypotheses that are kept.", min=1),
     seed: int = option(None, "N", "Of a model that samples: the random generator's seed.", min=0),
+    conll: bool = flag("--conll", "Of a tagger: a word and its tag a line, an empty line behind each sentence."),
+    tag_scheme: str = option(None, "NAME", "Of a tagger of entities: bio or bioes (default: bio)."),
     as_json: bool = flag("--json", "A JSON object a line."),
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -48,7 +50,7 @@ def predict(
     task = task_of(model)
     options: dict[str, Any] = {
         "pairs": pairs, "all": every, "truncate": truncate, "max_new_tokens": max_new_tokens, "beam_size": beam_size,
-        "seed": seed,
+        "seed": seed, "conll": conll, "tag_scheme": tag_scheme,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value not in (None, False)}
     values = task.read(inputs or [], text, texts_of, text_column)

@@ -171,7 +171,8 @@ class FramedStore(Generic[Made]):
         chosen = [self.framed[example] for example in examples.tolist()]
         types_BT = padded([one.types or [] for one in chosen], width, 0) if self.paired else None
         lengths_B = torch.from_numpy(self.lengths[examples].astype(np.int64))
-        return TextInputs(padded([one.ids for one in chosen], width, self.pad), lengths_B, types_BT)
+        letters_BTC = padded_letters(chosen, width)
+        return TextInputs(padded([one.ids for one in chosen], width, self.pad), lengths_B, types_BT, letters_BTC)
 
     def batches(self, budget: int, seed: int, shuffle: bool = True, full: bool = False) -> BucketedBatches[Made]:
         """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length."""
@@ -195,4 +196,15 @@ def padded(rows: Sequence[Sequence[int]], width: int, pad: int) -> Tensor:
     found = np.full((len(rows), width), pad, np.int64)
     for row, ids in zip(found, rows, strict=True):
         row[: len(ids)] = ids
+    return torch.from_numpy(found)
+
+
+def padded_letters(framed: Sequence[Framed], width: int) -> Tensor | None:
+    """The letters of all tokens, filled up on the right; None where they are not wanted."""
+    letters = [one.letters for one in framed if one.letters is not None]
+    if not letters:
+        return None
+    found = np.zeros((len(letters), width, letters[0].shape[1]), np.uint8)
+    for row, spelled in zip(found, letters, strict=True):
+        row[: len(spelled)] = spelled
     return torch.from_numpy(found)

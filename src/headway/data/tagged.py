@@ -1,36 +1,25 @@
-"""Texts with a label for each word: read from files, aligned with tokens, and batched by length.
-
-What a file means is decided by its name: `.jsonl` has objects with "words" and "labels", two lists of equal length; any
-other file has columns as those of CoNLL-2003 (Tjong Kim Sang and De Meulder 2003): a word a line, first the word, last
-its label, an empty line behind each sentence. Chunks come as BIO: B-X is the first word of an X, I-X a further one.
+"""Texts with a tag for each word: aligned with tokens, and batched by length. `tagged_files.py` reads them.
 
 B rows, T length.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
-from pathlib import Path
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import NamedTuple
 
 from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import Ints
 from headway.data.labelled import FramedStore, padded
-from headway.data.readers import at_least_one, bare_suffix, lines, records
 from headway.data.split import hold_out_by_hash
-from headway.errors import InputError, refuse
+from headway.data.tag_schemes import OUTSIDE
 from headway.text.framing import Framed
 
-OUTSIDE = "O"  # the label of a word in no chunk
-BETWEEN = ("", "-DOCSTART-")  # a line between two sentences, and between the documents of CoNLL-2003
-SPACE = re.compile(r"[ \t]+")
-WORD = re.compile(r"\S+")
 Span = tuple[int, int]
 
 
@@ -47,58 +36,6 @@ class Sentence(NamedTuple):
         """The characters of each word in the text."""
         ends = accumulate(len(word) + 1 for word in self.words)
         return [(end - 1 - len(word), end - 1) for end, word in zip(ends, self.words, strict=True)]
-
-
-def read_tagged(files: Sequence[str | Path]) -> list[Sentence]:
-    """The sentences of all files, in order."""
-    found = (sentence for file in files for sentence in _read(Path(file)))
-    return list(at_least_one(found, f"{', '.join(map(str, files))}: there is no sentence in it"))
-
-
-def _read(path: Path) -> Iterator[Sentence]:
-    rows = lines(path)
-    for words, labels in _json(rows, str(path)) if bare_suffix(path) == ".jsonl" else _columns(rows, str(path)):
-        yield Sentence(tuple(words), bio(labels))
-
-
-def _columns(rows: Iterator[str], name: str) -> Iterator[tuple[list[str], list[str]]]:
-    every = (_split(row, f"{name}, line {number}") for number, row in enumerate(rows, 1))
-    for between, group in groupby(every, lambda columns: columns[0] in BETWEEN):
-        if not between:
-            sentence = list(group)
-            yield [columns[0] for columns in sentence], [columns[-1] for columns in sentence]
-
-
-def _split(row: str, where: str) -> list[str]:
-    columns = SPACE.split(row.strip(" \t"))
-    if len(columns) == 1 and columns[0] not in BETWEEN:
-        raise InputError(f"{where}: one column; expected a word, a space or tab, and its label")
-    return columns
-
-
-def _json(rows: Iterator[str], name: str) -> Iterator[tuple[list[str], list[str]]]:
-    for where, record in records(rows, name, "'words' and 'labels'"):
-        words, labels = (_texts(record, key, where) for key in ("words", "labels"))
-        refuse(len(words) != len(labels), f"{where}: {len(words)} words, {len(labels)} labels: each word needs one")
-        if words:
-            yield words, labels
-
-
-def _texts(record: dict[str, Any], key: str, where: str) -> list[str]:
-    found = record.get(key)
-    if not isinstance(found, list) or not all(isinstance(text, str) and WORD.fullmatch(text) for text in found):
-        raise InputError(f"{where}: '{key}' must be a list of strings that are not empty and have no white space")
-    return found
-
-
-def bio(labels: Sequence[str]) -> tuple[str, ...]:
-    """Labels in which every chunk begins with B-. In CoNLL-2003's own files B- only parts neighbours of one type."""
-    found, before = [], ""
-    for label in labels:
-        mark, dash, kind = label.partition("-")
-        found.append(f"B-{kind}" if mark == "I" and dash and kind != before else label)
-        before = kind if dash else ""
-    return tuple(found)
 
 
 def labels_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:

@@ -6,24 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from headway.data.tagged import bio
+from headway.data.tag_schemes import Chunk, chunks
 
-TagJudge = Literal["f1", "accuracy"]
+TagJudge = Literal["auto", "f1", "accuracy"]
 Labels = Sequence[str]
 
 
-def entities(labels: Labels) -> set[tuple[str, int, int]]:
+def entities(labels: Labels) -> set[Chunk]:
     """(type, first word, last word) of each chunk; an I- without a chunk of its type before it begins one."""
-    found: list[tuple[str, int, int]] = []
-    inside = False
-    for at, label in enumerate(bio(labels)):
-        mark, dash, kind = label.partition("-")
-        if dash and mark == "B":
-            found.append((kind, at, at))
-        elif inside and dash and mark == "I":
-            found[-1] = (kind, found[-1][1], at)
-        inside = bool(dash) and mark in ("B", "I")
-    return set(found)
+    return set(chunks(labels))
 
 
 @dataclass(frozen=True)

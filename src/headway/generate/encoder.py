@@ -18,6 +18,7 @@ from torch import Tensor
 
 from headway.batch import Batch, TextInputs
 from headway.card import Loaded
+from headway.data.labelled import padded_letters
 from headway.device import sent
 from headway.errors import InputError, TooLong
 from headway.generate.cores import on_every_core
@@ -218,10 +219,17 @@ class Encoder(HeadedModel, Answering):
         ]
         return token_track("tokens", self.tokenizer, framed.ids, special, whole, spans)
 
+    def framed(self, texts: Sequence[str], truncate: bool = False) -> list[Framed]:
+        """The texts as the model reads them, with the characters of each token, for `tagged`."""
+        return self._framed(texts, truncate, spans=True)
+
     def _framed(self, texts: Sequence[Any], truncate: bool | None, spans: bool = False) -> list[Framed]:
         """`truncate` None: nobody was offered to have long texts cut, and nobody is told of it."""
         try:
-            return frame(self.tokenizer, texts, self.limit, truncate=bool(truncate), spans=spans)
+            letters = self.model.encoder.letters
+            return frame(
+                self.tokenizer, texts, self.limit, truncate=bool(truncate), spans=spans, letters=letters
+            )  # fmt: skip
         except TooLong as error:
             if truncate is None:
                 raise
@@ -266,4 +274,6 @@ class Encoder(HeadedModel, Answering):
         lengths_B = None if min(lengths) == width else sent(torch.tensor(lengths), self.device)
         typed = any(one.types is not None for one in framed)
         types_BT = padded([one.types or [0] * len(one.ids) for one in framed], 0) if typed else None
-        return TextInputs(padded([one.ids for one in framed], pad), lengths_B, types_BT)
+        letters_BTC = padded_letters(framed, width)
+        spelled_BTC = None if letters_BTC is None else sent(letters_BTC, self.device)
+        return TextInputs(padded([one.ids for one in framed], pad), lengths_B, types_BT, spelled_BTC)

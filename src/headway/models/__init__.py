@@ -31,6 +31,7 @@ from headway.models import (
     vit,
 )
 from headway.models.bounds import refuse_giants
+from headway.models.configs import letters
 from headway.models.heads import Headed
 from headway.models.skip_gram import SkipGram, SkipGramConfig, blank_pairs
 
@@ -42,7 +43,14 @@ def blank_ids(config: Any, sizes: Sequence[int], batch: int, *lengths: int) -> t
 
 def blank_texts(config: Any, sizes: Sequence[int], batch: int, length: int) -> tuple[TextInputs]:
     """Texts that an encoder reads whole."""
-    return (TextInputs(*blank_ids(config, sizes, batch, length)),)
+    (ids_BT,) = blank_ids(config, sizes, batch, length)
+    return (TextInputs(ids_BT, letters_BTC=blank_letters(config, ids_BT)),)
+
+
+def blank_letters(config: Any, ids_BT: Tensor) -> Tensor | None:
+    """Letters for tokens of a model that reads them."""
+    most = letters(config)
+    return torch.ones(*ids_BT.shape, most, dtype=torch.uint8, device=ids_BT.device) if most else None
 
 
 class Family(NamedTuple):

@@ -23,6 +23,11 @@ def token_types(config: Any) -> int:
     return int(getattr(config, "types", 0))
 
 
+def letters(config: Any) -> int:
+    """The most letters of a token that a model reads (0: none)."""
+    return int(getattr(getattr(config, "letters", None), "most", 0))
+
+
 def shares_table(config: Any) -> bool:
     """Whether source and target have one table of vectors."""
     return getattr(config, "embeddings", "") in ("shared", "joint")

@@ -5,15 +5,44 @@
 over the N words of a text, e_t = hC + c at the first token of word t, as on top of a network in Collobert et al. (2011)
 and Lample et al. (2016, eq. 1 and 2).
 
+Where labels mark chunks, B- and I- (BIO) or B-, I-, E- and S- (BIOES), some sequences mark none: `valid_steps`.
+
 B batch, T length, L labels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+OUTSIDE = "O", ""
+
+
+def _parted(label: str) -> tuple[str, str]:
+    mark, dash, kind = label.partition("-")
+    return (mark, kind) if dash and mark in ("B", "I", "E", "S") else OUTSIDE
+
+
+def valid_steps(labels: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+    """Which labels may be the first, which may follow which (before, after), and which may be the last.
+
+    I- and E- continue a chunk of their type that is open. With E- and S- among the labels a chunk is open until its
+    E-; without them it may end anywhere.
+    """
+    marks = [_parted(label) for label in labels]
+    closes = any(mark in ("E", "S") for mark, _ in marks)
+
+    def fits(before: tuple[str, str], after: tuple[str, str]) -> bool:
+        is_open, continues = before[0] in ("B", "I"), after[0] in ("I", "E")
+        same = is_open and before[1] == after[1]
+        return same if continues else not (closes and is_open)
+
+    step_LL = torch.tensor([[fits(before, after) for after in marks] for before in marks])
+    first_L = torch.tensor([fits(OUTSIDE, after) for after in marks])
+    return first_L, step_LL, torch.tensor([fits(before, OUTSIDE) for before in marks])
 
 
 @dataclass(frozen=True, eq=False)

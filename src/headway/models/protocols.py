@@ -43,13 +43,15 @@ class Encodes(nn.Module):
 
     width: of the last layer. dropout: what a head takes unless it has its own. context: the most positions that it
     reads; None: any number. per_token: whether it gives a vector for every token, or a single one for the whole.
+    letters: the most of each token that it reads (0: none).
     """
 
     config: Any = None
     width: int
     dropout: float
     context: int | None = None
-    per_token: ClassVar[bool] = True
+    per_token: bool = True
+    letters: int = 0
     tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
 
     @property

@@ -1,9 +1,9 @@
-"""Convolutional encoders of a text, which give it one vector: Kim's (2014), Kalchbrenner et al.'s (2014), bigrams.
+"""Convolutional encoders of a text: Kim's (2014), Kalchbrenner et al.'s (2014), bigrams; of its words: neighbours.
 
     c_t = relu(W x_{t:t+w−1} + b),   z = [max_t c_t, for every window w]         Kim: windows of several sizes
 
-What stands between words and vector is a slot (`model.composition`): `windows`, `dynamic` or `bigrams`. A head reads
-the vector (`headway.models.heads`).
+What stands between words and vector is a slot (`model.composition`): `windows`, `dynamic` or `bigrams` give a text one
+vector, `neighbours` gives every word one. A head reads them (`headway.models.heads`).
 
 B batch, T length, D width of words, M maps, Z width of the vector.
 """
@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import refuse
+from headway.models.configs import letters
+from headway.models.letters import Letters, NoLetters
 from headway.models.protocols import Encoded, Encodes
 from headway.nn import tap
 from headway.nn.convolution import Convolution, FoldedRows
@@ -91,11 +93,29 @@ class BigramLayers(nn.Module):
         return pooled_BD
 
 
+class NeighboursOfWords(nn.Module):
+    """c_t = relu(W x_{t−l:t+l} + b), layer upon layer: a vector for every word (Collobert et al. 2011, 3.3)."""
+
+    def __init__(self, width: int, choice: Neighbours) -> None:
+        super().__init__()
+        below = [width, *[choice.maps] * (len(choice.sizes) - 1)]
+        self.layers = nn.ModuleList(
+            Convolution(inputs, choice.maps, size, "same") for inputs, size in zip(below, choice.sizes, strict=True)
+        )
+        self.width = choice.maps
+
+    def forward(self, x_BTD: Tensor, lengths_B: Tensor | None) -> Tensor:
+        for layer in self.layers:
+            x_BTD = F.relu(layer(x_BTD, lengths_B)[0])
+        return x_BTD
+
+
 @dataclass(frozen=True)
 class Windows:
     """Kim's: so many `maps` of windows of each of the `sizes`."""
 
     name: ClassVar[str] = "windows"
+    per_token: ClassVar[bool] = False
     sizes: tuple[int, ...] = (3, 4, 5)
     maps: int = 100
     pooling: Literal["max", "mean", "attention"] = "max"
@@ -116,6 +136,7 @@ class Dynamic:
     last layer keeps. The sizes are theirs for SST-2, with `model.width` 48."""
 
     name: ClassVar[str] = "dynamic"
+    per_token: ClassVar[bool] = False
     windows: tuple[int, ...] = (7, 5)
     maps: tuple[int, ...] = (6, 14)
     top: int = 4
@@ -139,6 +160,7 @@ class Bigrams:
     """The lecture's: after l layers a vector knows l + 1 words."""
 
     name: ClassVar[str] = "bigrams"
+    per_token: ClassVar[bool] = False
     layers: int = 2
     pooling: Literal["max", "mean", "attention"] = "max"
 
@@ -150,23 +172,42 @@ class Bigrams:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """Collobert et al.'s: a layer with so many `maps` for each of the `sizes`. The only one that gives every word a
+    vector, for labels of words."""
+
+    name: ClassVar[str] = "neighbours"
+    per_token: ClassVar[bool] = True
+    sizes: tuple[int, ...] = (3, 3)
+    maps: int = 300
+
+    def __post_init__(self) -> None:
+        wrong = not self.sizes or min(self.sizes) < 1
+        refuse(wrong, f"model.composition.sizes must be numbers of words from 1 on, not {self.sizes}")
+        refuse(self.maps < 1, f"model.composition.maps must be at least 1, not {self.maps}")
+
+    def build(self, width: int) -> nn.Module:
+        return NeighboursOfWords(width, self)
+
+
+@dataclass(frozen=True)
 class TextCnnConfig:
     """`vectors`: of words: `tuned` learn (random ones, or those of --init FILE), `static` stay as they were read,
-    `both` are two channels, which the same filters read (Kim 2014, 3.1). `dropout`: of the text's vector."""
+    `both` are two channels, which the same filters read (Kim 2014, 3.1). `dropout`: of the text's vector. `letters`:
+    what is read of a word beside its vector."""
 
     name: ClassVar[str] = "text-cnn"
     width: int = 300
-    composition: Windows | Dynamic | Bigrams = field(default_factory=Windows)
+    composition: Windows | Dynamic | Bigrams | Neighbours = field(default_factory=Windows)
     vectors: Literal["tuned", "static", "both"] = "tuned"
     dropout: float = 0.5
     max_length: int = 512
+    letters: Letters = field(default_factory=NoLetters)
 
 
 @final
 class TextCnn(Encodes):
-    """composition(E[words]): one vector of a text."""
-
-    per_token: ClassVar[bool] = False
+    """composition(E[words]): one vector of a text, or one of every word."""
 
     def __init__(self, config: TextCnnConfig, vocabulary: int) -> None:
         super().__init__()
@@ -176,7 +217,9 @@ class TextCnn(Encodes):
         for kind, table in self.embed.items():
             for weight in table.parameters():
                 nn.init.uniform_(weight, -SPREAD, SPREAD).requires_grad_(kind == "tuned")
-        self.composition = config.composition.build(config.width)
+        self.spelling, self.letters = config.letters.build(), letters(config)
+        self.composition = config.composition.build(config.width + self.spelling.width)
+        self.per_token = config.composition.per_token
         self.width = int(self.composition.width)  # type: ignore[arg-type]
 
     @property
@@ -186,5 +229,6 @@ class TextCnn(Encodes):
     def encode(self, inputs: Any) -> Encoded:
         # A filter adds what it finds in the channels: it may as well read their sum.
         words_BTD = torch.stack([table(inputs.ids_BT) for table in self.embed.values()]).sum(0)
-        tap.save(self.embed, "tokens", words_BTD)
-        return Encoded(self.composition(words_BTD, inputs.lengths_B)[:, None])
+        words_BTD = self.spelling(tap.save(self.embed, "tokens", words_BTD), inputs.letters_BTC)
+        found = self.composition(words_BTD, inputs.lengths_B)
+        return Encoded(found, inputs.lengths_B) if self.per_token else Encoded(found[:, None])

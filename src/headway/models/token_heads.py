@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from headway.batch import IGNORED
 from headway.errors import refuse
-from headway.models.crf import Chain
+from headway.models.crf import Chain, valid_steps
 from headway.models.head import Head, HeadChoice, Map, cross_entropy, own_dropout
 from headway.models.protocols import Encoded, Encodes, Terms
+
+IMPOSSIBLE = -1e4  # added to a score: finite, so that gradients are
 
 
 class TagsHead(Head):
@@ -109,11 +111,19 @@ class Spans(HeadChoice):
 class CrfHead(TagsHead):
     """−log p(y | x) over the words of each text; padding and the further tokens of a word are passed over."""
 
+    first_L: Tensor
+    step_LL: Tensor
+    last_L: Tensor
+
     def __init__(self, encoder: Encodes, config: Crf) -> None:
         super().__init__(encoder, config)
         labels = len(config.labels)
         self.before_L, self.behind_L = nn.Parameter(torch.zeros(labels)), nn.Parameter(torch.zeros(labels))
         self.between_LL = nn.Parameter(torch.zeros(labels, labels))
+        first_L, step_LL, last_L = valid_steps(config.labels)
+        shut = IMPOSSIBLE if config.valid else 0.0
+        for name, allowed in (("first_L", first_L), ("step_LL", step_LL), ("last_L", last_L)):
+            self.register_buffer(name, torch.where(allowed, 0.0, shut), persistent=False)
 
     def chain(self, encoded: Encoded, starts_BT: Tensor) -> tuple[Chain, Tensor]:
         """The chain of the words that begin at `starts_BT`, and the token of each."""
@@ -121,7 +131,9 @@ class CrfHead(TagsHead):
         wide = torch.promote_types(e_BTL.dtype, torch.float32)
         token_BT = (~starts_BT).long().argsort(dim=1, stable=True)  # first tokens of words to the left, in their order
         e_BTL = e_BTL.gather(1, token_BT[..., None].expand_as(e_BTL)).to(wide)
-        a_L, A_LL, b_L = (weight.to(wide) for weight in (self.before_L, self.between_LL, self.behind_L))
+        learned = self.before_L, self.between_LL, self.behind_L
+        fixed = self.first_L, self.step_LL, self.last_L
+        a_L, A_LL, b_L = (weight.to(wide) + rule.to(wide) for weight, rule in zip(learned, fixed, strict=True))
         return Chain(a_L, e_BTL, A_LL, b_L, starts_BT.gather(1, token_BT)), token_BT
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
@@ -143,7 +155,9 @@ class CrfHead(TagsHead):
 
 @dataclass(frozen=True)
 class Crf(Tags):
-    """A label of every word, chosen together with those of its neighbours."""
+    """A label of every word, chosen together with those of its neighbours. `valid`: sequences of BIO or BIOES labels
+    that mark no chunks (O I-PER) have probability 0."""
 
     name = "crf"
     module = CrfHead
+    valid: bool = False

@@ -12,7 +12,7 @@ from headway.tasks.task import Prediction, Task, refuse_unknown
 
 def answered(values: Sequence[Any], ask: Callable[[list[Any]], list[list[Any]]]) -> list[list[Any]]:
     """The answer to each value; a blank text has none."""
-    there = [at for at, value in enumerate(values) if "".join(value).strip()]
+    there = [at for at, value in enumerate(values) if not isinstance(value, str | tuple) or "".join(value).strip()]
     found = dict(zip(there, ask([values[at] for at in there]), strict=True))
     return [found.get(at, []) for at in range(len(values))]
 

@@ -13,6 +13,7 @@ import torch
 from headway.batch import sampled
 from headway.errors import InputError, Notice, nearest
 from headway.evaluate.labels import LabelScores
+from headway.models.configs import letters
 from headway.tasks.encoding import Encoding
 from headway.tasks.files import found, vocabularies
 from headway.tasks.objective import Labels
@@ -156,7 +157,8 @@ class TextLabelling(Labelling):
 
     def _encoded(self, part: str, texts: Sequence[Any]) -> Any:
         longest = self.run.max_length
-        framed = frame(self.tokenizer, [text.text for text in texts], longest, truncate=True, spans=self.spans)
+        written, spelled = [text.text for text in texts], letters(self.run.model)
+        framed = frame(self.tokenizer, written, longest, truncate=True, spans=self.spans, letters=spelled)
         store = self.store(part, texts, framed)
         cut = int((store.lengths == longest).sum())
         at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""

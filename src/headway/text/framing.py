@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from headway.errors import TooLong
 from headway.text.codec import refuse_what_is_no_text
@@ -19,7 +22,7 @@ class Framed:
 
     types: 0 for the first text of a pair, 1 for the second; None where all are 0. spans: the characters of each token
     in its text, (0, 0) for a special token; words: the index of its word, or None; texts: the text of a pair that it is
-    of, 0 or 1, or None. These only where they are wanted.
+    of, 0 or 1, or None. letters: see `spelled`. These only where they are wanted.
     """
 
     ids: list[int]
@@ -27,6 +30,7 @@ class Framed:
     spans: tuple[tuple[int, int], ...] = ()
     words: tuple[int | None, ...] = ()
     texts: tuple[int | None, ...] = ()
+    letters: npt.NDArray[np.uint8] | None = None
 
     @property
     def starts(self) -> list[bool]:
@@ -35,16 +39,18 @@ class Framed:
 
 
 def frame(
-    tokenizer: Any, texts: Sequence[Text], longest: int, *, truncate: bool = False, spans: bool = False
-) -> list[Framed]:
+    tokenizer: Any, texts: Sequence[Text], longest: int, *, truncate: bool = False, spans: bool = False,
+    letters: int = 0,
+) -> list[Framed]:  # fmt: skip
     """Each text in the tokenizer's template (`Codec.template`).
 
-    A text of more than `longest` tokens is an error, or with `truncate` is cut; its special tokens are kept.
+    A text of more than `longest` tokens is an error, or with `truncate` is cut; its special tokens are kept. letters:
+    the most of each token that are wanted.
     """
     pairs = [text if isinstance(text, tuple) else (text,) for text in texts]
     refuse_what_is_no_text([part for pair in pairs for part in pair])
     inner = tokenizer.template
-    encode = inner.encode_batch if spans else inner.encode_batch_fast
+    encode = inner.encode_batch if spans or letters else inner.encode_batch_fast
     encodings = encode(list(texts), add_special_tokens=True)
     for number, encoding in enumerate(encodings):
         if len(encoding.ids) > longest:
@@ -53,7 +59,21 @@ def frame(
                     f"text {number + 1} has {len(encoding.ids)} tokens, this model takes at most {longest}: shorten it"
                 )
             encodings[number] = _truncated(inner, pairs[number], longest)
-    return [_framed(encoding, spans) for encoding in encodings]
+    framed = [_framed(encoding, spans or letters > 0) for encoding in encodings]
+    if not letters:
+        return framed
+    return [replace(one, letters=spelled(pair, one, letters)) for one, pair in zip(framed, pairs, strict=True)]
+
+
+def spelled(pair: Sequence[str], framed: Framed, most: int) -> npt.NDArray[np.uint8]:
+    """(T, C): the first `most` bytes in UTF-8 of what each token stands for in its text, each plus 1, then 0; of a
+    special token only 0. So there is no letter that a model does not know, as in Peters et al. (2018)."""
+    found = np.zeros((len(framed.ids), most), np.uint8)
+    for row, (start, end), text in zip(found, framed.spans, framed.texts, strict=True):
+        if text is not None:
+            written = pair[text][start:end].strip().encode()[:most]
+            row[: len(written)] = np.frombuffer(written, np.uint8) + 1
+    return found
 
 
 def _truncated(inner: Any, pair: tuple[str, ...], longest: int) -> Any:
