@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from headway.batch import IGNORED, TextInputs
-from headway.card import Loaded
 from headway.data.catalog import cache_folder
 from headway.data.documents import Corpus, Documents
 from headway.data.masked_rows import MaskedRows, Marks
@@ -23,12 +22,13 @@ from headway.data.token_store import LEARNED_FROM, LEARNING_CHUNK
 from headway.errors import refuse
 from headway.generate.encoder import GAP, Encoder
 from headway.models.protocols import Terms
+from headway.plain import from_plain
 from headway.tasks.encoding import Encoding, answered
 from headway.tasks.files import vocabularies
 from headway.tasks.language import TextFiles, found_text
 from headway.tasks.objective import Config, HeadObjective, Objective
 from headway.tasks.start import RunContext, earlier_model
-from headway.tasks.task import Figure, Prediction, Report, Task, entropy, random_ids, refuse_unknown
+from headway.tasks.task import Figure, Prediction, Report, entropy, random_ids, refuse_unknown
 from headway.text.foreign import ForeignTokenizer
 from headway.text.masked_vocabulary import learn
 from headway.text.tokenizer import TextOptions
@@ -216,7 +216,9 @@ class MaskedWords(Encoding):
     def evaluate(cls, model: Encoder, files: Sequence[str], options: dict[str, Any]) -> Report:
         """Both losses and accuracies on other text, cut and hidden as in the model's training."""
         refuse_unknown(options, (), "a model that fills gaps")
-        data, pairs = MaskedText(), bool(model.head.pairs)
+        stored = model.card.run.get("data", {})
+        trained: Any = from_plain(MaskedText, stored) if stored.get("name") == cls.data.name else MaskedText()
+        data, pairs = trained, bool(model.head.pairs)
         length, marks = min(data.length, model.limit), marks_of(model.tokenizer)
         store = encode(Documents.at(list(files), filled=True), model.tokenizer, marks, data, length, pairs)
         masking = Masking.of(data.mask, model.tokenizer)
