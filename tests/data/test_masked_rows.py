@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[ForeignTokenizer, S
     root = tmp_path_factory.mktemp("documents")
     for number, sentences in enumerate(DOCUMENTS):
         (root / f"{number}.txt").write_text(" ".join(sentences) + "\n")
-    tokenizer = learn([" ".join(some) for some in DOCUMENTS], TextOptions(kind="wordpiece", size=120, lowercase=True))
+    tokenizer = learn([" ".join(some) for some in DOCUMENTS], TextOptions(kind="wordpiece", size=70, lowercase=True))
     return tokenizer, prepare_sentences(Documents.at(root), tokenizer, SEP, Cut(longest=29), root / "stores")
 
 
@@ -68,7 +67,7 @@ def test_a_store_has_every_sentence_and_its_documents(world: Any) -> None:
     assert len(store.documents) == len(DOCUMENTS) and store.documents[-1] == len(store)
     ids = store.sentences.ids.tolist()
     assert tokenizer.decode(ids) == tokenizer.decode(
-        [i for some in DOCUMENTS for sentence in some for i in [*tokenizer.encode(sentence), SEP]][:]
+        [i for some in DOCUMENTS for sentence in some for i in tokenizer.encode(sentence)]
     )
     assert ids.count(SEP) == len(DOCUMENTS)
 
@@ -90,6 +89,8 @@ def test_the_texts_of_a_row_follow_each_other_or_do_not(world: Any) -> None:
                 int(middle < at < length) for at in range(len(ids))
             ]  # fmt: skip
             assert first.startswith("n") and second.startswith("n")  # both begin with a sentence
+            if len(second) < 3:  # cut before it tells its document
+                continue
             whole = " ".join(DOCUMENTS[int(first[1])]).lower()
             squeezed = (first + second).replace(" ", "")
             assert (squeezed in whole.replace(" ", "")) == (label == 0)
@@ -99,17 +100,19 @@ def test_the_texts_of_a_row_follow_each_other_or_do_not(world: Any) -> None:
 
 def test_rows_without_pairs_are_full_and_run_over_documents(world: Any) -> None:
     batch = rows_of(world, paired=False, rows=20).batch(0)
-    assert batch.pairs_B is None and batch.inputs.types_BT is None and batch.inputs.lengths_B is None
+    assert batch.pairs_B is None and batch.inputs.types_BT is None
+    full_B = batch.inputs.with_lengths().lengths_B == 32
+    assert int((~full_B).sum()) <= 1  # the last of the text
     ids_BT = restored(batch)
-    assert (ids_BT[:, 0] == CLS).all() and (ids_BT[:, -1] == SEP).all()
+    assert (ids_BT[:, 0] == CLS).all() and (ids_BT[full_B, -1] == SEP).all()
     assert (ids_BT[:, 1:-1] == SEP).any()
 
 
 def test_an_epoch_has_every_sentence_and_its_rows_are_cut_elsewhere_each_time(world: Any) -> None:
     rows = rows_of(world, paired=False, rows=1)
-    read = [torch.cat([restored(b)[0, 1:-1] for b in islice(rows.epoch(), None)])]
+    read = torch.cat([restored(batch)[0, 1:-1] for batch in rows.epoch()])
     tokens = torch.from_numpy(world[1].sentences.ids[:].astype(np.int64))
-    assert set(read[0].tolist()) == set(tokens.tolist())
+    assert set(read.tolist()) - {PAD} == set(tokens.tolist())
     firsts = [set(rows._order(epoch).tolist()) for epoch in range(3)]
     assert firsts[0] != firsts[1] and all(len(rows._order(epoch)) == rows.count for epoch in range(3))
 
@@ -129,7 +132,7 @@ def test_the_shares_of_hidden_tokens_are_those_asked_for(world: Any, whole: bool
         assert int((before_BT != shown_BT).sum()) <= int(there_BP.sum())
     assert chosen / plain == pytest.approx(0.2, abs=0.015)
     assert masked / chosen == pytest.approx(0.5, abs=0.02)
-    assert kept / chosen == pytest.approx(0.2 + 0.3 / 115, abs=0.02)  # some are replaced by themselves
+    assert kept / chosen == pytest.approx(0.2 + 0.3 / 65, abs=0.02)  # some are replaced by themselves
 
 
 def test_whole_words_are_hidden_whole(world: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from headway.batch import IGNORED, TextInputs
 from headway.data.masking import MaskedBatch
 from headway.folder import read_model
 from headway.hub.hf_export import export_hf
+from headway.models import build
+from headway.models.head import right
 from headway.recipes import RECIPES
 from headway.recipes.grammar import sample
 from headway.tasks.loading import load
@@ -56,18 +59,12 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_losses_and_gradients_are_those_of_transformers(trained: Path, training: bool, tmp_path: Path) -> None:
     """BertForPreTraining with copied weights and the same gaps: it scores every place, headway only the gaps."""
     export_hf(trained, tmp_path / "hf")
-    theirs = transformers.BertForPreTraining.from_pretrained(tmp_path / "hf").train(training)
-    for part in theirs.modules():
-        if isinstance(part, torch.nn.Dropout):
-            part.p = 0.0
-    mine = read_model(trained).model.train(training)
-    for part in mine.modules():
-        if hasattr(part, "rate"):
-            part.rate = 0.0
-    theirs.config.attention_probs_dropout_prob = 0.0
-    for part in theirs.modules():
-        if hasattr(part, "dropout_prob"):
-            part.dropout_prob = 0.0
+    off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    theirs = transformers.BertForPreTraining.from_pretrained(tmp_path / "hf", **off).train(training)
+    loaded = read_model(trained)
+    config = replace(loaded.card.config, dropout=0.0, attention_dropout=0.0)
+    mine = build("bert", config, loaded.card.sizes, loaded.card.head)
+    mine.load_state_dict(loaded.model.state_dict())
     ids_BT, lengths_B = torch.randint(5, 100, (4, 12)), torch.tensor([12, 7, 12, 9])
     types_BT = (torch.arange(12) > 5).long().expand(4, -1)
     places_BP, pairs_B = torch.tensor([[1, 5], [2, 0], [10, 3], [4, 8]]), torch.tensor([0, 1, 1, 0])
@@ -94,8 +91,6 @@ def test_losses_and_gradients_are_those_of_transformers(trained: Path, training:
 
 
 def test_accuracies_count_the_largest_logits() -> None:
-    from headway.models.head import right
-
     logits = torch.tensor([[0.0, 2.0], [3.0, 1.0], [0.0, 1.0]])
     assert right(logits, torch.tensor([1, 1, IGNORED])) == 1
 
@@ -120,17 +115,16 @@ def test_a_run_that_fails_is_resumed_to_the_bit(
 
 def test_a_small_encoder_learns_what_stands_in_a_gap(tmp_path: Path) -> None:
     """Every dog barks, every cat purrs."""
-    (tmp_path / "pets.txt").write_text("The small dog barked. The small cat purred. " * 200)
-    settings = ("engine.steps=150", "model.dropout=0.0", "model.attention_dropout=0.0", "head=words", "data.length=12")
+    (tmp_path / "pets.txt").write_text("Small dogs barked. Big cats purred. " * 100)
+    settings = ("engine.steps=40", "model.dropout=0.0", "model.attention_dropout=0.0", "head=words", "data.length=16")
     carried_out("bert", tmp_path / "run", *SMALL, *settings, f"data.train={tmp_path / 'pets.txt'}")
-    model = load(tmp_path / "run", "cpu")
-    found = model.fill(["the small dog [MASK].", "the small [MASK] purred."])
-    assert [gaps[0][0].text for gaps in found] == ["barked", "cat"]
+    [gaps] = load(tmp_path / "run", "cpu").fill(["small dogs [MASK]. big cats purred."])
+    assert gaps[0][0].text == "barked"
     report = answered("evaluate", tmp_path / "run", tmp_path / "pets.txt", "--device", "cpu", "--json")
-    assert json.loads(report)["accuracy"] > 0.6
-    said = answered("predict", tmp_path / "run", "the small dog [MASK].", "--device", "cpu")
+    assert json.loads(report)["accuracy"] > 0.4  # always "." would be 0.25
+    said = answered("predict", tmp_path / "run", "small dogs [MASK]. big cats purred.", "--device", "cpu")
     word, share = said.split()
-    assert word == "barked" and float(share) == pytest.approx(found[0][0][0].probability, abs=1e-4)
+    assert word == "barked" and float(share) == pytest.approx(gaps[0][0].probability, abs=1e-4)
 
 
 @pytest.mark.parametrize("recipe", ["bert", "roberta"])
@@ -200,7 +194,7 @@ def test_what_makes_no_sense_is_one_line(text: Path, tmp_path: Path, settings: l
     [
         ("", "is empty"),
         (" \n\n", "my.txt, line 1: the document is empty: remove it"),
-        ("One.", "too few to hold some out"),
+        ("One.", "one sentence has no next one: give more text, or set head=words"),
     ],
 )
 def test_text_that_is_not_there_is_named(tmp_path: Path, content: str, said: str) -> None:

@@ -1,8 +1,8 @@
 """Documents as sentences of ids on disk: what a model that reads both sides of a gap is trained on.
 
-    folder/<fingerprint>/
-        sentences.ids.bin, sentences.offsets.npy    sentence by sentence, the separator behind a document's last
-        store.json                                  how much text it was made of
+folder/<fingerprint>/
+    sentences.ids.bin, sentences.offsets.npy    sentence by sentence, the separator behind a document's last
+    store.json                                  how much text it was made of
 """
 
 from __future__ import annotations

@@ -117,7 +117,9 @@ def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str
     """The corpora to learn from, one for each name, and the texts that are held out of all of them."""
     lines, names = data.text.lines, data.parts()
     corpora = [Documents.at(found_text([name], context), lines=lines) for name in names.pop("train")]
-    held: dict[str, Corpus] = {part: Documents.at(found_text(some, context), lines=lines) for part, some in names.items()}
+    held: dict[str, Corpus] = {
+        part: Documents.at(found_text(some, context), lines=lines) for part, some in names.items()
+    }
     if "valid" in held:
         return list(corpora), held
     refuse(
