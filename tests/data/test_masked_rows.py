@@ -11,7 +11,7 @@ import torch
 
 from headway.batch import IGNORED
 from headway.data.documents import Documents
-from headway.data.masked_rows import MaskedRows, Marks
+from headway.data.masked_rows import Marks, MaskedRows
 from headway.data.masking import Masking, Shares
 from headway.data.sentences import Cut, SentenceStore, prepare_sentences
 from headway.errors import InputError

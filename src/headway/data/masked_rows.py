@@ -2,8 +2,8 @@
 
 A row begins with a sentence and is filled up with those behind it; the last is cut where the row is full, and the next
 row begins with it. Where texts are paired, a row ends with its document, is cut in two at a sentence, and of every two
-rows one has a second text from elsewhere (Devlin et al. 2019, 3.1). Otherwise rows run on over the ends of documents, with
-a separator between them (FULL-SENTENCES of Liu et al. 2019, 4.2).
+rows one has a second text from elsewhere (Devlin et al. 2019, 3.1). Otherwise rows run on over the ends of documents,
+with a separator between them (FULL-SENTENCES of Liu et al. 2019, 4.2).
 
 The batch of a step is a function of (store, seed, step) alone: what is in a row, its second text and its gaps too.
 

@@ -22,8 +22,8 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class MaskedBatch(Batch):
-    """Texts with gaps. places_BP, labels_BP: of each row as many places, and what stood there; where a row has fewer, the
-    label is IGNORED. pairs_B: whether the second text of a row follows the first (0) or is from elsewhere (1)."""
+    """Texts with gaps. places_BP, labels_BP: of each row as many places, and what stood there; where a row has fewer,
+    the label is IGNORED. pairs_B: whether the second text of a row follows the first (0) or is from elsewhere (1)."""
 
     inputs: TextInputs
     places_BP: Tensor = column()
@@ -54,7 +54,7 @@ class Shares:
     def __post_init__(self) -> None:
         refuse(not 0 < self.chosen <= 1, f"data.mask.chosen must be above 0 and at most 1, not {self.chosen}")
         refuse(
-            not (0 <= self.mask and 0 <= self.random and self.mask + self.random <= 1),
+            not (self.mask >= 0 and self.random >= 0 and self.mask + self.random <= 1),
             f"data.mask.mask and data.mask.random must be 0 or more and at most 1 together, not {self.mask} and "
             f"{self.random}",
         )
@@ -79,8 +79,8 @@ class Masking:
         return cls(shares, len(tokenizer), tokenizer.mask, plain, inside)
 
     def hide(self, ids_BT: Ints, random: np.random.Generator) -> tuple[Ints, Ints, Ints]:
-        """The texts with gaps, the places of each row that are predicted, and what stood there. A row has as many places
-        as any text of its length may have, at least one is chosen where there is one."""
+        """The texts with gaps, the places of each row that are predicted, and what stood there. Every row has as
+        many places as a full one; at least one is chosen."""
         most = max(1, round(self.shares.chosen * ids_BT.shape[1]))
         there_BT = self.plain_V[ids_BT]
         wanted_B = np.maximum(1, np.rint(self.shares.chosen * there_BT.sum(1))).astype(np.int64)

@@ -14,7 +14,7 @@ import torch
 from headway.batch import IGNORED, TextInputs
 from headway.data.catalog import cache_folder
 from headway.data.documents import Corpus, Documents
-from headway.data.masked_rows import MaskedRows, Marks
+from headway.data.masked_rows import Marks, MaskedRows
 from headway.data.masking import MaskedBatch, Masking, Shares
 from headway.data.sentences import Cut, SentenceStore, prepare_sentences
 from headway.data.split import hold_out

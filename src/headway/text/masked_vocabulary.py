@@ -1,7 +1,7 @@
 """Vocabularies with a token for a gap, for models that learn from masked words.
 
-WordPiece (Schuster and Nakajima 2012), as BERT has it, with [CLS] before a text and [SEP] after it; or byte-level BPE, as
-RoBERTa has it, with <s> and </s>. The file is one that other programs read as it is (`ForeignTokenizer`).
+WordPiece (Schuster and Nakajima 2012), as BERT has it, with [CLS] before a text and [SEP] after it; or byte-level BPE,
+as RoBERTa has it, with <s> and </s>. The file is one that other programs read as it is (`ForeignTokenizer`).
 """
 
 from __future__ import annotations
