@@ -1,15 +1,16 @@
-"""An encoder that is trained from nothing: how well it fills gaps, what that is worth for labels, and how quick a step is.
+"""An encoder that is trained from nothing: how well it fills gaps, what it is worth for labels, how quick a step is.
 
 `words` trains the recipe (WikiText-2 and 18 novels) and puts its figures on the test text beside two models that count:
-the most frequent token, and a 5-gram that sees the two tokens on either side (interpolated by Witten and Bell's rule; it is
-shown the true neighbours, where the encoder may find a gap there too). `labels` trains SST-2 and CoLA from that encoder, and
-from the same one as it was before its first step (`nothing`: same sizes, same vocabulary), several seeds, same steps.
-`speed` is a training step beside transformers' BertForPreTraining of the same shape and batch; on a GPU both compiled.
+the most frequent token, and a 5-gram that sees the two tokens on either side (interpolated by Witten and Bell's rule;
+it is shown the true neighbours, where the encoder may find a gap). `labels` trains SST-2 and CoLA from that encoder,
+and from the same one as it was before its first step (`nothing`: same sizes, same vocabulary), several seeds, same
+steps. `speed` is a training step beside transformers' BertForPreTraining of the same shape and batch; on a GPU both
+compiled.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/pretraining.py --parts words labels speed --device cuda \
         --seeds 3 --parallel 6
 
-A run that was stopped is resumed by the same command, one that has ended is not trained again: `--runs` is where they lie.
+A run that was stopped is resumed by the same command, one that has ended is not trained again: they lie in `--runs`.
 `--set` changes the settings of the pre-training, `--tuned` those of the labels: a few steps for a trial.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from measure import arguments, interleaved, median, write
 
 # isort: split
+import json
 import os
 import statistics
 from argparse import Namespace
@@ -38,7 +40,7 @@ from headway.data.masking import MaskedBatch, Masking
 from headway.data.sentences import SentenceStore
 from headway.folder import read_model
 from headway.models import build
-from headway.models.bert import BertConfig
+from headway.models.bert import SIZES, BertConfig
 from headway.models.heads import WordsAndPair
 from headway.tasks.masked import MaskedLoss, marks_of
 from headway.train.optimiser import Adam, Masters
@@ -53,8 +55,8 @@ SPEED = {"cuda": (256, 128, 30_528, "minilm"), "cpu": (16, 64, 8000, "mini")}  #
 
 
 class Counted:
-    """P(w | context) = (count(context, w) + n P(w | shorter context)) / (count(context) + n), n the different words that
-    follow the context (Witten and Bell 1991); the shortest context is none."""
+    """P(w | context) = (count(context, w) + n P(w | shorter context)) / (count(context) + n), n the different words
+    that follow the context (Witten and Bell 1991); the shortest context is none."""
 
     def __init__(self, ids_T: Ints, vocabulary: int) -> None:
         counts_V = np.bincount(ids_T, minlength=vocabulary).astype(np.float64)
@@ -97,7 +99,9 @@ class Counted:
 def gaps(rows: MaskedRows) -> Iterator[tuple[int, dict[int, int]]]:
     """Each hidden token and the true tokens around it."""
     for batch in rows.epoch():
-        ids_BT, places_BP, labels_BP = (tensor.numpy() for tensor in (batch.inputs.ids_BT, batch.places_BP, batch.labels_BP))
+        ids_BT, places_BP, labels_BP = (
+            tensor.numpy() for tensor in (batch.inputs.ids_BT, batch.places_BP, batch.labels_BP)
+        )
         row_N, at_N = (labels_BP != IGNORED).nonzero()
         whole_BT = ids_BT.copy()
         whole_BT[row_N, places_BP[row_N, at_N]] = labels_BP[row_N, at_N]
@@ -137,14 +141,8 @@ def words(options: Namespace) -> list[dict[str, Any]]:
 
 def _stores(run: Path) -> dict[str, str]:
     """The stores that a run was trained and judged with, as its newest checkpoint names them."""
-    import json
-
     newest = max(run.glob("checkpoints/step-*"), key=lambda place: int(place.name.split("-")[1]))
-    for file in sorted(newest.glob("*.json")):
-        facts = json.loads(file.read_text())
-        if isinstance(facts.get("data"), dict):
-            return dict(facts["data"])
-    raise SystemExit(f"{newest} does not say which data it was trained on")
+    return dict(json.loads((newest / "state-0.json").read_text())["data"])
 
 
 def device(options: Namespace) -> list[str]:
@@ -185,8 +183,6 @@ def labels(options: Namespace) -> list[dict[str, Any]]:
 def speed(options: Namespace) -> list[dict[str, Any]]:
     rows, length, vocabulary, size = SPEED[options.device]
     torch.manual_seed(0)
-    from headway.models.bert import SIZES
-
     config, many = SIZES[size], round(0.15 * length)
     ids_BT = torch.randint(5, vocabulary, (rows, length), device=options.device)
     places_BP = torch.rand(rows, length, device=options.device).argsort(1)[:, :many]
@@ -228,8 +224,8 @@ def theirs(config: BertConfig, vocabulary: int, given: dict[str, Any], how: str,
     from transformers import BertForPreTraining
 
     shape = Config(
-        vocab_size=vocabulary, hidden_size=config.width, num_hidden_layers=config.layers, intermediate_size=config.inner,
-        num_attention_heads=config.heads, max_position_embeddings=config.max_length,
+        vocab_size=vocabulary, hidden_size=config.width, num_hidden_layers=config.layers,
+        intermediate_size=config.inner, num_attention_heads=config.heads, max_position_embeddings=config.max_length,
     )  # fmt: skip
     model = BertForPreTraining(shape).to(place, torch.bfloat16 if how == "bfloat16" else torch.float32).train()
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
