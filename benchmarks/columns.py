@@ -170,6 +170,23 @@ FINETUNING: list[Column] = [
     ("steps", "steps", count),
     ("peak", "peak rate", number),
 ]
+PRETRAINING_WORDS: list[Column] = [
+    ("who", "masked words", str),
+    ("loss", "loss", lambda value: f"{value:.3f}"),
+    ("accuracy", "accuracy", lambda value: f"{value:.3f}"),
+    ("next_sentence", "next sentence", lambda value: f"{value:.3f}"),
+    ("gaps", "gaps", count),
+    ("parameters", "parameters", count),
+    ("steps", "steps", count),
+    ("seconds", "s", count),
+]
+PRETRAINING_SPEED: list[Column] = [
+    ("who", "a training step", str),
+    ("rows", "rows", count),
+    ("length", "tokens of each", count),
+    ("tokens_per_second", "tokens/s", count),
+    ("times_transformers", "beside transformers", lambda value: f"{value:.2f} ×"),
+]
 ALIGNMENT: list[Column] = [
     ("what", "", str),
     ("layer", "layer", count),

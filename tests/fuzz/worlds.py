@@ -132,6 +132,14 @@ WORLDS: dict[str, World] = {
         text, ("skip-gram", "--data", "text.txt"), (*ENGINE, "model.width=16", "data.text.min_count=1"),
         (("vectors", "MODEL", "--out", "words.txt"),),
     ),
+    "masked": World(
+        text, ("bert", "--data", "text.txt"),
+        (*ENGINE, *SMALL, "model.layers=1", "data.text.size=300", "data.length=24"),
+        (
+            ("predict", "MODEL", "--text", "the [MASK] sat", "--device", "cpu"),
+            ("evaluate", "MODEL", "text.txt", "--device", "cpu", "--json"),
+        ),
+    ),
     "classify": World(
         labelled, ("classify", "--data", "train.tsv", "--valid", "valid.tsv"), LABELS,
         (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,

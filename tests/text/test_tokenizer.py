@@ -215,7 +215,7 @@ def test_no_text_is_refused(lines: list[str]) -> None:
 def test_bad_options_text_and_ids_are_refused(bpe: Tokenizer) -> None:
     with pytest.raises(InputError, match="at least 260"):
         TextOptions(size=100)
-    with pytest.raises(InputError, match="'bpe', 'word' or 'char'"):
+    with pytest.raises(InputError, match="one of bpe, word, char, wordpiece"):
         TextOptions(kind="letter")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="a char vocabulary needs at least 5"):
         TextOptions(kind="char", size=4)

@@ -12,13 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.data.labelled import LabelBatch
+from headway.data.masking import MaskedBatch
 from headway.data.stories import StoryInputs
 from headway.data.tagged import TaggedBatch
 from headway.models import build
 from headway.models.bert import BertConfig
 from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
-from headway.models.heads import Answers, Classes, Headed, LinearClasses
+from headway.models.heads import Answers, Classes, Headed, LinearClasses, WordsAndPair
 from headway.models.letters import LetterCnn, LetterLstm
 from headway.models.memory import MemoryConfig
 from headway.models.recurrent import Lstm
@@ -27,6 +28,7 @@ from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.text_rnn import TextRnnConfig
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
+from headway.tasks.masked import MaskedLoss
 from headway.tasks.objective import CrossEntropy, Labels, LinearStart, NextToken, Objective, RDrop
 
 READS = ("_local_scalar_dense", "equal", "is_nonzero")  # not nonzero: the loss drops ignored tokens by it on a CPU only
@@ -97,6 +99,13 @@ def lettered(letters: Any) -> tuple[Objective, Any]:
     return Labels().build(model), TaggedBatch(inputs, torch.randint(0, 3, (5, 6)))
 
 
+def gaps() -> tuple[Objective, Any]:
+    model = build("bert", BertConfig(1, 16, 32, 2, max_length=32), (30,), WordsAndPair())
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]), torch.zeros(5, 6).long())
+    labels = torch.tensor([[7, 8], [9, IGNORED], [7, 7], [IGNORED, IGNORED], [5, 6]])
+    return MaskedLoss().build(model), MaskedBatch(inputs, labels.clamp(0, 5), labels, torch.tensor([0, 1, 1, 0, -1]))
+
+
 def stories() -> tuple[Objective, Any]:
     model = build("memory", MemoryConfig(width=16), (30,), Answers(labels=tuple("abc")))
     times = torch.tensor([[3, 2, 1], [1, 0, 0], [2, 1, 0], [3, 2, 1], [1, 0, 0]])
@@ -122,6 +131,7 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "stories": stories,
     "letter-cnn": lambda: lettered(LetterCnn(4, 4)),
     "letter-lstm": lambda: lettered(LetterLstm(4, 4)),
+    "gaps": gaps,
     "crf": lambda: encoder(Crf(labels=tuple("abc")), TaggedBatch, 5, 6),
 }
 

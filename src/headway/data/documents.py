@@ -40,14 +40,17 @@ class Corpus(Protocol):
 @dataclass(frozen=True)
 class Documents:
     """The documents in some files, one after the other; `key` is that of the text in .jsonl, `lines` makes a document
-    of each line of the others."""
+    of each line of the others. `filled`: a document without text is an error that names its file and line."""
 
     files: tuple[Path, ...]
     key: str = "text"
     lines: bool = False
+    filled: bool = False
 
     @classmethod
-    def at(cls, paths: str | Path | Sequence[str | Path], key: str = "text", lines: bool = False) -> Documents:
+    def at(
+        cls, paths: str | Path | Sequence[str | Path], key: str = "text", lines: bool = False, filled: bool = False
+    ) -> Documents:
         """Those in these files, and in the .txt and .jsonl of these folders, in the order of their names."""
         given = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
         refuse(not given, f"no text: {ACCEPTED}")
@@ -55,20 +58,28 @@ class Documents:
         for file in files:
             readers.must_be_there(file)
             refuse(readers.bare_suffix(file) in (*readers.NOT_TEXT, ".zip"), f"cannot read {file} as text: {ACCEPTED}")
-        return cls(files, key, lines)
+        return cls(files, key, lines, filled)
 
     def texts(self) -> Iterator[Iterator[str]]:
         """Each document as an iterator over its text; it has to be read before the next."""
         for file in self.files:
             if readers.bare_suffix(file) == ".jsonl":
                 for where, record in readers.records(readers.lines(file), str(file), repr(self.key)):
-                    yield _cut_even(readers.text_of(record, self.key, where))
+                    yield self._checked(_cut_even(readers.text_of(record, self.key, where)), where)
                 continue
             empty = f"file {file} is empty: remove it"
             if self.lines:
                 yield from map(_cut_even, readers.at_least_one(_lines(file), empty))
             else:
-                yield readers.at_least_one(_characters(file), empty)
+                yield self._checked(readers.at_least_one(_characters(file), empty), f"{file}, line 1")
+
+    def _checked(self, text: Iterator[str], where: str) -> Iterator[str]:
+        """The text of a document; `where` it begins."""
+        blank = True
+        for some in text:
+            blank = blank and not some.strip()
+            yield some
+        refuse(self.filled and blank, f"{where}: the document is empty: remove it")
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         for text in self.texts():

@@ -71,6 +71,7 @@ class HeadChoice:
     task: ClassVar[str]
     module: ClassVar[Any]  # a `Head`, made of an encoder and this config
     whole: ClassVar[bool] = False  # whether one vector for all of a text is enough for it
+    shared: ClassVar[tuple[str, ...]] = ("head.first.",)  # weights that it takes over from a model with another head
 
     def of_labels(self, labels: tuple[str, ...], ids: Sequence[Sequence[int]]) -> Any:
         """The config for these labels. `ids`: the tokens that each is written with."""
@@ -83,6 +84,11 @@ def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Term
     sums = partial(F.cross_entropy, wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
     nll = sums()
     return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
+
+
+def right(logits_NL: Tensor, labels_N: Tensor) -> Tensor:
+    """How many labels have the largest logit."""
+    return (logits_NL.argmax(-1) == labels_N).float().sum()
 
 
 def own_dropout(encoder: Encodes, config: Any) -> Dropout:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
-from headway.models.head import ACTIVATIONS, Head, HeadChoice, Map, cross_entropy, own_dropout
+from headway.models.head import ACTIVATIONS, Head, HeadChoice, Map, cross_entropy, own_dropout, right
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.models.token_heads import Crf, Replaced, Spans, Tags
 from headway.nn import embedding, tap
@@ -72,6 +72,14 @@ class WordsHead(Head):
     def forward(self, encoded: Encoded) -> Any:
         return self.words(encoded.x_BTD)
 
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        """Of the places that the batch has gaps at: the product with the vocabulary is computed for those alone."""
+        at_BPD = batch.places_BP[..., None].expand(-1, -1, encoded.x_BTD.shape[-1])
+        logits_NV = self.words(encoded.x_BTD.gather(1, at_BPD).flatten(0, 1))
+        labels_N = batch.labels_BP.flatten()
+        terms = cross_entropy(logits_NV, labels_N, smoothing)
+        return terms if self.training else terms | {"right": (right(logits_NV, labels_N), 0.0)}
+
     def words(self, hidden_BTD: Tensor) -> Tensor:
         return self.output(self.norm(self.activation(self.map(hidden_BTD)))) + self.bias_V
 
@@ -83,6 +91,8 @@ class Words(HeadChoice):
 
     name = "words"
     task = "masked-words"
+    shared = ("head.first.", "head.map.", "head.norm.", "head.output.", "head.bias_V")
+    pairs: ClassVar[bool] = False  # whether it learns from pairs of texts too
     module: ClassVar[Any] = WordsHead
     tied: bool = True
     activation: Literal["gelu", "gelu-tanh", "relu"] = "gelu"
@@ -102,6 +112,12 @@ class WordsAndPairHead(WordsHead):
     def forward(self, encoded: Encoded) -> Any:
         return self.words(encoded.x_BTD), self.pair(self.first(encoded.x_BTD))
 
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        """The sum of both: that of the words, and as `pair` that of the order."""
+        terms, logits_B2 = super().losses(encoded, batch, smoothing), self.pair(self.first(encoded.x_BTD))
+        terms["pair"] = (cross_entropy(logits_B2, batch.pairs_B, 0.0)["nll"][0], 1.0)
+        return terms if self.training else terms | {"pair_right": (right(logits_B2, batch.pairs_B), 0.0)}
+
 
 @dataclass(frozen=True)
 class WordsAndPair(Words):
@@ -109,6 +125,7 @@ class WordsAndPair(Words):
 
     name = "words-and-pair"
     module = WordsAndPairHead
+    pairs = True
 
 
 class LabelsHead(Head):

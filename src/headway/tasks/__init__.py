@@ -6,8 +6,9 @@ from typing import Any, Union
 
 from headway.tasks.answers import Choosing, NextSentences, QuestionAnswering, ReplacedTokens
 from headway.tasks.classification import Classification
-from headway.tasks.encoding import Embedding, MaskedWords
+from headway.tasks.encoding import Embedding
 from headway.tasks.language import Language
+from headway.tasks.masked import MaskedWords
 from headway.tasks.pictures import ImageClassification
 from headway.tasks.stories import StoryAnswering
 from headway.tasks.tagging import Tagging

@@ -1,4 +1,4 @@
-"""What encoders with other heads answer: vectors of texts, words for gaps."""
+"""What encoders share, and the vectors of texts."""
 
 from __future__ import annotations
 
@@ -44,16 +44,3 @@ class Embedding(Encoding):
         for text, vector in zip(values, model.embed(values, truncate="truncate" in options), strict=True):
             numbers = [round(float(number), 6) for number in vector]
             yield Prediction(" ".join(map(str, numbers)), {"text": text, "vector": numbers})
-
-
-class MaskedWords(Encoding):
-    name = "masked-words"
-    verb = "fill"
-
-    @classmethod
-    def answer(cls, model: Encoder, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse_unknown(options, ("truncate",), "a model that fills gaps")
-        found = answered(values, lambda texts: model.fill(texts, truncate="truncate" in options))
-        for text, gaps in zip(values, found, strict=True):
-            rows = [[[guess.text, round(guess.probability, 6)] for guess in guesses] for guesses in gaps]
-            yield Prediction(" ".join(guesses[0].text for guesses in gaps), {"text": text, "gaps": rows})

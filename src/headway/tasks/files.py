@@ -100,8 +100,9 @@ def listed(numbers: Sequence[object], count: int) -> str:
 
 
 def vocabularies(
-    context: RunContext, learn: Callable[[], Sequence[Tokenizer]], names: Sequence[str] = ("joint",)
-) -> list[Tokenizer]:
+    context: RunContext, learn: Callable[[], Sequence[Any]], names: Sequence[str] = ("joint",),
+    load: Callable[[Path], Any] = Tokenizer.load,
+) -> list[Any]:  # fmt: skip
     """Tokenizers kept in the run's folder under these names: as a resumed run left them, or learned now. What is in
     that folder then has checksums: another vocabulary, or other held-out pairs, would give another model."""
     folder = context.out / "data"
@@ -109,7 +110,7 @@ def vocabularies(
     kept = context.resumed and all(path.is_file() for path in paths)
     if kept:
         checksums.verify(folder)
-        tokenizers = [Tokenizer.load(path) for path in paths]
+        tokenizers = [load(path) for path in paths]
     else:
         context.log.say("learning the vocabulary")
         tokenizers = list(learn())

@@ -116,8 +116,10 @@ def open_text(data: TextFiles, context: RunContext, earlier: Loaded | None = Non
 def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str, Corpus]]:
     """The corpora to learn from, one for each name, and the texts that are held out of all of them."""
     lines, names = data.text.lines, data.parts()
-    corpora = [Documents.at(_found([name], context), lines=lines) for name in names.pop("train")]
-    held: dict[str, Corpus] = {part: Documents.at(_found(some, context), lines=lines) for part, some in names.items()}
+    corpora = [Documents.at(found_text([name], context), lines=lines) for name in names.pop("train")]
+    held: dict[str, Corpus] = {
+        part: Documents.at(found_text(some, context), lines=lines) for part, some in names.items()
+    }
     if "valid" in held:
         return list(corpora), held
     refuse(
@@ -129,7 +131,8 @@ def _parts(data: TextFiles, context: RunContext) -> tuple[list[Corpus], dict[str
     return [parts.pop("train")], parts | held
 
 
-def _found(names: Sequence[str], context: RunContext) -> list[Path]:
+def found_text(names: Sequence[str], context: RunContext) -> list[Path]:
+    """The files and folders of these names; says which files of a folder are left out."""
     for name in names:
         if others := left_out([name]):
             shown = listed([file.name for file in others], len(others))

@@ -70,12 +70,12 @@ def first_model(
 
 @torch.no_grad()
 def take_over(model: nn.Module, earlier: Loaded, where: str, head: Any = None) -> list[str]:
-    """Copy the weights of an earlier model; one that does not fit is an error. Of a different head only the map of the
-    first token is copied. Returns the names of the weights that stay new."""
+    """Copy the weights of an earlier model; one that does not fit is an error. Of a different head only those that
+    both share are copied. Returns the names of the weights that stay new."""
     found, wanted = kept_tensors(earlier.model), kept_tensors(model)
     other = head is not None and earlier.card.head != head
     if other:
-        found = {name: tensor for name, tensor in found.items() if name.startswith(("encoder.", "head.first."))}
+        found = {name: tensor for name, tensor in found.items() if name.startswith(("encoder.", *head.shared))}
     for name, weight in wanted.items():
         if name not in found and other and name.startswith("head."):
             continue

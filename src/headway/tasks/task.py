@@ -106,7 +106,7 @@ class Task:
             self.model = first_model(run, self.context, sizes, tokenizers, more.get("head"), earlier)
         self.card = text_card(
             run.model.name, run.model, sizes, before.text if before else run.data.text,
-            foreign=bool(before and before.foreign_text), run=to_plain(run), **more,
+            foreign=tokenizers[0].kind == "foreign", run=to_plain(run), **more,
         )  # fmt: skip
         self.processors = with_tokenizers(self.card, *tokenizers)
 

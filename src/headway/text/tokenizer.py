@@ -23,7 +23,7 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 PAD, START, END, UNKNOWN = range(len(SPECIALS))
 
 BYTES = 256
-KINDS = ("bpe", "word", "char")
+KINDS = ("bpe", "word", "char", "wordpiece")
 SPACE, NOT_SPACE = r"[\s\x1c-\x1f]", r"[^\s\x1c-\x1f]"  # as str.isspace sees it
 WORD_OR_MARK = r"[^\W_]+(?:['’][^\W_]+)*|([^\w\s]|_)\1*"  # don't is one word, -- one mark
 LINES_AT_ONCE = 1_000
@@ -40,7 +40,8 @@ class TextOptions:
     """How text becomes ids.
 
     kind: `bpe` splits words into tokens of bytes, so no character is unknown; `word` splits on spaces; `char` has one
-    entry for each character of the text, line ends too.
+    entry for each character of the text, line ends too; `wordpiece`, of models that learn from masked words, splits
+    words into parts.
     size: entries in the vocabulary, specials included; small corpora may give fewer.
     joint: one vocabulary for source and target, or one each.
     min_count: how often a pair of tokens must occur to be merged, or a word to be kept.
@@ -52,7 +53,7 @@ class TextOptions:
     marks: for `word` that is not exact: punctuation marks are tokens of their own, not part of the word before.
     """
 
-    kind: Literal["bpe", "word", "char"] = "bpe"
+    kind: Literal["bpe", "word", "char", "wordpiece"] = "bpe"
     size: int = 10_000
     lowercase: bool = False
     nfc: bool = True
@@ -64,7 +65,7 @@ class TextOptions:
     nfd: bool = False
 
     def __post_init__(self) -> None:
-        refuse(self.kind not in KINDS, f"text.kind is {self.kind!r}: it must be 'bpe', 'word' or 'char'")
+        refuse(self.kind not in KINDS, f"text.kind is {self.kind!r}: it must be one of {', '.join(KINDS)}")
         smallest = len(SPECIALS) + (BYTES if self.kind == "bpe" else 1)
         if self.size < smallest:
             raise InputError(f"text.size is {self.size}: a {self.kind} vocabulary needs at least {smallest} entries")
@@ -116,7 +117,10 @@ class Tokenizer(Codec):
     @classmethod
     def train(cls, lines: Iterable[str], options: TextOptions) -> "Tokenizer":
         """Learn a vocabulary. The same lines and options give the same file, byte for byte."""
-        chunks = _chunks(lines, blank=options.exact or options.kind == "char")
+        refuse(
+            options.kind == "wordpiece", "text.kind=wordpiece is for masked words (headway train bert): set bpe or word"
+        )
+        chunks = chunked(lines, blank=options.exact or options.kind == "char")
         first = next(chunks, None)
         if first is None:
             raise InputError("there is no text to learn a vocabulary from: every line is empty")
@@ -321,7 +325,7 @@ def _normalizers(options: TextOptions) -> list[normalizers.Normalizer]:
     return [*steps, normalizers.NFC()] if options.nfc and not options.exact else steps
 
 
-def _chunks(lines: Iterable[str], blank: bool = False) -> Iterator[list[str]]:
+def chunked(lines: Iterable[str], blank: bool = False) -> Iterator[list[str]]:
     """Lines with text, or `blank` ones too, in lists: a call into Python for each line is slow."""
     kept = (line for line in lines if line and (blank or not line.isspace()))
     while chunk := list(islice(kept, LINES_AT_ONCE)):
