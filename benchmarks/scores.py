@@ -18,6 +18,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,19 @@ def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, 
     return trained(recipe, f"{recipe}-seed-{seed}", runs, [*own, *settings])
 
 
-def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str, Any]:
+def trained(
+    recipe: str, name: str, runs: Path, settings: list[str], more: Sequence[str] = ()
+) -> dict[str, Any]:  # fmt: skip
+    """`more`: further words of `headway train`, such as --init."""
     place = runs / name
     card = place / "model" / "headway.json"
     if not card.exists():
-        words = [*(["demo"] if recipe == "demo" else ["train", recipe]), "--out", str(place)]  # demo draws pictures too
+        words = [
+            *(["demo"] if recipe == "demo" else ["train", recipe]),
+            *more,
+            "--out",
+            str(place),
+        ]  # demo draws pictures too
         for setting in settings:
             words += ["--set", setting]
         with (runs / f"{name}.txt").open("a") as log:

@@ -47,8 +47,8 @@ def predict(
     threads: int = THREADS,
 ) -> None:
     """What the model's task answers: labels, tags, words for gaps, vectors, a translation, a continuation, an answer to
-    a question in the text behind a tab or in --context, one of several choices behind tabs. One line for each input, in order; an empty
-    line gives an empty one."""
+    a question in the text behind a tab or in --context, one of several choices behind tabs. One line for each input, in
+    order; an empty line gives an empty one."""
     from headway.tasks.loading import load, task_of
 
     check_model(model, "headway predict MODEL FILE")

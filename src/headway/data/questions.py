@@ -1,6 +1,6 @@
 """Questions about texts that have their answers: read from files, held out by article.
 
-What a file is, is decided by its name. `.json` is SQuAD's, version 1.1 or 2.0 (Rajpurkar et al. 2016, 2018): articles of
+What a file is, is decided by its name. `.json` is SQuAD's, 1.1 or 2.0 (Rajpurkar et al. 2016, 2018): articles of
 paragraphs, each a context with questions. `.jsonl` has an object a line: "context", "question" and "answers", each with
 its "text" and the character it starts at ("start"; without one, the first place of the text). A question without
 answers is one that its context does not answer.

@@ -126,8 +126,9 @@ class Reader(Encoder):
 
         def answer(rows: list[int], inputs: TextInputs) -> list[BestRow]:
             places = torch.tensor([[flat[row].begin, flat[row].end] for row in rows])
-            logits = self.model.head.spans(self.model.encode(inputs))
-            return best_spans(*logits, *sent(places, self.device).unbind(1), longest).rows()
+            first_BT, last_BT = self.model.head.spans(self.model.encode(inputs))
+            begin_B, end_B = sent(places, self.device).unbind(1)
+            return best_spans(first_BT, last_BT, begin_B, end_B, longest).rows()
 
         best = iter(zip(flat, self._answers(list(flat), answer), strict=True))
         return [

@@ -98,10 +98,10 @@ class SpansHead(Head):
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         """The mean of −log p(first) and −log p(last)."""
         refuse(smoothing, "the ends of an answer have no label smoothing: set objective.smoothing=0")
-        nll = sum(
-            cross_entropy(_unpadded(logits_BT, encoded.lengths_B), at_B, 0.0)["nll"][0]
-            for logits_BT, at_B in zip(self.spans(encoded), (batch.first_B, batch.last_B), strict=True)
-        )
+        (first_BT, last_BT), lengths_B = self.spans(encoded), encoded.lengths_B
+        first, _ = cross_entropy(_unpadded(first_BT, lengths_B), batch.first_B, 0.0)["nll"]
+        last, _ = cross_entropy(_unpadded(last_BT, lengths_B), batch.last_B, 0.0)["nll"]
+        nll = first + last
         return {"loss": (nll / 2, 1.0), "nll": (nll.detach() / 2, 0.0)}
 
 

@@ -65,7 +65,7 @@ class AnswerEnds(Labels):
     weights are chosen: F1 of the answers' words, or the share of answers that match exactly."""
 
     name: ClassVar[str] = "answer-ends"
-    judge: AnswerJudge = "f1"
+    judge: AnswerJudge = "f1"  # type: ignore[assignment]
 
 
 class QuestionAnswering(TextLabelling):
@@ -111,9 +111,8 @@ class QuestionAnswering(TextLabelling):
         refuse(not len(store.lengths), f"{part}: no text has a token: model.max_length={longest} leaves it no room")
         cut = len(store.lengths) - len(np.unique(store.question_N))
         more = f", {cut:,} of them for the rest of long texts" if cut else ""
-        self.log.say(
-            f"{part}: {len(texts):,} questions, {len(store.lengths):,} windows{more}, {int(store.lengths.sum()):,} tokens"
-        )
+        tokens = int(store.lengths.sum())
+        self.log.say(f"{part}: {len(texts):,} questions, {len(store.lengths):,} windows{more}, {tokens:,} tokens")
         self.log.event("data", part=part, questions=len(texts), windows=len(store.lengths))
         self.data_names[part] = self.named([one[:4] for one in texts])  # wherever its file is
         return store
@@ -133,8 +132,8 @@ class QuestionAnswering(TextLabelling):
             if number == most:
                 break
             batch = whole.map(lambda tensor: tensor.to(self.context.device))
-            logits = self.model.head.spans(self.model.encode(batch.inputs))
-            rows = best_spans(*logits, batch.begin_B, batch.end_B, data.longest).rows()
+            first_BT, last_BT = self.model.head.spans(self.model.encode(batch.inputs))
+            rows = best_spans(first_BT, last_BT, batch.begin_B, batch.end_B, data.longest).rows()
             for example, row in zip(batch.examples, rows, strict=False):  # empty rows are no example
                 window = store.windows[example], row
                 found.setdefault(int(store.question_N[example]), []).append(window)
@@ -180,7 +179,7 @@ class QuestionAnswering(TextLabelling):
             refuse(
                 any("\t" in str(value) for value in values), "with --context a line is a question alone, without a tab"
             )
-            given = [(value, text) if value.strip() else () for value in values]
+            given: list[Any] = [(value, text) if value.strip() else () for value in values]
         else:
             wanted = "a question and a text (or give the text with --context FILE)"
             given = [
