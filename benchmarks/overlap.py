@@ -15,10 +15,11 @@ SENTENCE = re.compile(r"[^.!?]+(?:[.!?](?!\s)[^.!?]*)*[.!?]*")  # a full stop in
 WORD = re.compile(r"\w+(?:[-'’,.]\w+)*")
 NUMBERS = re.compile(r"\b(when|what year|how (many|much|long|old|far|large)|what (percentage|date|day))\b")
 NAMES = re.compile(r"\b(who|whose|whom|where|which|what (city|country|company|team|name))\b")
-COMMON = frozenset(
+COMMON_WORDS = (
     "a an and are as at be by did do does for from had has have how in is it its of on or that the their this to was "
-    "were what when where which who whom whose why will with".split()
+    "were what when where which who whom whose why will with"
 )
+COMMON = frozenset(COMMON_WORDS.split())
 
 
 def sentences(text: str) -> list[tuple[int, int]]:

@@ -151,7 +151,7 @@ def test_a_reader_learns_answers_and_is_evaluated(files: dict[str, Path], tmp_pa
     shown = json.loads(answered("evaluate", out, files["test"], "--json", "--device", "cpu"))
     assert shown == report.values and shown["questions"] == 30
 
-    context = "the owl is green now .\nthe cat sits in the old\nbarn now ."
+    context = "the owl is green and\nsits in the old\nbarn now ."
     (tmp_path / "page.txt").write_text(context)
     asked = ("predict", out, "--context", tmp_path / "page.txt", "--device", "cpu")
     answer, share, place = answered(*asked, "which room").removesuffix("\n").split("\t")
@@ -237,7 +237,10 @@ def test_any_encoder_of_tokens_takes_the_head_and_others_are_refused(files: dict
     [
         (("predict", "RUN", "--context", "nosuch.txt", "who"), "no file nosuch.txt"),
         (("predict", "RUN", "--context", "EMPTY", "who"), "is empty"),
-        (("predict", "RUN", "--text", "who"), "line 1 is not a question and a text (or give the text with --context"),
+        (
+            ("predict", "RUN", "--text", "who"),
+            "line 1 is not a question and a text, with a tab between them; or give the text with --context",
+        ),
         (("predict", "RUN", "--context", "PAGE", "a\tb"), "with --context a line is a question alone"),
         (("predict", "RUN", "--text", "a\tb", "--beam-size", "2"), "--beam-size has no meaning for a model that finds"),
         (("predict", "RUN", "--context", "PAGE", "who " * 40), "or have long questions cut (--truncate)"),

@@ -181,11 +181,7 @@ class QuestionAnswering(TextLabelling):
             )
             given: list[Any] = [(value, text) if value.strip() else () for value in values]
         else:
-            wanted = "a question and a text (or give the text with --context FILE)"
-            given = [
-                value if isinstance(value, tuple) else parts_of(value, number, wanted, 2, 2)
-                for number, value in enumerate(values, 1)
-            ]
+            given = [_pair(value, number) for number, value in enumerate(values, 1)]
         found = iter(model.find([one for one in given if one], **_how(options), truncate="truncate" in options))
         for pair in given:
             yield _prediction(pair, next(found)) if pair else Prediction("", {})
@@ -199,6 +195,16 @@ class QuestionAnswering(TextLabelling):
         scores = AnswerScores.of([one.text for one in found], [[right.text for right in one.answers] for one in asked])
         rows = [f"{SHOWN.get(name, name):<22}  {value:.4f}" for name, value in scores.figures().items()]
         return Report({"questions": len(asked)} | scores.figures(), [*rows, f"{len(asked):,} questions"])
+
+
+def _pair(value: Any, number: int) -> tuple[str, ...]:
+    """A question and its text, from a line or from a file of questions."""
+    if isinstance(value, tuple):
+        return value
+    try:
+        return parts_of(value, number, "a question and a text", 2, 2)
+    except InputError as error:
+        raise InputError(f"{error}; or give the text with --context FILE") from None
 
 
 def _how(options: dict[str, Any]) -> dict[str, Any]:
