@@ -98,6 +98,8 @@ PIECES = {
         Piece("babi", "babi.py --parts tasks-1k joint-1k --again", 4, (BABI,)),
         Piece("babi, tasks of 10k", "babi.py --parts tasks-10k --again", 9, (BABI,)),
         Piece("babi, 10k jointly", "babi.py --parts joint-10k --again", 9, (BABI,)),
+        Piece("spans", "spans.py {models}/minilm --seeds 3 --parallel 6 --runs {runs}/spans", 9,
+              ("model:minilm", "data:squad"), resumes=True),
         Piece("serving", "serving.py --repeats 3", 8, ("transformers",)),
         Piece("tracing", "tracing.py --repeats 3", 2),
     ],

@@ -187,6 +187,16 @@ PRETRAINING_SPEED: list[Column] = [
     ("tokens_per_second", "tokens/s", count),
     ("times_transformers", "beside transformers", lambda value: f"{value:.2f} ×"),
 ]
+SPANS: list[Column] = [
+    ("reader", "reader", str),
+    *(
+        (f"{test} {figure}", f"{shown}, {name}", lambda value: f"{100 * value:.1f}")
+        for test, shown in (("test", "SQuAD"), ("xquad en", "XQuAD English"), ("xquad de", "XQuAD German"))
+        for figure, name in (("f1", "F1"), ("exact", "exact match"))
+    ),
+    ("parameters", "weights", count),
+    ("seconds_each", "seconds", count),
+]
 ALIGNMENT: list[Column] = [
     ("what", "", str),
     ("layer", "layer", count),

@@ -139,7 +139,7 @@ def test_an_interrupted_download_leaves_nothing(address: str, tmp_path: Path) ->
 
 
 def test_every_address_is_pinned_to_a_commit() -> None:
-    assert len(FILES) == 47
+    assert len(FILES) == 50
     for name, file in FILES.items():
         assert name == file.name and len(file.sha256) == 64
         commit = file.url.split("/")[5]

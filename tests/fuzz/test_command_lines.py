@@ -18,7 +18,7 @@ from worlds import WORLDS
 
 from headway.cli.app import app
 
-RECIPES = ("gpt", "markov", "translate", "tag", "classify", "nosuch", "ladder", "classify-pictures", "babi")
+RECIPES = ("gpt", "markov", "translate", "tag", "classify", "nosuch", "ladder", "classify-pictures", "babi", "answer")
 COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 DRAWN = tuple(name for name in COMMANDS if name != "demo")  # it trains for minutes, whatever else is said
 LIVE = ("explore",)  # a server: with --html only
@@ -53,6 +53,7 @@ SETTINGS = (
     "model.heads", "model.max_length", "model.dropout", "schedule.peak", "schedule.warmup", "optimiser", "objective",
     "data.text.size", "data.text.kind", "init", "engine.frozen", "engine.dtype", "validation.every", "nosuch", "model",
     "data.hold_out", "engine.seed", "search.beam", "model.hops", "data.noise", "head.tied",
+    "data.window", "data.stride", "data.longest", "data.no_answer",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
 from lines import fault
-from worlds import SMALL, labelled, pairs, pictures, stories, strings, tagged, text
+from worlds import SMALL, labelled, pairs, pictures, questions, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -177,6 +177,12 @@ def asked_stories(folder: Path) -> None:
     stories(folder)
 
 
+def asked_questions(folder: Path) -> None:
+    words = ("train", "answer", "--data", "train.json", "--out", "run", "--threads", "1", "--set", *ONE_LAYER)
+    trained(questions, *words)(folder)
+    questions(folder)
+
+
 def trained(world: Make, *words: str) -> Make:
     """The data beside the folder that will be damaged, and a run on them, which is trained once for all kinds."""
 
@@ -281,6 +287,11 @@ ALL: dict[str, Kind] = {
     "tags": Kind(tagged, (train("tag", "train.conll", more=("--valid", "PLACE/valid.conll")),)),
     "treebank-tags": Kind(treebank_tags, (train("tag", "train.conllu"),)),
     "json-tags": Kind(json_tags, (train("tag", "train.jsonl"),)),
+    "questions": Kind(questions, (train("answer", "train.json"), train("answer", "valid.jsonl"))),
+    "asked-questions": Kind(
+        asked_questions,
+        (("evaluate", "run", "PLACE/train.json", *ON_CPU), ("predict", "run", "PLACE/valid.jsonl", *ON_CPU)),
+    ),
     "pictures": Kind(many_forms_of_pictures, (train("classify-pictures", "pictures", settings=PICTURES),)),
     "idx": Kind(
         numbered_pictures(packed=False), (train("classify-pictures", "train-images-idx3-ubyte", settings=PICTURES),)

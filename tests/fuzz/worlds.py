@@ -68,6 +68,21 @@ def tagged(folder: Path) -> None:
         (folder / f"{part}.conll").write_text("\n".join(texts), encoding="utf-8")
 
 
+def questions(folder: Path) -> None:
+    """SQuAD's JSON for training, lines for validation."""
+    asked = []
+    for n in range(30):
+        context = f"the cat{n % 7} sat in the barn{n % 5} and the dog ran"
+        answer = f"cat{n % 7}" if n % 2 else f"barn{n % 5}"
+        row = {"text": answer, "answer_start": context.index(answer)}
+        asked.append((context, {"id": str(n), "question": "who sat" if n % 2 else "where", "answers": [row]}))
+    paragraphs = [{"context": context, "qas": [qa]} for context, qa in asked[:24]]
+    articles = [{"title": f"t{at}", "paragraphs": paragraphs[at::6]} for at in range(6)]
+    (folder / "train.json").write_text(json.dumps({"version": "1.1", "data": articles}, indent=1), encoding="utf-8")
+    rows = [json.dumps({"context": context} | qa) + "\n" for context, qa in asked[24:]]
+    (folder / "valid.jsonl").write_text("".join(rows), encoding="utf-8")
+
+
 def pictures(folder: Path) -> None:
     from PIL import Image
 
@@ -161,6 +176,14 @@ WORLDS: dict[str, World] = {
         tagged, ("tag-bilstm", "--data", "train.conll", "--valid", "valid.conll"),
         (*ENGINE, "model.width=16", "model.words=8", "model.letters.narrow=4", "model.letters.width=4"),
         (("predict", "MODEL", "valid.conll", "--conll", "--device", "cpu"),), stores=False,
+    ),
+    "answer": World(
+        questions, ("answer", "--data", "train.json", "--valid", "valid.jsonl"), (*LABELS, "data.stride=4"),
+        (
+            ("predict", "MODEL", "valid.jsonl", "--device", "cpu"),
+            ("evaluate", "MODEL", "valid.jsonl", "--device", "cpu", "--json"),
+        ),
+        stores=False,
     ),
     "pictures": World(
         pictures, ("classify-pictures", "--data", "pictures"),

@@ -78,7 +78,7 @@ def test_lines_have_tabs(tmp_path: Path) -> None:
     write_encoder(tmp_path / "choice", "ForMultipleChoice")
     found, blank = answers(tmp_path / "spans", "\t".join(QUESTIONS[0]), "")
     assert blank.line == "" and found.values["answer"] == QUESTIONS[0][1][found.values["start"] : found.values["end"]]
-    assert found.line == f"{found.values['answer']}\t{found.values['probability']:.4f}"
+    assert found.line == "{answer}\t{probability:.4f}\t{start}-{end}".format(**found.values)
     (found,) = answers(tmp_path / "next", "the cat\ta dog")
     assert sum(found.values["labels"].values()) == pytest.approx(1, abs=1e-5) and found.line.count("\t") == 3
     (found,) = answers(tmp_path / "choice", "the cat\tsat\tran\ta mat")

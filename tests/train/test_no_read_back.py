@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
+from headway.data.answer_windows import AnswerBatch
 from headway.data.labelled import LabelBatch
 from headway.data.masking import MaskedBatch
 from headway.data.stories import StoryInputs
@@ -26,7 +27,7 @@ from headway.models.recurrent import Lstm
 from headway.models.rnn_seq2seq import Dot, NoAttention, RnnSeq2SeqConfig
 from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.text_rnn import TextRnnConfig
-from headway.models.token_heads import Crf, Tags
+from headway.models.token_heads import Crf, Spans, Tags
 from headway.models.transformer import TransformerConfig
 from headway.tasks.masked import MaskedLoss
 from headway.tasks.objective import CrossEntropy, Labels, LinearStart, NextToken, Objective, RDrop
@@ -106,6 +107,13 @@ def gaps() -> tuple[Objective, Any]:
     return MaskedLoss().build(model), MaskedBatch(inputs, labels.clamp(0, 5), labels, torch.tensor([0, 1, 1, 0, -1]))
 
 
+def answers() -> tuple[Objective, Any]:
+    model = Headed(build("bert", BertConfig(1, 16, 32, 2, max_length=32), (30,)), Spans())
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]))
+    ends_B = torch.tensor([3, 0, 4, 5, IGNORED])
+    return Labels().build(model), AnswerBatch(inputs, ends_B, ends_B, ends_B, ends_B)
+
+
 def stories() -> tuple[Objective, Any]:
     model = build("memory", MemoryConfig(width=16), (30,), Answers(labels=tuple("abc")))
     times = torch.tensor([[3, 2, 1], [1, 0, 0], [2, 1, 0], [3, 2, 1], [1, 0, 0]])
@@ -132,6 +140,7 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "letter-cnn": lambda: lettered(LetterCnn(4, 4)),
     "letter-lstm": lambda: lettered(LetterLstm(4, 4)),
     "gaps": gaps,
+    "answers": answers,
     "crf": lambda: encoder(Crf(labels=tuple("abc")), TaggedBatch, 5, 6),
 }
 

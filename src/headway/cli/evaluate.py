@@ -18,7 +18,7 @@ USE = "headway evaluate MODEL SOURCE REFERENCE"
 def evaluate(
     model: str = argument("MODEL", "A model folder, or a run's folder.", None),
     data: list[str] = argument(
-        "DATA", "SOURCE REFERENCE files, a .tsv or a .jsonl; text for a language model; labelled text.", None
+        "DATA", "SOURCE REFERENCE files, a .tsv or a .jsonl; text for a language model; labelled text; questions.", None
     ),
     hypotheses: str = option(None, "FILE", "Score this file of translations instead of a model's."),
     references: str = option(None, "FILE", "The references of --hypotheses."),
@@ -28,6 +28,8 @@ def evaluate(
     output: str = option(None, "FILE", "Keep the translations in this file."),
     text_column: list[str] = options.TEXT_COLUMN,
     label_column: str = options.LABEL_COLUMN,
+    no_answer: float = options.NO_ANSWER,
+    max_answer_tokens: int = options.MAX_ANSWER_TOKENS,
     as_json: bool = options.AS_JSON,
     stride: int = option(
         None, "N", "Language models: by how many tokens the window moves on (default: its length).", min=1
@@ -39,7 +41,8 @@ def evaluate(
     dtype: str = options.DTYPE,
     threads: int = options.THREADS,
 ) -> None:
-    """BLEU and chrF of a translator or of given translations; perplexity of a language model; accuracy of labels."""
+    """BLEU and chrF of a translator or of given translations; perplexity of a language model; accuracy of labels;
+    exact match and F1 of answers."""
     from headway.evaluate.bleu import check_bootstrap, check_tokenizer, score
 
     check_tokenizer(tokenize)
@@ -61,8 +64,9 @@ def evaluate(
     given = {name: value for name, value in how.items() if value != DEFAULTS[name]}
     given |= {"text_column": tuple(text_column)} if text_column else {}
     given |= options.given(
-        label_column=label_column, beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size
-    )
+        label_column=label_column, beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size,
+        no_answer=no_answer, max_answer_tokens=max_answer_tokens,
+    )  # fmt: skip
     keep = {"keep": partial(_keep, output)} if output else {}
     report = task_of(model).evaluate(load(model, device, dtype), data, given | keep)
     print(json_line(report.values) if as_json else "\n".join(report.lines))

@@ -57,6 +57,12 @@ TEXT_COLUMN = option(
 LABEL_COLUMN = option(
     None, "COLUMN", "Name or number (from 1) of the column with the labels. Default: found by its name or its values."
 )
+NO_ANSWER = option(
+    None,
+    "X",
+    "Of a model that finds answers: there is none where log p of that is above log p of the best answer by X.",
+)
+MAX_ANSWER_TOKENS = option(None, "N", "Of a model that finds answers: the most tokens of one.", min=1)
 AS_JSON = flag("--json", "As JSON.")
 
 

@@ -7,7 +7,9 @@ from typing import Any
 from headway.cli.options import (
     DEVICE,
     DTYPE,
+    MAX_ANSWER_TOKENS,
     MODEL,
+    NO_ANSWER,
     TEXT_COLUMN,
     TEXTS,
     THREADS,
@@ -17,7 +19,7 @@ from headway.cli.options import (
     flag,
     option,
 )
-from headway.cli.texts import texts_of
+from headway.cli.texts import questions_of, texts_of
 from headway.plain import json_line
 
 
@@ -30,6 +32,11 @@ def predict(
     pairs: bool = flag("--pairs", "Each line is a pair of texts with a tab between them."),
     every: bool = flag("--all", "Every label with its probability, not the first alone."),
     text_column: list[str] = TEXT_COLUMN,
+    context: str = option(
+        None, "FILE", "Of a model that finds answers: the text to find them in; INPUT or --text are then questions."
+    ),
+    no_answer: float = NO_ANSWER,
+    max_answer_tokens: int = MAX_ANSWER_TOKENS,
     truncate: bool = TRUNCATE,
     max_new_tokens: int = option(None, "N", "Of a model that writes: the most tokens.", min=1),
     beam_size: int = option(None, "N", "Of a translator: hypotheses that are kept.", min=1),
@@ -42,8 +49,8 @@ def predict(
     threads: int = THREADS,
 ) -> None:
     """What the model's task answers: labels, tags, words for gaps, vectors, a translation, a continuation, an answer to
-    a question in the text behind a tab, one of several choices behind tabs. One line for each input, in order; an empty
-    line gives an empty one."""
+    a question in the text behind a tab or in --context, one of several choices behind tabs. One line for each input, in
+    order; an empty line gives an empty one."""
     from headway.tasks.loading import load, task_of
 
     check_model(model, "headway predict MODEL FILE")
@@ -51,8 +58,11 @@ def predict(
     options: dict[str, Any] = {
         "pairs": pairs, "all": every, "truncate": truncate, "max_new_tokens": max_new_tokens, "beam_size": beam_size,
         "seed": seed, "conll": conll, "tag_scheme": tag_scheme,
+        "context": context, "no_answer": no_answer, "max_answer_tokens": max_answer_tokens,
     }  # fmt: skip
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    if context is not None:
+        inputs, text = [], [*questions_of(inputs or []), *text]
     values = task.read(inputs or [], text, texts_of, text_column)
     for found in task.answer(load(model, device, dtype), values, given):
         print(json_line(found.values) if as_json else found.line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from headway.errors import InputError, refuse
 
@@ -32,6 +33,11 @@ def asked(given: list[str], what: str) -> list[str]:
     found = given or list(lines_of("-"))
     refuse(not found, f"no {what}: pass --{what} TEXT, or a {what} a line on standard input")
     return found
+
+
+def questions_of(given: list[str]) -> list[str]:
+    """Questions as they are written, or those of a file, one a line."""
+    return [question for one in given for question in (lines_of(one) if Path(one).is_file() else [one])]
 
 
 def texts_of(given: list[str], file: str | None) -> list[str]:

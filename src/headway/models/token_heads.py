@@ -79,7 +79,8 @@ class Replaced(Tags):
 
 
 class SpansHead(Head):
-    """hS + s: logits of the first and of the last token of an answer (Devlin et al. 2019, 4.2)."""
+    """hS + s: logits of the first and of the last token of an answer, a softmax over all tokens each (Devlin et al.
+    2019, 4.2)."""
 
     axes = ("row", "target", "label")
     does = "finds answers in a text (headway predict)"
@@ -95,6 +96,23 @@ class SpansHead(Head):
     def spans(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
         first_BT, last_BT = self(encoded).unbind(-1)
         return first_BT, last_BT
+
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        """The mean of −log p(first) and −log p(last)."""
+        refuse(smoothing, "the ends of an answer have no label smoothing: set objective.smoothing=0")
+        (first_BT, last_BT), lengths_B = self.spans(encoded), encoded.lengths_B
+        first, _ = cross_entropy(_unpadded(first_BT, lengths_B), batch.first_B, 0.0)["nll"]
+        last, _ = cross_entropy(_unpadded(last_BT, lengths_B), batch.last_B, 0.0)["nll"]
+        nll = first + last
+        return {"loss": (nll / 2, 1.0), "nll": (nll.detach() / 2, 0.0)}
+
+
+def _unpadded(logits_BT: Tensor, lengths_B: Tensor | None) -> Tensor:
+    """Logits of −∞ for padding."""
+    if lengths_B is None:
+        return logits_BT
+    padding_BT = torch.arange(logits_BT.shape[1], device=logits_BT.device) >= lengths_B[:, None]
+    return logits_BT.masked_fill(padding_BT, -torch.inf)
 
 
 @dataclass(frozen=True)

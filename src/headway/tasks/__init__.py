@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Union
 
-from headway.tasks.answers import Choosing, NextSentences, QuestionAnswering, ReplacedTokens
+from headway.tasks.answers import Choosing, NextSentences, ReplacedTokens
 from headway.tasks.classification import Classification
 from headway.tasks.encoding import Embedding
 from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
 from headway.tasks.pictures import ImageClassification
+from headway.tasks.questions import QuestionAnswering
 from headway.tasks.stories import StoryAnswering
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Task

@@ -1,78 +1,20 @@
-"""What encoders answer to several texts at once: to a question and a text that has its answer, to a text and one that
-may follow it, to a question and its choices. Such heads come with checkpoints of other programs; headway does not train
-them."""
+"""What encoders answer to several texts at once: to a text and one that may follow it, to a question and its choices.
+Such heads come with checkpoints of other programs; headway does not train them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
 
 from headway.batch import TextInputs
-from headway.errors import InputError, refuse
+from headway.errors import InputError
 from headway.generate.encoder import Encoder
 from headway.generate.one_or_many import is_several, one_or_many
 from headway.tasks.encoding import Encoding, answered
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Prediction, refuse_unknown
-from headway.text.framing import Framed
-
-LONGEST = 15  # tokens of an answer
-
-
-@dataclass(frozen=True)
-class Span:
-    """A part of a text, where it stands there, and how probable it is that it answers the question."""
-
-    text: str
-    start: int
-    end: int
-    probability: float
-
-
-class Reader(Encoder):
-    """An encoder that finds answers: `reader.find(("Who sat?", "The cat sat on the mat."))`, or a list of
-    such pairs."""
-
-    @one_or_many(is_several)
-    def find(
-        self, pairs: Sequence[tuple[str, str]], *, longest: int = LONGEST, truncate: bool = False
-    ) -> list[Span]:  # fmt: skip
-        """The best answer to each question in the text that comes with it, in whole words.
-
-        p(i, j) = p_first(i)·p_last(j) for i ≤ j < i + longest, both over the tokens of the text and the first token of
-        all, which stands for "no answer" (Devlin et al. 2019, 4.3).
-        """
-        framed = self._framed(pairs, truncate, spans=True)
-        for number, one in enumerate(framed, 1):
-            refuse(1 not in one.texts, f"pair {number} has no text to find an answer in")
-
-        def answer(rows: list[int], inputs: TextInputs) -> list[Span]:
-            first_BT, last_BT = self.model.head.spans(self.model.encode(inputs))
-            found = zip(rows, first_BT.float().cpu(), last_BT.float().cpu(), strict=True)
-            return [_best(pairs[row][1], framed[row], first_T, last_T, longest) for row, first_T, last_T in found]
-
-        return self._answers(framed, answer)
-
-
-def _best(text: str, framed: Framed, first_T: torch.Tensor, last_T: torch.Tensor, longest: int) -> Span:
-    length = len(framed.ids)
-    own_T = torch.tensor([part == 1 for part in framed.texts])
-    open_T = own_T.clone()
-    open_T[0] = True
-    first_T, last_T = (
-        logits_T[:length].masked_fill(~open_T, -torch.inf).softmax(0) * own_T for logits_T in (first_T, last_T)
-    )
-    share_TT = (first_T[:, None] * last_T).triu().tril(longest - 1)
-    begin, end = divmod(int(share_TT.argmax()), length)
-    inside = [at for at in range(length) if own_T[at]]
-    word_of = framed.words
-    first = min(at for at in inside if at == begin or (word_of[at] is not None and word_of[at] == word_of[begin]))
-    last = max(at for at in inside if at == end or (word_of[at] is not None and word_of[at] == word_of[end]))
-    start, stop = framed.spans[first][0], framed.spans[last][1]
-    return Span(text[start:stop], start, stop, float(share_TT.max()))
 
 
 class Chooser(Encoder):
@@ -128,25 +70,6 @@ class Answering(Encoding):
         found: list[Any] = answered(given, lambda asked: cls.answers(model, asked, "truncate" in options))
         for parts, one in zip(given, found, strict=True):
             yield cls.prediction(parts, one) if parts else Prediction("", {})
-
-
-class QuestionAnswering(Answering):
-    name = "question-answering"
-    what = "finds answers in a text"
-    wanted = "a question and a text"
-    opens = Reader
-
-    @classmethod
-    def answers(cls, model: Reader, asked: list[Any], truncate: bool) -> list[Span]:
-        return model.find(asked, truncate=truncate)
-
-    @classmethod
-    def prediction(cls, parts: tuple[str, ...], found: Span) -> Prediction:
-        values = asdict(found) | {"answer": found.text, "probability": round(found.probability, 6)}
-        del values["text"]
-        return Prediction(
-            f"{found.text}\t{found.probability:.4f}", {"question": parts[0], "text": parts[1]} | values
-        )  # fmt: skip
 
 
 class NextSentences(Answering):

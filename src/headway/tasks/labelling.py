@@ -131,9 +131,9 @@ class TextLabelling(Labelling):
         earlier = earlier_model(run)
         with context.ranks.in_turn():
             self.parts = self.open_parts()
-            self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self._learned)[0]
-            self.stores = {part: self._encoded(part, texts) for part, texts in self.parts.items()}
-        self.begin([self.tokenizer], earlier, head=replace(run.head, labels=self.labels))
+            self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self.learned)[0]
+            self.stores = {part: self.encoded(part, texts) for part, texts in self.parts.items()}
+        self.begin([self.tokenizer], earlier, head=self.head())
         batch, held = run.engine.batch, [part for part in self.parts if part != "train"]
         self.batches = self.stores["train"].batches(batch, run.engine.seed, full=context.device.type == "cuda")
         self.held = {part: self.stores[part].batches(4 * batch, 0, shuffle=False) for part in held}
@@ -143,7 +143,11 @@ class TextLabelling(Labelling):
         """The texts of each part; sets `labels`."""
         raise NotImplementedError
 
-    def _learned(self) -> list[Tokenizer]:
+    def head(self) -> Any:
+        """The config of the head, with what the data says of it."""
+        return replace(self.run.head, labels=self.labels)
+
+    def learned(self) -> list[Tokenizer]:
         """A tokenizer of the training texts, of pairs both."""
         texts = (example.text for example in self.parts["train"])
         sides = (side for text in texts for side in ((text,) if isinstance(text, str) else text))
@@ -155,7 +159,7 @@ class TextLabelling(Labelling):
     def amount(self, texts: Sequence[Any]) -> str:
         return f"{len(texts):,} texts"
 
-    def _encoded(self, part: str, texts: Sequence[Any]) -> Any:
+    def encoded(self, part: str, texts: Sequence[Any]) -> Any:
         longest = self.run.max_length
         written, spelled = [text.text for text in texts], letters(self.run.model)
         framed = frame(self.tokenizer, written, longest, truncate=True, spans=self.spans, letters=spelled)
@@ -164,8 +168,12 @@ class TextLabelling(Labelling):
         at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""
         self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens{at_limit}")
         self.log.event("data", part=part, texts=len(texts), labels=len(self.labels))
-        self.data_names[part] = hashed(json.dumps([texts, self.tokenizer.fingerprint]))
+        self.data_names[part] = self.named(texts)
         return store
+
+    def named(self, texts: Sequence[Any]) -> str:
+        """A hash of texts and vocabulary."""
+        return hashed(json.dumps([texts, self.tokenizer.fingerprint]))
 
 
 def constant_answer(scores: LabelScores, labels: Sequence[str], what: str) -> str:
