@@ -149,14 +149,17 @@ COUNTING: list[Column] = [
     ("ngrams", "n-grams", count),
     ("seconds", "counting, s", two_digits),
 ]
-FINETUNING: list[Column] = [
+TRANSFER: list[Column] = [
     ("recipe", "recipe", code),
     ("learns", "learns", str),
+    ("trained", "weights trained", count),
+    ("share", "share", lambda value: f"{100 * value:.2f} %"),
     ("figure", "figure", str),
     ("mean", "mean", lambda value: f"{value:.3f}"),
     ("spread", "± (deviation)", lambda value: f"{value:.3f}"),
     ("steps", "steps", count),
     ("peak", "peak rate", number),
+    ("seconds", "seconds", count),
 ]
 ALIGNMENT: list[Column] = [
     ("what", "", str),

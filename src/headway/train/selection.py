@@ -76,8 +76,8 @@ def stacks(model: nn.Module) -> dict[str, nn.ModuleList]:
 
 def depths(model: nn.Module, key: str) -> dict[str, int]:
     """How deep each weight lies below the top: 0 above the layers, such as a head's, 1 in a stack's last layer, 2 in
-    the one below it …; what comes before the layers, such as an embedding, lies below the first. `key`: the setting that
-    asks."""
+    the one below it …; what comes before the layers, such as an embedding, lies below the first. `key`: the setting
+    that asks."""
     found, sizes = {}, {name: len(layers) for name, layers in stacks(model).items()}
     refuse(not sizes, f"{key}: the model has no stack of layers; engine.frozen and engine.rates take names of weights")
     below = 1 + max(sizes.values())
