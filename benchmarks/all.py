@@ -76,7 +76,7 @@ PIECES = {
         Piece("matrix", "matrix.py", 2),
         scores("recurrent translators", "multi30k-de-en-lstm multi30k-de-en-lstm-plain multi30k-de-en-lstm-dot "
                "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-lstm-before "
-               "multi30k-de-en-lstm-feeding multi30k-en-de-rnn tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"),
+               "multi30k-de-en-lstm-feeding multi30k-de-en-cnn-lstm multi30k-en-de-rnn tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"),
                "--parallel 9"),
         Piece("road", "road.py --seeds 3 --parallel 9 --runs {runs}/road", 20, (M30K,), resumes=True),
         Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
