@@ -76,8 +76,8 @@ PIECES = {
         Piece("matrix", "matrix.py", 2),
         scores("recurrent translators", "multi30k-de-en-lstm multi30k-de-en-lstm-plain multi30k-de-en-lstm-dot "
                "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-lstm-before "
-               "multi30k-de-en-lstm-feeding multi30k-de-en-cnn-lstm multi30k-en-de-rnn tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"),
-               "--parallel 9"),
+               "multi30k-de-en-lstm-feeding multi30k-de-en-cnn-lstm multi30k-en-de-rnn "
+               "tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"), "--parallel 10"),
         Piece("road", "road.py --seeds 3 --parallel 9 --runs {runs}/road", 20, (M30K,), resumes=True),
         Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),

@@ -146,8 +146,8 @@ class RecurrentEncoder:
 
 @dataclass(frozen=True)
 class ConvolutionalEncoder:
-    """Residual convolutions over the source and its positions (Gehring et al. 2016); the decoder starts from their mean.
-    `window`: tokens that one of them sees."""
+    """Residual convolutions over the source and its positions (Gehring et al. 2016); the decoder starts from their
+    mean. `window`: tokens that one of them sees."""
 
     name: ClassVar[str] = "convolutional"
     window: int = 3
