@@ -3,10 +3,10 @@
 Every way starts from MODEL (all-MiniLM-L6-v2) by the recipe `sst2-minilm`: `head` trains the head alone, `last-2` the
 last two layers too, `all` every weight, `by-layer` every weight at a rate that falls from layer to layer, `lora-N`
 adapters of rank N and the head. Then `trec-minilm`, `mr-minilm` and `cola-minilm`, every weight trained. Each way has
-the best of its rates below by the validation figure of the first seed; the test texts are asked once, by the weights that
-were best in validation. MR has no test of its own: each seed has another tenth of its texts as one. Trainings run in
-processes side by side; one that has ended is not trained again, one that was stopped is resumed: `--runs` is where they
-lie.
+the best of its rates below by the validation figure of the first seed; the test texts are asked once, by the weights
+that were best in validation. MR has no test of its own: each seed has another tenth of its texts as one. Trainings run
+in processes side by side; one that has ended is not trained again, one that was stopped is resumed: `--runs` is where
+they lie.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/transfer.py MODEL --device cuda --seeds 3 --parallel 8
 """

@@ -20,7 +20,12 @@ ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 def export(
     model: str = MODEL,
     file: str = argument("DEST", "The folder to write; a file for GGUF (.gguf) and for n-grams (.arpa, .arpa.gz)."),
-    form: str = option(None, "NAME", "hf, ctranslate2, onnx or peft (a LoRA adapter alone); a file's ending says gguf or arpa.", "--format"),
+    form: str = option(
+        None,
+        "NAME",
+        "hf, ctranslate2, onnx or peft (an adapter); a file's ending says gguf or arpa.",
+        "--format",
+    ),
     dtype: str = option(None, "NAME", "For ctranslate2: float32, float16, int8; for gguf: float16, q8_0, q4_0, …"),
 ) -> None:
     """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, GGUF, n-grams as ARPA."""

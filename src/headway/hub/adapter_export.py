@@ -20,6 +20,7 @@ from headway.hub.checkpoint import ADAPTER
 from headway.hub.hf_export import held
 from headway.hub.hf_folder import write_json
 
+TURNED = ".c_"  # GPT-2's maps in transformers, which have a row an input
 LEFT = 1e-4  # of the largest singular value: below it is what rounding to float32 leaves
 
 
@@ -28,15 +29,18 @@ def export_adapter(model: str | Path, folder: str | Path) -> str:
     loaded = read_model(model)
     engine, base = loaded.card.run.get("engine", {}), loaded.card.run.get("init", "")
     adapters = engine.get("adapters")
-    refuse(not adapters or not base, f"{model} was not trained with adapters from another model (engine.adapters, --init)")
+    refuse(not adapters or not base, f"{model} was not trained with adapters (--init, engine.adapters=lora)")
     rank = int(adapters["rank"])
     (_, _, tuned), (_, _, before) = held(loaded), held(read_model(base))
+    # The base's file leaves out the first part of a name where the base has no head.
+    shown = {name: name if name in before else name.partition(".")[2] for name in tuned}
     matrices, whole = {}, {}
     for name, weight in tuned.items():
-        if name not in before:
+        if shown[name] not in before:
             whole[f"{PREFIX}{name}"] = weight
-        elif not torch.equal(weight, before[name]):
-            parts = factored(weight - before[name], rank, name)
+        elif not torch.equal(weight, before[shown[name]]):
+            added = weight - before[shown[name]]
+            parts = factored(added.mT if TURNED in name else added, rank, name)
             module = f"{PREFIX}{name.removesuffix('.weight')}"
             matrices |= {f"{module}.lora_{part}.weight": matrix for part, matrix in parts.items()}
     targets = sorted({name.removeprefix(PREFIX).rpartition(".lora_")[0].rpartition(".")[2] for name in matrices})
@@ -44,7 +48,7 @@ def export_adapter(model: str | Path, folder: str | Path) -> str:
     facts = {
         "peft_type": "LORA", "r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": "none",
         "target_modules": targets, "modules_to_save": saved or None, "base_model_name_or_path": str(base),
-        "fan_in_fan_out": False, "inference_mode": True,
+        "fan_in_fan_out": any(TURNED in name for name in matrices), "inference_mode": True,
     }  # fmt: skip
     with replaced_folder(Path(folder)) as place:
         save_file(matrices | whole, place / f"{FILE}.safetensors", metadata={"format": "pt"})
