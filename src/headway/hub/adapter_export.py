@@ -34,7 +34,8 @@ def export_adapter(model: str | Path, folder: str | Path) -> str:
     (_, _, tuned), (_, _, before) = held(loaded), held(read_model(base))
     # The base's file leaves out the first part of a name where the base has no head.
     shown = {name: name if name in before else name.partition(".")[2] for name in tuned}
-    matrices, whole = {}, {}
+    matrices: dict[str, Tensor] = {}
+    whole: dict[str, Tensor] = {}
     for name, weight in tuned.items():
         if shown[name] not in before:
             whole[f"{PREFIX}{name}"] = weight
