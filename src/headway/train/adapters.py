@@ -49,8 +49,9 @@ class Lora:
         for given in self.on:
             if not any(_names(given, name) for name in maps):
                 known = dict.fromkeys(name.rpartition(".")[2] for name in maps)
-                there = f"{nearest(given, known)}; there are {', '.join(known)}"
-                raise InputError(f"engine.adapters.on: no linear map of a layer is named '{given}'{there}")
+                raise InputError(
+                    f"engine.adapters.on: no linear map of a layer is named '{given}'{nearest(given, known)}"
+                )
         return {name: part for name, part in maps.items() if not self.on or any(_names(one, name) for one in self.on)}
 
 
