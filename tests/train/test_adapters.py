@@ -185,7 +185,7 @@ def test_an_adapter_of_some_layers(place: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (("engine.adapters.on=query",), "no linear map of a layer is named 'query'; there is: contract, expand, output, qkv"),
+        (("engine.adapters.on=query",), "no linear map of a layer is named 'query'; there is: contract, expand"),
         (("engine.adapters.rank=0",), "engine.adapters.rank must be at least 1, not 0"),
         (("engine.adapters.alpha=0",), "engine.adapters.alpha must be above 0, not 0"),
         (("engine.last_layers=0",), "engine.adapters: the linear maps that it names are all frozen"),
