@@ -65,6 +65,8 @@ PIECES = {
               ("data:textcls", "data:sst2_glue"), resumes=True),
         Piece("tags of words", "tagging.py --init {models}/minilm --seeds 3 --parallel 10 --runs {runs}/tagging", 20,
               ("model:minilm", "data:conll2003", "data:conll2000", "data:ud_english_ewt"), resumes=True),
+        Piece("transfer", "transfer.py {models}/minilm --seeds 3 --parallel 8 --runs {runs}/transfer", 9,
+              ("model:minilm", "data:sst2_glue", "data:cola", "data:textcls"), resumes=True),
         Piece("last words", "last_words.py --runs {runs}/last-words", 3, ("data:textcls",), resumes=True),
         scores("treebank", "ptb-mlp-direct ptb-lstm-small ptb-lstm-large lab-01-language-model lab-02-translation", 9,
                (PTB, "data:tatoeba"), "--parallel 5"),
@@ -76,8 +78,8 @@ PIECES = {
         Piece("matrix", "matrix.py", 2),
         scores("recurrent translators", "multi30k-de-en-lstm multi30k-de-en-lstm-plain multi30k-de-en-lstm-dot "
                "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-lstm-before "
-               "multi30k-de-en-lstm-feeding multi30k-en-de-rnn tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"),
-               "--parallel 9"),
+               "multi30k-de-en-lstm-feeding multi30k-de-en-cnn-lstm multi30k-en-de-rnn "
+               "tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"), "--parallel 10"),
         Piece("road", "road.py --seeds 3 --parallel 9 --runs {runs}/road", 20, (M30K,), resumes=True),
         Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
@@ -131,8 +133,6 @@ PIECES = {
         Piece("page", "page.py --repeats 5", 2, ("playwright",)),
         Piece("embedding", "embedding.py {models}/minilm {data}/multi30k/train.en.gz --threads 2", 8,
               ("model:minilm", M30K, "transformers")),
-        Piece("finetuning", "finetuning.py {models}/minilm --share 0.08 --judged 1", 9,
-              ("model:minilm", "data:sst2_glue", "data:cola")),
         Piece("analyses of the demo", "analyses.py demo {runs}/scores/demo-seed-1", 3, ("run:demo",)),
         Piece("analyses of the Hansards", "analyses.py hansards {models}/tatoeba-en-fr {models}/tatoeba-fr-en", 4,
               ("model:tatoeba-en-fr", "model:tatoeba-fr-en", "data:word_alignment")),

@@ -161,15 +161,19 @@ COUNTING: list[Column] = [
     ("ngrams", "n-grams", count),
     ("seconds", "counting, s", two_digits),
 ]
-FINETUNING: list[Column] = [
+TRANSFER: list[Column] = [
     ("recipe", "recipe", code),
     ("learns", "learns", str),
+    ("trained", "weights trained", count),
+    ("share", "share", lambda value: f"{100 * value:.2f} %"),
     ("figure", "figure", str),
     ("mean", "mean", lambda value: f"{value:.3f}"),
     ("spread", "± (deviation)", lambda value: f"{value:.3f}"),
     ("steps", "steps", count),
     ("peak", "peak rate", number),
+    ("seconds", "seconds", count),
 ]
+PRETRAINING_LABELS = [column for column in TRANSFER if column[0] not in ("trained", "share", "seconds")]
 PRETRAINING_WORDS: list[Column] = [
     ("who", "masked words", str),
     ("loss", "loss", lambda value: f"{value:.3f}"),

@@ -27,8 +27,8 @@ def test_a_translator_for_transformers(headway: Headway, world: World, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--format", "tflite"), "--format is hf, ctranslate2, onnx, gguf, arpa, not tflite"),
-        ((), "pass --format hf, ctranslate2, onnx for a folder"),
+        (("--format", "tflite"), "--format is hf, ctranslate2, onnx, peft, gguf, arpa, not tflite"),
+        ((), "pass --format hf, ctranslate2, onnx, peft for a folder"),
         (("--format", "hf", "--dtype", "int8"), "--dtype is for --format ctranslate2"),
         (("--format", "arpa"), "is of no known form"),
     ],

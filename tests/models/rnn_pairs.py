@@ -7,7 +7,15 @@ import torch
 from torch import nn
 
 from headway.models.recurrent import Lstm, Rnn
-from headway.models.rnn_seq2seq import Dot, Multiplicative, NoAttention, RnnSeq2Seq, RnnSeq2SeqConfig, ScaledDot
+from headway.models.rnn_seq2seq import (
+    ConvolutionalEncoder,
+    Dot,
+    Multiplicative,
+    NoAttention,
+    RnnSeq2Seq,
+    RnnSeq2SeqConfig,
+    ScaledDot,
+)
 from headway.nn.recurrent import GRUCell, LSTMCell, RNNCell
 
 CPU = torch.device("cpu")
@@ -28,6 +36,7 @@ EACH = {
     "feeding-dot": replace(SMALL, form="feeding", attention=Dot(), encoder_layers=2),
     "scaled": replace(SMALL, cell=Lstm(), attention=ScaledDot()),
 }
+CONVOLVED = replace(SMALL, encoder=ConvolutionalEncoder(), encoder_layers=2)
 ATTENTIVE = {name: config for name, config in EACH.items() if "plain" not in name}
 each_config = pytest.mark.parametrize("config", EACH.values(), ids=EACH)
 LENGTHS = torch.tensor([6, 1, 4])

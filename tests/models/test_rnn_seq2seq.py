@@ -7,6 +7,7 @@ import pytest
 import torch
 from rnn_pairs import (
     ATTENTIVE,
+    CONVOLVED,
     CPU,
     EACH,
     LENGTHS,
@@ -33,7 +34,7 @@ from headway.generate.saliency import source_saliency
 from headway.generate.sampling import Sampling
 from headway.generate.search import Search
 from headway.generate.stepper import GraphStepper
-from headway.models.recurrent import Gru, Lstm
+from headway.models.recurrent import Lstm
 from headway.nn import tap
 from headway.nn.attention import Additive, attend
 from headway.plain import change
@@ -205,11 +206,11 @@ def exhaustive(model, source, longest, alpha):
     return sorted(found, key=lambda item: -item[0])
 
 
-@pytest.mark.parametrize("cell", [Gru(), Lstm()])
+@pytest.mark.parametrize("config", [SMALL, replace(SMALL, cell=Lstm()), CONVOLVED], ids=["gru", "lstm", "convolved"])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 @torch.no_grad()
-def test_a_wide_beam_is_exhaustive_search(cell, alpha):
-    model = build(replace(SMALL, cell=cell, decoder_layers=2), 5, sharp=3.0, seed=1)
+def test_a_wide_beam_is_exhaustive_search(config, alpha):
+    model = build(replace(config, decoder_layers=2), 5, sharp=3.0, seed=1)
     source, longest = [4, 3, 4, END], 3
     expected = exhaustive(model, source, longest, alpha)[:6]
     search = Search(beam=64, length_penalty=alpha, best=6, finish="bound", max_ratio=0, max_extra=longest)
@@ -237,9 +238,12 @@ class Uncaptured(GraphStepper):
         return self.Replay(step)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "plain", "before", "feeding"])
+@pytest.mark.parametrize("kind", ["lstm", "plain", "before", "feeding", "convolved"])
 def test_steps_in_a_fixed_room_give_what_each_source_gives_alone(kind):
-    model, search = build(EACH[kind], sharp=4.0), Search(beam=3, best=2, max_ratio=3, max_extra=9)
+    model, search = (
+        build((EACH | {"convolved": CONVOLVED})[kind], sharp=4.0),
+        Search(beam=3, best=2, max_ratio=3, max_extra=9),
+    )
     alone = [search_all(model, [source], search, limit=64, device=CPU)[0] for source in sources()]
     for stepper, batch in ((None, 5), (Uncaptured(model), 14), (Uncaptured(model), 6)):
         together = search_all(model, sources(), search, limit=64, device=CPU, stepper=stepper, batch=batch)

@@ -89,8 +89,9 @@ def test_a_run_from_nothing_has_settings_of_its_own() -> None:
     alone, tuned = (RECIPES["classify"].make(pretrained) for pretrained in (False, True))
     assert alone.schedule.peak >= 10 * tuned.schedule.peak and alone.model.layers < tuned.model.layers
     assert tuned == replace(
-        RECIPES["sst2-minilm"].make(), recipe="classify", data=tuned.data, validation=tuned.validation
-    )
+        RECIPES["mr-minilm"].make(), recipe="classify", data=tuned.data, validation=tuned.validation,
+        engine=tuned.engine,
+    )  # fmt: skip
 
 
 def test_a_model_that_says_one_label_is_reported(files: dict[str, Path], tmp_path: Path) -> None:

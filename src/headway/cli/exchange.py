@@ -9,7 +9,7 @@ from typing import Any
 from headway.cli.options import MODEL, argument, check_model, option
 from headway.errors import InputError, refuse
 
-FORMS = ("hf", "ctranslate2", "onnx", "gguf", "arpa")
+FORMS = ("hf", "ctranslate2", "onnx", "peft", "gguf", "arpa")
 GGUF = ".gguf"
 TORCH = (".pt", ".pth", ".safetensors")
 NPZ = ".npz"
@@ -20,14 +20,19 @@ ENDINGS = "an ARPA file of n-grams ends in " + ", ".join(ARPA)
 def export(
     model: str = MODEL,
     file: str = argument("DEST", "The folder to write; a file for GGUF (.gguf) and for n-grams (.arpa, .arpa.gz)."),
-    form: str = option(None, "NAME", "hf, ctranslate2 or onnx; a file's ending says gguf or arpa.", "--format"),
+    form: str = option(
+        None,
+        "NAME",
+        "hf, ctranslate2, onnx or peft (an adapter); a file's ending says gguf or arpa.",
+        "--format",
+    ),
     dtype: str = option(None, "NAME", "For ctranslate2: float32, float16, int8; for gguf: float16, q8_0, q4_0, …"),
 ) -> None:
     """Write a model in a form that other programs read: Hugging Face, CTranslate2, ONNX, GGUF, n-grams as ARPA."""
     check_model(model, "headway export MODEL DEST")
     if not form and not file.endswith((*ARPA, GGUF)):
         raise InputError(
-            f"{file}: pass --format {', '.join(FORMS[:3])} for a folder; a GGUF file ends in .gguf, {ENDINGS}"
+            f"{file}: pass --format {', '.join(FORMS[:4])} for a folder; a GGUF file ends in .gguf, {ENDINGS}"
         )
     form = form or ("gguf" if file.endswith(GGUF) else "arpa")
     refuse(form not in FORMS, f"--format is {', '.join(FORMS)}, not {form}")
@@ -44,6 +49,10 @@ def _write(form: str, model: str, dest: str, dtype: str | None) -> str:
         from headway.hub.hf_export import export_hf
 
         return f" (model_type {export_hf(model, dest)})"
+    if form == "peft":
+        from headway.hub.adapter_export import export_adapter
+
+        return f" ({export_adapter(model, dest)})"
     if form == "ctranslate2":
         from headway.hub.ctranslate2_export import export_ctranslate2
 

@@ -8,7 +8,7 @@
 
 The score is a slot, and so is the form, where the attention stands: after the cell as above, where all steps of a given
 target are one call of a fused kernel; before it, with c_t as an input of the cell; or after it, with its result as an
-input of the next step.
+input of the next step. So is the encoder: cells, or convolutions (Gehring et al. 2016).
 
 B sources, R rows (hypotheses), S source length, T target length, D width, H heads (one), K width of keys.
 """
@@ -26,10 +26,11 @@ from headway.models.encoder_decoder import SequenceToSequence, source_slots
 from headway.models.protocols import Embedded, Encoded
 from headway.models.recurrent import Gru, Lstm, Rnn
 from headway.nn import attention, attentive, directed
+from headway.nn.convolved import ConvolvedStack, MeanStart, ResidualConvolution
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import AppendOne, Head, TokenEmbedding, biased_head, token_table
 from headway.nn.mask import SEE_ALL
-from headway.nn.position import Position
+from headway.nn.position import Learned, Position
 from headway.nn.recurrent import Cell, RecurrentLayer
 from headway.nn.slots import Values
 from headway.nn.state import State
@@ -109,12 +110,76 @@ class NoAttention(Attention):
 
 
 @dataclass(frozen=True)
+class RecurrentEncoder:
+    """Cells that read the source in `direction`."""
+
+    name: ClassVar[str] = "recurrent"
+
+    def check(self, config: RnnSeq2SeqConfig) -> None:
+        both = config.direction == "both"
+        odd = f"model.width {config.width} is not even: each direction of the encoder has half"
+        refuse(both and config.width % 2, odd)
+        if config.start == "copied" and config.encoder_layers != config.decoder_layers:
+            raise InputError(
+                f"model.start=copied gives each layer of the decoder a layer of the encoder: {config.encoder_layers} "
+                f"and {config.decoder_layers} layers do not fit"
+            )
+
+    def position(self, config: RnnSeq2SeqConfig) -> Position:
+        return Position()
+
+    def build(self, config: RnnSeq2SeqConfig, dropout: nn.Module) -> nn.Module:
+        one_way, layers = config.width // len(config.directions), []
+        for number in range(config.encoder_layers):
+            inputs = config.width if number else config.narrow
+            cells = {direction: config.cell.build(inputs, one_way, 0.0) for direction in config.directions}
+            layers.append(directed.DirectedLayer(cells, holds=config.start == "copied"))
+        return directed.DirectedStack(layers, dropout)
+
+    def start(self, config: RnnSeq2SeqConfig, parts: list[int]) -> nn.Module:
+        """`parts`: how many vectors the state of each layer of the decoder has."""
+        if config.start == "copied":
+            return directed.CopiedStart()
+        one_way = config.width // len(config.directions)
+        return directed.MappedStart(config.directions, one_way, parts, config.width)
+
+
+@dataclass(frozen=True)
+class ConvolutionalEncoder:
+    """Residual convolutions over the source and its positions (Gehring et al. 2016); the decoder starts from their
+    mean. `window`: tokens that one of them sees."""
+
+    name: ClassVar[str] = "convolutional"
+    window: int = 3
+
+    def check(self, config: RnnSeq2SeqConfig) -> None:
+        refuse(self.window < 1, f"model.encoder.window must be at least 1, not {self.window}")
+        for key, usual in (("direction", "both"), ("start", "mapped")):
+            found = getattr(config, key)
+            refuse(
+                found != usual, f"model.{key}={found} is of a recurrent encoder: leave it out for a convolutional one"
+            )
+
+    def position(self, config: RnnSeq2SeqConfig) -> Position:
+        found = Learned(config.narrow, config.max_length)
+        nn.init.normal_(found.table.weight)  # as large as a token's vector
+        return found
+
+    def build(self, config: RnnSeq2SeqConfig, dropout: nn.Module) -> nn.Module:
+        layers = [ResidualConvolution(config.width, self.window, dropout) for _ in range(config.encoder_layers)]
+        return ConvolvedStack(config.narrow, config.width, layers)
+
+    def start(self, config: RnnSeq2SeqConfig, parts: list[int]) -> nn.Module:
+        return MeanStart(config.width, parts, config.width)
+
+
+@dataclass(frozen=True)
 class RnnSeq2SeqConfig:
     """width: of decoder and attention; each direction of an encoder that has both has half of it. embedding: the width
     of the embeddings (0: as above). attention: its score, or none. form: attention `after` the cell, `before` it
     (Bahdanau), or after it with input `feeding` (Luong). direction: in which the encoder reads; `backwards` is a
     reversed source. start: the decoder's first state, `mapped` from the encoder's last output or a copy of its last
-    states. bias: of the logits.
+    states. bias: of the logits. encoder: of cells (`recurrent`) or `convolutional`.
     """
 
     name: ClassVar[str] = "rnn-seq2seq"
@@ -131,21 +196,16 @@ class RnnSeq2SeqConfig:
     start: Literal["mapped", "copied"] = "mapped"
     embedding: int = 0
     bias: bool = False
+    encoder: RecurrentEncoder | ConvolutionalEncoder = field(default_factory=RecurrentEncoder)
 
     def __post_init__(self) -> None:
-        both = self.direction == "both"
-        refuse(both and self.width % 2, f"model.width {self.width} is not even: each direction of the encoder has half")
+        self.encoder.check(self)
         refuse(self.embedding < 0, f"model.embedding must be at least 0, not {self.embedding}")
         if self.embeddings != "separate" and self.embedding not in (0, self.width):
             raise InputError(
                 f"model.embedding {self.embedding} is not model.width {self.width}: set model.embeddings=separate"
             )
         self.attention.decoder(self.form)
-        if self.start == "copied" and self.encoder_layers != self.decoder_layers:
-            raise InputError(
-                f"model.start=copied gives each layer of the decoder a layer of the encoder: {self.encoder_layers} and "
-                f"{self.decoder_layers} layers do not fit"
-            )
 
     @property
     def narrow(self) -> int:
@@ -171,29 +231,18 @@ class RnnSeq2Seq(SequenceToSequence):
         source = token_table(source_vocabulary, narrow)
         target = source if config.embeddings == "shared" else token_table(target_vocabulary, narrow)
         self.embed_source, self.embed_target = (
-            TokenEmbedding(table, Position(), config.dropout) for table in (source, target)
+            TokenEmbedding(table, position, config.dropout)
+            for table, position in ((source, config.encoder.position(config)), (target, Position()))
         )
         self.dropout = Dropout(config.dropout)
-        self.encoder = self._encoder(config)
+        self.encoder: Any = config.encoder.build(config, self.dropout)
         self.decoder = self._decoder(config)
         parts = [len(layer.cell.parts) for layer in self.decoder.layers]
-        one_way = config.width // len(config.directions)
-        self.first = (
-            directed.CopiedStart() if config.start == "copied"
-            else directed.MappedStart(config.directions, one_way, parts, config.width)
-        )  # fmt: skip
+        self.first: Any = config.encoder.start(config, parts)
         tied = None if config.embeddings == "separate" else target
         head = biased_head if config.bias else Head
         self.into_head = AppendOne() if config.bias else nn.Identity()
         self.head = head(config.width, target_vocabulary, tied)
-
-    def _encoder(self, config: RnnSeq2SeqConfig) -> directed.DirectedStack:
-        one_way, layers = config.width // len(config.directions), []
-        for number in range(config.encoder_layers):
-            inputs = config.width if number else config.narrow
-            cells = {direction: config.cell.build(inputs, one_way, 0.0) for direction in config.directions}
-            layers.append(directed.DirectedLayer(cells, holds=config.start == "copied"))
-        return directed.DirectedStack(layers, self.dropout)
 
     def _decoder(self, config: RnnSeq2SeqConfig) -> Any:
         """The last of its layers attends; what a form feeds into the cell enters the first."""

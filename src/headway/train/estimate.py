@@ -21,6 +21,7 @@ from headway.tasks.files import files_of, look_for_known, look_for_own
 from headway.tasks.start import starts_from_vectors
 from headway.train.optimiser import Masters
 from headway.train.run import Run
+from headway.train.selection import choose_trained, counts
 from headway.train.step import TrainStep
 
 MUCH = 5e11  # parameters times tokens of a step: a CPU would take long even for a share of it
@@ -38,17 +39,20 @@ def describe(run: Run) -> str:
     if run.init and not starts_from_vectors(run):
         sizes = read_card(find_model(run.init)).sizes
     sketch = Sketch(run.model.name, run.model, sizes, dtype, run.head)
-    count = sketch.size().parameters
-    held = training_bytes(count, dtype.itemsize)
+    outline = sketch.build()
+    choose_trained(outline, run)
+    count, trained = counts(outline)
+    held = training_bytes(trained, dtype.itemsize) + (count - trained) * dtype.itemsize
     if count * run.task.tokens_a_step(run) > MUCH and device.type == "cpu":
         seconds, how = _counted(run, sketch, device), "counted from its operations"
     else:
         model: Any = build(run.model.name, run.model, sizes, run.head).to(device, dtype)
         seconds, how = _measured(run, model, device, min(sizes)), "measured on a few steps of random values"
+    some = "" if trained == count else f", {trained:,} of them trained"
     ends = f", or {spoken(run.engine.seconds)} in all, if those are over sooner" if run.engine.seconds else ""
     return (
         f"{plain}\n\n{data}\n"
-        f"parameters: {count:,} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})\n"
+        f"parameters: {count:,}{some} (with {FAMILIES[run.model.name].sized[0].format(f'{sizes[-1]:,}')})\n"
         f"memory for weights, gradients and optimiser: {held / 2**20:,.0f} MiB, activations beside it\n"
         f"time on {device}: about {seconds:.2g} s a step, {spoken(run.engine.steps * seconds)} "
         f"for {run.engine.steps:,} steps{ends}, validation beside it ({how})"
@@ -70,6 +74,7 @@ def _data_in_words(run: Run) -> str:
 
 def _measured(run: Run, model: Any, device: torch.device, size: int) -> float:
     """Seconds a step, from a small share of its batch, or from more of it where that is quick."""
+    choose_trained(model, run)
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
     for parts in SHARES:
         part = replace(run, engine=replace(run.engine, batch=max(1, run.engine.batch // parts)))

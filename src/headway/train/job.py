@@ -27,15 +27,17 @@ from headway.plain import to_plain
 from headway.random_states import put_states, take_states
 from headway.tasks.start import RunContext
 from headway.tasks.task import Task
+from headway.train.adapters import finished
 from headway.train.checkpoint import Checkpoint, Checkpoints
 from headway.train.gauge import Gauge
 from headway.train.health import Diverged
 from headway.train.log import Log
 from headway.train.loop import Interrupted, Progress, Training, prefetch
-from headway.train.optimiser import Masters, freeze
+from headway.train.optimiser import Masters
 from headway.train.parallel.processes import joined, recompute_blocks, shared
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
+from headway.train.selection import choose_trained, counts, rates_of
 from headway.train.snapshots import Snapshots
 from headway.train.step import GraphStep, TrainStep, compiled
 from headway.train.writer import Named, Writer
@@ -127,10 +129,11 @@ def _prepare(run: Run, context: RunContext) -> Job:
     task = run.task(run, replace(context, resumed=found is not None or not ranks.first))
     job = Job(run, context, task, checkpoints)
     how = f", {ranks.count} processes ({run.engine.parallel})" if ranks.count > 1 else ""
-    parameters = sum(p.numel() for p in job.plain_model.parameters())
+    parameters, trained = counts(job.plain_model)
     kind = str(context.dtype).removeprefix("torch.")
-    log.say(f"{parameters:,} parameters on {_name(context.device)}{how}, {kind}, speed {job.speed}")
-    _start_event(context, task, parameters, job.speed)
+    some = "" if trained == parameters else f", {trained:,} of them trained ({100 * trained / parameters:.3g} %),"
+    log.say(f"{parameters:,} parameters{some} on {_name(context.device)}{how}, {kind}, speed {job.speed}")
+    _start_event(context, task, parameters, job.speed, trained)
     if found:
         job.resume(found)
         if ranks.first:
@@ -138,12 +141,12 @@ def _prepare(run: Run, context: RunContext) -> Job:
     return job
 
 
-def _start_event(context: RunContext, task: Task, parameters: int, speed: str) -> None:
+def _start_event(context: RunContext, task: Task, parameters: int, speed: str, trained: int = 0) -> None:
     """The first event of a log: what is trained where, and which figure tables show."""
     figure, higher = task.headline
     context.log.event(
-        "start", parameters=parameters, device=_name(context.device), dtype=str(context.dtype), speed=speed,
-        figure=figure, higher_is_better=higher, verb=task.verb, unit=task.unit,
+        "start", parameters=parameters, trained=trained, device=_name(context.device), dtype=str(context.dtype),
+        speed=speed, figure=figure, higher_is_better=higher, verb=task.verb, unit=task.unit,
     )  # fmt: skip
 
 
@@ -160,7 +163,7 @@ class Job:
         self.run, self.context, self.task, self.checkpoints = run, context, task, checkpoints
         self.device, self.log, self.ranks = context.device, context.log, context.ranks
         model = self.plain_model = task.model  # what is validated and written: the model, or a copy of a sharded one
-        freeze(model, run.engine.frozen)
+        choose_trained(model, run)
         sharded = self.ranks.count > 1 and run.engine.parallel == "fsdp"
         if sharded:
             model = copy.deepcopy(model)
@@ -171,8 +174,9 @@ class Job:
         alone = self.ranks.count == 1
         wrapped = self.objective if alone else shared(self.objective, run.engine.parallel, self.device)
         self.masters = Masters(
-            model.named_parameters(), run.optimiser, run.engine.clip, self.ranks, run.engine.rates, buffers_of(model)
-        )
+            model.named_parameters(), run.optimiser, run.engine.clip, self.ranks, rates_of(model, run.engine),
+            buffers_of(model),
+        )  # fmt: skip
         own = self.objective.step(self.masters)
         self.speed = "plain" if own else run.engine.speed if run.engine.speed != "auto" else self._speed()
         folder, writer = context.out / "snapshots", checkpoints.writer
@@ -295,7 +299,7 @@ class Job:
         if epochs := round(self.task.epochs(progress.step), 3):  # 0 where the data has no end
             scores["epochs"] = epochs
         scores |= {"training seconds": round(progress.seconds, 1)}
-        _write(self.context, self.task, weights, scores, progress.step)
+        _write(self.context, self.task, finished(self.plain_model, weights, self.run), scores, progress.step)
         return scores
 
     def _candidates(self, progress: Progress) -> list[tuple[str, Named]]:

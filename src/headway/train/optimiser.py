@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from headway.errors import InputError, nearest, refuse
+from headway.errors import refuse
 from headway.train.adadelta import Adadelta
 from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_of, shard, whole
 
@@ -156,7 +155,7 @@ class Masters:
         self, weights: Iterable[tuple[str, nn.Parameter]], config: Optimiser, clip: float = 0.0, ranks: Ranks = ALONE,
         rates: Mapping[str, float] | None = None, buffers: Mapping[str, Tensor] | None = None,
     ) -> None:  # fmt: skip
-        """`rates`: what the rate of some weights is multiplied by, by the beginnings of their names or patterns.
+        """`rates`: what the rate of some weights is multiplied by, by their names (`headway.train.selection.rates_of`).
         `buffers`: what the model itself updates (a batch norm's statistics); they are saved and kept with the weights.
         """
         self.buffers, self.rate = dict(buffers or {}), 0.0
@@ -168,7 +167,7 @@ class Masters:
         self.config, self.clip, self.ranks = config, clip, ranks
         self.sharded = any(is_sharded(weight) for weight in self.weights)
         refuse(not self.masters, "every weight of the model is frozen: there is nothing left to learn (engine.frozen)")
-        factor_of = factors(self.names, rates or {})
+        factor_of = dict.fromkeys(self.names, 1.0) | dict(rates or {})
         by_kind: dict[tuple[float, bool], list[Tensor]] = {}
         for name, master in zip(self.names, self.masters, strict=True):
             by_kind.setdefault((factor_of[name], master.ndim < 2), []).append(master)
@@ -299,39 +298,6 @@ class Masters:
     def zero(self) -> None:
         for weight in self.weights:
             weight.grad = None
-
-
-def selects(name: str, given: str) -> bool:
-    """Whether `given` selects a weight: as the beginning of its name, or as a pattern for all of it. The weights of an
-    encoder below a head may be named without `encoder.` too."""
-    names = (name, name.removeprefix("encoder."))
-    return any(one == given or one.startswith(f"{given}.") or fnmatchcase(one, given) for one in names)
-
-
-def factors(names: Sequence[str], rates: Mapping[str, float]) -> dict[str, float]:
-    """What each weight's rate is multiplied by; of several names that select it, the longest counts."""
-    for given, factor in rates.items():
-        _must_select(names, given, "engine.rates")
-        above = f"must be above 0, not {factor} (engine.frozen holds)"
-        refuse(factor <= 0, f"engine.rates: the factor of '{given}' {above}")
-    by_length = sorted(rates, key=len, reverse=True)
-    return {name: next((rates[given] for given in by_length if selects(name, given)), 1.0) for name in names}
-
-
-def freeze(model: nn.Module, frozen: Sequence[str]) -> None:
-    """The selected weights stay as they are: no gradient is computed for them."""
-    weights = dict(model.named_parameters())
-    for given in frozen:
-        _must_select(list(weights), given, "engine.frozen")
-        for name, weight in weights.items():
-            if selects(name, given):
-                weight.requires_grad_(False)
-
-
-def _must_select(names: Sequence[str], given: str, key: str) -> None:
-    if not any(selects(name, given) for name in names):
-        begins = dict.fromkeys(name.rsplit(".", depth)[0] for depth in (0, 1, 2, 3) for name in names)
-        raise InputError(f"{key}: no weight's name begins with '{given}'{nearest(given, begins)}")
 
 
 def _master(weight: nn.Parameter) -> Tensor:

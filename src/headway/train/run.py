@@ -19,6 +19,7 @@ from headway.plain import differences, from_plain, to_plain
 from headway.tasks import BY_DATA, Data, Objective
 from headway.tasks.objective import CrossEntropy
 from headway.tasks.task import Task
+from headway.train.adapters import Lora
 from headway.train.optimiser import Adam, Optimiser
 from headway.train.schedule import InverseRoot, Schedule
 
@@ -56,7 +57,11 @@ class Engine:
     `astray` consecutive log lines whose loss has diverged (defined in `Health`; 0: never).
     parallel: how several processes (torchrun) share the work: `ddp` (each has all weights), `fsdp` (each has its
     rows of them). frozen: weights that stay as they are, by the beginning of their names (`embed`, `encoder.layers.0`)
-    or a pattern (`encoder.layers.[0-3].*`). rates: what the rate of some weights is multiplied by, named likewise.
+    or a pattern (`encoder.layers.[0-3].*`). last_layers: only the last so many layers and what stands on them (a head)
+    are trained. rates: what the rate of some weights is multiplied by, named as in `frozen`. layer_decay: the rate of
+    each layer is that of the one above it times this; the head has the whole rate.
+    adapters: `lora` trains a few new weights beside the frozen linear maps of the layers; the model that is written has
+    them merged.
     recompute: blocks compute their activations again for the gradient (less memory).
     deterministic: only algorithms that give the same bits each time (a GPU is slower then).
     workers: threads that prepare batches.
@@ -80,7 +85,10 @@ class Engine:
     astray: int = 10
     parallel: Literal["ddp", "fsdp"] = "ddp"
     frozen: tuple[str, ...] = ()
+    last_layers: int | None = None
     rates: dict[str, float] = field(default_factory=dict)
+    layer_decay: float = 1.0
+    adapters: Lora | None = None
     recompute: bool = False
     deterministic: bool = False
     workers: int = 1
@@ -95,7 +103,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
         ("engine.steps", "engine.batch", "engine.log", "engine.accumulate", "engine.snapshot", "engine.checkpoint",
          "engine.keep", "engine.workers", "validation.every", "validation.score_every", "schedule.every",
          "model.encoder_layers", "model.decoder_layers", "model.layers", "model.width", "model.heads",
-         "model.max_length", "model.order"),
+         "model.max_length", "model.order", "engine.adapters.rank"),
     ),
     "at most 10**12": (
         lambda value: not value > 10**12,
@@ -103,12 +111,14 @@ RANGES: dict[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
          "schedule.warmup", "schedule.hold", "schedule.every", "validation.every", "validation.patience"),
     ),
     "at most 1024": (lambda value: not value > 1024, ("engine.workers",)),
-    "above 0": (lambda value: 0 < value < math.inf, ("schedule.factor", "optimiser.epsilon")),
+    "above 0": (lambda value: 0 < value < math.inf, ("schedule.factor", "optimiser.epsilon", "engine.layer_decay",
+                                                "engine.adapters.alpha")),
     "0 or more": (
         lambda value: 0 <= value < math.inf,
         ("schedule.peak", "schedule.warmup", "schedule.hold", "optimiser.decay", "optimiser.wait", "objective.weight",
          "objective.activation", "objective.change", "engine.clip", "engine.seconds", "engine.average", "engine.skips",
-         "engine.astray", "engine.keep_every", "validation.patience", "model.inner", "model.shared_heads"),
+         "engine.astray", "engine.keep_every", "engine.last_layers", "validation.patience", "model.inner",
+         "model.shared_heads"),
     ),
     "0 or more and below 2**63": (lambda value: 0 <= value < 2**63, ("engine.seed",)),
     "between 0 and 1": (lambda value: 0 <= value <= 1, ("schedule.floor",)),
