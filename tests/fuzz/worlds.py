@@ -17,7 +17,7 @@ from headway.recipes.grammar import sample
 from milk import write_stories
 from small_world import write_pairs
 
-TIMES = ("seconds", "tokens_per_second", "training seconds", "counting seconds", "of_peak", "memory")
+TIMES = ("seconds", "tokens_per_second", "training seconds", "counting seconds", "fitting seconds", "of_peak", "memory")
 ENGINE = (
     "engine.device=cpu", "engine.steps=8", "engine.batch=128", "engine.snapshot=3", "engine.log=4", "engine.average=2",
     "engine.checkpoint=3", "engine.keep=2", "validation.every=4", "validation.score_every=4", "engine.workers=1",
@@ -143,6 +143,15 @@ WORLDS: dict[str, World] = {
     ),
     "text-rnn": World(
         labelled, ("classify-lstm", "--data", "train.tsv", "--valid", "valid.tsv"), (*ENGINE, "model.width=16"),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "text-bag": World(
+        labelled, ("classify-bigrams", "--data", "train.tsv", "--valid", "valid.tsv"),
+        (*ENGINE, "model.width=16", "model.grams.buckets=50", "data.class_weights=balanced"),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "tfidf": World(
+        labelled, ("classify-tfidf", "--data", "train.tsv", "--valid", "valid.tsv"), ("engine.device=cpu",),
         (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
     ),
     "tag": World(

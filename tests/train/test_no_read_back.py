@@ -14,7 +14,7 @@ from headway.batch import IGNORED, TextInputs, TokenBatch
 from headway.data.labelled import LabelBatch
 from headway.data.stories import StoryInputs
 from headway.data.tagged import TaggedBatch
-from headway.models import build
+from headway.models import build, text_bag
 from headway.models.bert import BertConfig
 from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
@@ -22,6 +22,7 @@ from headway.models.heads import Answers, Classes, Headed, LinearClasses
 from headway.models.memory import MemoryConfig
 from headway.models.recurrent import Lstm
 from headway.models.rnn_seq2seq import Dot, NoAttention, RnnSeq2SeqConfig
+from headway.models.text_bag import TextBagConfig
 from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.token_heads import Crf, Tags
 from headway.models.transformer import TransformerConfig
@@ -75,6 +76,12 @@ def composed(composition: Any) -> tuple[Objective, Any]:
     return Labels().build(model), LabelBatch(inputs, torch.randint(0, 3, (5,)))
 
 
+def bag(model: Any) -> tuple[Objective, Any]:
+    headed = Headed(build("text-bag", model, (30,)), LinearClasses(labels=tuple("abc"), pooling="mean"))
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]))
+    return Labels().build(headed), LabelBatch(inputs, torch.randint(0, 3, (5,)), torch.rand(5))
+
+
 def documents() -> tuple[Objective, Any]:
     model = build("gpt", GPTConfig(1, 16, 32, 2, max_length=32), (30,))
     segments = torch.tensor([[0, 0, 1, 1, 1, 2]]).expand(5, -1)
@@ -107,6 +114,8 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "before": lambda: recurrent(form="before"),
     "feeding": lambda: recurrent(form="feeding", attention=Dot()),
     "documents": documents,
+    "bag of words": lambda: bag(TextBagConfig(width=16)),
+    "bag of bigrams": lambda: bag(TextBagConfig(grams=text_bag.Bigrams(50), width=16)),
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),
     "stories": stories,

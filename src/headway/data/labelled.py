@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
@@ -146,14 +147,18 @@ def hold_out_labelled(texts: Sequence[Labelled], share: float) -> tuple[list[Lab
 
 @dataclass(frozen=True)
 class LabelBatch(Batch):
-    """Inputs with a label each, counted from 0; IGNORED for an empty row."""
+    """Inputs with a label each, counted from 0; IGNORED for an empty row. weights_B: what each row's loss counts; None:
+    all alike."""
 
     inputs: Any
     labels_B: Tensor = column(pad=IGNORED)
+    weights_B: Tensor | None = column(default=None)
 
     def counted(self) -> dict[str, float]:
         labels = int((self.labels_B != IGNORED).sum())
-        return {"loss": labels, "nll": labels}
+        if self.weights_B is None:
+            return {"loss": labels, "nll": labels}
+        return {"loss": float(self.weights_B.sum()), "nll": labels, "tokens": labels}
 
 
 class FramedStore(Generic[Made]):
@@ -179,15 +184,25 @@ class FramedStore(Generic[Made]):
 
 
 class LabelStore(FramedStore[LabelBatch]):
-    """With a label (counted from 0) of each text."""
+    """With a label (counted from 0) of each text. of_label: the weight of each label (None: all alike)."""
 
-    def __init__(self, framed: Sequence[Framed], labels: Sequence[int], pad: int) -> None:
+    def __init__(
+        self, framed: Sequence[Framed], labels: Sequence[int], pad: int, of_label: NDArray[np.float32] | None = None
+    ) -> None:
         super().__init__(framed, pad)
         self.labels: Ints = np.array(labels, np.int64)
+        self.weights = None if of_label is None else of_label[self.labels]
 
     def collate(self, examples: Ints, lengths: tuple[int, ...]) -> LabelBatch:
         labels_B = torch.from_numpy(self.labels[examples])
-        return LabelBatch(self.inputs(examples, lengths[0]), labels_B, examples=tuple(examples.tolist()))
+        weights_B = None if self.weights is None else torch.from_numpy(self.weights[examples])
+        inputs = self.inputs(examples, lengths[0])
+        return LabelBatch(inputs, labels_B, weights_B, examples=tuple(examples.tolist()))
+
+
+def balanced_weights(labels: Ints, count: int) -> NDArray[np.float32]:
+    """N/(L·N_l): a rare label counts as much in all as a common one (King and Zeng 2001)."""
+    return (len(labels) / (count * np.bincount(labels, minlength=count).clip(min=1))).astype(np.float32)
 
 
 def padded(rows: Sequence[Sequence[int]], width: int, pad: int) -> Tensor:

@@ -77,12 +77,16 @@ class HeadChoice:
         return replace(self, labels=labels)  # type: ignore[type-var]
 
 
-def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:
-    """Σ −log p(label), smoothed in `loss`."""
+def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float, weights_N: Tensor | None = None) -> Terms:
+    """Σ −log p(label); in `loss` smoothed, and each term times its weight."""
     wide_NL = logits_NL.to(torch.promote_types(logits_NL.dtype, torch.float32))
     sums = partial(F.cross_entropy, wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
     nll = sums()
-    return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
+    if weights_N is not None:
+        loss = (sums(label_smoothing=smoothing, reduction="none") * weights_N).sum()
+    else:
+        loss = sums(label_smoothing=smoothing) if smoothing else nll
+    return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
 
 
 def own_dropout(encoder: Encodes, config: Any) -> Dropout:

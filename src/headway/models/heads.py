@@ -118,7 +118,7 @@ class LabelsHead(Head):
     answer: str = "one"
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        return cross_entropy(self(encoded), batch.labels_B, smoothing)
+        return cross_entropy(self(encoded), batch.labels_B, smoothing, batch.weights_B)
 
     def classes(self, encoded: Encoded) -> Tensor:
         logits_BL = self(encoded).float()

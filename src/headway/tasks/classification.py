@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +18,7 @@ from headway.data.labelled import (
     LabelBatch,
     Labelled,
     LabelStore,
+    balanced_weights,
     hold_out_labelled,
     is_table,
     labels_in,
@@ -26,9 +28,14 @@ from headway.data.labelled import (
 from headway.data.readers import UTF8, bare_suffix
 from headway.errors import InputError, Notice, nearest, refuse
 from headway.generate.encoder import Encoder
+from headway.models import FAMILIES
+from headway.tasks import rule
 from headway.tasks.encoding import answered, pair_of
 from headway.tasks.files import DividedFiles
 from headway.tasks.labelling import TextLabelling, numbers
+from headway.tasks.linear import LogisticRegression, TfIdfFit, load_library
+from headway.tasks.objective import Labels
+from headway.tasks.rule import Rung
 from headway.tasks.task import entropy, random_ids
 from headway.text.framing import Framed
 from headway.text.tokenizer import TextOptions
@@ -44,7 +51,9 @@ class LabelledText(DividedFiles):
     Without `valid`, the share `hold_out` of the training texts is. names: what the labels of the data, in their order,
     are called (none: as they are written there). text: for a vocabulary of its own, where the run starts from nothing.
     text_column, label_column: names or numbers (from 1 on) of columns, two texts for pairs; where they are not given,
-    `headway.data.columns` finds them. encoding: of lines of a label and a text.
+    `headway.data.columns` finds them. encoding: of lines of a label and a text. hold_out_test: the share of the
+    training texts that is held out for a last test, where there is no `test`. class_weights: `balanced` gives rare
+    labels as much weight in all as common ones.
     """
 
     name: ClassVar[str] = "labelled-text"
@@ -54,9 +63,14 @@ class LabelledText(DividedFiles):
     text_column: tuple[str, ...] = ()
     label_column: str = ""
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
+    hold_out_test: float = 0.0
+    class_weights: Literal["equal", "balanced"] = "equal"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        kept = 1 - self.hold_out - self.hold_out_test
+        refuse(not self.hold_out_test >= 0 or not kept > 0, "data.hold_out_test must be 0 or more, and below 1 with "
+               f"data.hold_out, not {self.hold_out_test}")  # fmt: skip
         refuse(
             len(self.text_column) > 2, f"--text-column takes one column, or two for pairs, not {len(self.text_column)}"
         )
@@ -71,12 +85,18 @@ class Classification(TextLabelling):
 
     name = "classification"
     data = LabelledText
+    objectives = (Labels, LogisticRegression)
+    at_once = ("texts fitted", "fitting seconds")
     options = ("pairs", "all", "truncate")
     evaluation_options = COLUMN_OPTIONS
 
     def open_parts(self) -> dict[str, list[Labelled]]:
         self.written: tuple[str, ...] = ()
-        return self.divided(self._read, hold_out_labelled)
+        data, parts = self.run.data, self.divided(self._read, hold_out_labelled)
+        if data.hold_out_test and not data.test:
+            share = data.hold_out_test / (1 if data.valid else 1 - data.hold_out)
+            parts["train"], parts["test"] = hold_out_labelled(parts["train"], share)
+        return parts
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""
@@ -92,7 +112,28 @@ class Classification(TextLabelling):
         if strange := sorted({text.label for text in texts} - number_of.keys()):
             found = strange[0]
             raise InputError(f"{part}: no training text has the label '{found}'{nearest(found, self.written)}")
-        return LabelStore(framed, [number_of[text.label] for text in texts], self.tokenizer.pad or 0)
+        labels = [number_of[text.label] for text in texts]
+        weighs = part == "train" and self.run.data.class_weights == "balanced"
+        weights = balanced_weights(np.array(labels), len(self.written)) if weighs else None
+        return LabelStore(framed, labels, self.tokenizer.pad or 0, weights)
+
+    def learn_at_once(self) -> dict[str, Any]:
+        """Fit a regression of each strength; the one that validates best stays."""
+        load_library()
+        run, store, started = self.run, self.stores["train"], time.perf_counter()
+        fit = TfIdfFit(run.model, len(self.tokenizer), [one.ids for one in store.framed])
+        found: dict[float, tuple[float, Any]] = {}
+        for strength in run.objective.strengths:
+            model = fit.model(store.labels, strength, store.weights, self.card.head)
+            self.model = model.to(self.context.device, self.context.dtype)
+            found[strength] = self.scores("valid").figures()[run.objective.judge], self.model
+            self.log.say(f"strength {strength:g}: {run.objective.judge} {found[strength][0]:.4f}")
+        best = max(found, key=lambda strength: found[strength][0])
+        (figure, self.model), self.card.config = found[best], fit.config
+        seconds = time.perf_counter() - started
+        self.log.say(f"fitted {len(store.labels):,} texts with {fit.config.found:,} n-grams in {seconds:.2f} s")
+        scores = {f"validation {run.objective.judge}": round(figure, 4), "strength": best} | self.final_figures()
+        return scores | {"texts fitted": len(store.labels), "fitting seconds": round(seconds, 2)}
 
     def example(self) -> str:
         batch = next(self.held["valid"].epoch()).rows(0, 1)
@@ -106,6 +147,17 @@ class Classification(TextLabelling):
 
     def guess(self) -> float:
         return entropy(np.bincount(self.stores["train"].labels))
+
+    @classmethod
+    def level(cls, data: Any, like: Any) -> Any:
+        data = super().level(data, like)
+        return data if data.test or data.hold_out_test else replace(data, hold_out_test=data.hold_out)
+
+    @classmethod
+    def remarks(cls, data: dict[str, Any], runs: dict[str, Any], figures: dict[str, float]) -> list[str]:
+        train, tested = data["train"], data.get("test", data["valid"])["texts"]
+        rungs = [Rung(name, figures[name], FAMILIES[run.model.name].bag, bool(run.init)) for name, run in runs.items()]
+        return rule.remarks(train["texts"], train["words"], tested, rungs)
 
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> LabelBatch:

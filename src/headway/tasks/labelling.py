@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.batch import sampled
-from headway.errors import InputError, Notice, nearest
+from headway.errors import InputError, Notice, nearest, refuse
 from headway.evaluate.labels import LabelScores
 from headway.tasks.encoding import Encoding
 from headway.tasks.files import found, vocabularies
@@ -19,7 +19,7 @@ from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Figure, Prediction, Report, refuse_unknown
 from headway.text.codec import hashed
-from headway.text.framing import Framed, frame
+from headway.text.framing import Framed, Text, frame
 from headway.text.tokenizer import Tokenizer
 
 SHOWN = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
@@ -132,6 +132,9 @@ class TextLabelling(Labelling):
             self.parts = self.open_parts()
             self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self._learned)[0]
             self.stores = {part: self._encoded(part, texts) for part, texts in self.parts.items()}
+        if run.objective.one_pass:
+            refuse(run.init, "a model that is fitted at once starts from nothing: leave --init out")
+            refuse(context.ranks.count > 1, "fitting takes one process: start it without torchrun")
         self.begin([self.tokenizer], earlier, head=replace(run.head, labels=self.labels))
         batch, held = run.engine.batch, [part for part in self.parts if part != "train"]
         self.batches = self.stores["train"].batches(batch, run.engine.seed, full=context.device.type == "cuda")
@@ -144,8 +147,7 @@ class TextLabelling(Labelling):
 
     def _learned(self) -> list[Tokenizer]:
         """A tokenizer of the training texts, of pairs both."""
-        texts = (example.text for example in self.parts["train"])
-        sides = (side for text in texts for side in ((text,) if isinstance(text, str) else text))
+        sides = (side for example in self.parts["train"] for side in sides_of(example.text))
         return [Tokenizer.train(sides, self.run.data.text)]
 
     def store(self, part: str, texts: Sequence[Any], framed: Sequence[Framed]) -> Any:
@@ -161,9 +163,15 @@ class TextLabelling(Labelling):
         cut = int((store.lengths == longest).sum())
         at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""
         self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens{at_limit}")
-        self.log.event("data", part=part, texts=len(texts), labels=len(self.labels))
+        words = sum(len(side.split()) for text in texts for side in sides_of(text.text))
+        self.log.event("data", part=part, texts=len(texts), labels=len(self.labels), words=words)
         self.data_names[part] = hashed(json.dumps([texts, self.tokenizer.fingerprint]))
         return store
+
+
+def sides_of(text: Text) -> tuple[str, ...]:
+    """The texts of a pair; of a single one itself."""
+    return (text,) if isinstance(text, str) else text
 
 
 def constant_answer(scores: LabelScores, labels: Sequence[str], what: str) -> str:
