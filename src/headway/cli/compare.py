@@ -108,9 +108,13 @@ def _compared(runs: dict[str, Run], budget: dict[str, float], seeds: int, place:
     texts = {"results.json": json.dumps(results, indent=1), "table.md": marked, "table.txt": text}
     for name, text in texts.items():
         _write(place / name, text.rstrip("\n") + "\n")
-    comparison_picture(entries, place / "comparison.png", next(iter(runs.values())).task.headline[1])
+    comparison_picture(entries, place / "comparison.png", _headline(next(iter(runs.values())))[1])
     breakdown_picture(entries, place / "breakdown.png")
     return text, results
+
+
+def _headline(run: Run) -> tuple[str, bool]:
+    return run.task.headline_of(run)
 
 
 def _remarks(runs: dict[str, Run], entries: list[Entry], place: Path) -> str:
@@ -245,7 +249,7 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
     from headway.models.configs import window
     from headway.train.comparison import Entry
 
-    entry = Entry(name, run.task.headline[0])
+    entry = Entry(name, _headline(run)[0])
     for seed in range(1, (1 if run.objective.one_pass else seeds) + 1):
         seeded = replace(run, engine=replace(run.engine, seed=seed))
         folder = place / name / f"seed-{seed}"

@@ -89,6 +89,25 @@ def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float, weights
     return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
 
 
+def binary_cross_entropy(logits_BL: Tensor, batch: Any) -> Terms:
+    """Σ −log p(target) of every label of its own, a mean over labels; in `loss` each times its weight."""
+    wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
+    each_BL = F.binary_cross_entropy_with_logits(wide_BL, batch.targets_BL.to(wide_BL.dtype), reduction="none")
+    return _of_rows(each_BL, batch)
+
+
+def squared_error(logits_BL: Tensor, batch: Any) -> Terms:
+    """Σ (number − target)², a mean over numbers."""
+    wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
+    return _of_rows((wide_BL - batch.targets_BL.to(wide_BL.dtype)).square(), batch)
+
+
+def _of_rows(each_BL: Tensor, batch: Any) -> Terms:
+    weights_BL = batch.weights_BL.to(each_BL.dtype)
+    there_BL = (weights_BL > 0).to(each_BL.dtype)
+    return {"loss": ((each_BL * weights_BL).mean(-1).sum(), 1.0), "nll": ((each_BL * there_BL).mean(-1).sum(), 0.0)}
+
+
 def own_dropout(encoder: Encodes, config: Any) -> Dropout:
     """A head's own rate, or that of the encoder."""
     return Dropout(encoder.dropout if config.dropout is None else config.dropout)

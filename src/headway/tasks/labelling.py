@@ -22,8 +22,6 @@ from headway.text.codec import hashed
 from headway.text.framing import Framed, Text, frame
 from headway.text.tokenizer import Tokenizer
 
-SHOWN = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
-
 
 class Labelling(Encoding):
     """Abstract. A label of each example, by an encoder with a head; judged by the labels of held-out examples.
@@ -52,10 +50,11 @@ class Labelling(Encoding):
             parts["train"], parts["valid"] = hold_out(parts["train"], data.hold_out)
         return parts
 
-    def called(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """What the model calls these labels of the training data."""
+    def called(self, labels: tuple[str, ...], least: int = 2) -> tuple[str, ...]:
+        """What the model calls these labels of the training data, of which there must be at least so many."""
         names = self.run.data.names
-        if len(labels) < 2:
+        refuse(not labels, f"no training {self.what.removesuffix('s')} has a label")
+        if len(labels) < least:
             what = self.what.removesuffix("s")
             raise InputError(f"every training {what} has the label '{labels[0]}': at least two labels are needed")
         if names and len(names) != len(labels):
@@ -72,18 +71,36 @@ class Labelling(Encoding):
         figures = self.scores("test").figures() if "test" in self.held else {}
         return {f"test {name}": round(value, 4) for name, value in figures.items()}
 
-    @torch.no_grad()
     def scores(self, part: str) -> Any:
         """The figures of the present weights on a part that is not trained on."""
-        self.model.eval()
-        device, dtype = self.context.device, self.context.dtype
         true: list[int] = []
         given: list[int] = []
+        for batch, share_BL in self.asked(part):
+            true += batch.labels_B.tolist()
+            given += share_BL.argmax(-1).tolist()
+        return LabelScores.of(true, given, len(self.labels))
+
+    @torch.no_grad()
+    def asked(self, part: str) -> Iterator[tuple[Any, torch.Tensor]]:
+        """The batches of a part, and what the present weights answer."""
+        self.model.eval()
+        device, dtype = self.context.device, self.context.dtype
         for batch in sampled(self.held[part].epoch(), self.share):
             inputs = batch.inputs.map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
-            true += batch.labels_B.tolist()
-            given += self.model(inputs).argmax(-1).tolist()
-        return LabelScores.of(true, given, len(self.labels))
+            yield batch, self.model.head.classes(self.model.encode(inputs))
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        known = cls.scores_of(run.head).names
+        if run.objective.judge not in known:
+            names = [name for name in known if name != "mse"]
+            raise InputError(f"objective.judge={run.objective.judge} is no figure of such answers: set objective.judge="
+                             f"{' or '.join(names)}")  # fmt: skip
+
+    @classmethod
+    def scores_of(cls, head: Any) -> Any:
+        """The figures of a head's answers."""
+        return LabelScores
 
     @classmethod
     def guesses(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> list[Any]:
@@ -116,8 +133,20 @@ class Labelling(Encoding):
         scores = LabelScores.of(numbers(names, labels, model.labels, digits=True), given, len(model.labels))
         if said := constant_answer(scores, model.labels, cls.what):
             warnings.warn(said, Notice, stacklevel=2)
-        rows = [f"{SHOWN[name]:<22}  {value:.4f}" for name, value in scores.figures().items()]
-        return Report({cls.what: len(names)} | scores.figures(), [*rows, f"{len(names):,} {cls.what}"])
+        return reported(scores, len(names), cls.what)
+
+
+def reported(scores: Any, count: int, what: str) -> Report:
+    rows = [f"{scores.names[name]:<22}  {value:.4f}" for name, value in scores.figures().items()]
+    return Report({what: count} | scores.figures(), [*rows, f"{count:,} {what}"])
+
+
+def said_of_cuts(cut: int, texts: int, longest: int, settable: bool, what: str = "texts") -> str:
+    """What to say where texts were longer than the model takes; else nothing."""
+    if not cut:
+        return ""
+    advice = "set model.max_length higher" if settable else "the model takes no more: shorten or divide them"
+    return f"{cut:,} of {texts:,} {what} ({cut / texts:.1%}) have more than {longest:,} tokens and are cut; {advice}"
 
 
 class TextLabelling(Labelling):
@@ -160,9 +189,9 @@ class TextLabelling(Labelling):
         longest = self.run.max_length
         framed = frame(self.tokenizer, [text.text for text in texts], longest, truncate=True, spans=self.spans)
         store = self.store(part, texts, framed)
-        cut = int((store.lengths == longest).sum())
-        at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""
-        self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens{at_limit}")
+        self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens")
+        if said := said_of_cuts(sum(one.cut for one in framed), len(texts), longest, not self.run.init):
+            self.log.say(f"warning: {part}: {said}")
         words = sum(len(side.split()) for text in texts for side in sides_of(text.text))
         self.log.event("data", part=part, texts=len(texts), labels=len(self.labels), words=words)
         self.data_names[part] = hashed(json.dumps([texts, self.tokenizer.fingerprint]))

@@ -178,6 +178,11 @@ class Task:
         """Refuse a run whose settings contradict each other."""
 
     @classmethod
+    def headline_of(cls, run: Any) -> tuple[str, bool]:
+        """`headline` of this run, where its settings decide it."""
+        return cls.headline
+
+    @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> Batch:
         """A batch of random values as large as the run's, for an estimate of its time."""
         raise NotImplementedError
