@@ -63,6 +63,8 @@ PIECES = {
         Piece("convolutional training", "conv_seq2seq.py", 4),
         Piece("text-cnn", "text_cnn.py --seeds 3 --parallel 12 --runs {runs}/text-cnn", 8,
               ("data:textcls", "data:sst2_glue"), resumes=True),
+        Piece("classifiers", "classifiers.py --init {models}/minilm --seeds 3 --parallel 12 --runs {runs}/classifiers",
+              9, ("model:minilm", "data:textcls", "sklearn"), resumes=True),
         Piece("last words", "last_words.py --runs {runs}/last-words", 3, ("data:textcls",), resumes=True),
         scores("treebank", "ptb-mlp-direct ptb-lstm-small ptb-lstm-large lab-01-language-model lab-02-translation", 9,
                (PTB, "data:tatoeba"), "--parallel 5"),

@@ -32,11 +32,16 @@ def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, 
     return trained(recipe, f"{recipe}-seed-{seed}", runs, [*own, *settings])
 
 
-def trained(recipe: str, name: str, runs: Path, settings: list[str]) -> dict[str, Any]:
+def trained(recipe: str, name: str, runs: Path, settings: list[str], options: tuple[str, ...] = ()) -> dict[str, Any]:
     place = runs / name
     card = place / "model" / "headway.json"
     if not card.exists():
-        words = [*(["demo"] if recipe == "demo" else ["train", recipe]), "--out", str(place)]  # demo draws pictures too
+        words = [
+            *(["demo"] if recipe == "demo" else ["train", recipe]),
+            "--out",
+            str(place),
+            *options,
+        ]  # demo draws pictures too
         for setting in settings:
             words += ["--set", setting]
         with (runs / f"{name}.txt").open("a") as log:
