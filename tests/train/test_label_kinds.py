@@ -182,3 +182,29 @@ def test_lines_of_a_number_and_a_text_are_read(tmp_path: Path) -> None:
     file.write_text("1.5 a film\nmany others\n", encoding="utf-8")
     with pytest.raises(InputError, match="line 2 has 'many', expected a number"):
         read_labelled([file], answer="number")
+
+
+def test_rungs_that_need_a_model_are_left_out_of_a_group_without_one() -> None:
+    from headway.cli.compare import _wanted
+    from headway.errors import InputError
+    from headway.recipes import GROUPS
+
+    wanted, left_out = _wanted(["classifiers"], None)
+    assert left_out == ["classify-frozen", "classify-finetuned"] and not set(left_out) & set(wanted)
+    assert _wanted(["classifiers"], "MODEL") == (list(GROUPS["classifiers"]), [])
+    assert _wanted(["classify-frozen"], None) == (["classify-frozen"], [])  # which is then refused by name
+    with pytest.raises(InputError, match="leave --init out"):
+        _wanted(["classify-bow"], "MODEL")
+
+
+def test_a_comparison_has_one_split_for_all_and_says_the_rule(tmp_path: Path) -> None:
+    rows = [f"{i % 2}\t{('bad', 'good')[i % 2]} film number {i}" for i in range(60)]
+    (tmp_path / "reviews.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    out, settings = tmp_path / "compared", ("engine.steps=4", "validation.every=4", "validation.score_every=4")
+    said = answered("compare", "classify-bow", "classify-tfidf", "--data", tmp_path / "reviews.tsv", "--out", out,
+                    "--device", "cpu", "--set", *settings)  # fmt: skip
+    assert "test accuracy" in said and "the rule of 1,500" in said and "compare a model of sequences too" in said
+    logs = [(out / name / "seed-1" / "log.jsonl").read_text() for name in ("classify-bow", "classify-tfidf")]
+    parts = [[{key: event[key] for key in ("part", "texts", "words")} for event in map(json.loads, log.splitlines())
+              if event["event"] == "data"] for log in logs]  # fmt: skip
+    assert parts[0] == parts[1] and [one["texts"] for one in parts[0]] == [48, 6, 6]

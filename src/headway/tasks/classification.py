@@ -252,7 +252,7 @@ def _texts(
     """The texts of files with their labels, and where they were found, in words."""
     said: list[str] = []
     columns, encoding = _columns(model.card.run, options), _data(model.card.run).get("encoding", UTF8)
-    answer = getattr(model.head, "answer", "one")
+    answer: Any = getattr(model.head, "answer", "one")
     texts = read_labelled(list(files), columns, known, said.append, encoding, answer)
     refuse(not texts, f"{', '.join(files)}: there is no text in it")
     return texts, said

@@ -62,7 +62,7 @@ class OneLabel:
 class SeveralLabels(OneLabel):
     """A sigmoid for each label: those of at least one half are given."""
 
-    scores = SetScores
+    scores: ClassVar[Any] = SetScores
     least = 1
 
     @staticmethod
