@@ -62,6 +62,13 @@ def labelled(folder: Path) -> None:
         (folder / f"{part}.tsv").write_text("\n".join(chosen) + "\n", encoding="utf-8")
 
 
+def several(folder: Path) -> None:
+    words = [f"{('bad', 'good')[i % 2]} {sentence.source}" for i, sentence in enumerate(sample(60, seed=3))]
+    rows = [json.dumps({"text": text, "labels": ["a", "b", "c"][: i % 4]}) for i, text in enumerate(words)]
+    for part, chosen in (("train", rows[:48]), ("valid", rows[48:])):
+        (folder / f"{part}.jsonl").write_text("\n".join(chosen) + "\n", encoding="utf-8")
+
+
 def tagged(folder: Path) -> None:
     for part, count in (("train", 40), ("valid", 10)):
         texts = [f"the O\ncat{n % 7} B-X\nsat I-X\n" if n % 2 else f"dogs{n % 5} B-Y\nrun O\n" for n in range(count)]
@@ -152,6 +159,11 @@ WORLDS: dict[str, World] = {
     ),
     "tfidf": World(
         labelled, ("classify-tfidf", "--data", "train.tsv", "--valid", "valid.tsv"), ("engine.device=cpu",),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "several labels": World(
+        several, ("classify-several", "--data", "train.jsonl", "--valid", "valid.jsonl"),
+        (*LABELS, "data.class_weights=balanced"),
         (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
     ),
     "tag": World(

@@ -1,6 +1,6 @@
 """The rule of 1,500: a bag of bigrams or a model of sequences, by the number of texts for each word of a text.
 
-    texts / mean words of a text < 1,500: a bag of bigrams; more: a model of sequences          (Chollet 2021, chapter 11)
+    texts / mean words of a text < 1,500: a bag of bigrams; more: a model of sequences        (Chollet 2021, chapter 11)
 
 It is a rule of thumb for models that start from nothing; a comparison of both shows what holds for the data at hand.
 """
