@@ -67,6 +67,8 @@ PIECES = {
               ("model:minilm", "data:conll2003", "data:conll2000", "data:ud_english_ewt"), resumes=True),
         Piece("transfer", "transfer.py {models}/minilm --seeds 3 --parallel 8 --runs {runs}/transfer", 9,
               ("model:minilm", "data:sst2_glue", "data:cola", "data:textcls"), resumes=True),
+        Piece("classifiers", "classifiers.py --init {models}/minilm --seeds 3 --parallel 12 --runs {runs}/classifiers",
+              9, ("model:minilm", "data:textcls", "sklearn"), resumes=True),
         Piece("last words", "last_words.py --runs {runs}/last-words", 3, ("data:textcls",), resumes=True),
         scores("treebank", "ptb-mlp-direct ptb-lstm-small ptb-lstm-large lab-01-language-model lab-02-translation", 9,
                (PTB, "data:tatoeba"), "--parallel 5"),

@@ -57,6 +57,23 @@ TAGGING: list[Column] = [
     ("parameters", "weights", count),
     ("seconds_each", "s a training", number),
 ]
+CLASSIFIERS: list[Column] = [
+    ("data", "data", str),
+    ("rung", "recipe", str),
+    ("accuracy", "test accuracy", lambda value: f"{value:.3f}"),
+    ("spread", "± over seeds", lambda value: f"{value:.3f}"),
+    ("seconds", "s a training", number),
+    ("parameters", "parameters", count),
+]
+AWARENESS: list[Column] = [
+    ("data", "data", str),
+    ("rung", "recipe", str),
+    ("changed", "labels changed by shuffling", share),
+    ("shuffled", "accuracy on shuffled texts", lambda value: f"{value:.3f}"),
+    ("together", "what two distant words do together", share),
+    ("left", "a word's vector changes with words before it", share),
+    ("right", "with words behind it", share),
+]
 LAST_WORDS: list[Column] = [
     ("who", "what stands for the text", str),
     ("first_fifth", "gradient in the first fifth", share),

@@ -17,7 +17,7 @@ from headway.recipes.grammar import sample
 from milk import write_stories
 from small_world import write_pairs
 
-TIMES = ("seconds", "tokens_per_second", "training seconds", "counting seconds", "of_peak", "memory")
+TIMES = ("seconds", "tokens_per_second", "training seconds", "counting seconds", "fitting seconds", "of_peak", "memory")
 ENGINE = (
     "engine.device=cpu", "engine.steps=8", "engine.batch=128", "engine.snapshot=3", "engine.log=4", "engine.average=2",
     "engine.checkpoint=3", "engine.keep=2", "validation.every=4", "validation.score_every=4", "engine.workers=1",
@@ -60,6 +60,13 @@ def labelled(folder: Path) -> None:
     rows = [f"{i % 2}\t{('bad', 'good')[i % 2]} {sentence.source}" for i, sentence in enumerate(sample(60, seed=3))]
     for part, chosen in (("train", rows[:48]), ("valid", rows[48:])):
         (folder / f"{part}.tsv").write_text("\n".join(chosen) + "\n", encoding="utf-8")
+
+
+def several(folder: Path) -> None:
+    words = [f"{('bad', 'good')[i % 2]} {sentence.source}" for i, sentence in enumerate(sample(60, seed=3))]
+    rows = [json.dumps({"text": text, "labels": ["a", "b", "c"][: i % 4]}) for i, text in enumerate(words)]
+    for part, chosen in (("train", rows[:48]), ("valid", rows[48:])):
+        (folder / f"{part}.jsonl").write_text("\n".join(chosen) + "\n", encoding="utf-8")
 
 
 def tagged(folder: Path) -> None:
@@ -166,6 +173,20 @@ WORLDS: dict[str, World] = {
     ),
     "text-rnn": World(
         labelled, ("classify-lstm", "--data", "train.tsv", "--valid", "valid.tsv"), (*ENGINE, "model.width=16"),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "text-bag": World(
+        labelled, ("classify-bigrams", "--data", "train.tsv", "--valid", "valid.tsv"),
+        (*ENGINE, "model.width=16", "model.grams.buckets=50", "data.class_weights=balanced"),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "tfidf": World(
+        labelled, ("classify-tfidf", "--data", "train.tsv", "--valid", "valid.tsv"), ("engine.device=cpu",),
+        (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
+    ),
+    "several labels": World(
+        several, ("classify-several", "--data", "train.jsonl", "--valid", "valid.jsonl"),
+        (*LABELS, "data.class_weights=balanced"),
         (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
     ),
     "tag": World(

@@ -16,7 +16,7 @@ from headway.data.labelled import LabelBatch
 from headway.data.masking import MaskedBatch
 from headway.data.stories import StoryInputs
 from headway.data.tagged import TaggedBatch
-from headway.models import build
+from headway.models import build, text_bag
 from headway.models.bert import BertConfig
 from headway.models.conv_seq2seq import ConvSeq2SeqConfig
 from headway.models.gpt import GPTConfig
@@ -25,6 +25,7 @@ from headway.models.letters import LetterCnn, LetterLstm
 from headway.models.memory import MemoryConfig
 from headway.models.recurrent import Lstm
 from headway.models.rnn_seq2seq import Dot, NoAttention, RnnSeq2SeqConfig
+from headway.models.text_bag import TextBagConfig
 from headway.models.text_cnn import Bigrams, Dynamic, TextCnnConfig, Windows
 from headway.models.text_rnn import TextRnnConfig
 from headway.models.token_heads import Crf, Spans, Tags
@@ -78,6 +79,12 @@ def composed(composition: Any) -> tuple[Objective, Any]:
     model = Headed(build("text-cnn", TextCnnConfig(16, composition, max_length=32), (30,)), head)
     inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]))
     return Labels().build(model), LabelBatch(inputs, torch.randint(0, 3, (5,)))
+
+
+def bag(model: Any) -> tuple[Objective, Any]:
+    headed = Headed(build("text-bag", model, (30,)), LinearClasses(labels=tuple("abc"), pooling="mean"))
+    inputs = TextInputs(tokens(5, 6), torch.tensor([6, 2, 5, 6, 1]))
+    return Labels().build(headed), LabelBatch(inputs, torch.randint(0, 3, (5,)), torch.rand(5))
 
 
 def documents() -> tuple[Objective, Any]:
@@ -134,6 +141,8 @@ CASES: dict[str, Callable[[], tuple[Objective, Any]]] = {
     "before": lambda: recurrent(form="before"),
     "feeding": lambda: recurrent(form="feeding", attention=Dot()),
     "documents": documents,
+    "bag of words": lambda: bag(TextBagConfig(width=16)),
+    "bag of bigrams": lambda: bag(TextBagConfig(grams=text_bag.Bigrams(50), width=16)),
     "classes": lambda: encoder(Classes(labels=tuple("abc")), LabelBatch, 5),
     "tags": lambda: encoder(Tags(labels=tuple("abc")), TaggedBatch, 5, 6),
     "stories": stories,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from headway.atomic import replaced
 from headway.cli import train
-from headway.cli.options import DEVICE, DTYPE, THREADS, argument, engine_settings, flag, option
+from headway.cli.options import (
+    DEVICE,
+    DTYPE,
+    LABEL_COLUMN,
+    TEXT_COLUMN,
+    THREADS,
+    argument,
+    engine_settings,
+    flag,
+    option,
+)
 from headway.cli.place import beside, holds_run, is_taken, refuse_stranger, settle, worked_in
 from headway.errors import InputError, refuse
 from headway.outside import read_object
@@ -26,11 +37,16 @@ COUNTED = 128  # tokens of a text whose operations are counted, where the model 
 
 def compare(
     names: list[str] = argument(
-        "RECIPE", "Names from `headway recipes`; `ladder`: all its rungs; `road`: translators from LSTM to Transformer."
+        "RECIPE",
+        "Names from `headway recipes`; `ladder`: all its rungs; `road`: translators from LSTM to Transformer; "
+        "`classifiers`: labels of texts from a bag of words to BERT.",
     ),
     data: list[str] = option([], "FILE...", "Your own text, for all recipes."),
     valid: list[str] = option([], "FILE...", "Validation text (default: some is held out)."),
     test: list[str] = option([], "FILE...", "Test text (default: some is held out)."),
+    text_column: list[str] = TEXT_COLUMN,
+    label_column: str = LABEL_COLUMN,
+    init: str = option(None, "MODEL", "Of recipes that start from an encoder which has read much before: that model."),
     tokens: str = option(None, "N", "The budget: tokens that each may see in training (2M, 500k)."),
     seconds: float = option(None, "S", "The budget: seconds that each may take, from its start to its last score."),
     seeds: int = option(1, "N", "Train each recipe with N different seeds."),
@@ -51,9 +67,13 @@ def compare(
 
     budget = _budget(tokens, seconds)
     refuse(seeds < 1, f"--seeds is {seeds}: each recipe is trained at least once")
-    files = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
+    files: dict[str, Any] = {"train": tuple(data), "valid": tuple(valid), "test": tuple(test)}
+    files |= {"text_column": tuple(text_column), "label_column": label_column}
     files = {key: value for key, value in files.items() if value}
-    runs = _runs(names, files, [*engine_settings(device, dtype), *settings])
+    wanted, left_out = _wanted(names, init)
+    runs = _runs(wanted, files, init, [*engine_settings(device, dtype), *settings])
+    if left_out:
+        print(f"left out: {', '.join(left_out)}: give --init MODEL to compare them too", file=sys.stderr)
     place = Path(out or f"runs/compare-{'-'.join(names[:3])}{'-…' if len(names) > 3 else ''}")
     for run in runs.values():
         look_for_own(run)
@@ -81,16 +101,30 @@ def _compared(runs: dict[str, Run], budget: dict[str, float], seeds: int, place:
     entries = [_trained(name, run, seeds, place, download) for name, run in runs.items()]
     for entry in entries:
         entry.allowed = budget.get("seconds", 0.0)
-    rows, notes = table(entries), footer(entries)
+    rows, notes = table(entries), footer(entries) + _remarks(runs, entries, place)
     text = f"{as_text(rows)}\n\n{notes}".rstrip("\n")
     marked = f"{as_markdown(rows)}\n{notes}"
     results = finite({"budget": budget, "runs": [entry.to_plain() for entry in entries]})
     texts = {"results.json": json.dumps(results, indent=1), "table.md": marked, "table.txt": text}
     for name, text in texts.items():
         _write(place / name, text.rstrip("\n") + "\n")
-    comparison_picture(entries, place / "comparison.png", next(iter(runs.values())).task.headline[1])
+    comparison_picture(entries, place / "comparison.png", _headline(next(iter(runs.values())))[1])
     breakdown_picture(entries, place / "breakdown.png")
     return text, results
+
+
+def _headline(run: Run) -> tuple[str, bool]:
+    return run.task.headline_of(run)
+
+
+def _remarks(runs: dict[str, Run], entries: list[Entry], place: Path) -> str:
+    """What the task says of its data and of what was found: lines below the table."""
+    from headway.train.history import read_history
+
+    name, first = next(iter(runs.items()))
+    data = read_history(place / name / "seed-1" / "log.jsonl").data
+    figures = {entry.name: statistics.mean(entry.test or entry.validation) for entry in entries}
+    return "".join(f"{line}\n" for line in first.task.remarks(data, runs, figures))
 
 
 def _write(path: Path, text: str) -> None:
@@ -143,19 +177,30 @@ def _budget(tokens: str | None, seconds: float | None) -> dict[str, float]:
     return {"tokens": round(count)}
 
 
-def _runs(names: list[str], files: dict[str, tuple[str, ...]], settings: list[str]) -> dict[str, Run]:
-    from headway.recipes import GROUPS
+def _wanted(names: list[str], init: str | None) -> tuple[list[str], list[str]]:
+    """The recipes that these names stand for, and those of a group that are left out for lack of --init."""
+    from headway.recipes import GROUPS, RECIPES
+
+    refuse(not names, "name the recipes to compare: headway compare ladder --data my.txt")
+    found = list(dict.fromkeys(recipe for name in names for recipe in GROUPS.get(name, (name,))))
+    starting = [name for name in found if name in RECIPES and RECIPES[name].pretrained]
+    refuse(init is not None and not starting, "none of these recipes starts from a model: leave --init out")
+    left_out = [name for name in starting if init is None and name not in names]
+    return [name for name in found if name not in left_out], left_out
+
+
+def _runs(names: list[str], files: dict[str, Any], init: str | None, settings: list[str]) -> dict[str, Run]:
+    from headway.recipes import RECIPES
     from headway.train.comparison import on_one_text
 
-    wanted = dict.fromkeys(recipe for name in names for recipe in GROUPS.get(name, (name,)))
-    refuse(not wanted, "name the recipes to compare: headway compare ladder --data my.txt")
     found: dict[str, Run] = {}
-    for name in wanted:
+    for name in names:
         # A run.json is named after its folder.
         label = Path(name).resolve().parent.name if Path(name).is_file() else name
         refuse(label in found, f"two of the runs are called {label}: rename the folder of one")
+        start = init if name in RECIPES and RECIPES[name].pretrained else None
         try:
-            found[label] = train.resolve(name, files, None, None, settings)
+            found[label] = train.resolve(name, files, None, start, settings)
         except InputError as error:
             raise InputError(f"{label}: {error}") from None
     return on_one_text(found, own="train" in files)
@@ -204,7 +249,7 @@ def _trained(name: str, run: Run, seeds: int, place: Path, download: bool) -> En
     from headway.models.configs import window
     from headway.train.comparison import Entry
 
-    entry = Entry(name, run.task.headline[0])
+    entry = Entry(name, _headline(run)[0])
     for seed in range(1, (1 if run.objective.one_pass else seeds) + 1):
         seeded = replace(run, engine=replace(run.engine, seed=seed))
         folder = place / name / f"seed-{seed}"

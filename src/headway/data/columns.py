@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Literal
 
 from headway.data.table import Table
 from headway.errors import InputError, nearest
@@ -23,6 +24,7 @@ LABELS = (
     "label", "labels", "gold_label", "class", "category", "target", "sentiment", "is_duplicate", "quality", "polarity",
     "intent", "topic", "y",
 )  # fmt: skip
+NUMBERS = ("score", "rating", "stars", "similarity")
 TEXTS = (
     "text", "sentence", "content", "review", "comment", "tweet", "message", "utterance", "phrase", "document", "body",
     "question", "headline", "title", "description", "input",
@@ -32,6 +34,7 @@ PAIRS = (
     ("text1", "text2"), ("text_a", "text_b"), ("question", "sentence"), ("text", "second"),
 )  # fmt: skip
 NAME = re.compile(r"[^\W\d][\w#/.-]*( [\w#/.-]+){0,2}|#\d \w+")
+Answer = Literal["one", "several", "number"]
 ENOUGH = 20  # rows from which on it is strange that nearly each has a label of its own
 
 
@@ -81,17 +84,19 @@ def _is_header(table: Table, names: Sequence[str]) -> bool:
     return rows >= 10 and any(len(set(column[1:])) <= rows // 5 for column in table.columns)
 
 
-def find_columns(table: Table, columns: Columns, known: Collection[str] = ()) -> Places:
-    """Where texts and labels are. known: labels that a model has."""
+def find_columns(table: Table, columns: Columns, known: Collection[str] = (), answer: Answer = "one") -> Places:
+    """Where texts and labels are. known: labels that a model has. answer: what a text has: one label, several, or a
+    number."""
     if table.width < 2:
         first, only = table.where(table.rows[0]), f" ('{table.names[0]}')" if table.names else ""
         raise InputError(f"{first}: only one column{only}; a text and a label are needed")
     texts = tuple(_place(table, name, "--text-column") for name in columns.texts)
-    label = _place(table, columns.label, "--label-column") if columns.label else _label(table, texts, known)
+    label = _place(table, columns.label, "--label-column") if columns.label else _label(table, texts, known, answer)
     places = Places(texts or _texts(table, label), label)
     if label in places.texts:
         raise InputError(f"{table.file}: column {table.called(label)} cannot be both text and label; {_there(table)}")
-    _check(table, places, known)
+    if answer == "one":
+        _check(table, places, known)
     return places
 
 
@@ -126,15 +131,17 @@ def _known(names: Sequence[str]) -> dict[str, int]:
     return {name.lower(): at for at, name in reversed(list(enumerate(names)))}
 
 
-def _label(table: Table, texts: Collection[int], known: Collection[str]) -> int:
+def _label(table: Table, texts: Collection[int], known: Collection[str], answer: Answer) -> int:
     names = _known(table.names)
-    for name in LABELS:
+    for name in (*LABELS, *(NUMBERS if answer == "number" else ())):
         if name in names and names[name] not in texts:
             return names[name]
     if not table.names and _is_cola(table):
         return 1
     left = [at for at in range(table.width) if at not in texts and not (table.width > 2 and _is_index(table, at))]
     left = [at for at in left if at not in _named_texts(table)] or left
+    if answer == "number":
+        left = [at for at in left if all(is_number(cell) for cell in table.columns[at])] or left
     if known and (fitting := [at for at in left if set(table.columns[at]) <= set(known)]):
         left = fitting
     if len(left) > 3 or (table.names and len(left) > 2 and not texts):
@@ -142,6 +149,14 @@ def _label(table: Table, texts: Collection[int], known: Collection[str]) -> int:
     different = {at: len(set(table.columns[at])) for at in left}
     fewest = min((at for at in left if different[at] > 1), key=lambda at: different[at], default=left[0])
     return fewest if 2 * different[fewest] <= different[left[0]] else left[0]
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _named_texts(table: Table) -> tuple[int, ...]:

@@ -17,11 +17,22 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import BucketedBatches, Ints, Made
-from headway.data.columns import ENOUGH, FOUND, Columns, Places, find_columns, text_places, with_header
+from headway.data.columns import (
+    ENOUGH,
+    FOUND,
+    Answer,
+    Columns,
+    Places,
+    find_columns,
+    is_number,
+    text_places,
+    with_header,
+)
 from headway.data.readers import NOT_TEXT, UTF8, bare_suffix, text_of
 from headway.data.split import hold_out_by_hash
 from headway.data.table import READERS, Row, Table, read_table, text_lines
@@ -29,6 +40,7 @@ from headway.errors import InputError, refuse
 from headway.text.framing import Framed, Text
 
 FASTTEXT = "__label__"
+SEPARATOR = ","  # of several labels of a text
 SHOWN = 8  # labels that a line lists
 ACCEPTED = (
     "give a .csv, .tsv or .jsonl, or lines of a label, a space and a text; .gz, .zst and .xz of these are read too"
@@ -44,19 +56,29 @@ class Labelled(NamedTuple):
 
 def read_labelled(
     files: Sequence[str | Path], columns: Columns = FOUND, known: Collection[str] = (), say: Say = lambda line: None,
-    encoding: str = UTF8,
+    encoding: str = UTF8, answer: Answer = "one",
 ) -> list[Labelled]:  # fmt: skip
-    """The texts of all files with their labels, in order. known: labels that a model has. `say` is told once for each
+    """The texts of all files with their labels, in order. known: labels that a model has. answer: what a text has: one
+    label, several with commas between them (or a JSON list), or a number. `say` is told once for each
     kind of file where texts and labels were found. encoding: of lines; tables are UTF-8."""
     found: list[Labelled] = []
     reported: set[str] = set()
     for file in map(str, files):
-        texts, labels_from, texts_from = _read(file, columns, known, encoding)
+        texts, labels_from, texts_from = _read(file, columns, known, encoding, answer)
         found += texts
         if texts and f"{labels_from}{texts_from}" not in reported:
             reported.add(f"{labels_from}{texts_from}")
-            say(f"labels from {labels_from} ({_listed(labels_in(texts))}), texts from {texts_from}")
+            say(f"{_told(texts, labels_from, answer)}, texts from {texts_from}")
     return found
+
+
+def _told(texts: Sequence[Labelled], where: str, answer: Answer) -> str:
+    if answer == "number":
+        numbers = [float(text.label) for text in texts]
+        return f"numbers from {where} ({min(numbers):g} to {max(numbers):g})"
+    if answer == "several":
+        texts = [Labelled("", one.strip()) for text in texts for one in text.label.split(SEPARATOR) if one.strip()]
+    return f"labels from {where} ({_listed(labels_in(texts))})"
 
 
 def is_table(file: str) -> bool:
@@ -70,20 +92,26 @@ def read_texts(file: str, columns: Columns = FOUND) -> list[Text]:
     return [_text(table, row, places) for row in table.rows]
 
 
-def _read(file: str, columns: Columns, known: Collection[str], encoding: str) -> tuple[list[Labelled], str, str]:
+def _read(
+    file: str, columns: Columns, known: Collection[str], encoding: str, answer: Answer
+) -> tuple[list[Labelled], str, str]:
     """The texts, and where labels and texts stand in words."""
     if is_table(file):
         refuse(encoding != UTF8, f"{file}: data.encoding is for lines of a label and a text; a table must be UTF-8")
         table = with_header(read_table(file), columns)
         if not table.rows:
             return [], "", ""
-        places = find_columns(table, columns, known)
-        found = [Labelled(_text(table, row, places.texts), _label(table, row, places)) for row in table.rows]
+        places = find_columns(table, columns, known, answer)
+        found = [Labelled(_text(table, row, places.texts), _label(table, row, places, answer)) for row in table.rows]
         return found, f"column {table.called(places.label)}", " and ".join(map(table.called, places.texts))
     refuse(bare_suffix(Path(file)) in NOT_TEXT, f"cannot read {file} as labelled text: {ACCEPTED}")
     refuse(columns != FOUND, f"{file} has no columns: --text-column and --label-column are for .csv, .tsv, .jsonl")
-    spaced = list(_spaced(file, encoding))
-    if len(spaced) >= ENOUGH and len(labels := {one.label for one in spaced} - set(known)) > len(spaced) / 2:
+    spaced = list(_spaced(file, encoding, answer))
+    if (
+        answer == "one"
+        and len(spaced) >= ENOUGH
+        and len(labels := {one.label for one in spaced} - set(known)) > len(spaced) / 2
+    ):
         raise InputError(
             f"{file}: the first word of each line was taken for its label, but {len(spaced):,} lines have "
             f"{len(labels):,} different ones: write a .csv or .tsv with columns label and text"
@@ -91,12 +119,13 @@ def _read(file: str, columns: Columns, known: Collection[str], encoding: str) ->
     return spaced, "the first word of each line", "what follows"
 
 
-def _spaced(file: str, encoding: str) -> Iterator[Labelled]:
+def _spaced(file: str, encoding: str, answer: Answer) -> Iterator[Labelled]:
     for number, row in enumerate(text_lines(file, encoding), 1):
         if row.strip():
             label, space, text = row.partition(" ")
             refuse(not space, f"{file}, line {number}: no space; expected a label, a space and the text (or a .tsv, …)")
-            yield Labelled(text, label.removeprefix(FASTTEXT))
+            label = label.removeprefix(FASTTEXT)
+            yield Labelled(text, _number(label, f"{file}, line {number}") if answer == "number" else label)
 
 
 def _text(table: Table, row: Row, places: Sequence[int]) -> Text:
@@ -108,14 +137,33 @@ def _text(table: Table, row: Row, places: Sequence[int]) -> Text:
     return texts[0] if len(texts) == 1 else (texts[0], texts[1])
 
 
-def _label(table: Table, row: Row, places: Places) -> str:
+def _label(table: Table, row: Row, places: Places, answer: Answer) -> str:
     label, name = row.cells[places.label], table.called(places.label)
+    if answer == "number":
+        return _number(label, f"{table.where(row)}: column {name}")
+    if answer == "several":
+        return _several(label, f"{table.where(row)}: column {name}")
     if not isinstance(label, str | int) or isinstance(label, bool):
         raise InputError(
             f"{table.where(row)}: the label {name} is {type(label).__name__}, expected a string or a whole number"
         )
     refuse(not str(label).strip(), f"{table.where(row)}: the label (column {name}) is empty")
     return str(label).strip()
+
+
+def _number(cell: Any, where: str) -> str:
+    if isinstance(cell, bool) or not is_number(str(cell)):
+        raise InputError(f"{where} has '{cell}', expected a number")
+    return str(cell).strip()
+
+
+def _several(cell: Any, where: str) -> str:
+    """Labels with commas between them; a list of JSON has them one by one."""
+    labels = cell if isinstance(cell, list) else [cell if cell is not None else ""]
+    for label in labels:
+        if not isinstance(label, str | int) or isinstance(label, bool) or (labels is cell and SEPARATOR in str(label)):
+            raise InputError(f"{where} has '{label}', expected labels without a comma, as text or whole numbers")
+    return SEPARATOR.join(map(str, labels))
 
 
 def _key(table: Table, at: int) -> str:
@@ -146,14 +194,18 @@ def hold_out_labelled(texts: Sequence[Labelled], share: float) -> tuple[list[Lab
 
 @dataclass(frozen=True)
 class LabelBatch(Batch):
-    """Inputs with a label each, counted from 0; IGNORED for an empty row."""
+    """Inputs with a label each, counted from 0; IGNORED for an empty row. weights_B: what each row's loss counts; None:
+    all alike."""
 
     inputs: Any
     labels_B: Tensor = column(pad=IGNORED)
+    weights_B: Tensor | None = column(default=None)
 
     def counted(self) -> dict[str, float]:
         labels = int((self.labels_B != IGNORED).sum())
-        return {"loss": labels, "nll": labels}
+        if self.weights_B is None:
+            return {"loss": labels, "nll": labels}
+        return {"loss": float(self.weights_B.sum()), "nll": labels, "tokens": labels}
 
 
 class FramedStore(Generic[Made]):
@@ -180,15 +232,25 @@ class FramedStore(Generic[Made]):
 
 
 class LabelStore(FramedStore[LabelBatch]):
-    """With a label (counted from 0) of each text."""
+    """With a label (counted from 0) of each text. of_label: the weight of each label (None: all alike)."""
 
-    def __init__(self, framed: Sequence[Framed], labels: Sequence[int], pad: int) -> None:
+    def __init__(
+        self, framed: Sequence[Framed], labels: Sequence[int], pad: int, of_label: NDArray[np.float32] | None = None
+    ) -> None:
         super().__init__(framed, pad)
         self.labels: Ints = np.array(labels, np.int64)
+        self.weights = None if of_label is None else of_label[self.labels]
 
     def collate(self, examples: Ints, lengths: tuple[int, ...]) -> LabelBatch:
         labels_B = torch.from_numpy(self.labels[examples])
-        return LabelBatch(self.inputs(examples, lengths[0]), labels_B, examples=tuple(examples.tolist()))
+        weights_B = None if self.weights is None else torch.from_numpy(self.weights[examples])
+        inputs = self.inputs(examples, lengths[0])
+        return LabelBatch(inputs, labels_B, weights_B, examples=tuple(examples.tolist()))
+
+
+def balanced_weights(labels: Ints, count: int) -> NDArray[np.float32]:
+    """N/(L·N_l): a rare label counts as much in all as a common one (King and Zeng 2001)."""
+    return (len(labels) / (count * np.bincount(labels, minlength=count).clip(min=1))).astype(np.float32)
 
 
 def padded(rows: Sequence[Sequence[int]], width: int, pad: int) -> Tensor:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Judge = Literal["accuracy", "f1", "matthews"]
+Judge = Literal["accuracy", "f1", "matthews", "micro_f1", "pearson", "spearman"]
 
 
 @dataclass(frozen=True)
 class LabelScores:
     """counts_TG: how often a text of label t was given label g."""
 
+    names: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
     counts_TG: NDArray[np.int64]
 
     @classmethod
@@ -58,4 +59,4 @@ class LabelScores:
         return int(given[0]) if len(given) == 1 and len(true) > 1 else None
 
     def figures(self) -> dict[str, float]:
-        return {"accuracy": self.accuracy, "f1": self.f1, "matthews": self.matthews}
+        return {name: getattr(self, name) for name in self.names}

@@ -25,8 +25,10 @@ from headway.models import (
     rnn_seq2seq,
     rung,
     t5,
+    text_bag,
     text_cnn,
     text_rnn,
+    tfidf,
     transformer,
     vit,
 )
@@ -58,7 +60,8 @@ class Family(NamedTuple):
 
     task: that of a checkpoint whose card names none; with a head, the head's task. sizes: configs by name.
     role: how it is called: `steps` (language models and sequence-to-sequence models), `encodes`, `scores` (counted
-    models), `vectors`. learns: how its weights are found: by `gradients`, by `counting`, or by `rows` of its tables.
+    models), `vectors`. learns: how its weights are found: by `gradients`, by `counting`, by `fitting` (all of the data
+    at once), or by `rows` of its tables. bag: whether it reads a text as a bag of its words or n-grams.
     example: the inputs of a forward pass, for a config, the sizes, a batch size and a length for each vocabulary.
     sized: a phrase for those sizes, and the setting of a run that they are from.
     """
@@ -72,6 +75,7 @@ class Family(NamedTuple):
     learns: str = "gradients"
     example: Callable[..., tuple[Any, ...]] = blank_ids
     sized: tuple[str, str] = ("a vocabulary of {}", "data.text.size")
+    bag: bool = False
 
     @property
     def has_source(self) -> bool:
@@ -116,8 +120,14 @@ FAMILIES = {
     "rung": Family(rung.RungConfig, rung.Rung),
     "t5": Family(t5.T5Config, t5.T5, "translation", PAIR),
     "t5-encoder": Family(t5.T5EncoderConfig, t5.T5Encoder, "embedding", role="encodes", example=blank_texts),
+    "text-bag": Family(
+        text_bag.TextBagConfig, text_bag.TextBag, "embedding", role="encodes", example=blank_texts, bag=True
+    ),
     "text-cnn": Family(text_cnn.TextCnnConfig, text_cnn.TextCnn, "embedding", role="encodes", example=blank_texts),
     "text-rnn": Family(text_rnn.TextRnnConfig, text_rnn.TextRnn, "embedding", role="encodes", example=blank_texts),
+    "tfidf": Family(
+        tfidf.TfIdfConfig, tfidf.TfIdf, "embedding", role="encodes", learns="fitting", example=blank_texts, bag=True
+    ),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
     "vit": Family(
         vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,

@@ -78,12 +78,35 @@ class HeadChoice:
         return replace(self, labels=labels)  # type: ignore[type-var]
 
 
-def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float) -> Terms:
-    """Σ −log p(label), smoothed in `loss`."""
+def cross_entropy(logits_NL: Tensor, labels_N: Tensor, smoothing: float, weights_N: Tensor | None = None) -> Terms:
+    """Σ −log p(label); in `loss` smoothed, and each term times its weight."""
     wide_NL = logits_NL.to(torch.promote_types(logits_NL.dtype, torch.float32))
     sums = partial(F.cross_entropy, wide_NL, labels_N, ignore_index=IGNORED, reduction="sum")
     nll = sums()
-    return {"loss": (sums(label_smoothing=smoothing) if smoothing else nll, 1.0), "nll": (nll, 0.0)}
+    if weights_N is not None:
+        loss = (sums(label_smoothing=smoothing, reduction="none") * weights_N).sum()
+    else:
+        loss = sums(label_smoothing=smoothing) if smoothing else nll
+    return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
+
+
+def binary_cross_entropy(logits_BL: Tensor, batch: Any) -> Terms:
+    """Σ −log p(target) of every label of its own, a mean over labels; in `loss` each times its weight."""
+    wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
+    each_BL = F.binary_cross_entropy_with_logits(wide_BL, batch.targets_BL.to(wide_BL.dtype), reduction="none")
+    return _of_rows(each_BL, batch)
+
+
+def squared_error(logits_BL: Tensor, batch: Any) -> Terms:
+    """Σ (number − target)², a mean over numbers."""
+    wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
+    return _of_rows((wide_BL - batch.targets_BL.to(wide_BL.dtype)).square(), batch)
+
+
+def _of_rows(each_BL: Tensor, batch: Any) -> Terms:
+    weights_BL = batch.weights_BL.to(each_BL.dtype)
+    there_BL = (weights_BL > 0).to(each_BL.dtype)
+    return {"loss": ((each_BL * weights_BL).mean(-1).sum(), 1.0), "nll": ((each_BL * there_BL).mean(-1).sum(), 0.0)}
 
 
 def right(logits_NL: Tensor, labels_N: Tensor) -> Tensor:

@@ -18,7 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
-from headway.models.head import ACTIVATIONS, Head, HeadChoice, Map, cross_entropy, own_dropout, right
+from headway.models.head import (
+    ACTIVATIONS,
+    Head,
+    HeadChoice,
+    Map,
+    binary_cross_entropy,
+    cross_entropy,
+    own_dropout,
+    right,
+    squared_error,
+)
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.models.token_heads import Crf, Replaced, Spans, Tags
 from headway.nn import embedding, tap
@@ -135,7 +145,10 @@ class LabelsHead(Head):
     answer: str = "one"
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        return cross_entropy(self(encoded), batch.labels_B, smoothing)
+        logits_BL = self(encoded)
+        if self.answer == "one":
+            return cross_entropy(logits_BL, batch.labels_B, smoothing, batch.weights_B)
+        return {"several": binary_cross_entropy, "number": squared_error}[self.answer](logits_BL, batch)
 
     def classes(self, encoded: Encoded) -> Tensor:
         logits_BL = self(encoded).float()

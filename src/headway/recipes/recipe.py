@@ -4,6 +4,7 @@ differ from the defaults. A part with a name is a new one; one without a name ch
     like         the tables that it starts from, in this order
     summary      what it trains on what; a table without one is no recipe, only a start for others
     model.size   one of the family's sizes, which the other keys of the model change
+    pretrained   it needs another model to start from (--init)
     from_nothing what differs for a run that does not start from another model (--init)
 """
 
@@ -35,11 +36,13 @@ SIZES = {name: family.sizes for name, family in FAMILIES.items()} | {"rung": RUN
 
 @dataclass(frozen=True)
 class Recipe:
-    """A name, what it trains on what, which score it reaches where and in which time, and its run."""
+    """A name, what it trains on what, which score it reaches where and in which time, and its run. pretrained: whether
+    it needs another model to start from."""
 
     name: str
     summary: str
     reaches: str = ""
+    pretrained: bool = False
 
     def make(self, pretrained: bool = False, **more: Any) -> Run:
         """Its run; `more`: other settings. pretrained: whether it will start from another model's weights."""
@@ -60,7 +63,7 @@ def _settings(name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for other in table.get("like", ()):
         found = _changed(found, _settings(other))
-    return _changed(found, {key: part for key, part in table.items() if key not in ("like", "summary")})
+    return _changed(found, {key: part for key, part in table.items() if key not in ("like", "summary", "pretrained")})
 
 
 def _changed(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
@@ -73,11 +76,17 @@ def _changed(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 RECIPES = {
-    name: Recipe(name, table["summary"], REACHES.get(name, "")) for name, table in TABLES.items() if "summary" in table
+    name: Recipe(name, table["summary"], REACHES.get(name, ""), table.get("pretrained", False))
+    for name, table in TABLES.items()
+    if "summary" in table
 }
 # Names for several at once: the ladder from the foot up. A bag of words is worse than any n-gram: from it on each rung
 # is better than the one before.
 GROUPS = {
+    "classifiers": (
+        "classify-bow", "classify-bigrams", "classify-tfidf", "classify-cnn", "classify-lstm", "classify-transformer",
+        "classify-frozen", "classify-finetuned",
+    ),
     "ladder": ("ladder-kn", "mlp", *(f"ladder-{rung}" for rung in RUNGS)),
     "road": (
         "multi30k-de-en-lstm-plain", "multi30k-de-en-lstm-dot", "multi30k-de-en-lstm-multiplicative",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,21 +17,25 @@ from headway.data.columns import Columns
 from headway.data.labelled import (
     LabelBatch,
     Labelled,
-    LabelStore,
     hold_out_labelled,
     is_table,
-    labels_in,
     read_labelled,
     read_texts,
 )
 from headway.data.readers import UTF8, bare_suffix
-from headway.errors import InputError, Notice, nearest, refuse
-from headway.generate.encoder import Encoder
+from headway.errors import Notice, refuse
+from headway.generate.encoder import Encoder, Guess
+from headway.models import FAMILIES
+from headway.tasks import label_kinds, rule
 from headway.tasks.encoding import answered, pair_of
 from headway.tasks.files import DividedFiles
-from headway.tasks.labelling import TextLabelling, numbers
-from headway.tasks.task import entropy, random_ids
-from headway.text.framing import Framed
+from headway.tasks.label_kinds import KINDS, OneLabel
+from headway.tasks.labelling import TextLabelling, numbers, reported, said_of_cuts
+from headway.tasks.linear import LogisticRegression, TfIdfFit, load_library
+from headway.tasks.objective import Labels
+from headway.tasks.rule import Rung
+from headway.tasks.task import Prediction, Report, random_ids, refuse_unknown
+from headway.text.framing import Framed, frame
 from headway.text.tokenizer import TextOptions
 
 COLUMN_OPTIONS = ("text_column", "label_column")
@@ -44,7 +49,9 @@ class LabelledText(DividedFiles):
     Without `valid`, the share `hold_out` of the training texts is. names: what the labels of the data, in their order,
     are called (none: as they are written there). text: for a vocabulary of its own, where the run starts from nothing.
     text_column, label_column: names or numbers (from 1 on) of columns, two texts for pairs; where they are not given,
-    `headway.data.columns` finds them. encoding: of lines of a label and a text.
+    `headway.data.columns` finds them. encoding: of lines of a label and a text. hold_out_test: the share of the
+    training texts that is held out for a last test, where there is no `test`. class_weights: `balanced` gives rare
+    labels as much weight in all as common ones.
     """
 
     name: ClassVar[str] = "labelled-text"
@@ -54,9 +61,14 @@ class LabelledText(DividedFiles):
     text_column: tuple[str, ...] = ()
     label_column: str = ""
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
+    hold_out_test: float = 0.0
+    class_weights: Literal["equal", "balanced"] = "equal"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        kept = 1 - self.hold_out - self.hold_out_test
+        refuse(not self.hold_out_test >= 0 or not kept > 0, "data.hold_out_test must be 0 or more, and below 1 with "
+               f"data.hold_out, not {self.hold_out_test}")  # fmt: skip
         refuse(
             len(self.text_column) > 2, f"--text-column takes one column, or two for pairs, not {len(self.text_column)}"
         )
@@ -71,41 +83,101 @@ class Classification(TextLabelling):
 
     name = "classification"
     data = LabelledText
+    objectives = (Labels, LogisticRegression)
+    at_once = ("texts fitted", "fitting seconds")
     options = ("pairs", "all", "truncate")
     evaluation_options = COLUMN_OPTIONS
 
     def open_parts(self) -> dict[str, list[Labelled]]:
-        self.written: tuple[str, ...] = ()
-        return self.divided(self._read, hold_out_labelled)
+        self.kind, self.written = KINDS[self.run.head.answer], tuple[str, ...]()
+        data, parts = self.run.data, self.divided(self._read, hold_out_labelled)
+        if data.hold_out_test and not data.test:
+            share = data.hold_out_test / (1 if data.valid else 1 - data.hold_out)
+            parts["train"], parts["test"] = hold_out_labelled(parts["train"], share)
+        return parts
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""
-        texts = read_labelled(files, self.run.data.columns, self.written, self.log.say, self.run.data.encoding)
+        data, answer = self.run.data, self.run.head.answer
+        texts = read_labelled(files, data.columns, self.written, self.log.say, data.encoding, answer)
         refuse(not texts, f"{', '.join(map(str, files))}: there is no text in it")
         if not self.written:
-            self.written = labels_in(texts)
-            self.labels = self.called(self.written)
+            self.written = self.kind.written(texts)
+            self.labels = self.called(self.written, self.kind.least)
         return texts
 
-    def store(self, part: str, texts: Sequence[Labelled], framed: Sequence[Framed]) -> LabelStore:
-        number_of = {label: number for number, label in enumerate(self.written)}
-        if strange := sorted({text.label for text in texts} - number_of.keys()):
-            found = strange[0]
-            raise InputError(f"{part}: no training text has the label '{found}'{nearest(found, self.written)}")
-        return LabelStore(framed, [number_of[text.label] for text in texts], self.tokenizer.pad or 0)
+    def store(self, part: str, texts: Sequence[Labelled], framed: Sequence[Framed]) -> Any:
+        balanced = part == "train" and self.run.data.class_weights == "balanced"
+        labels = [text.label for text in texts]
+        return self.kind.store(part, labels, self.written, framed, self.tokenizer.pad or 0, balanced)
+
+    def scores(self, part: str) -> Any:
+        if self.kind is OneLabel:
+            return super().scores(part)
+        found = [(batch.targets_BL.numpy(), share_BL.float().cpu().numpy()) for batch, share_BL in self.asked(part)]
+        true, given = (np.concatenate(some) for some in zip(*found, strict=True))
+        return self.kind.scores.of(true, given)
+
+    @classmethod
+    def scores_of(cls, head: Any) -> Any:
+        return KINDS[getattr(head, "answer", "one")].scores
+
+    @classmethod
+    def headline_of(cls, run: Any) -> tuple[str, bool]:
+        return run.objective.judge, True
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        label_kinds.check(run)
+        super().check(run)
+
+    def learn_at_once(self) -> dict[str, Any]:
+        """Fit a regression of each strength; the one that validates best stays."""
+        load_library()
+        run, store, started = self.run, self.stores["train"], time.perf_counter()
+        fit = TfIdfFit(run.model, len(self.tokenizer), [one.ids for one in store.framed])
+        found: dict[float, tuple[float, Any]] = {}
+        for strength in run.objective.strengths:
+            model = fit.model(store.labels, strength, store.weights, self.card.head)
+            self.model = model.to(self.context.device, self.context.dtype)
+            found[strength] = self.scores("valid").figures()[run.objective.judge], self.model
+            self.log.say(f"strength {strength:g}: {run.objective.judge} {found[strength][0]:.4f}")
+        best = max(found, key=lambda strength: found[strength][0])
+        (figure, self.model), self.card.config = found[best], fit.config
+        seconds = time.perf_counter() - started
+        self.log.say(f"fitted {len(store.labels):,} texts with {fit.config.found:,} n-grams in {seconds:.2f} s")
+        scores = {f"validation {run.objective.judge}": round(figure, 4), "strength": best} | self.final_figures()
+        return scores | {"texts fitted": len(store.labels), "fitting seconds": round(seconds, 2)}
 
     def example(self) -> str:
         batch = next(self.held["valid"].epoch()).rows(0, 1)
-        given = int(self.model(batch.inputs.map(lambda t: t.to(self.context.device))).argmax(-1))
-        text = self.shown(batch.examples[0], "valid")
-        return f"{self.labels[given]} (wanted: {self.labels[int(batch.labels_B[0])]}): {text}"
+        inputs = batch.inputs.map(lambda t: t.to(self.context.device))
+        [shares] = self.model.head.classes(self.model.encode(inputs)).tolist()
+        guesses = sorted(map(Guess, self.labels, shares), key=lambda guess: -guess.probability)
+        wanted = self.parts["valid"][batch.examples[0]].label
+        wanted = dict(zip(self.written, self.labels, strict=True)).get(wanted, wanted)
+        given = self.kind.line(self.kind.chosen(guesses)).replace("\t", " ") or "no label"
+        return f"{given} (wanted: {wanted or 'no label'}): {self.shown(batch.examples[0], 'valid')}"
 
     def shown(self, example: int, part: str = "train") -> str:
         text = self.parts[part][example].text
         return text if isinstance(text, str) else " | ".join(text)
 
     def guess(self) -> float:
-        return entropy(np.bincount(self.stores["train"].labels))
+        return self.kind.guess(self.stores["train"])
+
+    @classmethod
+    def level(cls, data: Any, like: Any) -> Any:
+        data = super().level(data, like)
+        return data if data.test or data.hold_out_test else replace(data, hold_out_test=data.hold_out)
+
+    @classmethod
+    def remarks(cls, data: dict[str, Any], runs: dict[str, Any], figures: dict[str, float]) -> list[str]:
+        if any(getattr(run.head, "answer", "one") != "one" for run in runs.values()):
+            return []
+        train, tested = data["train"], data.get("test", data["valid"])["texts"]
+        rungs = [Rung(name, figures[name], FAMILIES[run.model.name].bag, bool(run.init)) for name, run in runs.items()]
+        return rule.remarks(train["texts"], train["words"], tested, rungs)
 
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> LabelBatch:
@@ -131,25 +203,64 @@ class Classification(TextLabelling):
         return list(read_texts(inputs[0], Columns(tuple(columns))))
 
     @classmethod
+    def answer(cls, model: Encoder, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
+        refuse_unknown(options, cls.options, f"a model that labels {cls.what}")
+        kind = KINDS[getattr(model.head, "answer", "one")]
+        for value, guesses in zip(values, cls.guesses(model, values, options), strict=True):
+            chosen = kind.chosen(guesses)
+            labels = [[guess.text, round(guess.probability, 6)] for guess in guesses]
+            answer = {"text": value, "labels": labels} | kind.extra(chosen)
+            yield Prediction(kind.line(guesses if "all" in options else chosen), answer)
+
+    @classmethod
+    def evaluate(cls, model: Encoder, files: Sequence[str], options: dict[str, Any]) -> Report:
+        kind = KINDS[getattr(model.head, "answer", "one")]
+        if kind is OneLabel:
+            return super().evaluate(model, files, options)
+        refuse_unknown(options, cls.evaluation_options, f"a model that labels {cls.what}")
+        texts, said = _texts(model, files, options, ())
+        true = kind.targets([text.label for text in texts], model.labels, ", ".join(files))  # type: ignore[attr-defined]
+        _tell(said)
+        share_of = [{guess.text: guess.probability for guess in guesses} for guesses in cls._classified(model, texts)]
+        given = np.array([[shares[label] for label in model.labels] for shares in share_of])
+        return reported(kind.scores.of(true, given), len(texts), cls.what)
+
+    @classmethod
     def labelled(
         cls, model: Encoder, files: Sequence[str], options: dict[str, Any]
     ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
-        """Cut where they are longer than the model takes, as they were when it learned."""
         known = {*model.labels, *map(str, range(len(model.labels)))}
-        said: list[str] = []
-        texts = read_labelled(
-            list(files),
-            _columns(model.card.run, options),
-            known,
-            said.append,
-            _data(model.card.run).get("encoding", UTF8),
-        )
-        refuse(not texts, f"{', '.join(files)}: there is no text in it")
+        texts, said = _texts(model, files, options, known)
         names, labels = [f"text {number}" for number in range(1, len(texts) + 1)], [text.label for text in texts]
         numbers(names, labels, model.labels, digits=True)  # a wrong label is told before the model is asked
-        for line in said:
-            warnings.warn(line, Notice, stacklevel=2)
-        return names, labels, model.classify([text.text for text in texts], truncate=True)
+        _tell(said)
+        return names, labels, cls._classified(model, texts)
+
+    @staticmethod
+    def _classified(model: Encoder, texts: Sequence[Labelled]) -> list[Any]:
+        """Cut where they are longer than the model takes, as they were when it learned; that is told."""
+        given = [text.text for text in texts]
+        cut = sum(one.cut for one in frame(model.tokenizer, given, model.limit, truncate=True))
+        if said := said_of_cuts(cut, len(texts), model.limit, settable=False):
+            warnings.warn(said, Notice, stacklevel=3)
+        return model.classify(given, truncate=True)
+
+
+def _texts(
+    model: Encoder, files: Sequence[str], options: dict[str, Any], known: Collection[str]
+) -> tuple[list[Labelled], list[str]]:
+    """The texts of files with their labels, and where they were found, in words."""
+    said: list[str] = []
+    columns, encoding = _columns(model.card.run, options), _data(model.card.run).get("encoding", UTF8)
+    answer: Any = getattr(model.head, "answer", "one")
+    texts = read_labelled(list(files), columns, known, said.append, encoding, answer)
+    refuse(not texts, f"{', '.join(files)}: there is no text in it")
+    return texts, said
+
+
+def _tell(said: Sequence[str]) -> None:
+    for line in said:
+        warnings.warn(line, Notice, stacklevel=3)
 
 
 def _columns(run: dict[str, Any], options: dict[str, Any]) -> Columns:

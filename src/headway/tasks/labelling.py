@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.batch import sampled
-from headway.errors import InputError, Notice, nearest
+from headway.errors import InputError, Notice, nearest, refuse
 from headway.evaluate.labels import LabelScores
 from headway.models.configs import letters
 from headway.tasks.encoding import Encoding
@@ -20,10 +20,8 @@ from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Figure, Prediction, Report, refuse_unknown
 from headway.text.codec import hashed
-from headway.text.framing import Framed, frame
+from headway.text.framing import Framed, Text, frame
 from headway.text.tokenizer import Tokenizer
-
-SHOWN = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
 
 
 class Labelling(Encoding):
@@ -53,10 +51,11 @@ class Labelling(Encoding):
             parts["train"], parts["valid"] = hold_out(parts["train"], data.hold_out)
         return parts
 
-    def called(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """What the model calls these labels of the training data."""
+    def called(self, labels: tuple[str, ...], least: int = 2) -> tuple[str, ...]:
+        """What the model calls these labels of the training data, of which there must be at least so many."""
         names = self.run.data.names
-        if len(labels) < 2:
+        refuse(not labels, f"no training {self.what.removesuffix('s')} has a label")
+        if len(labels) < least:
             what = self.what.removesuffix("s")
             raise InputError(f"every training {what} has the label '{labels[0]}': at least two labels are needed")
         if names and len(names) != len(labels):
@@ -73,18 +72,36 @@ class Labelling(Encoding):
         figures = self.scores("test").figures() if "test" in self.held else {}
         return {f"test {name}": round(value, 4) for name, value in figures.items()}
 
-    @torch.no_grad()
     def scores(self, part: str) -> Any:
         """The figures of the present weights on a part that is not trained on."""
-        self.model.eval()
-        device, dtype = self.context.device, self.context.dtype
         true: list[int] = []
         given: list[int] = []
+        for batch, share_BL in self.asked(part):
+            true += batch.labels_B.tolist()
+            given += share_BL.argmax(-1).tolist()
+        return LabelScores.of(true, given, len(self.labels))
+
+    @torch.no_grad()
+    def asked(self, part: str) -> Iterator[tuple[Any, torch.Tensor]]:
+        """The batches of a part, and what the present weights answer."""
+        self.model.eval()
+        device, dtype = self.context.device, self.context.dtype
         for batch in sampled(self.held[part].epoch(), self.share):
             inputs = batch.inputs.map(lambda t: t.to(device, dtype if t.is_floating_point() else None))
-            true += batch.labels_B.tolist()
-            given += self.model(inputs).argmax(-1).tolist()
-        return LabelScores.of(true, given, len(self.labels))
+            yield batch, self.model.head.classes(self.model.encode(inputs))
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        known = cls.scores_of(run.head).names
+        if run.objective.judge not in known:
+            names = [name for name in known if name != "mse"]
+            raise InputError(f"objective.judge={run.objective.judge} is no figure of such answers: set objective.judge="
+                             f"{' or '.join(names)}")  # fmt: skip
+
+    @classmethod
+    def scores_of(cls, head: Any) -> Any:
+        """The figures of a head's answers."""
+        return LabelScores
 
     @classmethod
     def guesses(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> list[Any]:
@@ -117,8 +134,20 @@ class Labelling(Encoding):
         scores = LabelScores.of(numbers(names, labels, model.labels, digits=True), given, len(model.labels))
         if said := constant_answer(scores, model.labels, cls.what):
             warnings.warn(said, Notice, stacklevel=2)
-        rows = [f"{SHOWN[name]:<22}  {value:.4f}" for name, value in scores.figures().items()]
-        return Report({cls.what: len(names)} | scores.figures(), [*rows, f"{len(names):,} {cls.what}"])
+        return reported(scores, len(names), cls.what)
+
+
+def reported(scores: Any, count: int, what: str) -> Report:
+    rows = [f"{scores.names[name]:<22}  {value:.4f}" for name, value in scores.figures().items()]
+    return Report({what: count} | scores.figures(), [*rows, f"{count:,} {what}"])
+
+
+def said_of_cuts(cut: int, texts: int, longest: int, settable: bool, what: str = "texts") -> str:
+    """What to say where texts were longer than the model takes; else nothing."""
+    if not cut:
+        return ""
+    advice = "set model.max_length higher" if settable else "the model takes no more: shorten or divide them"
+    return f"{cut:,} of {texts:,} {what} ({cut / texts:.1%}) have more than {longest:,} tokens and are cut; {advice}"
 
 
 class TextLabelling(Labelling):
@@ -133,6 +162,9 @@ class TextLabelling(Labelling):
             self.parts = self.open_parts()
             self.tokenizer = earlier.source_tokenizer if earlier else vocabularies(context, self.learned)[0]
             self.stores = {part: self.encoded(part, texts) for part, texts in self.parts.items()}
+        if run.objective.one_pass:
+            refuse(run.init, "a model that is fitted at once starts from nothing: leave --init out")
+            refuse(context.ranks.count > 1, "fitting takes one process: start it without torchrun")
         self.begin([self.tokenizer], earlier, head=self.head())
         batch, held = run.engine.batch, [part for part in self.parts if part != "train"]
         self.batches = self.stores["train"].batches(batch, run.engine.seed, full=context.device.type == "cuda")
@@ -149,8 +181,7 @@ class TextLabelling(Labelling):
 
     def learned(self) -> list[Tokenizer]:
         """A tokenizer of the training texts, of pairs both."""
-        texts = (example.text for example in self.parts["train"])
-        sides = (side for text in texts for side in ((text,) if isinstance(text, str) else text))
+        sides = (side for example in self.parts["train"] for side in sides_of(example.text))
         return [Tokenizer.train(sides, self.run.data.text)]
 
     def store(self, part: str, texts: Sequence[Any], framed: Sequence[Framed]) -> Any:
@@ -164,16 +195,22 @@ class TextLabelling(Labelling):
         written, spelled = [text.text for text in texts], letters(self.run.model)
         framed = frame(self.tokenizer, written, longest, truncate=True, spans=self.spans, letters=spelled)
         store = self.store(part, texts, framed)
-        cut = int((store.lengths == longest).sum())
-        at_limit = f", {cut:,} of them at the most tokens that the model takes, or cut there" if cut else ""
-        self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens{at_limit}")
-        self.log.event("data", part=part, texts=len(texts), labels=len(self.labels))
+        self.log.say(f"{part}: {self.amount(texts)}, {int(store.lengths.sum()):,} tokens")
+        if said := said_of_cuts(sum(one.cut for one in framed), len(texts), longest, not self.run.init):
+            self.log.say(f"warning: {part}: {said}")
+        words = sum(len(side.split()) for text in texts for side in sides_of(text.text))
+        self.log.event("data", part=part, texts=len(texts), labels=len(self.labels), words=words)
         self.data_names[part] = self.named(texts)
         return store
 
     def named(self, texts: Sequence[Any]) -> str:
         """A hash of texts and vocabulary."""
         return hashed(json.dumps([texts, self.tokenizer.fingerprint]))
+
+
+def sides_of(text: Text) -> tuple[str, ...]:
+    """The texts of a pair; of a single one itself."""
+    return (text,) if isinstance(text, str) else text
 
 
 def constant_answer(scores: LabelScores, labels: Sequence[str], what: str) -> str:

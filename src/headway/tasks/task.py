@@ -68,6 +68,7 @@ class Task:
     data: the config in a run that chooses it. objectives: configs of what may be minimised. roles, takes: what a family
     must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
     the figure that tables show, and whether higher is better. unit: what a batch's `tokens` counts, in the plural.
+    at_once: of a run that is learned in one pass, the scores that say how much it read, and in how many seconds.
     verb: the command that asks a finished model; verbs:
     others that it answers too. opens: makes a trained model ready to answer, from what was loaded, a device and a
     dtype. data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
@@ -81,6 +82,7 @@ class Task:
     heads: ClassVar[tuple[Any, ...]] = ()
     headline: ClassVar[tuple[str, bool]] = ("loss", False)
     unit: ClassVar[str] = "tokens"
+    at_once: ClassVar[tuple[str, str]] = ("tokens counted", "counting seconds")
     verb: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]] = ()
     opens: ClassVar[Callable[..., Any]]
@@ -176,6 +178,11 @@ class Task:
         """Refuse a run whose settings contradict each other."""
 
     @classmethod
+    def headline_of(cls, run: Any) -> tuple[str, bool]:
+        """`headline` of this run, where its settings decide it."""
+        return cls.headline
+
+    @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> Batch:
         """A batch of random values as large as the run's, for an estimate of its time."""
         raise NotImplementedError
@@ -197,6 +204,12 @@ class Task:
         """The data of one recipe among several that are compared: prepared as `like`, the data of the first of them,
         where that is given, and with a part held out for a last test."""
         return data if like is None else replace(data, text=like.text)
+
+    @classmethod
+    def remarks(cls, data: dict[str, Any], runs: dict[str, Any], figures: dict[str, float]) -> list[str]:
+        """What a comparison says below its table. data: of each part the event that tells how much it has; figures: of
+        each run, the mean over its seeds."""
+        return []
 
     @classmethod
     def read(

@@ -22,7 +22,8 @@ class Framed:
 
     types: 0 for the first text of a pair, 1 for the second; None where all are 0. spans: the characters of each token
     in its text, (0, 0) for a special token; words: the index of its word, or None; texts: the text of a pair that it is
-    of, 0 or 1, or None. letters: see `spelled`. These only where they are wanted.
+    of, 0 or 1, or None. letters: see `spelled`. These only where they are wanted. cut: whether it was longer than what
+    was allowed.
     """
 
     ids: list[int]
@@ -31,6 +32,7 @@ class Framed:
     words: tuple[int | None, ...] = ()
     texts: tuple[int | None, ...] = ()
     letters: npt.NDArray[np.uint8] | None = None
+    cut: bool = False
 
     @property
     def starts(self) -> list[bool]:
@@ -52,6 +54,7 @@ def frame(
     inner = tokenizer.template
     encode = inner.encode_batch if spans or letters else inner.encode_batch_fast
     encodings = encode(list(texts), add_special_tokens=True)
+    cut: set[int] = set()
     for number, encoding in enumerate(encodings):
         if len(encoding.ids) > longest:
             if not truncate:
@@ -59,7 +62,8 @@ def frame(
                     f"text {number + 1} has {len(encoding.ids)} tokens, this model takes at most {longest}: shorten it"
                 )
             encodings[number] = _truncated(inner, pairs[number], longest)
-    framed = [_framed(encoding, spans or letters > 0) for encoding in encodings]
+            cut.add(number)
+    framed = [_framed(encoding, spans or letters > 0, number in cut) for number, encoding in enumerate(encodings)]
     if not letters:
         return framed
     return [replace(one, letters=spelled(pair, one, letters)) for one, pair in zip(framed, pairs, strict=True)]
@@ -94,10 +98,11 @@ def _lengths(lengths: list[int], room: int) -> list[int]:
     return [long, short] if lengths[0] >= lengths[1] else [short, long]
 
 
-def _framed(encoding: Any, spans: bool) -> Framed:
+def _framed(encoding: Any, spans: bool, cut: bool) -> Framed:
     types = encoding.type_ids if any(encoding.type_ids) else None
     if not spans:
-        return Framed(encoding.ids, types)
+        return Framed(encoding.ids, types, cut=cut)
     return Framed(
-        encoding.ids, types, tuple(encoding.offsets), tuple(encoding.word_ids), tuple(encoding.sequence_ids)
+        encoding.ids, types, tuple(encoding.offsets), tuple(encoding.word_ids), tuple(encoding.sequence_ids),
+        cut=cut,
     )  # fmt: skip

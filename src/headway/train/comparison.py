@@ -35,8 +35,8 @@ def on_one_text(runs: dict[str, Run], own: bool) -> dict[str, Run]:
                 f"{first_name} and {name} do not learn from the same text (data.{differs}): compare them on one of "
                 "your own with --data"
             )
-    like = first.data if own else None
-    return {name: replace(run, data=run.task.level(run.data, like)) for name, run in runs.items()}
+    like = first.data if own else None  # a model that a run starts from brings its own tokens
+    return {name: replace(run, data=run.task.level(run.data, None if run.init else like)) for name, run in runs.items()}
 
 
 def _differs(a: object, b: object) -> str | None:
@@ -126,7 +126,8 @@ class Entry:
                 self.speed.append(tokens_per_second(folder))
                 self.epochs += [float(score["epochs"])] if "epochs" in score else []  # not of earlier versions
             else:
-                seconds, self.tokens = float(score["counting seconds"]), int(score["tokens counted"])
+                amount, duration = run.task.at_once
+                seconds, self.tokens = float(score[duration]), int(score[amount])
                 self.speed.append(self.tokens / max(seconds, 1e-3))
             self.seconds.append(round(history.seconds, 1))
         except (KeyError, TypeError, ValueError) as error:

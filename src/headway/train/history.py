@@ -19,6 +19,7 @@ class History:
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
     start: dict[str, Any] = field(default_factory=dict)  # the first event of the run
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)  # of each part, how much there is
     seconds: float = 0.0  # of the run, up to its last event
     breakdown: dict[str, Any] = field(default_factory=dict)  # of the last score: `rows` of it `by` something
 
@@ -49,6 +50,8 @@ class History:
             self.seconds = float(seconds)
         if kind == "start":
             self.start = event
+        if kind == "data":
+            self.data[str(event.get("part"))] = event
         if kind == "breakdown":
             self.breakdown = event
         if kind not in KINDS or not isinstance(step, int):

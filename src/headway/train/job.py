@@ -143,7 +143,7 @@ def _prepare(run: Run, context: RunContext) -> Job:
 
 def _start_event(context: RunContext, task: Task, parameters: int, speed: str, trained: int = 0) -> None:
     """The first event of a log: what is trained where, and which figure tables show."""
-    figure, higher = task.headline
+    figure, higher = task.headline_of(task.run)
     context.log.event(
         "start", parameters=parameters, trained=trained, device=_name(context.device), dtype=str(context.dtype),
         speed=speed, figure=figure, higher_is_better=higher, verb=task.verb, unit=task.unit,
