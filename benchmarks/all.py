@@ -75,13 +75,14 @@ PIECES = {
         scores("AWD-LSTM as published", "ptb-awd-lstm-averaged", 60, (PTB,)),
         Piece("depth", "depth.py", 6, (SHAKESPEARE,), resumes=True),
         Piece("lengths", "lengths.py", 5, (SHAKESPEARE,), resumes=True),
-        Piece("rates", "rates.py", 5, (SHAKESPEARE,), resumes=True),
+        Piece("rates", "rates.py", 4, (SHAKESPEARE,), resumes=True),
         Piece("layer times", "layer_times.py", 2),
         Piece("matrix", "matrix.py", 2),
         scores("recurrent translators", "multi30k-de-en-lstm multi30k-de-en-lstm-plain multi30k-de-en-lstm-dot "
-               "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-lstm-before "
-               "multi30k-de-en-lstm-feeding multi30k-de-en-cnn-lstm multi30k-en-de-rnn "
-               "tatoeba-en-fr-rnn", 9, (M30K, "data:tatoeba"), "--parallel 10"),
+               "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-en-de-rnn tatoeba-en-fr-rnn",
+               9, (M30K, "data:tatoeba"), "--parallel 7"),
+        scores("recurrent translators, word by word", "multi30k-de-en-lstm-before multi30k-de-en-lstm-feeding "
+               "multi30k-de-en-cnn-lstm", 9, (M30K,), "--parallel 3"),
         Piece("road", "road.py --seeds 3 --parallel 9 --runs {runs}/road", 20, (M30K,), resumes=True),
         Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
