@@ -12,12 +12,12 @@ import argparse
 import datetime
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 from measure import RESULTS, command, machine
 from scores import trained
+from side_by_side import side_by_side
 
 
 def main() -> None:
@@ -41,8 +41,7 @@ def main() -> None:
             return {"settings": settings, "failed": str(error)}
         return {"settings": settings, **score}
 
-    with ThreadPoolExecutor(options.parallel) as pool:
-        rows = list(pool.map(row, range(len(options.candidates))))
+    rows = list(side_by_side(row, range(len(options.candidates)), options.parallel).values())
     record = {
         "benchmark": "choose", "recipe": options.recipe, "date": datetime.date.today().isoformat(),
         "machine": machine("cuda" if torch.cuda.is_available() else "cpu"), "versions": {"torch": torch.__version__},

@@ -21,17 +21,16 @@ from __future__ import annotations
 from measure import arguments, write
 
 # isort: split
-import os
 import random
 import statistics
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from scores import trained
+from side_by_side import grouped, mean, side_by_side, spread, training_options
 
 from headway.recipes import GROUPS, RECIPES
 from headway.tasks.loading import load
@@ -142,43 +141,28 @@ def context(model: Any, texts: Sequence[tuple[str, str]]) -> dict[str, float]:
     return found | {side: statistics.mean(values) for side, values in sides.items() if values}
 
 
-def row_of(data: str, rung: str, own: list[tuple[Job, dict[str, Any]]], options: Namespace) -> dict[str, Any]:
+def row_of(own: dict[Job, dict[str, Any]], options: Namespace) -> dict[str, Any]:
     """Figures of all seeds, and what the model of the first seed reads."""
-    each = [score["test accuracy"] for _, score in own]
-    folder = options.runs / own[0][0].name
+    first, scores = next(iter(own)), list(own.values())
+    each = [score["test accuracy"] for score in scores]
+    folder = options.runs / first.name
     texts, model = test_texts(folder), load(folder, options.device, "float32")
     read = order(model, texts) | context(model, texts)
-    seconds = [score.get("training seconds", score.get("fitting seconds")) for _, score in own]
+    seconds = [score.get("training seconds", score.get("fitting seconds")) for score in scores]
     return {
-        "data": data, "rung": rung, "accuracy": round(statistics.mean(each), 4), "each_seed": each,
-        "spread": round(statistics.stdev(each), 4) if len(each) > 1 else None,
-        "seconds": round(statistics.mean(seconds), 1), "parameters": own[0][1]["parameters"],
+        "data": first.data, "rung": first.rung, "accuracy": mean(each), "each_seed": each, "spread": spread(each),
+        "seconds": mean(seconds, 1), "parameters": scores[0]["parameters"],
     } | {name: round(value, 4) for name, value in read.items()}  # fmt: skip
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--init", help="an encoder that has read much before: its frozen and fine-tuned rungs too")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/classifiers"))
     parser.add_argument("--data", nargs="+", choices=FILES, default=list(FILES))
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    options = training_options(parser, "classifiers")
     every = list(jobs(options))
-    with ThreadPoolExecutor(options.parallel) as pool:
-        try:
-            scores = list(pool.map(lambda job: learned(job, options), every))
-        except BaseException:  # stopped, or one has failed: nothing more is begun
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    both = list(zip(every, scores, strict=True))
-    rows = [
-        row_of(data, rung, [(job, score) for job, score in both if (job.data, job.rung) == (data, rung)], options)
-        for data, rung in dict.fromkeys((job.data, job.rung) for job in every)
-    ]
+    found = side_by_side(lambda job: learned(job, options), every, options.parallel)
+    rows = [row_of(own, options) for own in grouped(found).values()]
     case = {"seeds": options.seeds, "trainings": len(every), "at_a_time": min(options.parallel, len(every))}
     write(f"classifiers-{options.device}", options.device, rows, options.out, case=case)
 

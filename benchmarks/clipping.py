@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from panels import Panel, draw
 from rows import Row, Rows
-from small_text import Letters, Training, digits, held_out_loss
+from small_text import Letters, Training, digits, held_out_loss, sized
 
 from headway.models.recurrent import Lstm, Recurrent, RecurrentConfig, Rnn
 from headway.nn.recurrent import RNNCell
@@ -102,16 +102,10 @@ def _name(row: Row) -> str:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--rate", type=float, default=4.0)
     parser.add_argument("--clip", type=float, default=0.5)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--rows", type=int, default=16)
-    options = parser.parse_args()
+    options, sizes = sized(parser, steps=300, rate=4.0, width=64, length=64, rows=16)
     letters = Letters.read(options.device)
-    sizes = ("steps", "rate", "width", "length", "rows")
-    rows = Rows("clipping", options, {name: getattr(options, name) for name in sizes})
+    rows = Rows("clipping", options, sizes)
     for cell in CELLS:
         for clip in (0.0, options.clip):
             key = {"what": "training", "cell": cell, "clip": clip}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formats import Column, code, count, finer, minus, number, rate, share, signed, tenths, times, tiny, two_digits
+from formats import Column, code, count, minus, number, rate, share, signed, tenths, times, tiny, two_digits
 
 COMPARED: list[Column] = [
     ("what", "", str),
@@ -428,16 +428,16 @@ WORKED: dict[str, list[Column]] = {
         ("width", "width", count),
         ("reader", "reader", str),
         ("weights", "weights", count),
-        *((name, name, finer) for name in ("who", "did what", "to whom", "all three")),
-        ("lowest", "lowest seed", finer),
-        ("highest", "highest", finer),
+        *((name, name, tenths) for name in ("who", "did what", "to whom", "all three")),
+        ("lowest", "lowest seed", tenths),
+        ("highest", "highest", tenths),
     ],
     "role heads": [
         ("width", "width", count),
         ("reader", "reader", str),
         *((f"best head: {name}", name, share) for name in ("who", "did what", "to whom")),
         ("by word", "stays with the noun", share),
-        ("all three", "all three right", finer),
-        ("placeless", "no places in the values", finer),
+        ("all three", "all three right", tenths),
+        ("placeless", "no places in the values", tenths),
     ],
 }

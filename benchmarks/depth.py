@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from panels import Panel, draw
 from rows import Rows
-from small_text import Letters, Training, digits, held_out_loss, loss_of
+from small_text import Letters, Training, digits, held_out_loss, loss_of, sized
 from torch import Tensor, nn
 
 from headway.models import parts
@@ -109,16 +109,10 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--depths", type=int, nargs="+", default=DEPTHS)
     parser.add_argument("--norms", nargs="+", default=list(NAMES), choices=NAMES)
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--rows", type=int, default=32)
-    options = parser.parse_args()
+    options, sizes = sized(parser, steps=400, width=128, length=128, rows=32)
     torch.set_float32_matmul_precision("high")
     letters = Letters.read(options.device)
-    sizes = ("steps", "width", "length", "rows")
-    case = {name: getattr(options, name) for name in sizes} | {"peak": PEAK, "warmup": WARMUP}
-    rows = Rows("depth", options, case)
+    rows = Rows("depth", options, sizes | {"peak": PEAK, "warmup": WARMUP})
     for depth in options.depths:
         for name in options.norms:
             rows.add({"norm": name, "depth": depth}, partial(point, name, depth, letters, options))

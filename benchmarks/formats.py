@@ -48,10 +48,6 @@ def tiny(value: Any) -> str:
     return f"{digits}·10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 
-def finer(value: Any) -> str:
-    return f"{100 * value:.1f} %"
-
-
 def signed(value: Any) -> str:
     return f"{value:+.2f}".replace("-", "−")
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 from measure import arguments, write
 
 # isort: split
-import os
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from scores import trained
+from side_by_side import side_by_side, training_options
 
 from headway.data.catalog import find
 
@@ -60,26 +59,15 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
     parser.add_argument("--languages", nargs="+", default=list(LANGUAGES), choices=LANGUAGES)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/g2p"))
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
+    options = training_options(parser, "g2p", seeds=1)
     data = unpacked(options.runs / "data")
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
     settings = [f"engine.device={options.device}", *options.settings]
     jobs = [
         (recipe, language, seed)
         for recipe in options.recipes for language in options.languages for seed in range(1, options.seeds + 1)
     ]  # fmt: skip
-    with ThreadPoolExecutor(options.parallel) as pool:
-        found = [pool.submit(row, *job, data, options.runs, settings) for job in jobs]
-        try:
-            rows = [one.result() for one in found]
-        except BaseException:  # stopped, or one has failed: nothing more is begun
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    found = side_by_side(lambda job: row(*job, data, options.runs, settings), jobs, options.parallel)
+    rows = list(found.values())
     case = {"languages": len(options.languages), "seeds": options.seeds, "at a time": options.parallel}
     write("g2p", options.device, means(rows) + rows, options.out, case=case, settings=options.settings)
 

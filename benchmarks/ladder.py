@@ -20,6 +20,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from side_by_side import mean, spread
+
 BESIDE = ("mlp-direct", "ladder-unprojected")  # no rungs: with the direct path, and without learned maps
 
 
@@ -43,10 +45,10 @@ def row(text: str, entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "corpus": text,
         "recipe": entry["name"],
-        "test": round(statistics.mean(entry["test"]), 2),
-        "spread": round(statistics.stdev(each), 2) if len(each) > 1 else None,
+        "test": mean(entry["test"], 2),
+        "spread": spread(each, 2),
         "each": each,
-        "validation": round(statistics.mean(entry["validation"]), 2),
+        "validation": mean(entry["validation"], 2),
         "parameters": entry["parameters"],
         "tokens": entry["tokens"],
         "seconds": round(statistics.median(entry["seconds"]), 1),

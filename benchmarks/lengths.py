@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from panels import Panel, draw
 from rows import Row, Rows
-from small_text import Letters, Training, digits
+from small_text import Letters, Training, digits, sized
 from torch import Tensor, nn
 
 from headway.models import parts
@@ -107,17 +107,11 @@ def picture(rows: list[Row], path: Path) -> None:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--positions", nargs="+", default=list(POSITIONS), choices=POSITIONS)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--judged", type=int, default=65_536, help="letters of the held-out text")
-    options = parser.parse_args()
+    options, sizes = sized(parser, steps=2000, layers=4, width=128, length=128, rows=32)
     torch.set_float32_matmul_precision("high")
     letters = Letters.read(options.device)
-    sizes = ("steps", "layers", "width", "length", "rows", "judged")
-    rows = Rows("lengths", options, {name: getattr(options, name) for name in sizes})
+    rows = Rows("lengths", options, sizes | {"judged": options.judged})
     for name in options.positions:
         rows.add({"position": name}, partial(point, POSITIONS[name], letters, options))
     rows.write(picture)

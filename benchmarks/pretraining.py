@@ -20,17 +20,16 @@ from measure import arguments, interleaved, median, write
 
 # isort: split
 import json
-import os
 import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from scores import trained
+from side_by_side import mean, side_by_side, spread, training_options
 
 from headway.batch import IGNORED, TextInputs
 from headway.data.batches import Ints
@@ -165,17 +164,15 @@ def labels(options: Namespace) -> list[dict[str, Any]]:
         settings = [f"init={init}", f"engine.seed={seed}", f"schedule.peak={PEAKS[way]}", *sizes, *device(options)]
         return trained(recipe, f"{recipe}-{way}-{seed}", options.runs, [*settings, *options.tuned])
 
-    with ThreadPoolExecutor(options.parallel) as pool:
-        found = dict(zip(jobs, pool.map(lambda job: tune(*job), jobs), strict=True))
+    found = side_by_side(lambda job: tune(*job), jobs, options.parallel)
     rows = []
     for recipe, figure in TASKS.items():
         for way in PEAKS:
             some = [found[recipe, way, seed] for seed in seeds]
             values = [one[figure] for one in some]
             rows.append({
-                "recipe": recipe, "learns": way, "figure": figure, "mean": round(statistics.mean(values), 4),
-                "spread": round(statistics.stdev(values), 4) if len(values) > 1 else 0.0, "each": values,
-                "steps": some[0]["steps"], "peak": PEAKS[way],
+                "recipe": recipe, "learns": way, "figure": figure, "mean": mean(values),
+                "spread": spread(values) or 0.0, "each": values, "steps": some[0]["steps"], "peak": PEAKS[way],
             })  # fmt: skip
     return rows
 
@@ -248,14 +245,8 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--recipe", default="novels-bert")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/pretraining"))
-    parser.add_argument("--set", action="append", default=[], dest="settings", help="of the pre-training")
     parser.add_argument("--tuned", action="append", default=[], help="settings of the labels")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    options = training_options(parser, "pretraining")
     for part in options.parts:
         case = {"seeds": options.seeds} if part == "labels" else {"recipe": options.recipe} if part == "words" else {}
         rows = PARTS[part](options)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from panels import Panel, draw
 from rows import Row, Rows
-from small_text import Letters, Training, digits, held_out_loss
+from small_text import Letters, Training, digits, held_out_loss, sized
 
 from headway.models import parts
 from headway.models.gpt import GPT, GPTConfig
@@ -73,18 +73,11 @@ def picture(rows: list[Row], path: Path) -> None:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--rates", type=float, nargs="+", default=RATES)
-    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--clip", type=float, default=0.0)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--rows", type=int, default=32)
-    options = parser.parse_args()
+    options, sizes = sized(parser, steps=600, layers=6, width=128, length=128, rows=32, clip=0.0)
     torch.set_float32_matmul_precision("high")
     letters = Letters.read(options.device)
-    sizes = ("steps", "layers", "width", "length", "rows", "clip")
-    rows = Rows("rates", options, {name: getattr(options, name) for name in sizes})
+    rows = Rows("rates", options, sizes)
     for norm in NORMS:
         for warmup in (options.warmup, 0):
             for rate in options.rates:

@@ -16,10 +16,11 @@ import json
 import statistics
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from side_by_side import mean, side_by_side, spread
 
 from headway.explore.curves import breakdown_picture, comparison_picture
 from headway.recipes import GROUPS
@@ -44,19 +45,17 @@ def row(found: dict[str, Any]) -> dict[str, Any]:
     groups = zip(*found["breakdown"], strict=True)  # a group of lengths, of every seed
     return {
         "recipe": found["name"],
-        "test": round(statistics.mean(each), 2),
-        "spread": round(statistics.stdev(each), 2) if len(each) > 1 else None,
+        "test": mean(each, 2),
+        "spread": spread(each, 2),
         "each": each,
-        "validation": round(statistics.mean(found["validation"]), 2),
+        "validation": mean(found["validation"], 2),
         "parameters": found["parameters"],
         "operations": round(found["operations"]),
         "path": found.get("path"),
         "tokens": found["tokens"],
-        "epochs": round(statistics.mean(found["epochs"]), 1),
+        "epochs": mean(found["epochs"], 1),
         "seconds": round(statistics.median(found["seconds"]), 1),
-        "lengths": [
-            {**group[0], "value": round(statistics.mean(seed["value"] for seed in group), 2)} for group in groups
-        ],
+        "lengths": [{**group[0], "value": mean((seed["value"] for seed in group), 2)} for group in groups],
     }
 
 
@@ -80,8 +79,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/road"))
     options = parser.parse_args()
     options.runs.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(options.parallel) as pool:
-        rows = [row(found) for found in pool.map(partial(compared, options), GROUPS["road"])]
+    found = side_by_side(partial(compared, options), GROUPS["road"], options.parallel)
+    rows = [row(one) for one in found.values()]
     case = {"seeds": options.seeds, "tokens": options.tokens, "beside": options.parallel - 1}
     write(f"road-{options.device}", options.device, rows, options.out, case=case)
     draw(rows)

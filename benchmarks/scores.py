@@ -15,15 +15,16 @@ from measure import RESULTS, write
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
+from side_by_side import training_options
 
 
 def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, 
     return trained(recipe, f"{recipe}-seed-{seed}", runs, [*own, *settings])
 
 
-def trained(recipe: str, name: str, runs: Path, settings: list[str], init: str = "") -> dict[str, Any]:
+def trained(recipe: str, name: str, runs: Path, settings: Sequence[str], init: str = "") -> dict[str, Any]:
     place = runs / name
     card = place / "model" / "headway.json"
     if not card.exists():
@@ -57,14 +58,8 @@ def parameters(folder: Path) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/scores"))
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    options = training_options(parser, "scores", seeds=1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     jobs = [(recipe, seed) for recipe in options.recipes for seed in range(1, options.seeds + 1)]
     beside = min(options.parallel, len(jobs)) - 1

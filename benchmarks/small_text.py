@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import math
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,14 @@ from headway.models.language import NextTokenModel
 from headway.train.optimiser import AdamW, Masters, Optimiser
 
 HELD_OUT = 0.1  # of the text, its end
+
+
+def sized(parser: ArgumentParser, **sizes: float) -> tuple[Namespace, dict[str, Any]]:
+    """The options, with one for each size; and the sizes alone, which a record keeps."""
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    options = parser.parse_args()
+    return options, {name: getattr(options, name) for name in sizes}
 
 
 @dataclass(frozen=True)

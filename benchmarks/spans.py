@@ -15,17 +15,15 @@ from measure import arguments, write
 
 # isort: split
 import json
-import os
-import statistics
 import subprocess
 import sys
 from argparse import Namespace
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import overlap
 from scores import trained
+from side_by_side import mean, side_by_side, training_options
 
 from headway.data.catalog import find
 from headway.data.questions import Question, hold_out_questions, read_questions
@@ -95,9 +93,9 @@ def row_of(reader: str, scores: list[dict[str, Any]], names: list[str]) -> dict[
     row: dict[str, Any] = {"reader": reader}
     for key in [f"{name} {figure}" for name in names for figure in FIGURES]:
         each = [round(score[key], 4) for score in scores]
-        row |= {key: round(statistics.mean(each), 4), f"{key}, each seed": each}
+        row |= {key: mean(each), f"{key}, each seed": each}
     if "training seconds" in scores[0]:
-        row["seconds_each"] = round(statistics.mean(score["training seconds"] for score in scores), 1)
+        row["seconds_each"] = mean((score["training seconds"] for score in scores), 1)
         row["parameters"] = scores[0]["parameters"]
     return row
 
@@ -105,29 +103,17 @@ def row_of(reader: str, scores: list[dict[str, Any]], names: list[str]) -> dict[
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("model", help="the folder of all-MiniLM-L6-v2")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/spans"))
     parser.add_argument("--readers", nargs="+", choices=READERS, default=list(READERS))
     parser.add_argument("--some", type=int, help="only so many questions of each test, for a trial")
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    options = training_options(parser, "spans")
     questions = test_questions(options.some)
     files = {name: written(questions[name], options.runs / f"{name.replace(' ', '-')}.jsonl") for name in TESTS}
     jobs = [(reader, seed) for reader in options.readers for seed in range(1, options.seeds + 1)]
-    with ThreadPoolExecutor(options.parallel) as pool:
-        try:
-            scores = list(pool.map(lambda job: read(*job, files, options), jobs))
-        except BaseException:  # stopped, or one has failed: nothing more is begun
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    by_reader = {
-        reader: [score for (whose, _), score in zip(jobs, scores, strict=True) if whose == reader]
+    found = side_by_side(lambda job: read(*job, files, options), jobs, options.parallel)
+    rows = [
+        row_of(reader, [score for job, score in found.items() if job[0] == reader], list(questions))
         for reader in options.readers
-    }
-    rows = [row_of(reader, found, list(questions)) for reader, found in by_reader.items()]
+    ]
     rows.append(row_of(BASELINE, [baseline(questions)], list(questions)))
     case = {f"{name}_questions": len(some) for name, some in questions.items()} | {"seeds": options.seeds}
     write(f"spans-{options.device}", options.device, rows, options.out, case=case)

@@ -13,15 +13,12 @@ from __future__ import annotations
 from measure import arguments, write
 
 # isort: split
-import os
-import statistics
 from argparse import Namespace
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from scores import trained
+from side_by_side import grouped, mean, side_by_side, spread, training_options
 
 
 class Case(NamedTuple):
@@ -72,40 +69,27 @@ def row(recipe: str, head: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
     each = [round(float(score[f"test {case.figure}"]), 4) for score in scores]
     return {
         "data": case.data, "model": case.model, "head": HEADS[head], "recipe": recipe, "figure": case.figure,
-        "test": round(statistics.mean(each), 4), "each_seed": each,
-        "spread": round(statistics.stdev(each), 4) if len(each) > 1 else 0.0,
-        "validation": round(statistics.mean(score[f"validation {case.figure}"] for score in scores), 4),
+        "test": mean(each), "each_seed": each, "spread": spread(each) or 0.0,
+        "validation": mean(score[f"validation {case.figure}"] for score in scores),
         "published": case.published if head == "crf" else None, "parameters": scores[0]["parameters"],
-        "seconds_each": round(statistics.mean(score["training seconds"] for score in scores), 1),
+        "seconds_each": mean((score["training seconds"] for score in scores), 1),
     }  # fmt: skip
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--init", default="", help="the folder of MiniLM; without it only what starts from nothing")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/tagging"))
     parser.add_argument("--recipes", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    options = training_options(parser, "tagging")
     every = list(jobs(options))
 
     def score(job: Job) -> dict[str, Any]:
         init = options.init if CASES[job.recipe].pretrained else ""
         return trained(job.recipe, job.name, options.runs, job.settings(options), init)
 
-    with ThreadPoolExecutor(options.parallel) as pool:
-        try:
-            scores = dict(zip(every, pool.map(score, every), strict=True))
-        except BaseException:  # stopped, or one has failed: nothing more is begun
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    kinds = dict.fromkeys((job.recipe, job.head) for job in every)
-    rows = [row(*kind, [scores[job] for job in every if (job.recipe, job.head) == kind]) for kind in kinds]
+    found = grouped(side_by_side(score, every, options.parallel))
+    rows = [row(recipe, head, list(scores.values())) for (recipe, head), scores in found.items()]
     case = {"seeds": options.seeds, "trainings": len(every), "at_a_time": min(options.parallel, len(every))}
     write(f"tagging-{options.device}", options.device, rows, options.out, case=case)
 

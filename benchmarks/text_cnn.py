@@ -14,16 +14,15 @@ from __future__ import annotations
 from measure import arguments, write
 
 # isort: split
-import os
 import statistics
 from argparse import Namespace
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scores import trained
+from side_by_side import grouped, mean, side_by_side, training_options
 
 from headway.data.catalog import find
 from headway.data.labelled import read_labelled
@@ -40,7 +39,7 @@ class Job(NamedTuple):
     vectors: str
     seed: int
     fold: int
-    settings: list[str]
+    settings: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -76,40 +75,29 @@ def jobs(options: Namespace) -> Iterator[Job]:
         for vectors, chosen in ways.items():
             for seed in range(1, options.seeds + 1):
                 for fold, files in enumerate(of_fold if data == "MR" else [[]]):
-                    yield Job(data, vectors, seed, fold, [f"engine.seed={seed}", *chosen, *files, *common])
+                    yield Job(data, vectors, seed, fold, (f"engine.seed={seed}", *chosen, *files, *common))
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/text-cnn"))
     parser.add_argument("--vectors", type=Path, help="a file of word vectors, for three more rows of each data set")
     parser.add_argument("--data", nargs="+", choices=PUBLISHED, default=list(PUBLISHED))
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
+    options = training_options(parser, "text-cnn")
     every = list(jobs(options))
-    with ThreadPoolExecutor(options.parallel) as pool:
-        try:
-            scores = list(pool.map(lambda job: trained(RECIPES[job.data], job.name, options.runs, job.settings), every))
-        except BaseException:  # stopped, or one has failed: nothing more is begun
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+
+    def score(job: Job) -> dict[str, Any]:
+        return trained(RECIPES[job.data], job.name, options.runs, job.settings)
+
     rows: list[dict[str, Any]] = []
-    for data, vectors in dict.fromkeys((job.data, job.vectors) for job in every):
-        own = [
-            (job, score) for job, score in zip(every, scores, strict=True) if (job.data, job.vectors) == (data, vectors)
-        ]
-        seeds = range(1, options.seeds + 1)
-        each = [statistics.mean(score["test accuracy"] for job, score in own if job.seed == seed) for seed in seeds]
+    for (data, vectors), own in grouped(side_by_side(score, every, options.parallel)).items():
+        seeds, scores = range(1, options.seeds + 1), own.values()
+        each = [statistics.mean(own[job]["test accuracy"] for job in own if job.seed == seed) for seed in seeds]
         rows.append({
             "data": data, "vectors": vectors, "folds": FOLDS if data == "MR" else 1,
-            "accuracy": round(statistics.mean(each), 4), "each_seed": [round(value, 4) for value in each],
-            "validation": round(statistics.mean(score["validation accuracy"] for _, score in own), 4),
+            "accuracy": mean(each), "each_seed": [round(value, 4) for value in each],
+            "validation": mean(one["validation accuracy"] for one in scores),
             "published": PUBLISHED[data] if vectors == "random" else None,
-            "seconds_each": round(statistics.mean(score["training seconds"] for _, score in own), 1),
+            "seconds_each": mean((one["training seconds"] for one in scores), 1),
         })  # fmt: skip
     case = {"seeds": options.seeds, "trainings": len(every), "at_a_time": min(options.parallel, len(every))}
     write(f"text-cnn-{options.device}", options.device, rows, options.out, case=case)

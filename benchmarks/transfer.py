@@ -17,14 +17,12 @@ from measure import arguments, write
 
 # isort: split
 import json
-import os
-import statistics
 from argparse import Namespace
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scores import trained
+from side_by_side import grouped, mean, side_by_side, spread, training_options
 from text_cnn import folds
 
 FIGURES = {
@@ -54,10 +52,6 @@ class Job(NamedTuple):
     def name(self) -> str:
         return f"{self.recipe}-{self.way}-rate-{self.rate:g}-seed-{self.seed}"
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.recipe, self.way
-
 
 def carried_out(job: Job, options: Namespace, of_fold: list[list[str]]) -> dict[str, Any]:
     """What a training reached, and how many weights it trained."""
@@ -71,58 +65,45 @@ def carried_out(job: Job, options: Namespace, of_fold: list[list[str]]) -> dict[
     return score | {"weights": start["parameters"], "trained": start["trained"]}
 
 
-def all_of(jobs: list[Job], options: Namespace, of_fold: list[list[str]]) -> dict[Job, dict[str, Any]]:
-    with ThreadPoolExecutor(options.parallel) as pool:
-        try:
-            return dict(zip(jobs, pool.map(lambda job: carried_out(job, options, of_fold), jobs), strict=True))
-        except BaseException:  # stopped, or one has failed: nothing more is begun
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def row(found: dict[Job, dict[str, Any]]) -> dict[str, Any]:
     """A way's figures over its seeds."""
     job, scores = next(iter(found)), list(found.values())
     figure = FIGURES[job.recipe]
     each = [score[f"test {figure}"] for score in scores]
     return {
-        "recipe": job.recipe, "learns": job.way, "figure": f"test {figure}", "mean": round(statistics.mean(each), 4),
-        "spread": round(statistics.stdev(each), 4) if len(each) > 1 else 0.0, "each": each,
-        "validation": round(statistics.mean(score[f"validation {figure}"] for score in scores), 4),
+        "recipe": job.recipe, "learns": job.way, "figure": f"test {figure}", "mean": mean(each),
+        "spread": spread(each) or 0.0, "each": each,
+        "validation": mean(score[f"validation {figure}"] for score in scores),
         "trained": scores[0]["trained"], "share": round(scores[0]["trained"] / scores[0]["weights"], 5),
         "steps": scores[0]["steps"], "peak": job.rate,
-        "seconds": round(statistics.mean(score["training seconds"] for score in scores), 1),
+        "seconds": mean((score["training seconds"] for score in scores), 1),
     }  # fmt: skip
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("model")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
-    parser.add_argument("--runs", type=Path, default=Path("runs/transfer"))
     parser.add_argument("--recipes", nargs="+", choices=FIGURES, default=list(FIGURES))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="of SST-2; the others train all")
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    options = parser.parse_args()
-    options.runs.mkdir(parents=True, exist_ok=True)
+    options = training_options(parser, "transfer")
     options.model = str(Path(options.model).resolve())
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.parallel)))
     of_fold = folds(options.runs) if "mr-minilm" in options.recipes else []
     first = [
         Job(recipe, way, rate, 1) for recipe in options.recipes
         for way in (options.ways if recipe == "sst2-minilm" else ["all"]) for rate in RATES.get(way, LORA_RATES)
     ]  # fmt: skip
-    tried = all_of(first, options, of_fold)
+
+    def all_of(jobs: list[Job]) -> dict[Job, dict[str, Any]]:
+        return side_by_side(lambda job: carried_out(job, options, of_fold), jobs, options.parallel)
+
+    tried = all_of(first)
     best: dict[tuple[str, str], Job] = {}
     for job in sorted(first, key=lambda job: tried[job][f"validation {FIGURES[job.recipe]}"]):
-        best[job.key] = job
+        best[job[:2]] = job
     more = [job._replace(seed=seed) for job in best.values() for seed in range(2, options.seeds + 1)]
-    found = tried | all_of(more, options, of_fold)
-    rows = [
-        row({job: score for job, score in found.items() if job._replace(seed=1) == best[key]})
-        for key in dict.fromkeys(job.key for job in first)
-    ]
+    found = tried | all_of(more)
+    chosen = {job: score for job, score in found.items() if job._replace(seed=1) == best[job[:2]]}
+    rows = [row(own) for own in grouped(chosen).values()]
     case = {"seeds": options.seeds, "trainings": len(found), "at_a_time": min(options.parallel, len(first))}
     write(f"transfer-{options.device}", options.device, rows, options.out, case=case)
 

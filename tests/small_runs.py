@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from headway.recipes import RECIPES
 from headway.train.job import Outcome, train
 from headway.train.log import Log
 from headway.train.loop import Training
+from headway.train.run import Run
 
 # Of a translator, for files of `small_world.write_pairs`.
 PAIR_SETTINGS = (
@@ -28,14 +29,15 @@ PAIR_SETTINGS = (
 )  # fmt: skip
 
 
+def train_quietly(run: Run, out: Path, resume: bool = False) -> Outcome:
+    out.mkdir(exist_ok=True)
+    with closing(Log(out, quiet=True)) as log:
+        return train(run, out, log, resume=resume)
+
+
 def carried_out(recipe: str, out: Path, *settings: str, resume: bool = False) -> Outcome:
     """Train a recipe with these settings."""
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        return train(change(RECIPES[recipe].make(), list(settings)), out, log, resume=resume)
-    finally:
-        log.close()
+    return train_quietly(change(RECIPES[recipe].make(), list(settings)), out, resume)
 
 
 def of_pairs(recipe: str, text: Path, out: Path, *settings: str, resume: bool = False) -> Path:

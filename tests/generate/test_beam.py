@@ -22,6 +22,7 @@ from headway.generate.stepper import GraphStepper, PlainStepper
 from headway.generate.top_k import top_k
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.text.tokenizer import END, START, Symbols
+from uncaptured import Uncaptured
 
 CPU = torch.device("cpu")
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=2, width=16, inner=24, heads=2, dropout=0.0, max_length=64)
@@ -267,20 +268,6 @@ def test_top_k_equals_torch_topk(width):
     assert torch.equal(values, scores.topk(5).values)
     assert torch.equal(scores.gather(1, indices), values)
     assert all(len(set(row)) == 5 for row in indices.tolist())
-
-
-class Replay:
-    def __init__(self, step):
-        self.replay = step
-
-
-class Uncaptured(GraphStepper):
-    """All of the graph stepper but the capture: its steps are run instead of replayed, and no GPU is needed."""
-
-    def _graph(self, step, restore):
-        step()
-        restore()
-        return Replay(step)
 
 
 class AheadStepper(PlainStepper):

@@ -24,23 +24,10 @@ from headway.models import parts
 from headway.models.protocols import Embedded, Steps
 from headway.nn.state import State
 from headway.text.tokenizer import END
+from uncaptured import Uncaptured
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]
-
-
-class Replay:
-    def __init__(self, step):
-        self.replay = step
-
-
-class Uncaptured(GraphStepper):
-    """All of it but the capture: the room's addresses must stay, and a step must leave everything at home."""
-
-    def _graph(self, step, restore):
-        step()  # as the one that warms libraries up
-        restore()
-        return Replay(step)
 
 
 def pools(stepper):

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from rnn_pairs import CONVOLVED, LENGTHS, SMALL, build, pairs
-from targets import check_padded_targets, check_read_in_parts
+from targets import check_padded_batch, check_padded_targets, check_read_in_parts
 
 from headway.batch import TextInputs
 from headway.errors import InputError
@@ -50,15 +50,7 @@ def test_the_encoder_is_torchs_convolution_and_the_decoder_starts_from_the_mean(
 
 @each_config
 def test_a_padded_batch_gives_what_single_rows_give_gradients_too(config: RnnSeq2SeqConfig) -> None:
-    model, (source, target) = build(config), pairs()
-    model(source, target, LENGTHS).square().sum().backward()
-    together = {name: weight.grad.clone() for name, weight in model.named_parameters()}
-    model.zero_grad()
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = model(source[row : row + 1, :length], target[row : row + 1])
-        torch.testing.assert_close(model(source, target, LENGTHS)[row], alone[0])
-        alone.square().sum().backward()
-    torch.testing.assert_close({name: weight.grad for name, weight in model.named_parameters()}, together)
+    check_padded_batch(build(config), *pairs(), LENGTHS)
 
 
 @each_config

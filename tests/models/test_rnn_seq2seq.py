@@ -21,19 +21,22 @@ from rnn_pairs import (
     score,
     torch_encoder,
 )
-from rooms import joined
-from targets import check_padded_targets, check_read_in_parts
+from targets import (
+    check_fixed_room,
+    check_greedy,
+    check_padded_batch,
+    check_padded_targets,
+    check_read_in_parts,
+    check_several_sources,
+)
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from headway.batch import TextInputs, TextRow
+from headway.batch import TextInputs
 from headway.errors import InputError
-from headway.generate.offline import generate_all, search_all
-from headway.generate.request import Request
+from headway.generate.offline import search_all
 from headway.generate.saliency import source_saliency
-from headway.generate.sampling import Sampling
 from headway.generate.search import Search
-from headway.generate.stepper import GraphStepper
 from headway.models.recurrent import Lstm
 from headway.nn import tap
 from headway.nn.attention import Additive, attend
@@ -108,30 +111,12 @@ def test_padded_targets_continue_as_each_would_alone(config):
 
 @each_config
 def test_a_padded_batch_gives_what_single_rows_give_gradients_too(config):
-    """What padding holds must not matter, to values or to weights."""
-    model, (source, target) = build(config), pairs()
-    model(source, target, LENGTHS).square().sum().backward()
-    together = {name: weight.grad.clone() for name, weight in model.named_parameters()}
-    model.zero_grad()
-    for row, length in enumerate(LENGTHS.tolist()):
-        alone = model(source[row : row + 1, :length], target[row : row + 1])
-        torch.testing.assert_close(model(source, target, LENGTHS)[row], alone[0])
-        alone.square().sum().backward()
-    torch.testing.assert_close({name: weight.grad for name, weight in model.named_parameters()}, together)
+    check_padded_batch(build(config), *pairs(), LENGTHS)
 
 
 @each_config
-@torch.no_grad()
 def test_several_sources_in_one_room_step_as_each_would_alone(config):
-    model, (source, target) = build(config), pairs()
-    states = []
-    for row, length in enumerate(LENGTHS.tolist()):
-        state = model.start(TextInputs(source[row : row + 1, :length], LENGTHS[row : row + 1]), 1, CPU, room=8)
-        state.widen(2)
-        states.append(model.read(target[[row, row], :2], state)[1])
-    logits, _ = model.logits(target.repeat_interleave(2, 0)[:, 2:], joined(states, 8, 6))
-    torch.testing.assert_close(logits[::2], model(source, target, LENGTHS)[:, 2:])
-    torch.testing.assert_close(logits[::2], logits[1::2])
+    check_several_sources(build(config), *pairs(), LENGTHS)
 
 
 @each_config
@@ -219,56 +204,14 @@ def test_a_wide_beam_is_exhaustive_search(config, alpha):
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], rel=1e-6)
 
 
-def sources(count=14):
-    generator = torch.Generator().manual_seed(0)
-    lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
-    return [[*torch.randint(4, 30, (n,), generator=generator).tolist(), END] for n in lengths]
-
-
-class Uncaptured(GraphStepper):
-    """A stepper of captured steps whose steps are run instead of replayed, so that no GPU is needed."""
-
-    class Replay:
-        def __init__(self, step):
-            self.replay = step
-
-    def _graph(self, step, restore):
-        step()
-        restore()
-        return self.Replay(step)
-
-
 @pytest.mark.parametrize("kind", ["lstm", "plain", "before", "feeding", "convolved"])
 def test_steps_in_a_fixed_room_give_what_each_source_gives_alone(kind):
-    model, search = (
-        build((EACH | {"convolved": CONVOLVED})[kind], sharp=4.0),
-        Search(beam=3, best=2, max_ratio=3, max_extra=9),
-    )
-    alone = [search_all(model, [source], search, limit=64, device=CPU)[0] for source in sources()]
-    for stepper, batch in ((None, 5), (Uncaptured(model), 14), (Uncaptured(model), 6)):
-        together = search_all(model, sources(), search, limit=64, device=CPU, stepper=stepper, batch=batch)
-        for a, b in zip(alone, together, strict=True):
-            assert [h.ids for h in a] == [h.ids for h in b]
-            assert [h.score for h in a] == pytest.approx([h.score for h in b], rel=1e-6)
+    check_fixed_room(build((EACH | {"convolved": CONVOLVED})[kind], sharp=4.0))
 
 
 @pytest.mark.parametrize("captured", [False, True])
-@torch.no_grad()
 def test_greedy_samples_are_a_beam_of_one_and_both_are_the_best_token_each_time(captured):
-    model, greedy = build(EACH["lstm"], sharp=4.0), Sampling(0)
-    given = [
-        Request([START], greedy, 12, frozenset({END}), inputs=TextRow(source)) for source in sources(6)
-    ]  # fmt: skip
-    written = generate_all(model, given, context=64, device=CPU, stepper=Uncaptured(model) if captured else None)
-    search = Search(beam=1, max_ratio=0, max_extra=12)
-    for source, (sample,) in zip(sources(6), written, strict=True):
-        ids = [START]
-        while len(ids) <= 12 and ids[-1] != END:
-            ids.append(int(model(torch.tensor([source]), torch.tensor([ids]))[0, -1].argmax()))
-        assert [i for i in sample.ids if i != END] == [i for i in ids[1:] if i != END]
-        ((found,),) = search_all(model, [source], search, limit=64, device=CPU)
-        if ids[-1] == END:
-            assert found.ids == ids[1:-1]
+    check_greedy(build(EACH["lstm"], sharp=4.0), captured)
 
 
 @pytest.mark.parametrize("kind", ["plain", "before"])

@@ -25,6 +25,7 @@ from headway.train.estimate import describe
 from headway.train.job import train
 from headway.train.log import Log
 from headway.train.run import Run
+from small_runs import train_quietly
 from small_world import surroundings
 
 LINES = TextOptions(kind="word", size=500, min_count=1, lines=True)
@@ -50,11 +51,7 @@ def rows_of(path: str) -> list[str]:
 
 
 def learn(data: PlainText, out: Path, model: NGramConfig = NGramConfig(3)) -> dict[str, object]:  # noqa: B008
-    out.mkdir()
-    log = Log(out, quiet=True)
-    outcome = train(Run("x", data, model, Counting()), out, log)
-    log.close()
-    return outcome.scores
+    return train_quietly(Run("x", data, model, Counting()), out).scores
 
 
 def test_a_folder_is_written_that_scores_as_its_card_says(data: PlainText, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,15 @@ from headway.errors import InputError, Notice
 from headway.models import build
 from headway.models.bert import BertConfig
 from headway.models.heads import Classes, ClassesHead
-from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.classification import Classification
 from headway.tasks.loading import load
 from headway.tasks.objective import Labels
-from headway.train.job import train as train_run
 from headway.train.log import Log
 from headway.train.run import read_run
-from small_world import surroundings
+from small_runs import carried_out
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 SMALL = (
     "engine.device=cpu", "engine.steps=60", "engine.batch=512", "engine.snapshot=1000", "engine.log=20",
     "engine.checkpoint=1000", "model.layers=1", "model.width=32", "model.inner=48", "model.heads=2",
@@ -37,12 +35,6 @@ SMALL = (
     "data.text.min_count=1", "schedule.peak=0.01", "schedule.warmup=5", "validation.every=30",
     "validation.score_every=30",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with surroundings(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +57,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def train(files: dict[str, Path], out: Path, *settings: str, resume: bool = False) -> dict[str, Any]:
     parts = [f"data.{part}={path}" for part, path in files.items()]
-    run = change(RECIPES["classify"].make(), [*parts, "data.names=none,cat", *SMALL, *settings])
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        return train_run(run, out, log, resume=resume).scores
-    finally:
-        log.close()
+    return carried_out("classify", out, *parts, "data.names=none,cat", *SMALL, *settings, resume=resume).scores
 
 
 def test_a_small_encoder_learns_from_nothing(files: dict[str, Path], tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,18 +25,13 @@ from headway.tasks.masked import MaskedLoss
 from small_runs import answered, call, carried_out, check_resumed
 from small_world import surroundings
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 SMALL = (
     "engine.device=cpu", "engine.steps=8", "engine.batch=256", "engine.snapshot=1000", "engine.log=4",
     "engine.checkpoint=3", "model.layers=1", "model.width=32", "model.inner=48", "model.heads=2", "model.max_length=48",
     "data.text.size=300", "data.length=32", "schedule.peak=0.01", "schedule.warmup=2", "validation.every=4",
     "validation.score_every=4",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with surroundings(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 @pytest.fixture(scope="module")

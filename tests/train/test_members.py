@@ -13,11 +13,9 @@ from safetensors.torch import load_file
 from headway.data.stories import read_stories
 from headway.models import build
 from headway.models.heads import Answers
-from headway.plain import change
 from headway.recipes import RECIPES
-from headway.train.job import train
-from headway.train.log import Log
 from milk import write_stories
+from small_runs import carried_out
 
 ROOT = Path(__file__).parents[2]
 STEPS, EVERY = 15, 5
@@ -37,10 +35,7 @@ def alone(data: Path, out: Path, seed: int) -> dict[str, torch.Tensor]:
         "engine.batch=20",
         f"schedule.hold={2 * EVERY}", f"schedule.every={2 * EVERY}", "engine.checkpoint=999",
     ]  # fmt: skip
-    out.mkdir()
-    log = Log(out, quiet=True)
-    train(change(RECIPES["babi"].make(), settings), out, log)
-    log.close()
+    carried_out("babi", out, *settings)
     return load_file(out / "model" / "model.safetensors")
 
 

@@ -20,9 +20,8 @@ from headway.folder import read_model
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
-from headway.train.job import train as train_run
-from headway.train.log import Log
 from headway.train.run import read_run, write_run
+from small_runs import train_quietly
 
 SMALL = (
     "engine.device=cpu", "engine.steps=250", "engine.batch=32", "engine.log=50", "data.channels=1", "model.image=8",
@@ -51,12 +50,7 @@ def run_of(folder: Path, *settings: str) -> Any:
 
 
 def train(folder: Path, out: Path, *settings: str, resume: bool = False) -> dict[str, Any]:
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        return train_run(run_of(folder, *settings), out, log, resume=resume).scores
-    finally:
-        log.close()
+    return train_quietly(run_of(folder, *settings), out, resume).scores
 
 
 @pytest.fixture(scope="module")

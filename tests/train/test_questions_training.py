@@ -4,7 +4,6 @@ loss against transformers."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,10 @@ from headway.tasks.loading import load
 from headway.tasks.questions import QuestionAnswering
 from headway.train.job import train as train_run
 from headway.train.log import Log
-from small_runs import answered, call, check_resumed
+from small_runs import answered, call, carried_out, check_resumed
 from small_world import surroundings
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 SMALL = (
     "engine.device=cpu", "engine.steps=200", "engine.batch=1024", "engine.snapshot=1000", "engine.log=20",
     "engine.checkpoint=1000", "model.layers=1", "model.width=32", "model.inner=48", "model.heads=2",
@@ -37,12 +37,6 @@ SMALL = (
     "validation.score_every=100",
 )  # fmt: skip
 KINDS = {"animal": ("cat", "grey dog", "owl"), "colour": ("red", "dark blue", "green"), "room": ("hall", "old barn")}
-
-
-@pytest.fixture(autouse=True)
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with surroundings(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def train(files: dict[str, Path], out: Path, *settings: str, resume: bool = False) -> dict[str, Any]:
     parts = [f"data.{part}={path}" for part, path in files.items()]
-    run = change(RECIPES["answer"].make(), [*parts, *SMALL, *settings])
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        return train_run(run, out, log, resume=resume).scores
-    finally:
-        log.close()
+    return carried_out("answer", out, *parts, *SMALL, *settings, resume=resume).scores
 
 
 def brute(first: Any, last: Any, begin: int, end: int, longest: int) -> tuple[float, int, int, float]:

@@ -20,11 +20,10 @@ from headway.tasks.objective import NegativeSamplingObjective, RowStep
 from headway.text.tokenizer import END, UNKNOWN
 from headway.text.vectors import WordVectors, write_vectors
 from headway.train.health import Diverged
-from headway.train.job import train as train_run
-from headway.train.log import Log
 from headway.train.optimiser import Masters, Sgd
 from headway.train.pace import Pace
 from headway.train.run import Run
+from small_runs import train_quietly
 from small_world import TokenArray, surroundings
 
 V = 30
@@ -223,10 +222,7 @@ def small_run(folder: Path, *settings: str) -> Run:
 
 def train(folder: Path, name: str, *settings: str, resume: bool = False) -> Path:
     out = folder / name
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    train_run(small_run(folder, *settings), out, log, resume=resume)
-    log.close()
+    train_quietly(small_run(folder, *settings), out, resume)
     return out
 
 

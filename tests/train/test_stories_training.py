@@ -20,9 +20,8 @@ from headway.folder import read_model
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
-from headway.train.job import train as train_run
-from headway.train.log import Log
 from milk import DECK_C, write_stories
+from small_runs import train_quietly
 
 # Adam at a constant rate: a small world is learned in a few seconds.
 QUICK = (
@@ -49,12 +48,7 @@ def run_of(recipe: str, data: Path, *settings: str) -> Any:
 
 
 def train(run: Any, out: Path, resume: bool = False) -> dict[str, Any]:
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        return train_run(run, out, log, resume=resume).scores
-    finally:
-        log.close()
+    return train_quietly(run, out, resume).scores
 
 
 @pytest.fixture(scope="module")

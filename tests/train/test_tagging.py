@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,20 +27,15 @@ from headway.text.tokenizer import UNKNOWN
 from headway.train.job import train as train_run
 from headway.train.log import Log
 from headway.train.parallel.ranks import Ranks
-from small_world import surroundings
+from small_runs import carried_out
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 SMALL = (
     "engine.device=cpu", "engine.steps=150", "engine.batch=512", "engine.snapshot=1000", "engine.log=20",
     "engine.checkpoint=1000", "model.layers=1", "model.width=32", "model.inner=48", "model.heads=2",
     "model.max_length=48", "model.dropout=0.0", "model.attention_dropout=0.0", "data.text.size=300",
     "schedule.peak=0.01", "schedule.warmup=5", "validation.every=30", "validation.score_every=30",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with surroundings(tmp_path_factory.mktemp("cache")):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +62,7 @@ def train(
     files: dict[str, Path], out: Path, *settings: str, resume: bool = False, small: Sequence[str] = SMALL
 ) -> dict[str, Any]:
     parts = [f"data.{part}={path}" for part, path in files.items()]
-    run = change(RECIPES["tag"].make(), [*parts, *small, *settings])
-    out.mkdir(exist_ok=True)
-    log = Log(out, quiet=True)
-    try:
-        return train_run(run, out, log, resume=resume).scores
-    finally:
-        log.close()
+    return carried_out("tag", out, *parts, *small, *settings, resume=resume).scores
 
 
 @pytest.mark.parametrize("head", ["crf", "tags"])

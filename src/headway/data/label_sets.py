@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headway.batch import Batch, column
 from headway.data.batches import Ints
-from headway.data.labelled import SEPARATOR, FramedStore, Labelled
+from headway.data.labelled import FramedStore, Labelled, labels_of
 from headway.errors import InputError, nearest
 from headway.text.framing import Framed
 
@@ -45,11 +45,6 @@ class TargetStore(FramedStore[TargetBatch]):
     def collate(self, examples: Ints, lengths: tuple[int, ...]) -> TargetBatch:
         targets_BL, weights_BL = (torch.from_numpy(one[examples]) for one in (self.targets_NL, self.weights_NL))
         return TargetBatch(self.inputs(examples, lengths[0]), targets_BL, weights_BL, examples=tuple(examples.tolist()))
-
-
-def labels_of(label: str) -> list[str]:
-    """The labels of a text that may have several, or none."""
-    return [one.strip() for one in label.split(SEPARATOR) if one.strip()]
 
 
 def set_labels(texts: Sequence[Labelled]) -> tuple[str, ...]:

@@ -72,12 +72,17 @@ def read_labelled(
     return found
 
 
+def labels_of(label: str) -> list[str]:
+    """The labels of a text that may have several, or none."""
+    return [one.strip() for one in label.split(SEPARATOR) if one.strip()]
+
+
 def _told(texts: Sequence[Labelled], where: str, answer: Answer) -> str:
     if answer == "number":
         numbers = [float(text.label) for text in texts]
         return f"numbers from {where} ({min(numbers):g} to {max(numbers):g})"
     if answer == "several":
-        texts = [Labelled("", one.strip()) for text in texts for one in text.label.split(SEPARATOR) if one.strip()]
+        texts = [Labelled("", one) for text in texts for one in labels_of(text.label)]
     return f"labels from {where} ({_listed(labels_in(texts))})"
 
 

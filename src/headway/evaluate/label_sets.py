@@ -11,15 +11,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.evaluate.labels import NamedFigures, ratio
+
 Floats = NDArray[np.float64]
 
 
-def _ratio(above: NDArray[np.int64], below: NDArray[np.int64]) -> Floats:
-    return np.divide(above, below, out=np.zeros(np.shape(below)), where=below > 0)
-
-
 @dataclass(frozen=True)
-class SetScores:
+class SetScores(NamedFigures):
     """true_NL, given_NL: whether a text has a label, and whether it was given it."""
 
     names: ClassVar[dict[str, str]] = {"accuracy": "all labels right", "f1": "macro-F1", "micro_f1": "micro-F1"}
@@ -41,20 +39,17 @@ class SetScores:
     def f1(self) -> float:
         """2PR/(P + R) of each label, and their mean."""
         both_L = self.true_NL.sum(0) + self.given_NL.sum(0)
-        return float(np.mean(_ratio(2 * (self.true_NL & self.given_NL).sum(0), both_L)))
+        return float(np.mean(ratio(2 * (self.true_NL & self.given_NL).sum(0), both_L)))
 
     @property
     def micro_f1(self) -> float:
         """2PR/(P + R) of all labels of all texts together."""
         both = self.true_NL.sum() + self.given_NL.sum()
-        return float(_ratio(2 * (self.true_NL & self.given_NL).sum(), both))
-
-    def figures(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in self.names}
+        return float(ratio(2 * (self.true_NL & self.given_NL).sum(), both))
 
 
 @dataclass(frozen=True)
-class NumberScores:
+class NumberScores(NamedFigures):
     """Of each text the true number and the one that was given."""
 
     names: ClassVar[dict[str, str]] = {
@@ -83,9 +78,6 @@ class NumberScores:
     @property
     def mse(self) -> float:
         return float(np.mean((self.true_N - self.given_N) ** 2))
-
-    def figures(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in self.names}
 
 
 def correlation(a_N: Floats, b_N: Floats) -> float:

@@ -12,8 +12,22 @@ from numpy.typing import NDArray
 Judge = Literal["accuracy", "f1", "matthews", "micro_f1", "pearson", "spearman"]
 
 
+def ratio(above: NDArray[np.int64], below: NDArray[np.int64]) -> NDArray[np.float64]:
+    """0 where there is nothing below."""
+    return np.divide(above, below, out=np.zeros(np.shape(below)), where=below > 0)
+
+
+class NamedFigures:
+    """Abstract. names: the figures that it has, and what each is called."""
+
+    names: ClassVar[dict[str, str]]
+
+    def figures(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in self.names}
+
+
 @dataclass(frozen=True)
-class LabelScores:
+class LabelScores(NamedFigures):
     """counts_TG: how often a text of label t was given label g."""
 
     names: ClassVar[dict[str, str]] = {"accuracy": "accuracy", "f1": "macro-F1", "matthews": "Matthews' correlation"}
@@ -37,7 +51,7 @@ class LabelScores:
         """2PR/(P + R) of each label, and their mean, rare labels counting as much as others."""
         right = self.counts_TG.diagonal()
         both = self.counts_TG.sum(0) + self.counts_TG.sum(1)
-        return float(np.mean(np.divide(2 * right, both, out=np.zeros(len(right)), where=both > 0)))
+        return float(np.mean(ratio(2 * right, both)))
 
     @property
     def matthews(self) -> float:
@@ -57,6 +71,3 @@ class LabelScores:
         """The label that every text was given, where the texts have several."""
         [given], [true] = self.counts_TG.sum(0).nonzero(), self.counts_TG.sum(1).nonzero()
         return int(given[0]) if len(given) == 1 and len(true) > 1 else None
-
-    def figures(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in self.names}

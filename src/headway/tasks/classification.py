@@ -66,9 +66,7 @@ class LabelledText(DividedFiles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kept = 1 - self.hold_out - self.hold_out_test
-        refuse(not self.hold_out_test >= 0 or not kept > 0, "data.hold_out_test must be 0 or more, and below 1 with "
-               f"data.hold_out, not {self.hold_out_test}")  # fmt: skip
+        self.refuse_test_share(self.hold_out_test)
         refuse(
             len(self.text_column) > 2, f"--text-column takes one column, or two for pairs, not {len(self.text_column)}"
         )
@@ -90,11 +88,7 @@ class Classification(TextLabelling):
 
     def open_parts(self) -> dict[str, list[Labelled]]:
         self.kind, self.written = KINDS[self.run.head.answer], tuple[str, ...]()
-        data, parts = self.run.data, self.divided(self._read, hold_out_labelled)
-        if data.hold_out_test and not data.test:
-            share = data.hold_out_test / (1 if data.valid else 1 - data.hold_out)
-            parts["train"], parts["test"] = hold_out_labelled(parts["train"], share)
-        return parts
+        return self.divided(self._read, hold_out_labelled, self.run.data.hold_out_test)
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""

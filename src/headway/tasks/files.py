@@ -49,6 +49,11 @@ class DividedFiles(DataFiles):
     def __post_init__(self) -> None:
         refuse(not 0 < self.hold_out < 1, f"data.hold_out must lie between 0 and 1, not {self.hold_out}")
 
+    def refuse_test_share(self, share: float) -> None:
+        """For data of which a share can be held out for a last test."""
+        wrong = not 0 <= share < 1 - self.hold_out
+        refuse(wrong, f"data.hold_out_test must be at least 0 and leave something to learn from, not {share}")
+
 
 def is_own(name: str) -> bool:
     """Whether a name is a file of the user's, existing or mistyped, and not one of a known data set."""

@@ -42,13 +42,17 @@ class Labelling(Encoding):
     held: dict[str, Any]  # the batches of the parts that are not trained on
 
     def divided(
-        self, read: Callable[[list[Any]], Any], hold_out: Callable[[Any, float], tuple[Any, Any]], folders: bool = False
-    ) -> dict[str, Any]:
-        """The examples of each part; where there are none for validation, some of the training examples."""
+        self, read: Callable[[list[Any]], Any], hold_out: Callable[[Any, float], tuple[Any, Any]],
+        test: float = 0.0, folders: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The examples of each part; where there are none for validation, some of the training examples, and where
+        there are none for a test, the share `test` of all."""
         data = self.run.data
         parts = {part: read(found(names, self.context, folders)) for part, names in data.parts().items()}
         if "valid" not in parts:
             parts["train"], parts["valid"] = hold_out(parts["train"], data.hold_out)
+        if test and "test" not in parts:
+            parts["train"], parts["test"] = hold_out(parts["train"], test / (1 if data.valid else 1 - data.hold_out))
         return parts
 
     def called(self, labels: tuple[str, ...], least: int = 2) -> tuple[str, ...]:

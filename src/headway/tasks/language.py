@@ -50,10 +50,7 @@ class TextFiles(DividedFiles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.hold_out_test < 1 - self.hold_out:
-            raise InputError(
-                f"data.hold_out_test must be at least 0 and leave something to learn from, not {self.hold_out_test}"
-            )
+        self.refuse_test_share(self.hold_out_test)
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,7 @@ class Questions(DividedFiles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.hold_out_test < 1 - self.hold_out:
-            raise InputError(
-                f"data.hold_out_test must be at least 0 and leave something to learn from, not {self.hold_out_test}"
-            )
+        self.refuse_test_share(self.hold_out_test)
         for name, least in (("window", 8), ("stride", 1), ("longest", 1)):
             value = getattr(self, name)
             refuse(value < least, f"data.{name} must be at least {least}, not {value}")
@@ -84,11 +81,7 @@ class QuestionAnswering(TextLabelling):
     def open_parts(self) -> dict[str, list[Question]]:
         data = self.run.data
         self.labels = ()
-        parts = self.divided(read_questions, hold_out_questions)
-        if data.hold_out_test and "test" not in parts:
-            # Of what is left, so that validation and test have their shares of all articles.
-            share = data.hold_out_test / (1 if data.valid else 1 - data.hold_out)
-            parts["train"], parts["test"] = hold_out_questions(parts["train"], share)
+        parts = self.divided(read_questions, hold_out_questions, data.hold_out_test)
         if not data.no_answer:
             for one in parts["train"]:
                 why = f"{one.place} has no answer: set data.no_answer=true for a model that may say so"
