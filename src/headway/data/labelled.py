@@ -226,9 +226,12 @@ class FramedStore(Generic[Made]):
         letters_BTC = padded_letters(chosen, width)
         return TextInputs(padded([one.ids for one in chosen], width, self.pad), lengths_B, types_BT, letters_BTC)
 
-    def batches(self, budget: int, seed: int, shuffle: bool = True, full: bool = False) -> BucketedBatches[Made]:
-        """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length."""
-        return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full)
+    def batches(
+        self, budget: int, seed: int, shuffle: bool = True, full: bool = False, longest: int | None = None
+    ) -> BucketedBatches[Made]:
+        """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length, padded to no
+        more than `longest`."""
+        return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full, longest)
 
 
 class LabelStore(FramedStore[LabelBatch]):
