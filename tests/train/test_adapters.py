@@ -169,7 +169,7 @@ def test_the_count_of_trained_weights_is_shown(place: Path) -> None:
     Lora(rank=3, on=("qkv",)).put_into(model, 1, whole=("head",))
     head = sum(weight.numel() for weight in model.head.parameters())
     assert counts(model)[1] == 3 * (8 + 24) + head
-    shown = answered("train", "sst2-minilm", "--dry-run", "--set", "engine.adapters=lora", "model.layers=1")
+    shown = answered("train", "classify", "--dry-run", "--set", "engine.adapters=lora", "model.layers=1")
     assert " of them trained (with" in shown
 
 

@@ -78,7 +78,7 @@ def _told(texts: Sequence[Labelled], where: str, answer: Answer) -> str:
         return f"numbers from {where} ({min(numbers):g} to {max(numbers):g})"
     if answer == "several":
         texts = [Labelled("", one.strip()) for text in texts for one in text.label.split(SEPARATOR) if one.strip()]
-    return f"labels from {where} ({_listed(labels_in(texts))})"
+    return f"labels from {where} ({listed(labels_in(texts))})"
 
 
 def is_table(file: str) -> bool:
@@ -174,7 +174,8 @@ def _record(table: Table, row: Row) -> dict[str, Any]:
     return {_key(table, at): cell for at, cell in enumerate(row.cells) if cell is not None}
 
 
-def _listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str]) -> str:
+    """How many there are, and the first of them."""
     shown = ", ".join(shorten(label, 40, placeholder="…") for label in labels[:SHOWN])
     shown += " …" if len(labels) > SHOWN else ""
     return f"{len(labels)}: {shown}"
