@@ -148,7 +148,9 @@ def _change(value: Any, changes: list[Change]) -> Any:
             below.pop(head, None)
     for head, inner in below.items():
         part = new.get(head, getattr(value, head))
-        refuse(not dataclasses.is_dataclass(part), f"unknown key '{inner[0][2]}': '{head}' has no keys below it")
+        whole = inner[0][2]
+        refuse(part is None, f"unknown key '{whole}': '{head}' is not set: set it first, in the same command")
+        refuse(not dataclasses.is_dataclass(part), f"unknown key '{whole}': '{head}' has no keys below it")
         new[head] = _change(part, inner)
     return dataclasses.replace(value, **new)
 

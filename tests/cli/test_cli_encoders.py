@@ -113,6 +113,12 @@ def test_bad_input_is_one_line(refuses: Refuses, words: Path, vectors: Path, lab
     assert "(bert) does not translate; it answers headway embed" in refuses("translate", vectors, blank, *CPU)
 
 
+def test_a_text_in_the_place_of_a_file_is_told_of_text(refuses: Refuses, labels: Path) -> None:
+    assert "no file 'a dull film'; if that is a text, write --text before it" in refuses(
+        "predict", labels, "a dull film"
+    )
+
+
 def test_a_long_text_is_cut_when_asked(headway: Headway, labels: Path) -> None:
     assert headway("classify", labels, "--text", "the cat " * 20, "--truncate", *CPU).code == 0
 

@@ -10,7 +10,7 @@ import torch
 
 from headway.batch import IGNORED
 from headway.data import batches
-from headway.data.batches import pair_batches, permutation, rung
+from headway.data.batches import buckets, pair_batches, permutation, rung
 from headway.data.store import prepare
 from headway.text.tokenizer import END, START, TextOptions, Tokenizer
 
@@ -80,6 +80,15 @@ def test_no_two_shuffles_of_an_epoch_share_a_stream(pairs, monkeypatch):
     found = pair_batches(pairs[0], budget=512, seed=1)
     found.plan(0)
     assert len(asked) == len(found.buckets) + 1 == len(set(map(tuple, asked)))
+
+
+@pytest.mark.parametrize("longest", [6, 39, 100])
+def test_no_row_is_padded_beyond_the_positions_of_a_model(longest):
+    lengths = np.arange(1, longest + 1, dtype=np.int32)
+    found = buckets(((lengths, 0),), 64, longest)
+    assert rung(longest) > longest and max(bucket.lengths[0] for bucket in found) == longest
+    assert all(lengths[bucket.examples].max() <= bucket.lengths[0] for bucket in found)
+    assert sorted(np.concatenate([bucket.examples for bucket in found]).tolist()) == list(range(longest))
 
 
 def lengths_of(count, longest, seed=0):

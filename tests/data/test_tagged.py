@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headway.batch import IGNORED
-from headway.data.tagged import Sentence, TaggedStore, align, hold_out_tagged, labels_of
+from headway.data.tagged import Sentence, TaggedStore, align, hold_out_tagged, labels_of, refuse_swapped
 from headway.data.tagged_files import TagColumns, read_given, read_tagged
 from headway.errors import InputError
 from headway.text.framing import frame
@@ -69,6 +69,15 @@ def test_columns_are_chosen_by_number_or_by_the_treebanks_names(tmp_path: Path) 
     assert read_tagged([chunks], TagColumns(words="2", tags="3"))[1] == Sentence(("NNP",) * 3, ("B-NP", "I-NP", "I-NP"))
 
 
+def test_swapped_columns_are_refused() -> None:
+    sentences = [Sentence((f"word{number}", "the"), ("B-X", "O")) for number in range(10)]
+    refuse_swapped(sentences, ["a.conll"])
+    with pytest.raises(
+        InputError, match=r"a\.conll: 2 different words \(O, B-X …\) and 11 different tags \(the, word0, "
+    ):
+        refuse_swapped([Sentence(labels, words) for words, labels in sentences], ["a.conll"])
+
+
 def test_words_without_tags_are_read_where_none_are_needed(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("a\nb\n\nc\n")
     (tmp_path / "a.jsonl").write_text('{"words": ["a", "b"]}\n{"words": ["c"], "tags": ["X"]}\n')
@@ -104,7 +113,7 @@ ROW = "1\ta\ta\tX\tX\t_\t0\troot\t_\t_\n"
         ("a.jsonl", '{"words": ["a", "b"], "labels": ["O"]}\n', r"a\.jsonl, line 1: 2 words, 1 tags"),
         ("a.jsonl", '{"words": ["New York"], "tags": ["O"]}\n', r"line 1: 'words' must be a list of strings"),
         ("a.jsonl", '{"words": ["\\ud800"], "tags": ["O"]}\n', r"line 1: 'words' holds half a surrogate pair"),
-        ("a.jsonl", '{"words": ["a"]}\n', r"line 1: 'tags' must be a list of strings"),
+        ("a.jsonl", '{"words": ["a"]}\n', r"line 1: no key 'tags'; there is: words"),
         ("a.jsonl", '{"words": ["a"], "tags": ["O"]}\n{"words": [], "tags": []}\n', r"line 2: no words; leave"),
     ],
 )

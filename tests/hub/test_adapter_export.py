@@ -11,6 +11,7 @@ import transformers
 from safetensors.torch import load_file
 
 from checkpoint_world import IDS, TEXT, byte_pairs, llama
+from encoder_folders import write_encoder
 from headway.folder import read_model
 from small_runs import answered, call
 from small_world import surroundings
@@ -57,3 +58,27 @@ def test_a_model_without_adapters_is_none(tmp_path: Path) -> None:
     llama(tmp_path / "base")
     code, _, said = call("export", tmp_path / "base", tmp_path / "adapter", "--format", "peft")
     assert code == 2 and "was not trained with adapters" in said and not (tmp_path / "adapter").exists()
+
+
+def test_a_pooler_that_was_trained_is_saved_whole_and_no_target(tmp_path: Path) -> None:
+    write_encoder(tmp_path / "base", "Model")
+    (tmp_path / "a.tsv").write_text("".join(f"{number % 2}\tthe cat {number}\n" for number in range(24)))
+    with surroundings(tmp_path / "cache"):
+        answered(
+            "train", "classify", "--data", tmp_path / "a.tsv", "--valid", tmp_path / "a.tsv", "--init",
+            tmp_path / "base", "--device", "cpu", "--out", tmp_path / "run", "--set", *SETTINGS,
+        )  # fmt: skip
+        answered("export", tmp_path / "run", tmp_path / "adapter", "--format", "peft")
+        answered("export", tmp_path / "run", tmp_path / "whole", "--format", "hf")
+    facts = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert facts["modules_to_save"] == ["bert.pooler.dense", "classifier"]
+    saved = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    base, tuned = (load_file(tmp_path / name / "model.safetensors") for name in ("base", "whole"))
+    for name, weight in tuned.items():
+        module = f"base_model.model.{name.removesuffix('.weight')}"
+        found = saved.get(f"base_model.model.{name}", base.get(name.removeprefix("bert.")))
+        if f"{module}.lora_A.weight" in saved:
+            found = found + saved[f"{module}.lora_B.weight"] @ saved[f"{module}.lora_A.weight"]
+            assert any(f".{name}".endswith(f".{target}.weight") for target in facts["target_modules"])
+        torch.testing.assert_close(found, weight, rtol=0, atol=1e-5)
+    assert not any("bert.pooler.dense".endswith(target) for target in facts["target_modules"])

@@ -179,11 +179,20 @@ def test_padding_and_rows_without_a_label_count_nothing() -> None:
         (["data.train=[]"], "no training data: pass --data FILE"),
         (["engine.frozen=decoder"], r"engine\.frozen: no weight's name begins with 'decoder'"),
         (["head=words"], "needs a head: set head=classes"),
+        (
+            ["model.max_length=1"],
+            "model.max_length=1 leaves no room for text beside 2 special tokens: set it to at least 3",
+        ),
     ],
 )
 def test_bad_settings_are_one_line(files: dict[str, Path], tmp_path: Path, changes: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said):
         train(files, tmp_path / "run", *changes)
+
+
+def test_texts_are_padded_to_no_more_positions_than_the_model_has(files: dict[str, Path], tmp_path: Path) -> None:
+    figures = train(files, tmp_path / "run", "model.max_length=6", "engine.steps=2", "validation.every=2")
+    assert figures["steps"] == 2
 
 
 def test_labels_must_differ_and_be_known(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def test_a_classifier_starts_from_it(trained: Path, tmp_path: Path) -> None:
         (["data.mask.mask=0.95"], "data.mask.mask and data.mask.random must be"),
         (["head=classes"], "needs a head: set head=words or words-and-pair"),
         (["data.length=4"], "data.length must be at least 8"),
+        (["model.max_length=3"], "model.max_length must be at least 8 to hide words in a row, not 3"),
         (["objective=labels"], "set objective=masked-words"),
     ],
 )

@@ -137,6 +137,23 @@ def test_bad_settings_are_one_line(files: dict[str, Path], tmp_path: Path, chang
         train(files, tmp_path / "run", *changes)
 
 
+def test_tags_and_words_are_shown_and_swapped_columns_refused(tmp_path: Path) -> None:
+    rows = [(f"word{number}", "B-X" if number % 2 else "O") for number in range(40)]
+    (tmp_path / "a.conll").write_text("".join(f"{word} {tag}\n\n" for word, tag in rows))
+    (tmp_path / "b.conll").write_text("new B-Y\n\nword1 B-X\n")
+    (tmp_path / "c.conll").write_text("".join(f"{tag} {word}\n" for word, tag in rows))
+    call = ["train", "tag", "--data", str(tmp_path / "a.conll"), "--valid", str(tmp_path / "b.conll")]
+    settings = [part for setting in (*SMALL, "engine.steps=1") for part in ("--set", setting)]
+    said = CliRunner().invoke(app, [*call, "--out", str(tmp_path / "run"), *settings]).stderr
+    assert "tags (3: O, B-X, B-Y), words: word0\n" in said
+    assert "warning: valid: no training sentence has these tags (1: B-Y)\n" in said
+    with pytest.raises(InputError, match=r"c\.conll: 2 different words .* they look swapped; --text-column"):
+        train({"train": tmp_path / "c.conll"}, tmp_path / "swapped")
+    chosen = train({"train": tmp_path / "a.conll", "valid": tmp_path / "c.conll"}, tmp_path / "chosen",
+                   "data.label_column=2", "engine.steps=1")  # fmt: skip
+    assert chosen["steps"] == 1
+
+
 def test_labels_that_are_no_chunks_are_judged_by_accuracy(tmp_path: Path) -> None:
     (tmp_path / "pos.txt").write_text("\n".join(f"the DT\ncat{number % 7} NN\n" for number in range(60)))
     data = {"train": tmp_path / "pos.txt"}

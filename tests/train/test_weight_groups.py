@@ -106,3 +106,8 @@ def test_each_stack_of_an_encoder_decoder_has_its_own_last_layer() -> None:
 def test_a_model_without_layers_has_no_last_ones() -> None:
     with pytest.raises(InputError, match=r"engine\.last_layers: the model has no stack of layers"):
         freeze(network(), (), 1)
+
+
+def test_more_last_layers_than_there_are_is_refused() -> None:
+    with pytest.raises(InputError, match=r"engine\.last_layers=4: the model has 3 layers; leave it out"):
+        freeze(encoder(), (), 4)

@@ -43,6 +43,8 @@ def questions_of(given: list[str]) -> list[str]:
 def texts_of(given: list[str], file: str | None) -> list[str]:
     """The texts of --text, or those of the file; at least one must not be blank."""
     refuse(given and file is not None, "--text and a file were both given: pass one of them")
+    if file and " " in file.strip() and not Path(file).exists():
+        raise InputError(f"no file '{file}'; if that is a text, write --text before it")
     if not given and file is None and sys.stdin.isatty():
         print("headway: type a text a line; Ctrl-D ends", file=sys.stderr)
     texts = given or list(lines_of(file or "-"))

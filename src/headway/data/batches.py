@@ -81,9 +81,11 @@ class Bucket:
     rows: int
 
 
-def buckets(lengths: Lengths, budget: int) -> list[Bucket]:
-    """Group examples by padded lengths; a group smaller than one batch is merged into the next larger one."""
-    groups = _by_shape(lengths)
+def buckets(lengths: Lengths, budget: int, longest: int | None = None) -> list[Bucket]:
+    """Group examples by padded lengths; a group smaller than one batch is merged into the next larger one.
+
+    longest: no example is padded beyond it (None: there is no limit)."""
+    groups = _by_shape(lengths, longest)
     shapes = sorted(groups, key=lambda shape: (max(shape), *shape[::-1]))
     result: list[Bucket] = []
     padded = (0,) * len(lengths)
@@ -100,10 +102,12 @@ def buckets(lengths: Lengths, budget: int) -> list[Bucket]:
     return result
 
 
-def _by_shape(lengths: Lengths) -> dict[tuple[int, ...], list[Examples]]:
+def _by_shape(lengths: Lengths, longest: int | None) -> dict[tuple[int, ...], list[Examples]]:
     """The examples of each shape (padded lengths), some at a time: an index or an order of all examples at once would
     take eight bytes for each."""
-    ladder = np.array([rung(n) for n in range(int(max(some.max() + more for some, more in lengths)) + 1)])
+    most = int(max(some.max() + more for some, more in lengths))
+    limit = rung(most) if longest is None else max(longest, most)
+    ladder = np.array([min(rung(n), limit) for n in range(most + 1)])
     rungs, rank = np.unique(ladder, return_inverse=True)
     count = len(lengths[0][0])
     narrow = np.int32 if count <= np.iinfo(np.int32).max else np.int64
@@ -124,15 +128,15 @@ class BucketedBatches(Generic[Made]):
 
     lengths: see `Lengths`. collate: a batch of these examples at these
     padded lengths. full: every batch of a bucket has the same number of rows, empty ones where examples are missing,
-    so that a captured step serves all of them.
+    so that a captured step serves all of them. longest: no row is padded beyond it: the positions of the model.
     """
 
     def __init__(
         self, lengths: Lengths, collate: Callable[[Ints, tuple[int, ...]], Made], budget: int,
-        seed: int, shuffle: bool = True, full: bool = False,
+        seed: int, shuffle: bool = True, full: bool = False, longest: int | None = None,
     ) -> None:  # fmt: skip
         self.collate, self.seed, self.shuffle, self.full = collate, seed, shuffle, full
-        self.buckets = buckets(lengths, budget)
+        self.buckets = buckets(lengths, budget, longest)
         self.per_epoch = sum(-(-len(bucket.examples) // bucket.rows) for bucket in self.buckets)
         self._plan: tuple[int, list[tuple[Bucket, Examples]]] | None = None
 
@@ -167,11 +171,12 @@ class BucketedBatches(Generic[Made]):
 
 
 def pair_batches(
-    pairs: PairStore, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False
-) -> BucketedBatches[TokenBatch]:
+    pairs: PairStore, budget: int, seed: int, shuffle: bool = True, frame: Frame = OWN_FRAME, full: bool = False,
+    longest: int | None = None,
+) -> BucketedBatches[TokenBatch]:  # fmt: skip
     """Sentence pairs: the sources are the inputs, the targets the tokens to predict."""
     lengths = (pairs.source.lengths, frame.more), (pairs.target.lengths, 1 + len(frame.first))
-    return BucketedBatches(lengths, partial(_collate_pairs, pairs, frame), budget, seed, shuffle, full)
+    return BucketedBatches(lengths, partial(_collate_pairs, pairs, frame), budget, seed, shuffle, full, longest)
 
 
 def _collate_pairs(pairs: PairStore, frame: Frame, examples: Ints, padded: tuple[int, ...]) -> TokenBatch:

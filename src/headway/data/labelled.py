@@ -83,7 +83,7 @@ def _told(texts: Sequence[Labelled], where: str, answer: Answer) -> str:
         return f"numbers from {where} ({min(numbers):g} to {max(numbers):g})"
     if answer == "several":
         texts = [Labelled("", one) for text in texts for one in labels_of(text.label)]
-    return f"labels from {where} ({_listed(labels_in(texts))})"
+    return f"labels from {where} ({listed(labels_in(texts))})"
 
 
 def is_table(file: str) -> bool:
@@ -179,7 +179,8 @@ def _record(table: Table, row: Row) -> dict[str, Any]:
     return {_key(table, at): cell for at, cell in enumerate(row.cells) if cell is not None}
 
 
-def _listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str]) -> str:
+    """How many there are, and the first of them."""
     shown = ", ".join(shorten(label, 40, placeholder="…") for label in labels[:SHOWN])
     shown += " …" if len(labels) > SHOWN else ""
     return f"{len(labels)}: {shown}"
@@ -231,9 +232,12 @@ class FramedStore(Generic[Made]):
         letters_BTC = padded_letters(chosen, width)
         return TextInputs(padded([one.ids for one in chosen], width, self.pad), lengths_B, types_BT, letters_BTC)
 
-    def batches(self, budget: int, seed: int, shuffle: bool = True, full: bool = False) -> BucketedBatches[Made]:
-        """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length."""
-        return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full)
+    def batches(
+        self, budget: int, seed: int, shuffle: bool = True, full: bool = False, longest: int | None = None
+    ) -> BucketedBatches[Made]:
+        """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length, padded to no
+        more than `longest`."""
+        return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full, longest)
 
 
 class LabelStore(FramedStore[LabelBatch]):

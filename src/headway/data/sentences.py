@@ -147,7 +147,7 @@ def _write(
             documents += sum(ids[-1] == separator for ids in found)
             if progress:
                 progress(count)
-        refuse(not count, "there is no text: every document is empty")
+        refuse(not count, "there is no text: every document, or the part that is held out, is empty: give more text")
         sentences = writer.close()
     return {"format": FORMAT, "sentences": sentences, "separator": separator, "documents": documents}
 

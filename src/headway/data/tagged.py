@@ -6,7 +6,7 @@ B rows, T length.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -15,9 +15,11 @@ from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
 from headway.data.batches import Ints
+from headway.data.columns import ENOUGH
 from headway.data.labelled import FramedStore, padded
 from headway.data.split import hold_out_by_hash
 from headway.data.tag_schemes import OUTSIDE
+from headway.errors import InputError
 from headway.text.framing import Framed
 
 Span = tuple[int, int]
@@ -42,6 +44,21 @@ def labels_of(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     """Every label, in order; that of words in no chunk is the first."""
     found = {label for sentence in sentences for label in sentence.labels}
     return tuple(sorted(found, key=lambda label: (label != OUTSIDE, label)))
+
+
+def refuse_swapped(sentences: Sequence[Sentence], files: Sequence[object]) -> None:
+    """Refuse more different tags than different words, as where the columns are swapped."""
+    words, tags = ({one for sentence in sentences for one in sentence[side]} for side in (0, 1))
+    if len(tags) <= len(words) or sum(len(sentence.words) for sentence in sentences) < ENOUGH:
+        return
+    found = f"{len(words):,} different words ({_some(words)}) and {len(tags):,} different tags ({_some(tags)})"
+    raise InputError(
+        f"{', '.join(map(str, files))}: {found}: they look swapped; --text-column and --label-column say which is which"
+    )
+
+
+def _some(found: Iterable[str]) -> str:
+    return ", ".join(sorted(found, key=lambda one: (not one.isalnum(), one))[:4]) + " …"
 
 
 def hold_out_tagged(sentences: Sequence[Sentence], share: float) -> tuple[list[Sentence], list[Sentence]]:

@@ -103,7 +103,9 @@ def _json(path: Path, columns: TagColumns) -> Iterator[Given]:
 
 
 def _texts(record: dict[str, Any], key: str, where: str) -> list[str]:
-    found = record.get(key)
+    if key not in record:
+        raise InputError(f"{where}: no key '{key}'{nearest(key, record)}")
+    found = record[key]
     if not isinstance(found, list) or not all(isinstance(text, str) and WORD.fullmatch(text) for text in found):
         raise InputError(f"{where}: '{key}' must be a list of strings that are not empty and have no white space")
     return [text_of({key: text}, key, where) for text in found]

@@ -36,16 +36,19 @@ def export_adapter(model: str | Path, folder: str | Path) -> str:
     shown = {name: name if name in before else name.partition(".")[2] for name in tuned}
     matrices: dict[str, Tensor] = {}
     whole: dict[str, Tensor] = {}
+    changed = {name for name in tuned if shown[name] in before and not torch.equal(tuned[name], before[shown[name]])}
+    # An adapter adds to matrices alone: a part whose vectors changed, such as a pooler, was trained whole.
+    trained = {name.rpartition(".")[0] for name in changed if tuned[name].ndim < 2}
     for name, weight in tuned.items():
-        if shown[name] not in before:
+        if shown[name] not in before or name.rpartition(".")[0] in trained:
             whole[f"{PREFIX}{name}"] = weight
-        elif not torch.equal(weight, before[shown[name]]):
+        elif name in changed:
             added = weight - before[shown[name]]
             parts = factored(added.mT if TURNED in name else added, rank, name)
             module = f"{PREFIX}{name.removesuffix('.weight')}"
             matrices |= {f"{module}.lora_{part}.weight": matrix for part, matrix in parts.items()}
-    targets = sorted({name.removeprefix(PREFIX).rpartition(".lora_")[0].rpartition(".")[2] for name in matrices})
     saved = sorted({name.removeprefix(PREFIX).rpartition(".")[0] for name in whole})
+    targets = _targets({name.removeprefix(PREFIX).rpartition(".lora_")[0] for name in matrices}, saved)
     facts = {
         "peft_type": "LORA", "r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": "none",
         "target_modules": targets, "modules_to_save": saved or None, "base_model_name_or_path": str(base),
@@ -54,7 +57,14 @@ def export_adapter(model: str | Path, folder: str | Path) -> str:
     with replaced_folder(Path(folder)) as place:
         save_file(matrices | whole, place / f"{FILE}.safetensors", metadata={"format": "pt"})
         write_json(place / ADAPTER, facts)
-    return f"rank {rank}, on {', '.join(targets)}; its base is {base}"
+    on = dict.fromkeys(target.rpartition(".")[2] for target in targets)
+    return f"rank {rank}, on {', '.join(on)}; its base is {base}"
+
+
+def _targets(modules: set[str], saved: list[str]) -> list[str]:
+    """The last parts of the names of modules; the whole name where a module that is saved ends in the same."""
+    taken = {name.rpartition(".")[2] for name in saved}
+    return sorted({name if (last := name.rpartition(".")[2]) in taken else last for name in modules})
 
 
 def factored(added: Tensor, rank: int, name: str) -> dict[str, Tensor]:

@@ -171,8 +171,9 @@ class TextLabelling(Labelling):
             refuse(context.ranks.count > 1, "fitting takes one process: start it without torchrun")
         self.begin([self.tokenizer], earlier, head=self.head())
         batch, held = run.engine.batch, [part for part in self.parts if part != "train"]
-        self.batches = self.stores["train"].batches(batch, run.engine.seed, full=context.device.type == "cuda")
-        self.held = {part: self.stores[part].batches(4 * batch, 0, shuffle=False) for part in held}
+        full, longest = context.device.type == "cuda", run.max_length
+        self.batches = self.stores["train"].batches(batch, run.engine.seed, full=full, longest=longest)
+        self.held = {part: self.stores[part].batches(4 * batch, 0, shuffle=False, longest=longest) for part in held}
         self.valid = self.held["valid"]
 
     def open_parts(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from headway.text.foreign import ForeignTokenizer
 from headway.text.masked_vocabulary import learn
 from headway.text.tokenizer import TextOptions
 
+SHORTEST = 8  # tokens of a row: less has no room for two texts and a gap
 SHOWN = 12  # tokens on either side of the gap that a validation shows
 # What a validation logs of each mean.
 NAMES = {
@@ -59,7 +60,7 @@ class MaskedText(TextFiles):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse(self.length < 8, f"data.length must be at least 8, not {self.length}")
+        refuse(self.length < SHORTEST, f"data.length must be at least {SHORTEST}, not {self.length}")
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,11 @@ class MaskedWords(Encoding):
             for part, store in self.stores.items() if part != "train"
         }  # fmt: skip
         self.valid = self.held["valid"]
+
+    @classmethod
+    def check(cls, run: Any) -> None:
+        least = f"model.max_length must be at least {SHORTEST} to hide words in a row"
+        refuse(run.max_length < SHORTEST, f"{least}, not {run.max_length}")
 
     def _parts(self) -> dict[str, Corpus]:
         data = self.run.data

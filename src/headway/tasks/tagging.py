@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from textwrap import shorten
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from headway.batch import IGNORED, TextInputs
 from headway.card import Loaded
 from headway.data import tagged
+from headway.data.labelled import listed
 from headway.data.singletons import Singletons
 from headway.data.tag_schemes import OUTSIDE, Scheme, rewritten, scheme_of, types_of
 from headway.data.tagged import Sentence, TaggedBatch, TaggedStore, align
@@ -114,15 +116,25 @@ class Tagging(TextLabelling):
         refuse(run.data.unknown and known, f"data.unknown has no meaning for the vocabulary of {run.init}: set it to 0")
 
     def open_parts(self) -> dict[str, list[Sentence]]:
-        data = self.run.data
-        columns = columns_of(data.text_column, data.label_column)
-        parts = self.divided(lambda files: read_tagged(files, columns, data.scheme), tagged.hold_out_tagged)
+        parts = self.divided(self._read, tagged.hold_out_tagged)
         self.labels = tagged.labels_of([sentence for part in parts.values() for sentence in part])
+        self.log.say(f"tags ({listed(self.labels)}), words: {shorten(parts['train'][0].text, 60, placeholder=' …')}")
+        known = set(tagged.labels_of(parts["train"]))
+        for part, sentences in parts.items():
+            if new := [label for label in tagged.labels_of(sentences) if label not in known]:
+                self.log.say(f"warning: {part}: no training sentence has these tags ({listed(new)})")
         refuse(len(self.labels) < 2, f"every word has the tag '{self.labels[0]}': at least two tags are needed")
         if self.run.objective.judge == "f1" and not types_of(self.labels):
             raise InputError(f"no tag begins with B- or I- ({', '.join(self.labels[:5])} …), so there are no "
                              "entities: set objective.judge=accuracy")  # fmt: skip
         return parts
+
+    def _read(self, files: list[Any]) -> list[Sentence]:
+        data = self.run.data
+        found = read_tagged(files, columns_of(data.text_column, data.label_column), data.scheme)
+        if not data.label_column:
+            tagged.refuse_swapped(found, files)
+        return found
 
     def store(self, part: str, texts: Sequence[Sentence], framed: Sequence[Framed]) -> TaggedStore:
         number_of = {label: number for number, label in enumerate(self.labels)}

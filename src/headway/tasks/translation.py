@@ -120,8 +120,9 @@ class Translation(Task):
         self.translator = Translator(loaded, context.device, context.dtype)
         frame = framed(self.card, self.tokenizers[0])
         batch, seed, captured = run.engine.batch, run.engine.seed, context.device.type == "cuda"
-        self.batches = pair_batches(self.stores["train"], batch, seed, frame=frame, full=captured)
-        self.valid = pair_batches(self.stores["valid"], 4 * batch, 0, shuffle=False, frame=frame)
+        longest = run.max_length
+        self.batches = pair_batches(self.stores["train"], batch, seed, frame=frame, full=captured, longest=longest)
+        self.valid = pair_batches(self.stores["valid"], 4 * batch, 0, shuffle=False, frame=frame, longest=longest)
         self.valid_texts = tuple(side[: run.validation.sentences or None] for side in self._texts("valid"))
         # Read now: what is wrong with a test file should not be found out after hours of training.
         self.test_texts = self._texts("test") if self.files.get("test") else ([], [])

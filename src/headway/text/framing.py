@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import TooLong
+from headway.errors import TooLong, refuse
 from headway.text.codec import refuse_what_is_no_text
 
 Text = str | tuple[str, str]
@@ -82,7 +82,10 @@ def spelled(pair: Sequence[str], framed: Framed, most: int) -> npt.NDArray[np.ui
 
 def _truncated(inner: Any, pair: tuple[str, ...], longest: int) -> Any:
     parts = [inner.encode(text, add_special_tokens=False) for text in pair]
-    room = longest - inner.num_special_tokens_to_add(len(parts) == 2)
+    special = inner.num_special_tokens_to_add(len(parts) == 2)
+    room, least = longest - special, special + len(parts)
+    full = f"model.max_length={longest} leaves no room for text beside {special} special tokens"
+    refuse(longest < least, f"{full}: set it to at least {least}")
     for part, length in zip(parts, _lengths([len(part.ids) for part in parts], room), strict=True):
         part.truncate(length)
     return inner.post_process(*parts, add_special_tokens=True)

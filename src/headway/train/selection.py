@@ -59,6 +59,11 @@ def freeze(model: nn.Module, frozen: Sequence[str], last_layers: int | None = No
     for given in frozen:
         _must_select(list(weights), given, "engine.frozen")
     depth_of = {} if last_layers is None else depths(model, "engine.last_layers")
+    layers = max(map(len, stacks(model).values()), default=0)
+    refuse(
+        last_layers is not None and last_layers > layers,
+        f"engine.last_layers={last_layers}: the model has {layers} layers; leave it out to train every weight",
+    )
     for name, weight in weights.items():
         if any(selects(name, given) for given in frozen) or depth_of.get(name, 0) > (last_layers or 0):
             weight.requires_grad_(False)
