@@ -126,7 +126,7 @@ def begun(groups: list[Questions], config: Any, settings: Settings, options: arg
             at.append(group)
             seeds.append(seed)
     members = Members(models, at, [group.answers for group in groups], options.device)
-    valid = Group([group.valid for group in groups], options.device)
+    valid = Group([group.valid for group in groups], members)
     return Training(members, [group.train for group in groups], valid, settings, seeds)
 
 
@@ -161,7 +161,7 @@ def judged(groups: list[Questions], config: Any, settings: Settings, options: ar
     training, began = begun(groups, config, settings, options), time.perf_counter()
     members = training.members
     training.run(lambda line: print(f"{line} ({time.perf_counter() - began:.0f} s)", flush=True))
-    tests = Group([store for group in groups for store in group.tests], options.device)
+    tests = Group([store for group in groups for store in group.tests], members)
     owner = [number for number, group in enumerate(groups) for _ in group.tests]
     lot_MG = [members.judged(tests, torch.full_like(members.group_M, at))[0] for at in range(len(owner))]
     train_M, valid_M = (members.judged(questions)[0] for questions in (training.questions, training.valid))

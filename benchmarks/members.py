@@ -1,10 +1,12 @@
 """Many small models trained at once: their weights have a leading axis, and every step is one of all of them.
 
 Each member has its own weights, its own questions in its own order, and its own rate; what it learns is what it would
-learn alone (tests/train/test_members.py). On a GPU the step is captured as a graph.
+learn alone (tests/train/test_members.py). Sentences are counted once, before the first step: a memory is then a product
+of weighted counts with a table, which all tables share, where looking up words would sort them at every step to add up
+their gradients. On a GPU the step is captured as a graph.
 
 M members, G groups of questions (a task each), N questions, B rows of a batch, S sentences, W words, U different
-sentences, L labels, K random numbers, C steps of a chunk.
+sentences, R sums of a sentence's words, V words of the vocabulary, L labels, K random numbers, C steps of a chunk.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from headway.batch import IGNORED
 from headway.data.stories import StoryBatches, StoryStore, draws_for, noisy_times, times
+from headway.nn.memory import NULL, SentenceEmbedding
 from headway.train.schedule import Staircase
 
 CHUNK = 64  # steps whose questions are brought to the device at once
@@ -48,32 +51,44 @@ class Settings:
     linear_epochs: int = 0
 
 
-class Group:
-    """The questions of some stores as tensors of one shape; what a store lacks is padding."""
+class CountedSentences(SentenceEmbedding):
+    """The same of sentences that are counted: Σⱼ wⱼ xⱼ = (Σⱼ wⱼ 1[xⱼ]) A."""
 
-    def __init__(self, stores: Sequence[StoryStore], device: str) -> None:
+    def forward(self, bags_NRV: Tensor, times_N: Tensor | None = None) -> Tensor:
+        m_ND: Tensor = self.encoding.join(bags_NRV @ self.table.weight)
+        if self.times is None or times_N is None:
+            return m_ND
+        times_T = torch.arange(1, self.times.num_embeddings + 1, device=times_N.device)
+        return m_ND + (times_N[..., None] == times_T).to(m_ND.dtype) @ self.times.weight
+
+
+class Group:
+    """The questions of some stores, for these members, as tensors of one shape; what a store lacks is padding."""
+
+    def __init__(self, stores: Sequence[StoryStore], members: Members) -> None:
         self.memory = stores[0].memory
-        self.ids_GUW, self.story_GNS = (_stacked([getattr(s, name) for s in stores]) for name in ("ids_UW", "story_NS"))
+        ids_GUW, self.story_GNS = (_stacked([getattr(s, name) for s in stores]) for name in ("ids_UW", "story_NS"))
+        self.bags_GURV = members.counted(ids_GUW)
         self.counts_GN = _stacked([store.counts_N for store in stores], 1)
         self.question_GN = _stacked([store.question_N for store in stores])
         self.labels_GN = _stacked([store.labels_N for store in stores], IGNORED)
         self.lengths_G = torch.tensor(list(map(len, stores)))
         for name, tensor in vars(self).items():
             if isinstance(tensor, Tensor):
-                setattr(self, name, tensor.to(device))
+                setattr(self, name, tensor.to(members.device))
 
     def inputs(
         self, group_M: Tensor, examples_MB: Tensor, draws_MBK: Tensor | None, noise: float
     ) -> tuple[Tensor, ...]:
-        """words, times and question of these questions, and their labels."""
+        """The counted story of these questions, its times, the counted question, and the label."""
         group_M1 = group_M[:, None]
         story_MBS, counts_MB = self.story_GNS[group_M1, examples_MB], self.counts_GN[group_M1, examples_MB]
         times_MBS = times(counts_MB, story_MBS.shape[-1])
         if draws_MBK is not None:
             times_MBS = noisy_times(times_MBS, counts_MB, draws_MBK, noise, self.memory)
-        words_MBSW = self.ids_GUW[group_M1[..., None], story_MBS]
-        question_MBQ = self.ids_GUW[group_M1, self.question_GN[group_M1, examples_MB]]
-        return words_MBSW, times_MBS, question_MBQ, self.labels_GN[group_M1, examples_MB]
+        story_MBSRV = self.bags_GURV[group_M1[..., None], story_MBS]
+        question_MBRV = self.bags_GURV[group_M1, self.question_GN[group_M1, examples_MB]]
+        return story_MBSRV, times_MBS, question_MBRV, self.labels_GN[group_M1, examples_MB]
 
 
 def _stacked(tensors: Sequence[Tensor], fill: int = 0) -> Tensor:
@@ -92,6 +107,9 @@ class Members:
         self, models: Sequence[nn.Module], group_M: Sequence[int], labels_G: Sequence[int], device: str
     ) -> None:
         self.device, self.count, self.model = device, len(models), copy.deepcopy(models[0]).to("meta")
+        for part in self.model.modules():
+            if isinstance(part, SentenceEmbedding):
+                part.__class__ = CountedSentences
         weights, buffers = stack_module_state([model.to(device) for model in models])  # type: ignore[arg-type]
         self.weights = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
         self.buffers = {name: buffer.clone() for name, buffer in buffers.items()}
@@ -102,14 +120,22 @@ class Members:
     def linear_M(self) -> Tensor:
         return self.buffers["encoder.linear"]
 
-    def logits(self, words_MBSW: Tensor, times_MBS: Tensor, question_MBQ: Tensor) -> Tensor:
+    def counted(self, ids_NW: Tensor) -> Tensor:
+        """The weighted counts of each sentence's words, by the models' encoding of sentences."""
+        part: Any = next(part for part in self.model.modules() if isinstance(part, SentenceEmbedding))
+        ids_NW = ids_NW.to(self.device)
+        weights_NRW = part.encoding.weights((ids_NW != NULL).float())
+        bags_NRV = weights_NRW.new_zeros(*weights_NRW.shape[:-1], part.table.num_embeddings)
+        return bags_NRV.scatter_add_(-1, ids_NW[..., None, :].expand_as(weights_NRW), weights_NRW)
+
+    def logits(self, story_MBSRV: Tensor, times_MBS: Tensor, question_MBRV: Tensor) -> Tensor:
         def one(weights: Any, buffers: Any, *inputs: Tensor) -> Tensor:
             names = ("words_BSW", "times_BS", "question_BQ")
             given = SimpleNamespace(**dict(zip(names, inputs, strict=True)))
             found: Tensor = functional_call(self.model, (weights, buffers), (given,))
             return found
 
-        logits_MBL = vmap(one)(self.weights, self.buffers, words_MBSW, times_MBS, question_MBQ)
+        logits_MBL = vmap(one)(self.weights, self.buffers, story_MBSRV, times_MBS, question_MBRV)
         beyond_M1L = torch.arange(logits_MBL.shape[-1], device=self.device) >= self.labels_M11
         return logits_MBL.masked_fill(beyond_M1L, -math.inf)
 
@@ -154,7 +180,7 @@ class Training:
     ) -> None:
         """`stores`: the training questions of each group. `seeds`: of the order of each member's questions."""
         self.members, self.settings, self.valid = members, settings, valid
-        self.questions = Group(stores, members.device)
+        self.questions = Group(stores, members)
         self.batches = [
             StoryBatches(stores[group], settings.rows, seed, noise=settings.noise)
             for group, seed in zip(members.group_M.tolist(), seeds, strict=True)

@@ -53,7 +53,7 @@ def test_a_member_learns_what_it_learns_alone(scripts: tuple[Any, Any], tmp_path
         models.append(build("memory", config, (groups[group].vocabulary,), head))
     together = members.Members(models, [group for group, _ in who], [group.answers for group in groups], "cpu")
     settings = members.Settings(epochs=STEPS // EVERY, halve=2, rows=20)
-    valid = members.Group([group.valid for group in groups], "cpu")
+    valid = members.Group([group.valid for group in groups], together)
     training = members.Training(together, [group.train for group in groups], valid, settings, [seed for _, seed in who])
     assert training.per_epoch_M.tolist() == [EVERY] * 3
     training.run()
@@ -84,6 +84,6 @@ def test_padding_to_the_largest_group_changes_nothing(scripts: tuple[Any, Any], 
     found = []
     for some in (groups[:1], groups):
         one = members.Members([model], [0], [group.answers for group in some], "cpu")
-        found.append(one.judged(members.Group([group.tests[0] for group in some], "cpu")))
+        found.append(one.judged(members.Group([group.tests[0] for group in some], one)))
     torch.testing.assert_close(found[0], found[1])
     assert groups[0].answers < answers and 0 < float(found[0][0][0]) < 1

@@ -74,7 +74,7 @@ class Masking:
     def of(cls, shares: Shares, tokenizer: Any) -> Masking:
         special = {tokenizer.inner.token_to_id(text) for text in tokenizer.settings.specials()}
         plain = [i for i in range(len(tokenizer)) if i not in special and tokenizer.inner.id_to_token(i) is not None]
-        # A token stands inside a word if it goes on with the word of a token before it.
+        # A token stands inside a word if it continues the word of a token before it.
         inside = [i for i in plain if tokenizer.words([plain[0], i])[1][1] == 0] if shares.whole_words else []
         return cls(shares, len(tokenizer), tokenizer.mask, plain, inside)
 

@@ -30,8 +30,9 @@ from headway.nn.memory import (
     MappedQuery,
     ReplacedQuery,
     SentenceEmbedding,
-    bag_of_words,
-    position_encoding,
+    bag_weights,
+    position_joined,
+    position_weights,
 )
 
 STD = 0.1  # of every matrix at the start
@@ -43,7 +44,12 @@ class BagOfWords:
     """The sum of a sentence's words."""
 
     name: ClassVar[str] = "bag-of-words"
-    encode: ClassVar[Any] = staticmethod(bag_of_words)
+
+    def weights(self, there_NW: Tensor) -> Tensor:
+        return bag_weights(there_NW)
+
+    def join(self, x_N1D: Tensor) -> Tensor:
+        return x_N1D.squeeze(-2)
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,11 @@ class PositionEncoding:
     words: int = 0
     scale: float = 1.0
 
-    def encode(self, x_NWD: Tensor, there_NW: Tensor) -> Tensor:
-        return self.scale * position_encoding(x_NWD, there_NW, self.words)
+    def weights(self, there_NW: Tensor) -> Tensor:
+        return self.scale * position_weights(there_NW, self.words)
+
+    def join(self, x_N2D: Tensor) -> Tensor:
+        return position_joined(x_N2D)
 
 
 @dataclass(frozen=True)
@@ -175,7 +184,7 @@ class MemoryNetwork(Encodes):
         remembered = {*self.ties.keys, *self.ties.values}
         times = config.memory if config.temporal else 0
         self.embeddings = nn.ModuleList(
-            SentenceEmbedding(vocabulary, config.width, config.sentence.encode, times if at in remembered else 0)
+            SentenceEmbedding(vocabulary, config.width, config.sentence, times if at in remembered else 0)
             for at in range(self.ties.count)
         )
         own = 1 if self.ties.shared else config.hops

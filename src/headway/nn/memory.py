@@ -1,13 +1,13 @@
 """Memories of sentences, and hops over them (Weston et al. 2015; Sukhbaatar et al. 2015).
 
-B batch, S sentences, W words of a sentence, D width, N any number of axes.
+B batch, S sentences, W words of a sentence, D width, N any number of axes, R sums of words.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,41 +17,54 @@ from headway.nn.attention import PAIRS, attend, dot
 
 NULL = 0  # the symbol that fills up sentences; its vector is 0
 
-SentenceEncoding = Callable[[Tensor, Tensor], Tensor]
+
+class SentenceEncoding(Protocol):
+    """A sentence's vector from those of its words: R sums of the words, each with weights of its own, then one vector
+    of them. The weights do not depend on the width, so a sentence may be counted before any table is known."""
+
+    def weights(self, there_NW: Tensor) -> Tensor:
+        """NRW; `there_NW`: 1 where there is a word, else 0."""
+
+    def join(self, x_NRD: Tensor) -> Tensor:
+        """ND."""
 
 
-def bag_of_words(x_NWD: Tensor, there_NW: Tensor) -> Tensor:
+def bag_weights(there_NW: Tensor) -> Tensor:
     """Σⱼ xⱼ: the order of the words is lost (Sukhbaatar et al. 2015, 4.1, BoW)."""
-    return (there_NW.to(x_NWD.dtype)[..., None, :] @ x_NWD).squeeze(-2)
+    return there_NW[..., None, :]
 
 
-def position_encoding(x_NWD: Tensor, there_NW: Tensor, words: int = 0) -> Tensor:
-    """Σⱼ lⱼ ⊙ xⱼ with lₖⱼ = (1 − j/J) − (k/d)(1 − 2j/J), word j of J, unit k of d, both counted from 1 (Sukhbaatar et
-    al. 2015, 4.1, PE). As l is a straight line in k, two weighted sums of the words are enough. `words`: J; 0: as many
-    as each sentence has."""
-    there_NW = there_NW.to(x_NWD.dtype)
+def position_weights(there_NW: Tensor, words: int = 0) -> Tensor:
+    """Of Σⱼ lⱼ ⊙ xⱼ with lₖⱼ = (1 − j/J) − (k/d)(1 − 2j/J), word j of J, unit k of d, both counted from 1 (Sukhbaatar et
+    al. 2015, 4.1, PE). As l is a straight line in k, two weighted sums of the words are enough: its level and its
+    slope. `words`: J; 0: as many as each sentence has."""
     place_NW = there_NW.cumsum(-1) / (words or there_NW.sum(-1, keepdim=True).clamp(min=1))
-    weights_N2W = torch.stack([1 - place_NW, 1 - 2 * place_NW], -2) * there_NW[..., None, :]
-    level_ND, slope_ND = (weights_N2W @ x_NWD).unbind(-2)
-    width = x_NWD.shape[-1]
-    unit_D = torch.arange(1, width + 1, device=x_NWD.device, dtype=x_NWD.dtype) / width
+    return torch.stack([1 - place_NW, 1 - 2 * place_NW], -2) * there_NW[..., None, :]
+
+
+def position_joined(x_N2D: Tensor) -> Tensor:
+    """level − (k/d) slope."""
+    level_ND, slope_ND = x_N2D.unbind(-2)
+    width = x_N2D.shape[-1]
+    unit_D = torch.arange(1, width + 1, device=x_N2D.device, dtype=x_N2D.dtype) / width
     return level_ND - unit_D * slope_ND
 
 
 class SentenceEmbedding(nn.Module):
-    """mᵢ = encode(A xᵢ₁, A xᵢ₂ …) + T(i), T learned for each time i, 1 for the last sentence before the question
+    """mᵢ = encoding(A xᵢ₁, A xᵢ₂ …) + T(i), T learned for each time i, 1 for the last sentence before the question
     (Sukhbaatar et al. 2015, 4.1). What is only filled up is 0."""
 
-    def __init__(self, vocabulary: int, width: int, encode: SentenceEncoding, times: int = 0) -> None:
+    def __init__(self, vocabulary: int, width: int, encoding: SentenceEncoding, times: int = 0) -> None:
         """`times`: how many T has; 0: there is no T."""
         super().__init__()
-        self.encode = encode
+        self.encoding = encoding
         self.table = nn.Embedding(vocabulary, width)
         self.times = nn.Embedding(times, width) if times else None
 
     def forward(self, words_NW: Tensor, times_N: Tensor | None = None) -> Tensor:
         """`times_N`: 0 where there is no sentence."""
-        m_ND = self.encode(self.table(words_NW), words_NW != NULL)
+        x_NWD = self.table(words_NW)
+        m_ND = self.encoding.join(self.encoding.weights((words_NW != NULL).to(x_NWD.dtype)) @ x_NWD)
         if self.times is None or times_N is None:
             return m_ND
         return m_ND + self.times((times_N - 1).clamp(min=0)) * (times_N > 0)[..., None].to(m_ND.dtype)
