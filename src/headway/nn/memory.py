@@ -35,7 +35,7 @@ def bag_weights(there_NW: Tensor) -> Tensor:
 
 
 def position_weights(there_NW: Tensor, words: int = 0) -> Tensor:
-    """Of Σⱼ lⱼ ⊙ xⱼ with lₖⱼ = (1 − j/J) − (k/d)(1 − 2j/J), word j of J, unit k of d, both counted from 1 (Sukhbaatar et
+    """Of Σⱼ lⱼ ⊙ xⱼ with lₖⱼ = (1 − j/J) − (k/d)(1 − 2j/J), word j of J, unit k of d, counted from 1 (Sukhbaatar et
     al. 2015, 4.1, PE). As l is a straight line in k, two weighted sums of the words are enough: its level and its
     slope. `words`: J; 0: as many as each sentence has."""
     place_NW = there_NW.cumsum(-1) / (words or there_NW.sum(-1, keepdim=True).clamp(min=1))
