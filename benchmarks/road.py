@@ -76,10 +76,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tokens", default="32M", help="that each may see in training")
     parser.add_argument("--parallel", type=int, default=1, help="recipes at a time")
+    parser.add_argument("--recipes", nargs="+", default=GROUPS["road"], choices=GROUPS["road"], help="only these")
     parser.add_argument("--runs", type=Path, default=Path("runs/road"))
     options = parser.parse_args()
     options.runs.mkdir(parents=True, exist_ok=True)
-    found = side_by_side(partial(compared, options), GROUPS["road"], options.parallel)
+    found = side_by_side(partial(compared, options), options.recipes, options.parallel)
     rows = [row(one) for one in found.values()]
     case = {"seeds": options.seeds, "tokens": options.tokens, "beside": options.parallel - 1}
     write(f"road-{options.device}", options.device, rows, options.out, case=case)

@@ -66,6 +66,28 @@ def loss_of(model: NextTokenModel, ids_BT: Tensor) -> Tensor:
     return F.cross_entropy(logits_BTV.flatten(0, 1).float(), ids_BT[:, 1:].flatten())
 
 
+class Captured:
+    """Work on a batch of one shape: done plainly twice, then captured as a CUDA graph and replayed."""
+
+    plainly = 2
+
+    def __init__(self, work: Callable[[Tensor], Tensor]) -> None:
+        self.work, self.seen = work, 0
+
+    def __call__(self, ids_BT: Tensor) -> Tensor:
+        self.seen += 1
+        if self.seen <= self.plainly:
+            return self.work(ids_BT)
+        if self.seen == self.plainly + 1:
+            self.room_BT, self.graph = ids_BT.clone(), torch.cuda.CUDAGraph()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(self.graph):
+                self.found = self.work(self.room_BT)
+        self.room_BT.copy_(ids_BT)
+        self.graph.replay()
+        return self.found.clone()
+
+
 @dataclass(frozen=True)
 class Training:
     """What is the same for every model of an experiment. `rate`: of each step, counted from 1."""
@@ -82,16 +104,21 @@ class Training:
         """Train it; the loss and, before clipping, the norm of the gradient of every step. Steps whose gradient is not
         finite change nothing."""
         masters = Masters(model.named_parameters(), self.optimiser, clip=self.clip)
-        dice, losses, norms = torch.Generator().manual_seed(self.seed), [], []
-        model.train()
-        for step in range(1, self.steps + 1):
-            loss = loss_of(model, letters.batch(self.rows, self.length, dice))
+        dice, found = torch.Generator().manual_seed(self.seed), []
+
+        def work(ids_BT: Tensor) -> Tensor:
             masters.zero()
+            loss = loss_of(model, ids_BT)
             loss.backward()
-            masters.set_rate(self.rate(step))
-            norms.append(masters.step(loss)[0])
-            losses.append(loss.detach())
-        return torch.stack(losses).tolist(), torch.stack(norms).tolist()
+            return torch.stack([loss.detach(), masters.step(loss)[0]])
+
+        model.train()
+        step: Callable[[Tensor], Tensor] = Captured(work) if letters.train.is_cuda else work
+        for number in range(1, self.steps + 1):
+            masters.set_rate(self.rate(number))
+            found.append(step(letters.batch(self.rows, self.length, dice)))
+        losses, norms = torch.stack(found).T.tolist()
+        return losses, norms
 
 
 @torch.no_grad()
