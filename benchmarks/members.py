@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from headway.batch import IGNORED
+from headway.capture import capture
 from headway.data.stories import StoryBatches, StoryStore, draws_for, noisy_times, times
 from headway.nn.memory import NULL, SentenceEmbedding
 from headway.train.schedule import Staircase
@@ -265,7 +266,7 @@ class Training:
                 self._step()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with capture(graph):
             loss_M = self._step()
         with torch.no_grad():  # the steps above have trained already
             for name, weight in kept.items():

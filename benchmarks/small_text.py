@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.capture import capture
 from headway.data.catalog import find
 from headway.models.language import NextTokenModel
 from headway.train.optimiser import AdamW, Masters, Optimiser
@@ -81,7 +82,7 @@ class Captured:
         if self.seen == self.plainly + 1:
             self.room_BT, self.graph = ids_BT.clone(), torch.cuda.CUDAGraph()
             torch.cuda.synchronize()
-            with torch.cuda.graph(self.graph):
+            with capture(self.graph):
                 self.found = self.work(self.room_BT)
         self.room_BT.copy_(ids_BT)
         self.graph.replay()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from headway.capture import capture
 from headway.compiling import compiled
 from headway.generate import samples
 from headway.generate.pool import Captured, Key, Pool
@@ -147,7 +148,7 @@ class GraphStepper(PlainStepper):
             step()
         torch.cuda.current_stream().wait_stream(warm)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with capture(graph):
             step()
         restore()
         return graph

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from headway import compiling
 from headway.batch import Batch
+from headway.capture import capture
 from headway.models.protocols import Terms
 from headway.train.optimiser import Masters
 from headway.train.parallel.processes import last_part, shares
@@ -93,8 +94,7 @@ class GraphStep:
         room = batch.map(lambda tensor: tensor.to(self.plain.masters.device, copy=True))
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        # Other threads prepare batches meanwhile: their allocations are not part of this capture.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+        with capture(graph, self.pool):
             sums = self.plain(room)
         self.pool = self.pool or graph.pool()
         self.captured[key] = (graph, room, sums)
