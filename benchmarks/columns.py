@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formats import Column, code, count, minus, number, rate, share, signed, tenths, times, tiny, two_digits
+from formats import Column, code, count, number, rate, share, tenths, times, two_digits
 
 COMPARED: list[Column] = [
     ("what", "", str),
@@ -35,50 +35,6 @@ CONV_SEQ2SEQ: list[Column] = [
     ("who", "training", str),
     ("target_tokens_per_second", "target tokens/s", count),
     ("times_torch_nn", "beside torch.nn", times),
-]
-TEXT_CNN: list[Column] = [
-    ("data", "data", str),
-    ("vectors", "vectors", str),
-    ("accuracy", "test accuracy", lambda value: f"{value:.3f}"),
-    ("published", "quoted from Kim 2014", lambda value: f"{value:.3f}"),
-    ("validation", "validation", lambda value: f"{value:.3f}"),
-    ("folds", "folds", count),
-    ("seconds_each", "s a training", number),
-]
-TAGGING: list[Column] = [
-    ("data", "data", str),
-    ("model", "model", str),
-    ("head", "head", str),
-    ("figure", "figure", str),
-    ("test", "test", lambda value: f"{value:.4f}"),
-    ("spread", "± over seeds", lambda value: f"{value:.4f}"),
-    ("published", "quoted from Huang et al. 2015", lambda value: f"{value:.4f}"),
-    ("validation", "validation", lambda value: f"{value:.4f}"),
-    ("parameters", "weights", count),
-    ("seconds_each", "s a training", number),
-]
-CLASSIFIERS: list[Column] = [
-    ("data", "data", str),
-    ("rung", "recipe", str),
-    ("accuracy", "test accuracy", lambda value: f"{value:.3f}"),
-    ("spread", "± over seeds", lambda value: f"{value:.3f}"),
-    ("seconds", "s a training", number),
-    ("parameters", "parameters", count),
-]
-AWARENESS: list[Column] = [
-    ("data", "data", str),
-    ("rung", "recipe", str),
-    ("changed", "labels changed by shuffling", share),
-    ("shuffled", "accuracy on shuffled texts", lambda value: f"{value:.3f}"),
-    ("together", "what two distant words do together", share),
-    ("left", "a word's vector changes with words before it", share),
-    ("right", "with words behind it", share),
-]
-LAST_WORDS: list[Column] = [
-    ("who", "what stands for the text", str),
-    ("first_fifth", "gradient in the first fifth", share),
-    ("last_fifth", "in the last fifth", share),
-    ("accuracy", "validation accuracy", lambda value: f"{value:.3f}"),
 ]
 BEAM: list[Column] = [
     ("who", "beam search", str),
@@ -151,13 +107,11 @@ GPT: list[Column] = [
     ("times_nanoGPT", "beside nanoGPT", times),
     ("loss_apart_percent", "loss apart, %", two_digits),
 ]
-
 SAFETY: list[Column] = [
     ("who", "training", str),
     ("milliseconds", "ms a step", two_digits),
     ("slower_percent", "slower by, %", two_digits),
 ]
-
 CORPUS: list[Column] = [
     ("phase", "phase", str),
     ("seconds", "seconds", count),
@@ -177,71 +131,6 @@ COUNTING: list[Column] = [
     ("published", "published", str),
     ("ngrams", "n-grams", count),
     ("seconds", "counting, s", two_digits),
-]
-TRANSFER: list[Column] = [
-    ("recipe", "recipe", code),
-    ("learns", "learns", str),
-    ("trained", "weights trained", count),
-    ("share", "share", lambda value: f"{100 * value:.2f} %"),
-    ("figure", "figure", str),
-    ("mean", "mean", lambda value: f"{value:.3f}"),
-    ("spread", "± (deviation)", lambda value: f"{value:.3f}"),
-    ("steps", "steps", count),
-    ("peak", "peak rate", number),
-    ("seconds", "seconds", count),
-]
-PRETRAINING_LABELS = [column for column in TRANSFER if column[0] not in ("trained", "share", "seconds")]
-PRETRAINING_WORDS: list[Column] = [
-    ("who", "masked words", str),
-    ("loss", "loss", lambda value: f"{value:.3f}"),
-    ("accuracy", "accuracy", lambda value: f"{value:.3f}"),
-    ("next_sentence", "next sentence", lambda value: f"{value:.3f}"),
-    ("gaps", "gaps", count),
-    ("parameters", "parameters", count),
-    ("steps", "steps", count),
-    ("seconds", "s", count),
-]
-PRETRAINING_SPEED: list[Column] = [
-    ("who", "a training step", str),
-    ("rows", "rows", count),
-    ("length", "tokens of each", count),
-    ("tokens_per_second", "tokens/s", count),
-    ("times_transformers", "beside transformers", lambda value: f"{value:.2f} ×"),
-]
-SPANS: list[Column] = [
-    ("reader", "reader", str),
-    *(
-        (f"{test} {figure}", f"{shown}, {name}", lambda value: f"{100 * value:.1f}")
-        for test, shown in (("test", "SQuAD"), ("xquad en", "XQuAD English"), ("xquad de", "XQuAD German"))
-        for figure, name in (("f1", "F1"), ("exact", "exact match"))
-    ),
-    ("parameters", "weights", count),
-    ("seconds_each", "seconds", count),
-]
-ALIGNMENT: list[Column] = [
-    ("what", "", str),
-    ("layer", "layer", count),
-    ("head", "head", count),
-    ("reading", "reading", str),
-    ("pairs", "pairs", count),
-    *((name, name, lambda value: f"{value:.3f}") for name in ("AER", "precision", "recall")),
-]
-ANTECEDENTS: list[Column] = [
-    ("site", "site", str),
-    ("what", "", str),
-    ("layer", "layer", count),
-    ("head", "head", count),
-    ("links", "pronouns", count),
-    ("right", "right", share),
-]
-LAYERS: list[Column] = [
-    ("layer", "layer", str),
-    ("of the layer", "reach of the layer", lambda value: f"{value:.1f}"),
-    ("through all layers", "through all layers", lambda value: f"{value:.1f}"),
-    ("self", "rollout: self", two_digits),
-    ("first", "first place", two_digits),
-    ("within a text", "cosine within a text", lambda value: f"{value:.3f}"),
-    ("between texts", "between texts", lambda value: f"{value:.3f}"),
 ]
 EMBEDDING: list[Column] = [
     ("who", "sentence vectors", str),
@@ -263,13 +152,6 @@ LOADING: list[Column] = [
     ("first_logits_s", "to the first logits, s", two_digits),
     ("resident_mib", "peak memory, MiB", count),
     ("weights_mib", "of them weights", count),
-]
-TRACING: list[Column] = [
-    ("work", "work", str),
-    ("kept", "kept", str),
-    ("ms", "ms", two_digits),
-    ("of_plain", "beside nothing kept", times),
-    ("of_before", "beside headway without taps", times),
 ]
 BABI: list[Column] = [
     ("task", "task", str),
@@ -306,138 +188,3 @@ PAIRS: list[Column] = [
         for figure, write in (("share", share), ("nats", two_digits))
     ),
 ]
-
-OFTEN = 100  # pairs of a relation that is told
-LOOKING: dict[str, list[Column]] = {
-    "overall": [
-        ("model", "all relations", str),
-        ("accuracy", "best head of each", share),
-        ("by offset", "best offset of each", share),
-        ("pairs", "pairs", count),
-        ("ahead", "relations where the head is better", count),
-        ("relations", "of", count),
-    ],
-    "heads": [
-        ("model", "model", str),
-        ("layer", "layer", str),
-        *((name, name, share) for name in ("next", "previous", "first", "separator", "self")),
-        ("entropy", "entropy, nats", two_digits),
-        ("distance", "distance, tokens", two_digits),
-    ],
-    "pronoun": [
-        ("model", "model", str),
-        ("who", "chosen by", str),
-        ("right", "right name over wrong", share),
-        ("mention", "most seen mention is right", share),
-        ("pronouns", "pronouns", count),
-    ],
-    "importance": [
-        ("head", "head silenced", str),
-        ("change", "loss added, nats a token", lambda value: f"{value:.3f}"),
-        ("error", "± (standard error)", lambda value: f"{value:.3f}"),
-    ],
-    "lens": [
-        ("layer", "layer", str),
-        ("first", "already says the answer", share),
-        ("rank", "median rank of the answer", count),
-        ("log p of the text", "log p of the text, nats a token", two_digits),
-    ],
-    "contexts": [
-        ("model", "model", str),
-        ("layer", "layer", str),
-        ("within", "one sense", two_digits),
-        ("across", "different senses", two_digits),
-        ("any two", "any two tokens", two_digits),
-        ("nearest", "nearest is of its sense", share),
-    ],
-}
-
-
-WORKED: dict[str, list[Column]] = {
-    "step": [
-        ("key", "key", str),
-        ("k", "k", str),
-        ("product", "q·k", minus),
-        ("scaled", "÷ √32", minus),
-        ("visible", "visible", str),
-        ("weight", "softmax", lambda value: f"{value:.3f}"),
-        ("v", "v", str),
-        ("weighted", "softmax · v", str),
-    ],
-    "elsewhere": [
-        ("text", "sentence", str),
-        ("first", "looks most at", str),
-        ("weight", "weight", two_digits),
-        ("second", "then at", str),
-        ("second weight", "weight", two_digits),
-    ],
-    "steps apart": [("of", "largest difference of", str), ("apart", "", tiny)],
-    "variance": [
-        ("width", "d", count),
-        ("variance", "variance of q·k", number),
-        ("scaled variance", "of q·k / √d", number),
-        ("entropy", "entropy without √d", two_digits),
-        ("scaled entropy", "with", two_digits),
-        ("largest", "largest weight without", two_digits),
-        ("scaled largest", "with", two_digits),
-    ],
-    "heads variance": [
-        ("model", "model", str),
-        ("heads", "heads", count),
-        ("head width", "d", count),
-        ("variance", "variance of q·k, median head", number),
-        ("least", "least", number),
-        ("most", "most", number),
-        ("scaled variance", "with √d, median", two_digits),
-        ("entropy", "entropy without √d, median", two_digits),
-        ("scaled entropy", "with", two_digits),
-    ],
-    "position": [
-        ("distance", "distance", count),
-        *((name, name, lambda value: f"{value:.3f}") for name in ("sinusoidal", "learned (MiniLM)", "rotary")),
-        ("first slope", "linear bias, head 0", minus),
-        ("last slope", "head 7", lambda value: f"{value:.3f}".replace("-", "−")),
-        ("bucket", "relative bias: number", count),
-    ],
-    "order": [("model", "model", str), ("change", "change", str), ("apart", "largest difference", tiny)],
-    "sentences": [
-        ("first", "", str),
-        ("second", "", str),
-        ("with positions", "cosine", lambda value: f"{value:.3f}"),
-        ("without", "without positions", lambda value: f"{value:.3f}"),
-    ],
-    "it": [
-        ("who", "heads", str),
-        ("heads", "of", count),
-        ("first both", "animal in both", count),
-        ("second both", "street in both", count),
-        ("right", "switch rightly", count),
-        ("wrong", "switch wrongly", count),
-        ("mean right", "of 8 sentences, a head switches rightly", two_digits),
-        ("mean wrong", "wrongly", two_digits),
-        ("best right", "best head", count),
-    ],
-    "it head": [
-        ("sentence", "sentence", str),
-        ("first", "first ending: first noun / second", str),
-        ("second", "second ending", str),
-        ("tilt", "first noun's share falls by", signed),
-        ("switches", "switches", str),
-    ],
-    "roles": [
-        ("width", "width", count),
-        ("reader", "reader", str),
-        ("weights", "weights", count),
-        *((name, name, tenths) for name in ("who", "did what", "to whom", "all three")),
-        ("lowest", "lowest seed", tenths),
-        ("highest", "highest", tenths),
-    ],
-    "role heads": [
-        ("width", "width", count),
-        ("reader", "reader", str),
-        *((f"best head: {name}", name, share) for name in ("who", "did what", "to whom")),
-        ("by word", "stays with the noun", share),
-        ("all three", "all three right", tenths),
-        ("placeless", "no places in the values", tenths),
-    ],
-}

@@ -1,10 +1,11 @@
-"""Which words decide: the gradient of a label's log-probability by the place of the word, of an LSTM and of a CNN.
+"""Which words decide: the gradient of a label's log-probability by the place of the word, of RNNs and of a CNN.
 
-A classifier that reads the last state of an LSTM is said to weigh the last words most; one that takes the largest of
+A classifier that reads the last state of an RNN is said to weigh the last words most; one that takes the largest of
 each feature over all places has no reason to. Both are trained on the sentences of SST-2 (`classify-lstm`,
-`classify-cnn`). Then, over the validation sentences of at least ten words, the norm of ∂ log p(label)/∂ word vector is
-read at every word and shared out over ten tenths of the sentence; each sentence counts the same. An LSTM that averages
-its states stands between them. Draws `docs/last-words.png`.
+`classify-cnn`); an LSTM is also asked as it was before its first step. Then, over the validation sentences of at least
+ten words, the norm of ∂ log p(label)/∂ word vector is read at every word and shared out over ten tenths of the
+sentence; each sentence counts the same. An LSTM that averages its states stands between them. Draws
+`docs/last-words.png`.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/last_words.py --device cpu
 """
@@ -30,7 +31,10 @@ from headway.text.framing import frame
 
 PICTURE = Path(__file__).parent.parent / "docs" / "last-words.png"
 PARTS, SHORTEST = 10, 10
+UNTRAINED = ["engine.steps=1", "schedule.peak=0"]
 MODELS = {
+    "LSTM before training, last state": ("classify-lstm", UNTRAINED),
+    "RNN, last state": ("classify-lstm", ["model.cell=rnn", "schedule.peak=3e-4"]),
     "LSTM, last state": ("classify-lstm", []),
     "LSTM, mean of its states": ("classify-lstm", ["head.pooling=mean"]),
     "CNN, largest of each feature": ("classify-cnn", []),

@@ -39,14 +39,15 @@ def draw(panels: Sequence[Panel], path: Path) -> None:
     for at, panel in enumerate(panels):
         axes = figure.add_axes(inches(figure, 0.6 + at * (WIDE + APART), 0.5, WIDE, HIGH))
         for name, points in panel.lines.items():
-            found = [(x, float("nan") if y is None else y) for x, y in points]
+            found = [(x, float("nan") if y is None else y) for x, y in sorted(dict(points).items())]
             axes.plot(*zip(*found, strict=True), linewidth=1.6, marker="o", markersize=3, **style(names.index(name)))
         if panel.log_x:
             axes.set_xscale("log", base=2)
         if panel.log_y:
             axes.set_yscale("log")
         if panel.high is not None and axes.get_ylim()[1] > panel.high:
-            axes.set_ylim(top=panel.high)
+            lowest = min(y for points in panel.lines.values() for _, y in points if y is not None)
+            axes.set_ylim(lowest - 0.05 * (panel.high - lowest), panel.high)
         if panel.ticks:
             axes.set_xticks(list(panel.ticks), [f"{tick:,g}" for tick in panel.ticks])
         axes.minorticks_off()

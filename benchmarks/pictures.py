@@ -34,6 +34,7 @@ PICTURES = {
     "pictures.py": ("alignment", "heads", "curves", "gates", "ladder"),
     "counting.py": ("chains", "votes"),
     "distance.py": ("recurrent",),
+    "last_words.py": ("last-words",),
     "analyses.py": ("analyse-alignment", "analyse-antecedents", "analyse-heads", "analyse-reach"),
     "looking.py": (
         "looking-contexts-gpt", "looking-contexts-minilm", "looking-importance", "looking-lens", "looking-pronouns",

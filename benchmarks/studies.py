@@ -19,6 +19,10 @@ def short(value: Any) -> str:
     return f"{value:.2g}" if value < 1e4 else f"{value:.1e}"
 
 
+def loss_or_size(value: Any) -> str:
+    return two_digits(value) if value < 100 else f"{value:.0e}"
+
+
 def pivot(rows: list[Row], down: str, across: str, value: str, write: Callable[[Any], str], unit: str = "") -> Shown:
     """A line for each value of `down`, a column for each of `across`."""
     merged: dict[str, Row] = {}
@@ -31,7 +35,7 @@ def pivot(rows: list[Row], down: str, across: str, value: str, write: Callable[[
 
 def depth(rows: list[Row]) -> Shown:
     """Loss by depth; behind it the gradient of the first layer over the last's at the greatest depth."""
-    columns, lines = pivot(rows, "norm", "depth", "loss", two_digits, " layers")
+    columns, lines = pivot(rows, "norm", "depth", "loss", loss_or_size, " layers")
     deepest = max(row["depth"] for row in rows)
     for line in lines:
         line["ratio"] = next(row["ratio"] for row in rows if (row["norm"], row["depth"]) == (line["norm"], deepest))

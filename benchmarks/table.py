@@ -13,56 +13,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from columns import (
-    ALIGNMENT,
-    ANTECEDENTS,
-    AWARENESS,
-    BABI,
-    BEAM,
-    CLASSIFIERS,
-    COMPARED,
-    CONV_SEQ2SEQ,
-    CORPUS,
-    COUNTING,
-    DECODING,
-    EMBEDDING,
-    ENCODING,
-    ENGINES,
-    G2P,
-    GPT,
-    IMPORTED,
-    LADDER,
-    LAST_WORDS,
-    LAYERS,
-    LOADING,
-    LOOKING,
-    OFTEN,
-    PAIRS,
-    PRETRAINING_LABELS,
-    PRETRAINING_SPEED,
-    PRETRAINING_WORDS,
-    RECURRENT,
-    RNN_SEQ2SEQ,
-    ROAD,
-    SAFETY,
-    SCORES,
-    SERVING,
-    SHAKESPEARE,
-    SPANS,
-    TAGGING,
-    TEXT_CNN,
-    TRACING,
-    TRAINING,
-    TRANSFER,
-    VECTORS,
-    VERIFYING,
-    WORKED,
-)
+import columns
+import columns_attention as attention
+import columns_encoders as encoders
 from formats import Column, count, number, share
 from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
 from studies import STUDIES
@@ -86,12 +44,13 @@ def table(columns: list[Column], rows: list[Row]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [*head, *body])
 
 
-def _facts(record: Row) -> str:
-    """One line on what was measured where: the case, the machine, the versions, the day."""
-    named = {EARLIER.get(key, key): value for key, value in record.get("case", {}).items()}
-    case = [f"{key.replace('_', ' ')} {_plain(value)}" for key, value in named.items()]
+def _facts(record: Row, only: Collection[str] = ()) -> str:
+    """One line on what was measured where: the case or `only` a part of it, the machine, the versions, the day."""
+    case = {key: value for key, value in record.get("case", {}).items() if not only or key in only}
+    named = {EARLIER.get(key, key): value for key, value in case.items()}
+    said_of = [f"{key.replace('_', ' ')} {_plain(value)}" for key, value in named.items()]
     versions = [f"{name} {value}" for name, value in record.get("versions", {}).items() if name != "python"]
-    said = f"{record['machine']}: {', '.join(case)}" if case else record["machine"]
+    said = f"{record['machine']}: {', '.join(said_of)}" if said_of else record["machine"]
     return f"{said} ({', '.join([*versions, record['date']])})."
 
 
@@ -102,7 +61,7 @@ def _plain(value: Any) -> str:
 def scores(results: Path, kinds: tuple[str, ...] = tuple(HEADLINES), only: tuple[str, ...] = ()) -> list[str]:
     """The recipes whose figure is one of these; `only` some recipes."""
     rows = [row for row in scored(results) if row["kind"] in kinds and (not only or row["recipe"] in only)]
-    return [table(SCORES, rows)] if rows else []
+    return [table(columns.SCORES, rows)] if rows else []
 
 
 def one(results: Path, name: str, columns: list[Column]) -> list[str]:
@@ -160,7 +119,7 @@ def front(results: Path) -> list[str]:
             rows.append(
                 {**record, "what": f"{what}, {unit}", "headway": own, "peer": peer, "name": name, "times": own / peer}
             )
-    return [table(COMPARED, rows)] if rows else []
+    return [table(columns.COMPARED, rows)] if rows else []
 
 
 def _number(record: Row, who: Row, key: str) -> float:
@@ -177,7 +136,7 @@ def safety(results: Path) -> list[str]:
         f"{disk['left_out']} of {disk['due']} left out, since the last was still being written; the disk takes "
         f"{disk['disk_megabytes_per_second']:,} MB/s."
     )
-    return [_facts(record), table(SAFETY, record["rows"]), said]
+    return [_facts(record), table(columns.SAFETY, record["rows"]), said]
 
 
 def corpus(results: Path) -> list[str]:
@@ -186,7 +145,7 @@ def corpus(results: Path) -> list[str]:
         return []
     phases = [row for row in record["rows"] if "phase" in row]
     rates = [row for row in record["rows"] if "who" in row]
-    return [_facts(record), table(CORPUS, phases), table(ENCODING, rates)]
+    return [_facts(record), table(columns.CORPUS, phases), table(columns.ENCODING, rates)]
 
 
 def counting(results: Path) -> list[str]:
@@ -198,7 +157,7 @@ def counting(results: Path) -> list[str]:
         f"{pace['tokens']:,} words drawn by Zipf's law, n = 3: {pace['seconds']} s of one core, "
         f"{pace['ngrams']:,} n-grams."
     )
-    return [_facts(record), table(COUNTING, record["rows"]), said]
+    return [_facts(record), table(columns.COUNTING, record["rows"]), said]
 
 
 def heads(results: Path, name: str, columns: list[Column]) -> list[str]:
@@ -220,7 +179,7 @@ def layers(results: Path) -> list[str]:
         if row["analysis"] != "heads":
             by_layer.setdefault(str(row["layer"]), {}).update(row | {"layer": str(row["layer"])})
     order = sorted(by_layer, key=lambda layer: (layer != "embedding", layer == "norm", layer.zfill(3)))
-    return [_facts(record), table(LAYERS, [by_layer[layer] for layer in order])]
+    return [_facts(record), table(attention.LAYERS, [by_layer[layer] for layer in order])]
 
 
 def looking(results: Path, what: str) -> list[str]:
@@ -229,7 +188,7 @@ def looking(results: Path, what: str) -> list[str]:
     if record is None:
         return []
     rows = [row | {"layer": "input" if row.get("layer") == -1 else row.get("layer")} for row in record["rows"]]
-    return [table(LOOKING[what], [row for row in rows if row["what"] == what])]
+    return [table(attention.LOOKING[what], [row for row in rows if row["what"] == what])]
 
 
 def worked(results: Path, what: str) -> list[str]:
@@ -238,7 +197,7 @@ def worked(results: Path, what: str) -> list[str]:
     if record is None:
         return []
     rows = [row for row in record["rows"] if row["what"] == ("roles" if what == "role heads" else what)]
-    return [table(WORKED[what], [row for row in rows if what != "role heads" or row["by word"] is not None])]
+    return [table(attention.WORKED[what], [row for row in rows if what != "role heads" or row["by word"] is not None])]
 
 
 def relations(results: Path) -> list[str]:
@@ -246,7 +205,7 @@ def relations(results: Path) -> list[str]:
     record = read(results, "looking-cpu")
     if record is None:
         return []
-    often = {row["relation"] for row in record["rows"] if row["what"] == "relation" and row["pairs"] >= OFTEN}
+    often = {row["relation"] for row in record["rows"] if row["what"] == "relation" and row["pairs"] >= attention.OFTEN}
     merged: dict[str, Row] = {}
     models = list(dict.fromkeys(row["model"] for row in record["rows"]))
     for row in record["rows"]:
@@ -279,8 +238,9 @@ def babi(results: Path) -> list[str]:
     last: list[Row] = [
         {"task": "mean", "name": "", **means}, {"task": "quoted from", "name": "Sukhbaatar et al. 2015", **paper},
     ]  # fmt: skip
-    facts = [f"{part}: {_facts(record)} {record['seconds']:.0f} s." for part, record in records.items()]
-    return [*facts, table(BABI, [*(rows[task] for task in sorted(rows)), *last])]
+    told = ("questions", "hops", "width", "tying", "query", "epochs", "linear_epochs", "restarts")
+    facts = [f"{part}: {_facts(record, told)} {record['seconds']:.0f} s." for part, record in records.items()]
+    return [*facts, table(columns.BABI, [*(rows[task] for task in sorted(rows)), *last])]
 
 
 def deck_d(results: Path, name: str) -> list[str]:
@@ -305,44 +265,44 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "translation": lambda results: scores(results, ("BLEU",)),
     "labels": lambda results: scores(results, ("f1", "accuracy")),
     "language": lambda results: scores(results, ("perplexity", "loss")),
-    "training": lambda results: speed(results, "training", TRAINING),
-    "beam": lambda results: speed(results, "beam", BEAM),
-    "decoding": lambda results: speed(results, "decoding", DECODING),
-    "gpt": lambda results: speed(results, "gpt", GPT),
-    "imported": lambda results: speed(results, "imported", IMPORTED),
-    "serving": lambda results: speed(results, "serving", SERVING),
-    "verifying": lambda results: speed(results, "verifying", VERIFYING),
-    "recurrent": lambda results: speed(results, "recurrent", RECURRENT),
-    "conv_seq2seq": lambda results: speed(results, "conv-seq2seq", CONV_SEQ2SEQ),
-    "tagging": lambda results: speed(results, "tagging", TAGGING),
-    "text_cnn": lambda results: speed(results, "text-cnn", TEXT_CNN),
-    "classifiers": lambda results: speed(results, "classifiers", CLASSIFIERS),
-    "awareness": lambda results: speed(results, "classifiers", AWARENESS),
-    "last_words": lambda results: speed(results, "last-words", LAST_WORDS),
-    "rnn_seq2seq": lambda results: speed(results, "rnn-seq2seq", RNN_SEQ2SEQ),
-    "g2p": lambda results: one(results, "g2p", G2P),
-    "vectors": lambda results: speed(results, "vectors", VECTORS),
-    "shakespeare": lambda results: speed(results, "shakespeare", SHAKESPEARE),
-    "spans": lambda results: speed(results, "spans", SPANS),
-    "pretraining_words": lambda results: speed(results, "pretraining-words", PRETRAINING_WORDS),
-    "pretraining_labels": lambda results: speed(results, "pretraining-labels", PRETRAINING_LABELS),
-    "pretraining_speed": lambda results: speed(results, "pretraining-speed", PRETRAINING_SPEED),
-    "transfer": lambda results: speed(results, "transfer", TRANSFER),
-    "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", ALIGNMENT),
-    "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", ALIGNMENT),
-    "alignment_demo_rnn": lambda results: heads(results, "alignment-demo-rnn-cpu", ALIGNMENT),
-    "alignment_hansards_rnn": lambda results: heads(results, "alignment-hansards-rnn-cpu", ALIGNMENT),
-    "antecedents": lambda results: heads(results, "antecedents-demo-cpu", ANTECEDENTS),
+    "training": lambda results: speed(results, "training", columns.TRAINING),
+    "beam": lambda results: speed(results, "beam", columns.BEAM),
+    "decoding": lambda results: speed(results, "decoding", columns.DECODING),
+    "gpt": lambda results: speed(results, "gpt", columns.GPT),
+    "imported": lambda results: speed(results, "imported", columns.IMPORTED),
+    "serving": lambda results: speed(results, "serving", columns.SERVING),
+    "verifying": lambda results: speed(results, "verifying", columns.VERIFYING),
+    "recurrent": lambda results: speed(results, "recurrent", columns.RECURRENT),
+    "conv_seq2seq": lambda results: speed(results, "conv-seq2seq", columns.CONV_SEQ2SEQ),
+    "tagging": lambda results: speed(results, "tagging", encoders.TAGGING),
+    "text_cnn": lambda results: speed(results, "text-cnn", encoders.TEXT_CNN),
+    "classifiers": lambda results: speed(results, "classifiers", encoders.CLASSIFIERS),
+    "awareness": lambda results: speed(results, "classifiers", encoders.AWARENESS),
+    "last_words": lambda results: speed(results, "last-words", encoders.LAST_WORDS),
+    "rnn_seq2seq": lambda results: speed(results, "rnn-seq2seq", columns.RNN_SEQ2SEQ),
+    "g2p": lambda results: one(results, "g2p", columns.G2P),
+    "vectors": lambda results: speed(results, "vectors", columns.VECTORS),
+    "shakespeare": lambda results: speed(results, "shakespeare", columns.SHAKESPEARE),
+    "spans": lambda results: speed(results, "spans", encoders.SPANS),
+    "pretraining_words": lambda results: speed(results, "pretraining-words", encoders.PRETRAINING_WORDS),
+    "pretraining_labels": lambda results: speed(results, "pretraining-labels", encoders.PRETRAINING_LABELS),
+    "pretraining_speed": lambda results: speed(results, "pretraining-speed", encoders.PRETRAINING_SPEED),
+    "transfer": lambda results: speed(results, "transfer", encoders.TRANSFER),
+    "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", attention.ALIGNMENT),
+    "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", attention.ALIGNMENT),
+    "alignment_demo_rnn": lambda results: heads(results, "alignment-demo-rnn-cpu", attention.ALIGNMENT),
+    "alignment_hansards_rnn": lambda results: heads(results, "alignment-hansards-rnn-cpu", attention.ALIGNMENT),
+    "antecedents": lambda results: heads(results, "antecedents-demo-cpu", attention.ANTECEDENTS),
     "layers": layers,
     "safety": safety,
     "corpus": corpus,
-    "embedding": lambda results: speed(results, "embedding", EMBEDDING),
-    "engines": lambda results: one(results, "engines", ENGINES),
-    "loading": lambda results: speed(results, "loading", LOADING),
-    "tracing": lambda results: speed(results, "tracing", TRACING),
-    "ladder": lambda results: speed(results, "ladder", LADDER),
-    "road": lambda results: speed(results, "road", ROAD),
-    "pairs": lambda results: speed(results, "pairs", PAIRS),
+    "embedding": lambda results: speed(results, "embedding", columns.EMBEDDING),
+    "engines": lambda results: one(results, "engines", columns.ENGINES),
+    "loading": lambda results: speed(results, "loading", columns.LOADING),
+    "tracing": lambda results: speed(results, "tracing", attention.TRACING),
+    "ladder": lambda results: speed(results, "ladder", columns.LADDER),
+    "road": lambda results: speed(results, "road", columns.ROAD),
+    "pairs": lambda results: speed(results, "pairs", columns.PAIRS),
     "counting": counting,
     "babi": babi,
     "relations": relations,
@@ -351,7 +311,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "importance": lambda results: looking(results, "importance"),
     "lens": lambda results: looking(results, "lens"),
     "contexts": lambda results: looking(results, "contexts"),
-    **{f"worked_{what.replace(' ', '_')}": partial(worked, what=what) for what in WORKED},
+    **{f"worked_{what.replace(' ', '_')}": partial(worked, what=what) for what in attention.WORKED},
     **{name: partial(study, name=name) for name in STUDIES},
     "treebank_mlp": lambda results: scores(results, ("perplexity",), ("ptb-mlp", "ptb-mlp-direct", "ptb-kn5")),
     "show_me": lambda results: deck_d(results, "first order, show me"),
