@@ -6,7 +6,9 @@
 A piece is one command of `benchmarks/`, which writes its records by itself. The same call goes on where it was stopped:
 `--runs` remembers which pieces are done, and trainings resume. With `--minutes` nothing is begun that would not be done
 in time, and what runs over is stopped. What a piece lacks (data, a model, a package, a browser) is told, and it is left
-out. `--only NAME...` takes some pieces, `--list` shows them all, `--again` forgets what was done.
+out. `--only NAME...` takes some pieces, `--list` shows them all, `--again` forgets what was done. With `--at-once N`
+pieces whose figures are no times share the machine, a GPU through CUDA's multi-process service where it is installed;
+those that measure times follow, one by one.
 
 Models that several pieces look at lie in `--models`: all-MiniLM-L6-v2 as `minilm`, and those that `scores` pieces have
 trained, which are copied there, so that what a GPU has trained can be carried to where it is looked at.
@@ -23,7 +25,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,13 +42,19 @@ SHORTEST = 60  # seconds that are worth a training's start
 
 @dataclass(frozen=True)
 class Piece:
-    """A command of this folder. minutes: what it takes, about. needs: paths or packages, see `missing`."""
+    """A command of this folder. minutes: what it takes, about. needs: paths or packages, see `missing`. resumes: the
+    same call goes on where it was stopped. shares: others may run beside it, its figures are no times."""
 
     name: str
     words: str
     minutes: float
     needs: tuple[str, ...] = ()
     resumes: bool = False
+    shares: bool = False
+
+    @property
+    def beside(self) -> bool:
+        return self.resumes or self.shares
 
 
 def scores(name: str, recipes: str, minutes: float, needs: tuple[str, ...], more: str = "") -> Piece:
@@ -83,7 +96,9 @@ PIECES = {
                9, (M30K, "data:tatoeba"), "--parallel 7"),
         scores("recurrent translators, word by word", "multi30k-de-en-lstm-before multi30k-de-en-lstm-feeding "
                "multi30k-de-en-cnn-lstm", 9, (M30K,), "--parallel 3"),
-        Piece("road", "road.py --seeds 3 --parallel 9 --runs {runs}/road", 20, (M30K,), resumes=True),
+        Piece("road", "road.py --seeds 3 --tokens 16M --parallel 7 --runs {runs}/road --recipes multi30k-de-en-lstm-plain "
+              "multi30k-de-en-lstm multi30k-de-en-lstm-dot multi30k-de-en-lstm-multiplicative "
+              "multi30k-de-en-lstm-scaled-dot multi30k-de-en-conv multi30k-de-en", 10, (M30K,), resumes=True),
         Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
         scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
@@ -100,9 +115,9 @@ PIECES = {
         Piece("growth", "growth.py --layers 4 --repeats 5 --lengths 256 1024 4096 16384 32768 "
               "--widths 256 512 1024 2048", 5, ("file:.peers/nanogpt_model.py",)),
         Piece("safety", "safety.py", 2),
-        Piece("babi", "babi.py --parts tasks-1k joint-1k --again", 4, (BABI,)),
-        Piece("babi, tasks of 10k", "babi.py --parts tasks-10k --again", 9, (BABI,)),
-        Piece("babi, 10k jointly", "babi.py --parts joint-10k --again", 9, (BABI,)),
+        Piece("babi", "babi.py --parts tasks-1k joint-1k --again", 4, (BABI,), shares=True),
+        Piece("babi, tasks of 10k", "babi.py --parts tasks-10k --again", 9, (BABI,), shares=True),
+        Piece("babi, 10k jointly", "babi.py --parts joint-10k --again", 9, (BABI,), shares=True),
         Piece("spans", "spans.py {models}/minilm --seeds 3 --parallel 6 --runs {runs}/spans", 9,
               ("model:minilm", "data:squad"), resumes=True),
         Piece("serving", "serving.py --repeats 3", 8, ("transformers",)),
@@ -156,6 +171,23 @@ PIECES = {
 WITHOUT_DEVICE = ("scores.py", "ladder.py")  # scores.py takes what the machine has
 
 
+@contextmanager
+def shared_gpu() -> Iterator[None]:
+    """Kernels of several processes run at the same time, not in turns, where CUDA's multi-process service is there."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if not control or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as place:
+        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": place, "CUDA_MPS_LOG_DIRECTORY": place}
+        subprocess.run([control, "-d"], check=False)
+        try:
+            yield
+        finally:
+            subprocess.run([control], input=b"quit\n", check=False)
+            del os.environ["CUDA_MPS_PIPE_DIRECTORY"], os.environ["CUDA_MPS_LOG_DIRECTORY"]
+
+
 class Calls:
     """The pieces of one call, one after the other, and which were done in calls before."""
 
@@ -166,6 +198,8 @@ class Calls:
         if self.file.exists() and not options.again:
             self.done = json.loads(self.file.read_text())
         self.end = time.monotonic() + 60 * options.minutes
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.lock = threading.Lock()
         data = os.environ.get("HEADWAY_DATA", "data")
         self.places = {"runs": options.runs, "models": options.models, "data": data, "python": sys.executable}
 
@@ -197,6 +231,7 @@ class Calls:
             child = subprocess.Popen(
                 [sys.executable, str(HERE / words[0]), *words[1:]], stdout=file, stderr=file, start_new_session=True
             )
+            self.running.append(child)
             try:
                 child.wait(max(1.0, self.left()))
             except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
@@ -205,14 +240,42 @@ class Calls:
                 if isinstance(reason, KeyboardInterrupt):
                     raise
                 return False
+            finally:
+                self.running.remove(child)
         if child.returncode:
             tail = log.read_text(errors="replace").strip().splitlines()[-1:]
             print(f"{piece.name}: failed ({' '.join(tail)}); see {log}", flush=True)
             return False
-        self.done[piece.name] = round(time.monotonic() - start, 1)
-        self.file.write_text(json.dumps(self.done, indent=1) + "\n")
+        with self.lock:
+            self.done[piece.name] = round(time.monotonic() - start, 1)
+            self.file.write_text(json.dumps(self.done, indent=1) + "\n")
+            self.keep_models()
         print(f"{piece.name}: {self.done[piece.name]:.0f} s", flush=True)
         return True
+
+    def tried(self, piece: Piece) -> bool:
+        """Whether nothing of it is left to do; one that lacks something is left out."""
+        if lacks := self.missing(piece):
+            print(f"{piece.name}: left out, it needs {lacks}", flush=True)
+            return True
+        if self.left() < (SHORTEST if piece.resumes else 60 * piece.minutes):
+            print(f"{piece.name}: not begun, {max(0, self.left()):.0f} s are left", flush=True)
+            return False
+        return self.carried_out(piece)
+
+    def all(self, pieces: list[Piece], at_once: int) -> bool:
+        """Whether all are done: first those that share the machine, `at_once` of them at a time, then the others."""
+        sharing = [piece for piece in pieces if at_once > 1 and piece.beside]
+        with ThreadPoolExecutor(max(1, at_once)) as pool:
+            waiting = [pool.submit(self.tried, piece) for piece in sharing]
+            try:
+                ended = [one.result() for one in waiting]
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for child in list(self.running):
+                    self.stopped(child)
+                raise
+        return all([*ended, *(self.tried(piece) for piece in pieces if piece not in sharing)])
 
     def stopped(self, child: subprocess.Popen[bytes]) -> None:
         """Politely first: trainings keep a checkpoint."""
@@ -239,6 +302,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end this call by then")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these pieces")
     parser.add_argument("--list", action="store_true", help="show the pieces, and what is missing for them")
+    parser.add_argument("--at-once", type=int, default=1, help="pieces that share the machine")
     parser.add_argument("--again", action="store_true", help="forget which pieces are done")
     parser.add_argument("--runs", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--models", type=Path, default=Path("runs/benchmarks/models"))
@@ -258,19 +322,9 @@ def main() -> int:
             state = "done" if piece.name in calls.done else f"needs {lacks}" if lacks else "to do"
             print(f"{piece.name:<26} {piece.minutes:>3.0f} min  {state:<30}  {piece.words}")
         return 0
-    more = False
-    for piece in pieces:
-        lacks = calls.missing(piece)
-        if piece.name in calls.done:
-            continue
-        if lacks:
-            print(f"{piece.name}: left out, it needs {lacks}", flush=True)
-        elif calls.left() < (SHORTEST if piece.resumes else 60 * piece.minutes):
-            print(f"{piece.name}: not begun, {max(0, calls.left()):.0f} s are left", flush=True)
-            more = True
-        else:
-            more |= not calls.carried_out(piece)
-            calls.keep_models()
+    todo = [piece for piece in pieces if piece.name not in calls.done]
+    with shared_gpu() if options.at_once > 1 and options.device == "cuda" else nullcontext():
+        more = not calls.all(todo, options.at_once)
     print("more to do: call it again" if more else "all is done")
     return MORE if more else 0
 

@@ -57,3 +57,29 @@ def test_what_runs_over_is_stopped_and_what_would_is_not_begun(
     assert call(script, pieces, tmp_path, monkeypatch, "--minutes", "0.01") == script.MORE
     said = capsys.readouterr().out
     assert "long: not begun" in said and "trains: stopped" in said
+
+
+def test_pieces_that_share_the_machine_run_at_the_same_time(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of two waits for the other; the one that measures times comes when both have ended, and one that fails stops
+    no other."""
+    meets = (
+        "import pathlib, sys, time\nme, other = map(pathlib.Path, sys.argv[1:3])\nme.write_text('')\n"
+        "end = time.monotonic() + 60\n"
+        "while not other.exists():\n    assert time.monotonic() < end\n    time.sleep(0.05)\n"
+    )
+    (tmp_path / "meets.py").write_text(meets)
+    (tmp_path / "follows.py").write_text(
+        "import pathlib, sys\nassert all(pathlib.Path(p).exists() for p in sys.argv[1:3])\n"
+    )
+    a, b = tmp_path / "a", tmp_path / "b"
+    pieces = [
+        script.Piece("times", f"follows.py {a} {b}", 1),
+        script.Piece("fails", "fails.py", 1, resumes=True),
+        script.Piece("one", f"meets.py {a} {b}", 1, resumes=True),
+        script.Piece("two", f"meets.py {b} {a}", 1, shares=True),
+    ]
+    assert call(script, pieces, tmp_path, monkeypatch, "--at-once", "3") == script.MORE
+    assert "fails: failed" in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "runs" / "all-cpu.json").read_text())) == {"times", "one", "two"}
