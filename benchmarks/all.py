@@ -98,7 +98,8 @@ PIECES = {
                "multi30k-de-en-cnn-lstm", 9, (M30K,), "--parallel 3"),
         Piece("road", "road.py --seeds 3 --tokens 16M --parallel 7 --runs {runs}/road --recipes "
               "multi30k-de-en-lstm-plain multi30k-de-en-lstm multi30k-de-en-lstm-dot "
-              "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-conv multi30k-de-en", 10, (M30K,), resumes=True),
+              "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-conv multi30k-de-en",
+              10, (M30K,), resumes=True),
         Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
         scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
