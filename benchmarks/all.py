@@ -109,6 +109,11 @@ PIECES = {
               "pretraining.py --parts labels --seeds 3 --parallel 6 --runs {runs}/pretraining", 8,
               (NOVELS, "data:wikitext2", "data:textcls", "data:cola"), resumes=True),
         Piece("pre-training, speed", "pretraining.py --parts speed", 4, ("transformers",)),
+        Piece("senses", "senses.py MiniLM={models}/minilm BERT={runs}/pretraining/novels-bert "
+              "tagger={runs}/tagging/conll2003-bilstm-crf-crf-seed-1 "
+              "MiniLM-tagger={runs}/tagging/conll2003-minilm-crf-seed-1", 1,
+              ("model:minilm", "trained:pretraining/novels-bert", "trained:tagging/conll2003-bilstm-crf-crf-seed-1",
+               "trained:tagging/conll2003-minilm-crf-seed-1")),
         scores("novels", "novels-gpt", 4, (NOVELS,)),
         Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),
         Piece("training", "training.py", 3, ("transformers",)),
@@ -213,6 +218,7 @@ class Calls:
                 "file": lambda name: Path(name).is_file(),
                 "model": lambda name: Path(self.places["models"], name).is_dir(),
                 "run": lambda name: Path(self.places["runs"], "scores", f"{name}-seed-1", "model").is_dir(),
+                "trained": lambda name: Path(self.places["runs"], name, "model").is_dir(),
                 "": lambda name: find_spec(name) is not None,
             }
             if not there[kind](name):

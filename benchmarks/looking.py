@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from senses import written
 
 import headway
 from headway.data.catalog import find
@@ -32,38 +33,6 @@ TREEBANK = [f"ud_english_ewt/en_ewt-ud-{part}.conllu" for part in ("dev", "test"
 GAP = [f"gap/gap-{part}.tsv" for part in ("development", "test")]
 SHARES = ("next", "previous", "first", "separator", "self")
 LENS = "He put the key in the door and opened it, and then he looked at the old man."
-BROKE = {
-    "harmed": [
-        "The vase *broke* when it fell off the shelf.",
-        "He *broke* his arm in three places.",
-        "The old chair *broke* under his weight.",
-        "She dropped the phone and the screen *broke*.",
-        "The storm was so strong that the branch *broke*.",
-        "A stone hit the window and *broke* the glass.",
-        "My bicycle chain *broke* on the way home.",
-        "The boy *broke* the plate into small pieces.",
-    ],
-    "no money": [
-        "After the holidays he was completely *broke*.",
-        "I am too *broke* to pay the rent this month.",
-        "They were *broke* and had to borrow some money.",
-        "The company went *broke* and closed its doors.",
-        "She lost her job and was soon *broke*.",
-        "A *broke* student cannot buy such a car.",
-        "He gambled all night and came home *broke*.",
-        "We were so *broke* that we ate rice every day.",
-    ],
-    "told": [
-        "The doctor *broke* the bad news to the family.",
-        "She *broke* the news of her marriage to her parents.",
-        "A local paper first *broke* the story of the scandal.",
-        "Nobody knew how he *broke* the news to her.",
-        "The reporter who *broke* the story won a prize.",
-        "He gently *broke* the sad news to the children.",
-        "The story *broke* on television last night.",
-        "They *broke* the news to us by telephone.",
-    ],
-}
 
 
 @dataclass(frozen=True)
@@ -173,8 +142,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         texts, broke, one = (str(Path(folder) / name) for name in ("test.txt", "broke.txt", "one.txt"))
         Path(texts).write_text("".join(f"{found.text}\n" for found in read_conllu(find(TREEBANK[1]))), encoding="utf-8")
-        told = (f"{sense}\t{text}\n" for sense, some in BROKE.items() for text in some)
-        Path(broke).write_text("".join(told), encoding="utf-8")
+        written(Path(broke))
         Path(one).write_text(f"{LENS}\n", encoding="utf-8")
         for model, name in ((encoder, "minilm"), (gpt, "gpt")):
             relations(model, chosen.sentences, f"looking-relations-{name}.png")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from formats import Column, count, number, rate, two_digits
+from formats import Column, count, number, rate, share, two_digits
 from recorded import Row
 
 Shown = tuple[list[Column], list[Row]]
@@ -46,6 +46,16 @@ def lengths(rows: list[Row]) -> Shown:
     keys = [key for key in rows[0] if key.startswith("late at ")]
     named = [(key, f"{key.removeprefix('late at ')} ×", word_or_loss) for key in keys]
     return [("position", "position; loss of the last part of a window", str), *named], rows
+
+
+def senses(rows: list[Row]) -> Shown:
+    said = [row | {"at": "input" if row["layer"] == -1 else f"layer {row['layer']}"} for row in rows]
+    merged: dict[str, Row] = {}
+    for row in said:
+        merged.setdefault(row["model"], {"model": row["model"]})[row["at"]] = row["nearest"]
+    places = sorted({(row["layer"], row["at"]) for row in said})
+    columns: list[Column] = [("model", "nearest is of its sense", str), *((at, at, share) for _, at in places)]
+    return columns, list(merged.values())
 
 
 def rates(rows: list[Row]) -> Shown:
@@ -110,4 +120,5 @@ STUDIES: dict[str, tuple[str, Callable[[list[Row]], Shown], str]] = {
     "layer_times": ("layer-times", layer_times, "Time and counted cost of layers against length and width"),
     "clipping": ("clipping", clipping, "Norm of the gradient and loss by step, and gradient against distance"),
     "projections": ("ladder", projections, ""),
+    "senses": ("senses", senses, "Senses of broke by layer, in several models"),
 }
