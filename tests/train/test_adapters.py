@@ -169,7 +169,7 @@ def test_the_count_of_trained_weights_is_shown(place: Path) -> None:
     Lora(rank=3, on=("qkv",)).put_into(model, 1, whole=("head",))
     head = sum(weight.numel() for weight in model.head.parameters())
     assert counts(model)[1] == 3 * (8 + 24) + head
-    shown = answered("train", "classify", "--dry-run", "--set", "engine.adapters=lora", "model.layers=1")
+    shown = answered("train", "classify", "--dry-run", "--init", place / "base", "--set", "engine.adapters=lora")
     assert " of them trained (with" in shown
 
 
@@ -192,6 +192,7 @@ def test_an_adapter_of_some_layers(place: Path) -> None:
         (("engine.last_layers=-1",), "engine.last_layers must be 0 or more, not -1"),
         (("engine.adapters=null", "engine.adapters.rank=4"), "'adapters' is not set: set it first"),
         (("engine.layer_decay=0",), "engine.layer_decay must be above 0, not 0"),
+        (("init=",), "engine.adapters trains a few weights beside those of a trained model"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(

@@ -143,7 +143,8 @@ class MaskedWords(Encoding):
         with self.log.bar(f"encoding {part}", None, " sentences") as show:
             store = encode(corpus, self.tokenizer, self.marks, self.run.data, self.length, self.head.pairs, show)
         documents, before = store.meta["documents"], " (encoded before)" if store.reused else ""
-        self.log.say(f"{part}: {documents:,} documents, {len(store):,} sentences, {store.tokens:,} tokens{before}")
+        said = f"{documents:,} document{'s' * (documents != 1)}"
+        self.log.say(f"{part}: {said}, {len(store):,} sentences, {store.tokens:,} tokens{before}")
         self.log.event("data", part=part, documents=documents, sentences=len(store), tokens=store.tokens)
         return store
 

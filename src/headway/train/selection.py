@@ -16,6 +16,7 @@ def choose_trained(model: nn.Module, run: Any) -> None:
     engine = run.engine
     freeze(model, engine.frozen, engine.last_layers)
     if engine.adapters is not None:
+        refuse(not run.init, "engine.adapters trains a few weights beside those of a trained model: --init MODEL")
         engine.adapters.put_into(model, engine.seed, () if run.head is None else ("head",))
 
 
