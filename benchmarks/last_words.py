@@ -86,7 +86,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     for row, colour in zip(rows, COLOURS, strict=False):
         axes.plot(middle, row["shares"], color=colour, linewidth=2.0, marker="o", markersize=3, label=row["who"])
     axes.axhline(1 / PARTS, color=QUIET, linewidth=1, linestyle=(0, (1, 2)))
-    axes.text(0.01, 1 / PARTS, "all words alike", fontsize=8, color=QUIET, va="bottom")
+    axes.text(0.99, 1 / PARTS, "all words alike", fontsize=8, color=QUIET, va="bottom", ha="right")
     axes.set_title(
         "share of the gradient of log p(label), by place in the sentence", fontsize=10, color=INK, loc="left"
     )
