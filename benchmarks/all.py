@@ -156,7 +156,7 @@ PIECES = {
         Piece("tracing", "tracing.py --repeats 7", 3),
         Piece("page", "page.py --repeats 5", 2, ("playwright",)),
         Piece("embedding", "embedding.py {models}/minilm {data}/multi30k/train.en.gz --threads 2", 8,
-              ("model:minilm", M30K, "transformers")),
+              ("model:minilm", M30K, "transformers", "sentence_transformers")),
         Piece("analyses of the demo", "analyses.py demo {runs}/scores/demo-seed-1", 3, ("run:demo",)),
         Piece("analyses of the Hansards", "analyses.py hansards {models}/tatoeba-en-fr {models}/tatoeba-fr-en", 4,
               ("model:tatoeba-en-fr", "model:tatoeba-fr-en", "data:word_alignment")),
