@@ -249,6 +249,7 @@ def test_bfloat16_needs_half_and_nothing_is_left_changed() -> None:
     assert narrow.cost(8).activations < wide.cost(8).activations
 
 
+@pytest.mark.long
 def test_the_largest_gpt_needs_no_memory_to_be_counted() -> None:
     of = Sketch("gpt", gpt.GPTConfig(96, 12_288, heads=96, max_length=2048), (50_257,))
     with torch.device("meta"):

@@ -251,7 +251,7 @@ def test_pictures_are_saved_as_png_and_as_svg(browser, page, tmp_path):
         assert visit.elsewhere() == [] and visit.errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_no_view_has_a_fault_that_axe_finds(browser, page, scheme):
     with Visit(browser, page, "#heads=0.0&column=2", color_scheme=scheme) as visit:
         for name in visit.views:

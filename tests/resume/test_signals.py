@@ -61,7 +61,9 @@ def checkpoints(run: Path) -> list[str]:
     return sorted(path.name for path in (run / "checkpoints").iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGINT], ids=["SIGTERM", "SIGINT"]
+)
 def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
     world: World, undisturbed: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_second_one_during_a_slow_save_leaves_at_once(world: World, undisturbe
     assert result(tmp_path / "run") == result(undisturbed)
 
 
+@pytest.mark.long
 def test_a_closed_terminal_is_ignored_under_nohup(world: World, undisturbed: Path, tmp_path: Path) -> None:
     with start(world, tmp_path, signal.SIGHUP, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as running:
         _, said = running.communicate(timeout=300)

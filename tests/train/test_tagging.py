@@ -181,7 +181,7 @@ def small_encoder(name: str) -> tuple[str, ...]:
     }[name]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["letter-cnn", "neighbours"])
+@pytest.mark.parametrize("name", [pytest.param("letter-cnn", marks=pytest.mark.long), "neighbours"])
 def test_other_encoders_learn_in_both_schemes_and_see_letters(
     files: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
