@@ -31,7 +31,7 @@ def inside(x_BT: Tensor, lengths_B: Tensor) -> Tensor:
 
 def assert_equal(found: Tensor, expected: Tensor, within: float) -> None:
     """Within so much of the largest number, where that is above 1: logits that nothing scales down are large."""
-    largest = max(1.0, float(expected.abs().max()))
+    largest = max(1.0, float(expected.detach().abs().max()))
     torch.testing.assert_close(found, expected, rtol=0, atol=within * largest)
 
 
