@@ -43,7 +43,7 @@ SHORTEST = 60  # seconds that are worth a training's start
 @dataclass(frozen=True)
 class Piece:
     """A command of this folder. minutes: what it takes, about. needs: paths or packages, see `missing`. resumes: the
-    same call goes on where it was stopped. shares: others may run beside it, its figures are no times."""
+    same call resumes it where it was stopped. shares: others may run beside it, its figures are no times."""
 
     name: str
     words: str
@@ -256,7 +256,6 @@ class Calls:
         with self.lock:
             self.done[piece.name] = round(time.monotonic() - start, 1)
             self.file.write_text(json.dumps(self.done, indent=1) + "\n")
-            self.keep_models()
         print(f"{piece.name}: {self.done[piece.name]:.0f} s", flush=True)
         return True
 
@@ -268,9 +267,12 @@ class Calls:
         if self.left() < (SHORTEST if piece.resumes else 60 * piece.minutes):
             print(f"{piece.name}: not begun, {max(0, self.left()):.0f} s are left", flush=True)
             return False
-        return self.carried_out(piece)
+        done = self.carried_out(piece)
+        with self.lock:  # a piece that failed may have trained some models
+            self.keep_models()
+        return done
 
-    def all(self, pieces: list[Piece], at_once: int) -> bool:
+    def run(self, pieces: list[Piece], at_once: int) -> bool:
         """Whether all are done: first those that share the machine, `at_once` of them at a time, then the others."""
         sharing = [piece for piece in pieces if at_once > 1 and piece.beside]
         with ThreadPoolExecutor(max(1, at_once)) as pool:
@@ -331,7 +333,7 @@ def main() -> int:
         return 0
     todo = [piece for piece in pieces if piece.name not in calls.done]
     with shared_gpu() if options.at_once > 1 and options.device == "cuda" else nullcontext():
-        more = not calls.all(todo, options.at_once)
+        more = not calls.run(todo, options.at_once)
     print("more to do: call it again" if more else "all is done")
     return MORE if more else 0
 
