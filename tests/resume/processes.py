@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from killing import Place
 from torch import nn
 
@@ -130,13 +131,24 @@ def check_sharded_masters() -> None:
             assert torch.equal(master, state["weights"][name][begin : begin + len(master)])
 
 
+def check_the_end_of_a_group() -> None:
+    """Its threads are gone with it, whatever they were doing: one that is left aborts a process that ends."""
+    from headway.train.parallel.processes import joined
+
+    with joined(torch.device("cpu")) as ranks:
+        for _ in range(3000):
+            dist.all_reduce(torch.ones(10), group=ranks.group, async_op=True)
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    assert "python" in " ".join(names) and "pt_gloo_runloop" not in names, names
+
+
 def main() -> None:
     from headway.cli.app import main as headway
 
     for port, arguments in json.loads(sys.argv[1]):
         os.environ["MASTER_PORT"] = str(port)
-        if arguments == ["masters"]:
-            check_sharded_masters()
+        if own := {"masters": check_sharded_masters, "end": check_the_end_of_a_group}.get(arguments[0]):
+            own()
             continue
         try:
             headway(arguments)

@@ -50,7 +50,7 @@ class Runs:
     def __init__(self, place: Place) -> None:
         self.place = place
         ways = [place.command(name, (*SAME, *way)) for name, way in WAYS.items()]
-        self.said = together(place, 2, *ways, place.command("saved", SAVED))
+        self.said = together(place, 2, ["", "", "", "end"], *ways, place.command("saved", SAVED))
         for copy in ("on-1", "on-3"):  # as it was before it came to its end
             shutil.copytree(place.root / "saved", place.root / copy)
             for later in ("model", "checkpoints/step-24"):

@@ -6,6 +6,7 @@ on the number of processes.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import socket
@@ -50,12 +51,17 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     try:
         backend = "cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=PATIENCE, **_meeting_place())
-        yield Ranks(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=PATIENCE))
+        ranks = Ranks(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo", timeout=PATIENCE))
+        yield ranks
     except RuntimeError as error:
         if _is_of_another(error):
             raise Lost("another process of this run has ended; its own error, or the launcher, says why") from error
         raise
     dist.destroy_process_group()
+    # Threads of a group may still hold tensors; giving one back while Python ends aborts the process
+    # (https://github.com/pytorch/pytorch/pull/179291). They end with their group, which training's objects hold too.
+    ranks.group = None
+    gc.collect()
 
 
 def _meeting_place() -> dict[str, Any]:

@@ -20,9 +20,9 @@ class Lost(Exception):
     """Another process of this run has ended, so this one must end too."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ranks:
-    """This process among `count`; `group` is for values on the host (gloo)."""
+    """This process among `count`; `group` is for values on the host (gloo), until the processes part."""
 
     rank: int = 0
     count: int = 1
