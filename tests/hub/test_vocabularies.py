@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.hub.vocabularies import read_tokenizer
 from headway.text.foreign import ForeignTokenizer
 
-LINES = hard_lines(10_000)
+LINES = hard_lines(4_000)
 LEARNED_FROM = hard_lines(600, seed=1)
 transformers.utils.logging.set_verbosity_error()
 

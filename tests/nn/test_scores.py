@@ -189,8 +189,7 @@ def test_a_step_reads_shared_keys_in_place(monkeypatch):
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize(("biased", "groups"), [(False, 4), (True, 2)])
 @pytest.mark.parametrize(("queries", "start"), [(6, 0), (2, torch.tensor([4, 1, 0]))])
 def test_a_block_mask_is_the_matrix(mask, biased, groups, queries, start):
     q, k, v = (part.detach() for part in drawn(groups, queries, torch.float32))  # no backward on a CPU

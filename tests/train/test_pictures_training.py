@@ -27,7 +27,8 @@ SMALL = (
     "engine.device=cpu", "engine.steps=250", "engine.batch=32", "engine.log=50", "data.channels=1", "model.image=8",
     "model.patch=4",
     "model.layers=1", "model.width=16", "model.inner=32", "model.heads=2", "model.dropout=0.0",
-    "data.shift=0", "data.flip=false", "schedule.peak=0.01", "schedule.warmup=20", "validation.every=125",
+    "data.augment.shift=0", "data.augment.flip=false",
+    "schedule.peak=0.01", "schedule.warmup=20", "validation.every=125",
     "validation.score_every=125",
 )  # fmt: skip
 
@@ -71,8 +72,17 @@ def told(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_a_resumed_run_ends_with_the_same_bits(folder: Path, tmp_path: Path) -> None:
-    steady = ("schedule=staircase", "schedule.peak=0.001", "schedule.factor=1.0", "model.dropout=0.2", "data.shift=1")
-    settings = (*steady, "engine.checkpoint=4", "validation.every=4", "validation.score_every=4")
+    steady = ("schedule=staircase", "schedule.peak=0.001", "schedule.factor=1.0", "model.dropout=0.2")
+    drawn = {"shift": 1, "flip": "true", "operations": 2, "erase": 0.2, "mixup": 0.8, "cutmix": 1.0, "zoom": 0.7}
+    augment = [f"data.augment.{name}={value}" for name, value in drawn.items()]
+    settings = (
+        *steady,
+        *augment,
+        "model.drop_path=0.3",
+        "engine.checkpoint=4",
+        "validation.every=4",
+        "validation.score_every=4",
+    )
     train(folder, tmp_path / "whole", "engine.steps=12", *settings)
     train(folder, tmp_path / "parts", "engine.steps=4", *settings)
     train(folder, tmp_path / "parts", "engine.steps=12", *settings, resume=True)

@@ -1,7 +1,11 @@
-"""Labelled pictures: IDX files (LeCun's format of MNIST) or folders by class, and batches of them.
+"""Labelled pictures from files, and batches of them.
 
-`train-images-idx3-ubyte.gz` has the pictures, and the file beside it, called `labels-idx1` in place of `images-idx3`,
-their labels. A folder has a folder for each label, with .png and .jpg files.
+What a place is, is decided by its name:
+- a folder has a folder for each label, with pictures in it;
+- a .csv, .tsv or .jsonl has a column with paths of pictures, from its own folder on, and one with labels;
+- a .npz has an array of pictures (N, H, W) or (N, H, W, C), of bytes, and one of labels (N);
+- `train-images-idx3-ubyte.gz` has pictures (LeCun's format of MNIST), and the file beside it, called `labels-idx1` in
+  place of `images-idx3`, their labels.
 
 N pictures, B rows, C channels, H height, W width.
 """
@@ -11,8 +15,11 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +28,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.batch import Batch, column
-from headway.data.batches import permutation, raw_words
-from headway.data.labelled import LabelBatch
+from headway.data.augment import Augment, AugmentedBatch, Draws, ImageInputs
+from headway.data.batches import permutation
+from headway.data.columns import Columns, find_columns
+from headway.data.image_files import SUFFIXES, Bytes, is_picture_file, picture
+from headway.data.labelled import LabelBatch, is_table
 from headway.data.readers import at_least_one, must_be_there, unpacked
 from headway.data.split import hold_out_by_hash
-from headway.errors import InputError
+from headway.data.table import read_table
+from headway.errors import InputError, refuse
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
 UNSIGNED = 8  # the code of bytes in the header of an IDX file
-Bytes = NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class ImageInputs(Batch):
-    """Pictures of one size, normalised."""
-
-    pixels_BCHW: Tensor = column()
+NAMED = 5  # pictures that a line lists
+PLAIN = Augment()
+Example = tuple[Any, str, str]  # a picture, its label, and where it is from
 
 
 @dataclass(frozen=True)
@@ -62,51 +66,91 @@ class Pictures:
         return digest.hexdigest()
 
 
-def picture(value: Any, channels: int, size: tuple[int, int]) -> Bytes:
-    """(C, H, W) of a file's path or of an array (H, W) or (H, W, C) of bytes: scaled to `size` (height, width), with
-    one channel in grey or three in colour."""
-    from PIL import Image, UnidentifiedImageError
+def read_pictures(
+    places: Sequence[str | Path], channels: int, size: tuple[int, int], broken: str = "refuse",
+    say: Callable[[str], None] = lambda line: None, read: Callable[[Any], Bytes] | None = None,
+) -> Pictures:  # fmt: skip
+    """The pictures of all files and folders, in order. broken: one that cannot be read is an error ("refuse"), or is
+    left out and told ("skip"). read: of one picture; scaled to `size`, as a rule."""
+    nothing = f"{', '.join(map(str, places))}: there is no picture in it ({', '.join(SUFFIXES)})"
+    examples = list(at_least_one((one for place in map(Path, places) for one in _examples(place)), nothing))
+    one = partial(_tried, read or partial(picture, channels=channels, size=size), skip=broken == "skip")
+    pixels_NCHW = np.empty((len(examples), channels, *size), np.uint8)
+    there: list[int] = []
+    with ThreadPoolExecutor() as threads:  # unpacking is not done in Python
+        for number, found in enumerate(threads.map(one, (value for value, _, _ in examples))):
+            if found is not None:
+                pixels_NCHW[len(there)] = found
+                there.append(number)
+    if missing := sorted(set(range(len(examples))) - set(there)):
+        named = ", ".join(examples[at][2] for at in missing[:NAMED]) + (" …" if len(missing) > NAMED else "")
+        say(f"left out {len(missing):,} of {len(examples):,} pictures that cannot be read: {named}")
+        refuse(not there, nothing)
+    labels, names = (tuple(examples[at][field] for at in there) for field in (1, 2))
+    return Pictures(pixels_NCHW[: len(there)], labels, names)
 
+
+def _tried(read: Callable[[Any], Bytes], value: Any, skip: bool) -> Bytes | None:
     try:
-        image = Image.fromarray(_drawable(value)) if isinstance(value, np.ndarray) else Image.open(value)
-        found = image.convert({1: "L", 3: "RGB"}[channels])
-    except FileNotFoundError:
-        raise InputError(f"there is no picture {value}") from None
-    except (UnidentifiedImageError, OSError) as error:
-        raise InputError(f"{value} is no picture that can be read (.png, .jpg): {error}") from error
-    height, width = size
-    if found.size != (width, height):
-        found = found.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(found, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
+        return read(value)
+    except InputError:
+        if skip:
+            return None
+        raise
 
 
-def _drawable(array: NDArray[Any]) -> Bytes:
-    """(H, W), or (H, W, 3)."""
-    grey = array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 1)
-    if array.dtype != np.uint8 or not (grey or (array.ndim == 3 and array.shape[2] == 3)):
-        raise InputError(
-            f"a picture is an array of bytes (height, width) or (height, width, 3), not {array.dtype} {array.shape}"
-        )
-    return array.reshape(array.shape[:2]) if grey else array
+def _examples(place: Path) -> Iterator[Example]:
+    if place.is_dir():
+        return _folder(place)
+    if is_table(str(place)):
+        return _table(place)
+    if place.suffix == ".npz":
+        return _arrays(place)
+    if "images-idx" in place.name:
+        return _idx_pair(place)
+    must_be_there(place)
+    raise InputError(
+        f"{place} is no folder of pictures, no table with their paths (.csv), no .npz and no IDX file "
+        "(…images-idx3-ubyte): give one of them"
+    )
 
 
-def read_pictures(places: Sequence[str | Path], channels: int, size: tuple[int, int]) -> Pictures:
-    """The pictures of all files and folders, in order."""
-    found = (read for place in map(Path, places) for read in (_folder(place) if place.is_dir() else _idx_pair(place)))
-    some = at_least_one(found, f"{', '.join(map(str, places))}: there is no picture in it")
-    values, labels, names = zip(*some, strict=True)
-    return Pictures(np.stack([picture(value, channels, size) for value in values]), labels, names)
-
-
-def _folder(place: Path) -> Iterator[tuple[Any, str, str]]:
+def _folder(place: Path) -> Iterator[Example]:
     for path in sorted(place.glob("*/*")):
-        if path.suffix.lower() in SUFFIXES:
+        if is_picture_file(path):
             yield path, path.parent.name, str(path)
 
 
-def _idx_pair(path: Path) -> Iterator[tuple[Any, str, str]]:
-    if "images-idx" not in path.name:
-        raise InputError(f"{path} is no folder of pictures and no IDX file (…images-idx3-ubyte): give one of them")
+def _table(place: Path) -> Iterator[Example]:
+    table = read_table(str(place))
+    paths = [at for at, cells in enumerate(table.columns) if all(is_picture_file(Path(cell)) for cell in cells[1:])]
+    refuse(not table.rows or not paths, f"{place}: no column has paths of pictures ({', '.join(SUFFIXES)})")
+    first = table.rows[0]
+    if not table.names and not is_picture_file(Path(str(first.cells[paths[0]]))):
+        table = replace(table, rows=table.rows[1:], names=tuple(map(str, first.cells)))
+        refuse(not table.rows, f"{place}: there is only a header")
+    label = find_columns(table, Columns((str(paths[0] + 1),))).label
+    for row in table.rows:
+        yield place.parent / row.cells[paths[0]], str(row.cells[label]), table.where(row)
+
+
+def _arrays(place: Path) -> Iterator[Example]:
+    must_be_there(place)
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            arrays = [file[name] for name in file.files]
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{place} is no whole .npz of plain arrays: {error}") from error
+    images = [array for array in arrays if array.ndim in (3, 4)]
+    labels = [array for array in arrays if array.ndim == 1]
+    if len(images) != 1 or len(labels) != 1 or len(images[0]) != len(labels[0]):
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise InputError(f"{place} must have one array of pictures (N, H, W[, C]) and one of labels (N), not {shapes}")
+    for number, (image, label) in enumerate(zip(images[0], labels[0].tolist(), strict=True)):
+        yield image, str(label), f"{place}, picture {number}"
+
+
+def _idx_pair(path: Path) -> Iterator[Example]:
     beside = path.name.replace("images-idx3", "labels-idx1").replace("images-idx4", "labels-idx1")
     images, labels = read_idx(path), read_idx(path.with_name(beside))
     if len(images) != len(labels):
@@ -138,43 +182,51 @@ def hold_out_pictures(pictures: Pictures, share: float) -> tuple[Pictures, Pictu
 class ImageBatches:
     """Endless batches, epoch after epoch, each in a new order: a function of the pictures, the seed and the step.
 
-    normalise: bytes to what the model reads. shift, flip: in training a picture is moved by at most so many pixels in
-    each direction, its border filled with 0, and mirrored half of the times. full: every batch has the same number of
-    rows, empty ones where pictures are missing.
+    mean, std: of each channel, for pixels from 0 to 1. augment: what training pictures go through. full: every batch
+    has the same number of rows, empty ones where pictures are missing.
     """
 
     def __init__(
-        self, pixels_NCHW: Bytes, labels_N: NDArray[np.int64], normalise: Callable[[Bytes], NDArray[np.float32]],
-        rows: int, seed: int, shuffle: bool = True, full: bool = False, shift: int = 0, flip: bool = False,
+        self, pixels_NCHW: Bytes, labels_N: NDArray[np.int64], mean_C11: NDArray[np.float32],
+        std_C11: NDArray[np.float32], rows: int, seed: int, shuffle: bool = True, full: bool = False,
+        augment: Augment = PLAIN,
     ) -> None:  # fmt: skip
-        self.pixels_NCHW, self.labels_N, self.normalise = pixels_NCHW, labels_N, normalise
+        self.pixels_NCHW, self.labels_N = pixels_NCHW, labels_N
+        self.mean_C11, self.std_C11 = torch.from_numpy(mean_C11), torch.from_numpy(std_C11)
         self.rows, self.seed, self.shuffle, self.full = rows, seed, shuffle, full
-        self.shift, self.flip = shift, flip
+        self.augment, self.draws = augment, Draws(augment, *pixels_NCHW.shape[2:])
         self.per_epoch = -(-len(labels_N) // rows)
 
-    def batch(self, step: int) -> LabelBatch:
+    def batch(self, step: int) -> LabelBatch | AugmentedBatch:
         """The batch of training step `step`, counted from 0 over all epochs."""
         epoch, at = divmod(step, self.per_epoch)
         count = len(self.labels_N)
         order = permutation(count, self.seed, epoch, 0) if self.shuffle else np.arange(count)
         examples = order[at * self.rows : (at + 1) * self.rows]
-        pixels_BCHW = self.normalise(self._moved(self.pixels_NCHW[examples], step))
-        inputs, labels_B = ImageInputs(torch.from_numpy(pixels_BCHW)), torch.from_numpy(self.labels_N[examples])
-        batch = LabelBatch(inputs, labels_B, examples=tuple(examples.tolist()))
+        batch = self._plain(examples) if self.augment == PLAIN else self._augmented(examples, step)
         return batch.pad(self.rows) if self.full else batch
 
-    def epoch(self, epoch: int = 0) -> Iterator[LabelBatch]:
+    def epoch(self, epoch: int = 0) -> Iterator[LabelBatch | AugmentedBatch]:
         return (self.batch(epoch * self.per_epoch + at) for at in range(self.per_epoch))
 
-    def _moved(self, pixels_BCHW: Bytes, step: int) -> Bytes:
-        if not (self.shift or self.flip):
-            return pixels_BCHW
-        by, (height, width) = self.shift, pixels_BCHW.shape[2:]
-        wide = np.pad(pixels_BCHW, ((0, 0), (0, 0), (by, by), (by, by)))
-        words_B3 = raw_words(3 * len(pixels_BCHW), self.seed, step, 1).reshape(-1, 3)
-        moved = np.empty_like(pixels_BCHW)
-        drawn_B3 = words_B3 % np.array([2 * by + 1, 2 * by + 1, 2], np.uint64)
-        for row, (down, right, mirrored) in enumerate(drawn_B3.tolist()):
-            cut = wide[row, :, down : down + height, right : right + width]
-            moved[row] = cut[..., ::-1] if self.flip and mirrored else cut
-        return moved
+    def _plain(self, examples: NDArray[np.int64]) -> LabelBatch:
+        pixels_BCHW = torch.from_numpy(self.pixels_NCHW[examples]).float()
+        inputs = ImageInputs((pixels_BCHW / 255 - self.mean_C11) / self.std_C11)
+        return LabelBatch(inputs, self._labels(examples), examples=tuple(examples.tolist()))
+
+    def _augmented(self, examples: NDArray[np.int64], step: int) -> AugmentedBatch:
+        pictures = self.draws.pictures(self.pixels_NCHW[examples], self.seed, step, 1)
+        mixed: dict[str, Any] = {}
+        if self.augment.mixes:
+            others = np.roll(examples, 1)  # any other: the order is random
+            share_B, box_B4 = self.draws.mixture(len(examples), self.seed, step, 2)
+            mixed = {
+                "others": self.draws.pictures(self.pixels_NCHW[others], self.seed, step, 3),
+                "other_labels_B": self._labels(others), "share_B": share_B, "box_B4": box_B4,
+            }  # fmt: skip
+        return AugmentedBatch(
+            pictures, self.mean_C11, self.std_C11, self._labels(examples), **mixed, examples=tuple(examples.tolist())
+        )
+
+    def _labels(self, examples: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(self.labels_N[examples])

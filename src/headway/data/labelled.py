@@ -213,6 +213,10 @@ class LabelBatch(Batch):
             return {"loss": labels, "nll": labels}
         return {"loss": float(self.weights_B.sum()), "nll": labels, "tokens": labels}
 
+    def answers(self) -> tuple[tuple[Tensor, Tensor | None], ...]:
+        """Labels with the weights of their losses: several where a row has more than one."""
+        return ((self.labels_B, self.weights_B),)
+
 
 class FramedStore(Generic[Made]):
     """Abstract. Framed texts in memory, and batches of them."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from headway.card import Loaded
-from headway.data.images import ImageInputs
+from headway.data.augment import ImageInputs
 from headway.device import sent
 from headway.errors import InputError
 from headway.generate.encoder import Guess, HeadedModel
@@ -21,7 +21,6 @@ from headway.generate.one_or_many import one_or_many
 from headway.generate.tracing import Answering, check_one, checked, trace_of
 from headway.nn import tap
 from headway.nn.tap import chosen
-from headway.processors.image import CLASS
 from headway.traces import Trace, Track
 
 ROWS = {"cpu": 32, "cuda": 512}
@@ -76,9 +75,10 @@ class PictureModel(HeadedModel, Answering):
             shares_L = self.model(inputs)[0].float().softmax(-1)
         best_K, at_K = shares_L.topk(min(top, len(shares_L)))
         labels = [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
-        patches = self.processor.track(self.model.config.patch)
+        config = self.model.config
+        places = self.processor.track(config.side, config.before)
         track = Track(
-            "patches", "patches", patches, specials=(patches.index(CLASS),),
+            "patches", "patches", places, specials=tuple(range(config.before)),
             text=picture if isinstance(picture, str) else None,
         )  # fmt: skip
         return trace_of(self.model, recorder, [track], name=self.name, about={"labels": labels})

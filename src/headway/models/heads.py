@@ -33,7 +33,7 @@ from headway.models.protocols import Encoded, Encodes, Terms
 from headway.models.token_heads import Crf, Replaced, Spans, Tags
 from headway.nn import embedding, tap
 from headway.nn.feed_forward import BoundedLinear
-from headway.nn.pooling import FirstToken, Pooling, pool
+from headway.nn.pooling import AttentionPooling, FirstToken, OverTime, Pooling
 
 
 class VectorsHead(Head):
@@ -147,7 +147,9 @@ class LabelsHead(Head):
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         logits_BL = self(encoded)
         if self.answer == "one":
-            return cross_entropy(logits_BL, batch.labels_B, smoothing, batch.weights_B)
+            each = (cross_entropy(logits_BL, labels_B, smoothing, weights_B) for labels_B, weights_B in batch.answers())
+            first, *more = each
+            return first | {"loss": (sum((terms["loss"][0] for terms in more), first["loss"][0]), 1.0)}
         return {"several": binary_cross_entropy, "number": squared_error}[self.answer](logits_BL, batch)
 
     def classes(self, encoded: Encoded) -> Tensor:
@@ -252,17 +254,20 @@ class LinearClassesHead(ClassesHead):
 
     def __init__(self, encoder: Encodes, config: LinearClasses) -> None:
         Head.__init__(self)
-        self.dropout, self.answer, self.pooling = own_dropout(encoder, config), config.answer, config.pooling
+        self.dropout, self.answer = own_dropout(encoder, config), config.answer
+        pooling = config.pooling
+        self.pool = AttentionPooling(encoder.width, plain=True) if pooling == "attention" else OverTime(pooling)
         self.labels = BoundedLinear(encoder.width, len(config.labels), config.bound)
 
     def forward(self, encoded: Encoded) -> Tensor:
-        return self.labels(self.dropout(pool(encoded.x_BTD, encoded.lengths_B, self.pooling)))
+        return self.labels(self.dropout(self.pool(encoded.x_BTD, encoded.lengths_B)))
 
 
 @dataclass(frozen=True)
 class LinearClasses(HeadChoice):
-    """A label of the text by one map of its vector. `pooling`: what stands for the text; an encoder that gives a single
-    vector needs none. `bound`: the most that the L2 norm of a label's weights may be (0: any)."""
+    """A label of the text by one map of its vector. `pooling`: what stands for the text, with `attention` a mean by
+    learned weights; an encoder that gives a single vector needs none. `bound`: the most that the L2 norm of a label's
+    weights may be (0: any)."""
 
     name = "linear-classes"
     task = "classification"
@@ -271,7 +276,7 @@ class LinearClasses(HeadChoice):
     labels: tuple[str, ...] = ("0", "1")
     answer: Literal["one", "several", "number"] = "one"
     dropout: float | None = None
-    pooling: Literal["first", "last", "mean", "max"] = "first"
+    pooling: Literal["first", "last", "mean", "max", "attention"] = "first"
     bound: float = 0.0
 
     def __post_init__(self) -> None:
@@ -354,6 +359,12 @@ class Headed(nn.Module):
 
     def encode(self, inputs: Any) -> Encoded:
         return self.encoder.encode(inputs)
+
+    def fit(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As that of the encoder."""
+        below = f"{self.wraps}."
+        inner = {name.removeprefix(below): weight for name, weight in weights.items() if name.startswith(below)}
+        return weights | {below + name: weight for name, weight in self.encoder.fit(inner).items()}
 
     def forward(self, inputs: Any) -> Any:
         answer = self.head(self.encode(inputs))

@@ -62,6 +62,10 @@ class Encodes(nn.Module):
     def draw(self, part: nn.Module) -> None:
         """The first weights of a part, where the encoder has a rule for them; by default they stay as drawn."""
 
+    def fit(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The weights of an earlier model, made to fit where it can be done (positions of larger pictures)."""
+        return weights
+
     def encode(self, inputs: Any) -> Encoded:
         """`inputs` is read by attribute: `ids_BT` and `lengths_B` where they are text."""
         raise NotImplementedError

@@ -6,28 +6,96 @@ B batch, C channels, H height, W width, T patches and the class token, D width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
-from headway.nn.block import draw_normal
-from headway.nn.patches import PatchEmbedding
-from headway.nn.position import Learned
+from headway.nn.attention import SelfAttention
+from headway.nn.block import Stack, draw_normal
+from headway.nn.patches import ConvolutionalEmbedding, PatchEmbedding, PictureEmbedding, resized_grid
+from headway.nn.position import Learned, Position, SinusoidalGrid
+from headway.nn.residual import LayerScale, Residual, StochasticDepth
 
 STD = 0.02  # of every matrix at the start
 SIZED = ("pictures whose channels are {}", "data.channels")
 
 
 @dataclass(frozen=True)
+class Patches:
+    """Squares of `model.patch` pixels, and a linear map."""
+
+    name: ClassVar[str] = "patches"
+
+    def side(self, config: ViTConfig) -> int:
+        if config.patch < 1 or config.image < config.patch or config.image % config.patch:
+            raise InputError(f"model.image {config.image} is not a multiple of model.patch {config.patch}")
+        return config.image // config.patch
+
+    def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
+        return PatchEmbedding(channels, config.patch, config.width, position, config.dropout, config.before)
+
+
+@dataclass(frozen=True)
+class Convolutions:
+    """Layers of convolution and pooling, each of which halves the sides of the picture (Hassani et al. 2021)."""
+
+    name: ClassVar[str] = "convolutions"
+    layers: int = 1
+
+    def side(self, config: ViTConfig) -> int:
+        refuse(self.layers < 1, f"model.stem.layers must be at least 1, not {self.layers}")
+        side = config.image
+        for _ in range(self.layers):
+            side = -(-side // 2)
+        return side
+
+    def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
+        return ConvolutionalEmbedding(channels, self.layers, config.width, position, config.dropout, config.before)
+
+
+@dataclass(frozen=True)
+class LearnedGrid:
+    """A learned vector for each place; in pictures of another size those between them."""
+
+    name: ClassVar[str] = "learned"
+
+    def build(self, config: ViTConfig) -> Position:
+        return Learned(config.width, config.before + config.side**2)
+
+
+@dataclass(frozen=True)
+class Sinusoids:
+    """Half of a vector for the row, half for the column."""
+
+    name: ClassVar[str] = "sinusoidal"
+
+    def build(self, config: ViTConfig) -> Position:
+        return SinusoidalGrid(config.width, config.side, config.side, config.before)
+
+
+@dataclass(frozen=True)
+class NoPosition:
+    name: ClassVar[str] = "none"
+
+    def build(self, config: ViTConfig) -> Position:
+        return Position()
+
+
+@dataclass(frozen=True)
 class ViTConfig:
-    """`image`: height and width of a picture, in pixels. `patch`: of a patch."""
+    """`image`: height and width of a picture, in pixels. `patch`: of a patch. `before`: learned tokens before the
+    places: 0 for none (the head must then pool), 1 for the class token, 2 for that and DeiT's.
+    `drop_path`: how often the last layer is left out of a row in training (Huang et al. 2016); earlier ones less often.
+    `layer_scale`: the first value of a learned factor behind each sublayer (0: there is none)."""
 
     name: ClassVar[str] = "vit"
     image: int = 224
@@ -40,19 +108,28 @@ class ViTConfig:
     attention_dropout: float = 0.0
     norm: parts.PreNorm = field(default_factory=lambda: parts.PreNorm(1e-6))
     feed_forward: parts.Gelu | parts.Relu | parts.Gated = field(default_factory=parts.Gelu)
+    stem: Patches | Convolutions = field(default_factory=Patches)
+    before: int = 1
+    position: LearnedGrid | Sinusoids | NoPosition = field(default_factory=LearnedGrid)
+    drop_path: float = 0.0
+    layer_scale: float = 0.0
+    qkv_bias: bool = True
 
     def __post_init__(self) -> None:
-        if self.patch < 1 or self.image < self.patch or self.image % self.patch:
-            raise InputError(f"model.image {self.image} is not a multiple of model.patch {self.patch}")
+        refuse(not 0 <= self.before <= 2, f"model.before must be 0, 1 or 2, not {self.before}")
+        refuse(not 0 <= self.drop_path < 1, f"model.drop_path must lie in [0, 1), not {self.drop_path}")
+        refuse(self.layer_scale < 0, f"model.layer_scale must be 0 (none) or more, not {self.layer_scale}")
+        assert self.side
 
     @property
     def side(self) -> int:
-        """Patches in a row of the picture, and rows of patches."""
-        return self.image // self.patch
+        """Places in a row of the picture, and rows of them."""
+        return self.stem.side(self)
 
 
 SIZES = {
     "mnist": ViTConfig(28, 4, 4, 64, 128, 4),
+    "lite": ViTConfig(32, 4, 7, 256, 512, 4),
     "tiny": ViTConfig(224, 16, 12, 192, 768, 3),
     "small": ViTConfig(224, 16, 12, 384, 1536, 6),
     "base": ViTConfig(),
@@ -73,15 +150,40 @@ class ViT(Encodes):
 
     def __init__(self, config: ViTConfig, channels: int) -> None:
         super().__init__()
-        self.config, self.context = config, config.side**2 + 1
+        self.config, self.context = config, config.before + config.side**2
         self.width, self.dropout = config.width, config.dropout
-        position = Learned(config.width, self.context)
-        self.embed = PatchEmbedding(channels, config.patch, config.width, position, config.dropout)
-        self.encoder = parts.stack(config, config.layers)
-        self.draw(self)
+        self.embed = config.stem.build(config, channels, config.position.build(config))
+        attention = partial(
+            SelfAttention, config.width, config.heads, config.attention_dropout, bias=config.qkv_bias, output_bias=True
+        )
+        feed_forward = partial(config.feed_forward.build, config.width, config.inner)
+        final = config.norm.final(config.width)
+        self.encoder = Stack(config.layers, final, attention, feed_forward, partial(next, _around(config)))
+        self.draw(self.encoder)
 
     def draw(self, part: nn.Module) -> None:
         draw_normal(part, STD)
 
     def encode(self, inputs: Any) -> Encoded:
         return Encoded(self.encoder.encode(self.embed(inputs.pixels_BCHW)))
+
+    def fit(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        name, before = "embed.position.table.weight", self.config.before
+        table_PD = weights.get(name)
+        if table_PD is None or len(table_PD) == self.context or not _is_square(len(table_PD) - before):
+            return weights
+        return weights | {name: resized_grid(table_PD, before, (self.config.side, self.config.side))}
+
+
+def _around(config: ViTConfig) -> Iterator[Residual]:
+    """A residual connection for each sublayer, from the first layer on."""
+    for number in range(config.layers):
+        rate = config.drop_path * number / max(config.layers - 1, 1)
+        for _ in range(2):
+            scale = LayerScale(config.width, config.layer_scale) if config.layer_scale else None
+            path = StochasticDepth(rate) if rate else None
+            yield Residual(config.norm.norm(config.width), scale, dropout=config.dropout, path=path)
+
+
+def _is_square(number: int) -> bool:
+    return number > 0 and math.isqrt(number) ** 2 == number

@@ -1,9 +1,11 @@
-"""From pixels to vectors: the front end of a model of pictures.
+"""From pixels to vectors: the front ends of models of pictures.
 
-B batch, C channels, H height, W width, P patch size, T patches, D width of the vectors.
+B batch, C channels, H height, W width, P patch size, T patches, D width of the vectors, K tokens before the patches.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,30 +15,87 @@ from headway.nn import tap
 from headway.nn.dropout import Dropout
 from headway.nn.position import Position
 
+HIDDEN = 64  # channels between the layers of a convolutional front end
+
 
 def patches(pixels_BCHW: Tensor, size: int) -> Tensor:
     """(B, T, C·P·P): squares of `size` pixels, row by row; each holds its channels one after the other."""
     return F.pixel_unshuffle(pixels_BCHW, size).flatten(2).mT.contiguous()
 
 
-class PatchEmbedding(nn.Module):
-    """dropout([class; x¹E; …; xᵀE] + positions) (Dosovitskiy et al. 2021, eq. 1): xᵗ is a patch as a vector, `class` a
-    learned vector whose last layer stands for the picture."""
+class PictureEmbedding(nn.Module):
+    """Abstract. dropout([class; z¹; …; zᵀ] + positions) (Dosovitskiy et al. 2021, eq. 1): zᵗ is the vector of a place
+    in the picture, `class` a learned vector whose last layer stands for the whole.
 
-    def __init__(self, channels: int, size: int, width: int, position: Position, dropout: float) -> None:
+    before: how many learned vectors stand before the places: none, the class, or that and the one which learns from a
+    teacher (Touvron et al. 2021).
+    """
+
+    def __init__(self, width: int, position: Position, dropout: float, before: int = 1) -> None:
         super().__init__()
-        self.size, self.position = size, position
-        self.map = nn.Linear(channels * size * size, width)
-        self.class_D = nn.Parameter(torch.empty(width))
-        nn.init.normal_(self.class_D, std=0.02)
-        self.dropout = Dropout(dropout)
+        self.position, self.dropout = position, Dropout(dropout)
+        learned = [nn.Parameter(torch.empty(width).normal_(std=0.02)) for _ in range(before)]
+        self.class_D, self.distilled_D = [*learned, None, None][:2]
 
     def forward(self, pixels_BCHW: Tensor) -> Tensor:
-        patches_BTD = self.map(patches(pixels_BCHW.to(self.class_D.dtype), self.size))
-        first_B1D = self.class_D.expand(len(patches_BTD), 1, -1)
-        tokens_BTD = torch.cat([first_B1D, patches_BTD], 1)
+        places_BTD = self.places(pixels_BCHW)
+        before = [vector_D for vector_D in (self.class_D, self.distilled_D) if vector_D is not None]
+        first = [vector_D.expand(len(places_BTD), 1, -1) for vector_D in before]
+        tokens_BTD = torch.cat([*first, places_BTD], 1)
         x_BTD: Tensor = self.dropout(self.position.add(tokens_BTD))
         if tap.recording():
             tap.save(self, "tokens", tokens_BTD)
             tap.save(self, "hidden", x_BTD)
         return x_BTD
+
+    def places(self, pixels_BCHW: Tensor) -> Tensor:
+        """A vector for each place of a grid over the picture, row by row."""
+        raise NotImplementedError
+
+
+class PatchEmbedding(PictureEmbedding):
+    """zᵗ = xᵗE, of a patch as a vector."""
+
+    def __init__(
+        self, channels: int, size: int, width: int, position: Position, dropout: float, before: int = 1
+    ) -> None:
+        super().__init__(width, position, dropout, before)
+        self.size, self.map = size, nn.Linear(channels * size * size, width)
+        nn.init.normal_(self.map.weight, std=0.02)
+
+    def places(self, pixels_BCHW: Tensor) -> Tensor:
+        vectors_BTD: Tensor = self.map(patches(pixels_BCHW.to(self.map.weight.dtype), self.size))
+        return vectors_BTD
+
+
+class ConvolutionalEmbedding(PictureEmbedding):
+    """Convolutions of 3 × 3, each with ReLU and the largest of 3 × 3 places, every second one in both directions
+    (Hassani et al. 2021, eq. 1): places overlap, and each layer halves height and width."""
+
+    def __init__(
+        self, channels: int, layers: int, width: int, position: Position, dropout: float, before: int = 1
+    ) -> None:
+        super().__init__(width, position, dropout, before)
+        widths = [channels, *[HIDDEN] * (layers - 1), width]
+        self.layers = nn.ModuleList(
+            nn.Conv2d(first, second, 3, padding=1, bias=False)
+            for first, second in zip(widths, widths[1:], strict=False)
+        )
+        for layer in self.layers:
+            nn.init.kaiming_normal_(layer.weight)  # type: ignore[arg-type]
+
+    def places(self, pixels_BCHW: Tensor) -> Tensor:
+        x_BDHW = pixels_BCHW.to(self.layers[0].weight.dtype)  # type: ignore[arg-type]
+        for layer in self.layers:
+            x_BDHW = F.max_pool2d(F.relu(layer(x_BDHW)), 3, 2, 1)
+        return x_BDHW.flatten(2).mT
+
+
+def resized_grid(table_PD: Tensor, before: int, sides: Sequence[int]) -> Tensor:
+    """A learned table of positions on a square grid for a grid of other sides (height, width), between its rows by
+    bicubic interpolation (Dosovitskiy et al. 2021, 3.2); the first `before` rows are of no place and stay."""
+    first, rest_PD = table_PD[:before], table_PD[before:]
+    side = round(len(rest_PD) ** 0.5)
+    grid_1DHW = rest_PD.float().view(1, side, side, -1).permute(0, 3, 1, 2)
+    new_1DHW = F.interpolate(grid_1DHW, size=tuple(sides), mode="bicubic", align_corners=False)
+    return torch.cat([first, new_1DHW.flatten(2)[0].mT.to(table_PD.dtype)])

@@ -76,11 +76,14 @@ class OverTime(nn.Module):
 
 
 class AttentionPooling(nn.Module):
-    """Σ_t a_t h_t with a = softmax_t(u · tanh(W h_t + b)): a learned query asks every place (Yang et al. 2016)."""
+    """Σ_t a_t h_t with a = softmax_t(u · tanh(W h_t + b)): a learned query asks every place (Yang et al. 2016).
 
-    def __init__(self, width: int) -> None:
+    plain: the keys are the vectors themselves, a = softmax_t(u · h_t) (Hassani et al. 2021, eq. 4).
+    """
+
+    def __init__(self, width: int, plain: bool = False) -> None:
         super().__init__()
-        self.keys = TanhLayer(width, width)
+        self.keys = nn.Identity() if plain else TanhLayer(width, width)
         self.query_D = nn.Parameter(torch.empty(width).normal_(std=width**-0.5))
 
     def forward(self, hidden_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:

@@ -155,6 +155,25 @@ class Learned(Position):
         return x_BTD + _rows_at(rows_PD, start, length)
 
 
+class SinusoidalGrid(Position):
+    """Adds to the place in row r and column c of a grid [sinusoid(r); sinusoid(c)], each of half the width; the first
+    `before` tokens are at no place and stay as they are (Chen et al. 2021, "An empirical study of training
+    self-supervised Vision Transformers")."""
+
+    table_PD: Tensor
+
+    def __init__(self, width: int, rows: int, columns: int, before: int = 0, base: float = 10_000.0) -> None:
+        super().__init__()
+        row_P = torch.arange(rows).repeat_interleave(columns)
+        column_P = torch.arange(columns).repeat(rows)
+        half = -(-width // 2)
+        table_PD = torch.cat([sinusoid(row_P, half, base), sinusoid(column_P, half, base)], -1)[:, :width]
+        self.register_buffer("table_PD", nn.functional.pad(table_PD, (0, 0, before, 0)).float(), persistent=False)
+
+    def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
+        return x_BTD + self.table_PD.to(x_BTD.dtype)
+
+
 class LearnedBehind(Learned):
     """`Learned` with some rows before the first position's: those of padding, in models that count so."""
 

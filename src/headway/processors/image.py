@@ -14,16 +14,17 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.images import Bytes, picture
+from headway.data.image_files import Bytes, Resample, picture
 from headway.errors import refuse
 
-CLASS = "[class]"
+SPECIALS = ("[class]", "[distilled]")
 
 
 @dataclass(frozen=True)
 class ImageConfig:
     """size: channels, 1 (grey) or 3 (colour). height, width: in pixels; other pictures are scaled. mean, std: of each
-    channel, for pixels from 0 to 1."""
+    channel, for pixels from 0 to 1. resample: how pictures are scaled; edge: to a square of so many pixels first, of
+    which the middle is taken."""
 
     name: ClassVar[str] = "image"
     size: int
@@ -31,6 +32,8 @@ class ImageConfig:
     width: int
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
+    resample: Resample = "bilinear"
+    edge: int = 0
 
     def __post_init__(self) -> None:
         refuse(self.size not in (1, 3), f"a picture has 1 channel (grey) or 3 (colour), not {self.size}")
@@ -66,7 +69,8 @@ class ImageProcessor:
 
     def read(self, value: Any) -> Bytes:
         """The pixels of one picture, (C, H, W)."""
-        return picture(value, self.config.size, (self.config.height, self.config.width))
+        config = self.config
+        return picture(value, config.size, (config.height, config.width), config.resample, config.edge)
 
     def normalise(self, pixels: Bytes) -> NDArray[np.float32]:
         """(x/255 − mean) / std, of one picture or a batch."""
@@ -83,7 +87,6 @@ class ImageProcessor:
     def save(self, folder: Path) -> None:
         """All of it is in the card."""
 
-    def track(self, patch: int) -> tuple[str, ...]:
-        """What a trace shows at each place: the class token, then row and column of each patch, from 0."""
-        rows, columns = self.config.height // patch, self.config.width // patch
-        return (CLASS, *(f"{row},{column}" for row in range(rows) for column in range(columns)))
+    def track(self, side: int, before: int = 1) -> tuple[str, ...]:
+        """What a trace shows at each place: the learned tokens, then row and column of each patch, from 0."""
+        return (*SPECIALS[:before], *(f"{row},{column}" for row in range(side) for column in range(side)))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
 from headway.card import Card
-from headway.data.images import ImageBatches, ImageInputs, Pictures, hold_out_pictures, read_pictures
+from headway.data.augment import Augment, ImageInputs
+from headway.data.images import PLAIN, ImageBatches, Pictures, hold_out_pictures, read_pictures
 from headway.data.labelled import LabelBatch, Labelled, labels_in
 from headway.errors import refuse
 from headway.generate.pictures import PictureModel
-from headway.models.heads import Classes
+from headway.models.heads import Classes, LinearClasses
 from headway.plain import to_plain
 from headway.processors.image import ImageConfig, ImageProcessor
 from headway.tasks.files import DividedFiles
@@ -30,21 +31,21 @@ class LabelledImages(DividedFiles):
     folder for each label.
 
     Without `valid`, the share `hold_out` of the training pictures is. names: what the labels of the data, in their
-    order, are called (none: as they are written there). channels: 1 for grey, 3 for colour. shift, flip: training
-    pictures are moved by at most so many pixels, and mirrored half of the times. A batch of a run counts pictures.
+    order, are called (none: as they are written there). channels: 1 for grey, 3 for colour. augment: what training
+    pictures go through. broken: a picture that cannot be read ends the run ("refuse"), or is left out ("skip"). A batch
+    of a run counts pictures.
     """
 
     name: ClassVar[str] = "labelled-images"
     wanted: ClassVar[str] = "FOLDER (a folder for each label) or an IDX file"
     names: tuple[str, ...] = ()
     channels: int = 3
-    shift: int = 0
-    flip: bool = False
+    augment: Augment = PLAIN
+    broken: Literal["refuse", "skip"] = "refuse"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse(self.channels not in (1, 3), f"data.channels must be 1 (grey) or 3 (colour), not {self.channels}")
-        refuse(self.shift < 0, f"data.shift must be 0 or more, not {self.shift}")
 
 
 class ImageClassification(Labelling):
@@ -53,7 +54,7 @@ class ImageClassification(Labelling):
     name = "image-classification"
     data = LabelledImages
     takes = ("image",)
-    heads = (Classes,)
+    heads = (Classes, LinearClasses)
     verbs = ()
     opens = PictureModel
     what = unit = "pictures"
@@ -63,7 +64,8 @@ class ImageClassification(Labelling):
         super().__init__(run, context)
         earlier, size = earlier_model(run), run.model.image
         with context.ranks.in_turn():
-            read = partial(read_pictures, channels=run.data.channels, size=(size, size))
+            how = {"channels": run.data.channels, "broken": run.data.broken, "say": self.log.say}
+            read = partial(read_pictures, size=(size, size), **how)
             self.parts = self.divided(read, hold_out_pictures, folders=True)
         for part, pictures in self.parts.items():
             self.log.say(f"{part}: {len(pictures):,} pictures")
@@ -77,15 +79,16 @@ class ImageClassification(Labelling):
         head = replace(run.head, labels=self.labels)
         self.model = first_model(run, context, (config.size,), (), head, earlier)
         self.card = Card(run.model.name, run.model, self.name, {"image": config}, head, run=to_plain(run))
-        moved = {"shift": run.data.shift, "flip": run.data.flip}
-        self.batches = self._batches("train", run.engine.seed, full=context.device.type == "cuda", **moved)
+        full = context.device.type == "cuda"
+        self.batches = self._batches("train", run.engine.seed, full=full, augment=run.data.augment)
         self.held = {part: self._batches(part, 0, shuffle=False) for part in self.parts if part != "train"}
         self.valid = self.held["valid"]
 
     def _batches(self, part: str, seed: int, **how: Any) -> ImageBatches:
-        pictures, normalise = self.parts[part], self.processors["image"].normalise
+        pictures, processor = self.parts[part], self.processors["image"]
         labels_N = np.array(numbers(pictures.names, pictures.labels, self.written), np.int64)
-        return ImageBatches(pictures.pixels_NCHW, labels_N, normalise, self.run.engine.batch, seed, **how)
+        scale = processor.mean_C11, processor.std_C11
+        return ImageBatches(pictures.pixels_NCHW, labels_N, *scale, self.run.engine.batch, seed, **how)
 
     def shown(self, example: int) -> str:
         return str(self.parts["train"].names[example])
