@@ -12,26 +12,24 @@ from torch import Tensor
 from headway.atomic import replaced_folder
 from headway.errors import InputError, refuse
 from headway.folder import Card, Loaded, read_model, weights_of
-from headway.hub.decoding import GENERATION
 from headway.hub.families import ENCODERS, FOREIGN
 from headway.hub.families.exports import export_of
 from headway.hub.families.foreign import Foreign
 from headway.hub.hf_folder import CONFIG, SAFE, write_json
 from headway.hub.names import to_hf
-from headway.hub.tokenizer_export import write_tokenizer
 
 
 def export_hf(model: str | Path, folder: str | Path) -> str:
     """Write a model for `transformers`; returns the model_type that holds it."""
     loaded = read_model(model)
     foreign, facts, weights = held(loaded)
-    layout = export_of(loaded.card.family, "Hugging Face").layout
+    export = export_of(loaded.card.family, "Hugging Face")
     with replaced_folder(Path(folder)) as place:
         save_file(weights, place / SAFE, metadata={"format": "pt"})
         write_json(place / CONFIG, facts)
-        write_json(place / GENERATION, layout.generation(loaded.card, loaded.source_tokenizer))
-        write_tokenizer(place, loaded, layout)
-        (place / "README.md").write_text(_readme(foreign, loaded.card, layout.title(loaded.card)), encoding="utf-8")
+        export.beside(place, loaded, export.layout)
+        title = export.layout.title(loaded.card)
+        (place / "README.md").write_text(_readme(foreign, loaded.card, title), encoding="utf-8")
     return foreign.model_type
 
 
@@ -41,7 +39,7 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     every = [*FOREIGN.values(), *ENCODERS.values()]
     families = [foreign for foreign in every if foreign.family == card.family]
     refuse(not families, f"no Hugging Face family holds a headway {card.family}")
-    if loaded.source_tokenizer is not loaded.target_tokenizer:
+    if len(sizes) > 1 and loaded.source_tokenizer is not loaded.target_tokenizer:
         raise InputError(
             "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there"
         )
@@ -59,7 +57,7 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
         theirs = to_hf(foreign.table(weights, config, sizes, card.head), weights)
         theirs |= foreign.constants(config) if foreign.constants else {}
         # Last what the model says: where positions begin behind the padding's, its id is no tokenizer's to choose.
-        return foreign, fixed | export.layout.specials(card, loaded.source_tokenizer) | facts, theirs
+        return foreign, fixed | export.layout.specials(loaded) | facts, theirs
     raise InputError("; ".join(dict.fromkeys(reasons)))
 
 

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, final
 import tokenizers
 from tokenizers import Regex, normalizers
 
-from headway.folder import Card
-from headway.text.codec import Codec
+from headway.folder import Card, Loaded
 from headway.text.tokenizer import END, SPACE, SPECIALS
 
 
@@ -23,8 +22,8 @@ class SourceAndTarget:
 
     tokenizer_facts: ClassVar[dict[str, Any]] = {}
 
-    def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
-        symbols, pad = card.symbols, tokenizer.pad
+    def specials(self, loaded: Loaded) -> dict[str, Any]:
+        symbols, pad = loaded.card.symbols, loaded.source_tokenizer.pad
         first = {} if symbols.first is None else {"forced_bos_token_id": symbols.first}
         return first | {
             "decoder_start_token_id": symbols.start,
@@ -33,10 +32,11 @@ class SourceAndTarget:
             "pad_token_id": symbols.end if pad is None else pad,
         }
 
-    def generation(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+    def generation(self, loaded: Loaded) -> dict[str, Any]:
         """The longest output is the model's own limit: `generate` has no limit relative to the source."""
+        card = loaded.card
         search, symbols = card.search, card.symbols
-        found = self.specials(card, tokenizer) | {
+        found = self.specials(loaded) | {
             "num_beams": search.get("beam", 5),
             "length_penalty": search.get("length_penalty", 1.0),
             "early_stopping": True if search.get("finish", "full") == "full" else "never",
@@ -59,14 +59,15 @@ class RunningText:
 
     tokenizer_facts: ClassVar[dict[str, Any]] = {"bos_token": SPECIALS[END], "padding_side": "left"}
 
-    def specials(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
+    def specials(self, loaded: Loaded) -> dict[str, Any]:
+        card, tokenizer = loaded.card, loaded.source_tokenizer
         # headway's own texts follow each other, each after the END of the one before.
         start = tokenizer.start if card.foreign_text else END
         named = {"bos_token_id": start, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
         return {key: value for key, value in named.items() if value is not None}
 
-    def generation(self, card: Card, tokenizer: Codec) -> dict[str, Any]:
-        return self.specials(card, tokenizer) | {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    def generation(self, loaded: Loaded) -> dict[str, Any]:
+        return self.specials(loaded) | {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
 
     def title(self, card: Card) -> str:
         return f"A {card.family}"
@@ -75,6 +76,17 @@ class RunningText:
         # Where each line was a text, a prompt is the beginning of one.
         before = f"{SPECIALS[END]} " if card.text.lines else ""
         return f"{before}$A", f"{before}$A $B"
+
+
+@final
+class Pictures:
+    """A model that reads no text: it has no tokens."""
+
+    def specials(self, loaded: Loaded) -> dict[str, Any]:
+        return {}
+
+    def title(self, card: Card) -> str:
+        return f"A {card.family}"
 
 
 Layout = SourceAndTarget | RunningText

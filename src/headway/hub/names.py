@@ -37,7 +37,8 @@ TOKENS = ("embed.table.weight", "output.weight")  # headway's may have further r
 class Entry:
     """ours = the parts, concatenated by rows in these shares; further rows than `rows` (0: all) are 0. `transposed`:
     each part is stored transposed. `stacked`: ours has so many matrices, each of which consists of as many parts as
-    there are shares. `column`: ours has one column, theirs is a vector. `order`: of our rows, as theirs lie."""
+    there are shares. `column`: ours has one column, theirs is a vector. `order`: of our rows, as theirs lie. `shape`:
+    theirs, of the same numbers in the same order."""
 
     ours: str
     parts: tuple[str, ...]
@@ -47,14 +48,17 @@ class Entry:
     stacked: int = 0
     column: bool = False
     order: Tensor | None = None
+    shape: Shape = ()
 
     @property
     def plain(self) -> bool:
         """Whether ours is theirs as they lie, or transposed."""
-        return self.order is None and not self.stacked and not self.column
+        return self.order is None and not self.stacked and not self.column and not self.shape
 
     def views(self, ours: Tensor) -> list[tuple[str, Tensor]]:
         """Each part with its rows of headway's weight, as a view in the foreign shape; not yet in their order."""
+        if self.shape:
+            return [(self.parts[0], ours.view(self.shape))]
         matrices = [ours[number] for number in range(self.stacked)] if self.stacked else [ours]
         views = [view for matrix in matrices for view in self._split(matrix)]
         return [(part, view.mT if self.transposed else view) for part, view in zip(self.parts, views, strict=True)]
@@ -101,7 +105,8 @@ class Table:
     and equal where they are present. useless: patterns of names that are no weights, such as masks in older files.
     endings: other endings of the same names (old → new). shares: the rows of queries, keys and values, as a ratio.
     vocabulary: how many tokens there are (0: all rows). number: how a layer's number is written. orders: of the rows of
-    headway's modules, as theirs lie. doubt: what to ask where weights do not fit.
+    headway's modules, as theirs lie. shapes: of parameters whose numbers they hold in another shape. doubt: what to ask
+    where weights do not fit.
     """
 
     names: Mapping[str, str]
@@ -114,6 +119,7 @@ class Table:
     vocabulary: int = 0
     number: Callable[[int], str] = str
     orders: Mapping[str, Tensor] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     doubt: str = "does its config.json belong to it?"
 
     @cached_property
@@ -137,7 +143,7 @@ class Table:
         shares = self.shares if len(parts[0]) == len(self.shares) else (1,) * len(parts[0])
         rows = self.vocabulary if ours in TOKENS else 0
         names, order = tuple(name for some in parts for name in some), self.orders.get(module)
-        return Entry(ours, names, shares, rows, transposed, stacked, column, order)
+        return Entry(ours, names, shares, rows, transposed, stacked, column, order, self.shapes.get(ours, ()))
 
     @cached_property
     def theirs(self) -> list[str]:

@@ -39,7 +39,7 @@ def export_onnx(model: str | Path, folder: str | Path) -> list[str]:
     with replaced_folder(Path(folder)) as place:
         for name, graph in graphs.items():
             _write(place / name, *graph, length)
-        write_tokenizer(place, loaded, export.layout)
+        write_tokenizer(place, loaded, export.layout)  # type: ignore[arg-type]  # no model of pictures has graphs
         # config.json, where a Hugging Face family holds the model: other programs take shapes and ids from it.
         with suppress(InputError):
             write_json(place / CONFIG, held(loaded)[1])

@@ -20,6 +20,7 @@ from headway.hub.families import foreign_of
 from headway.hub.hf_folder import CONFIG, Weights
 from headway.hub.names import Entry, Table, listed
 from headway.hub.vocabularies import two_sided
+from headway.models import FAMILIES
 from headway.models.blank import blank
 from headway.text.foreign import ForeignTokenizer
 from headway.text.tokenizer import TextOptions
@@ -54,6 +55,9 @@ def _card(found: Checkpoint) -> Card:
             config, head = foreign.settle(config, head, folder, found.weights.shapes())
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
+    if foreign.processors is not None:
+        processors = foreign.processors(folder, config, sizes[0])
+        return Card(foreign.family, config, FAMILIES[foreign.family].task, processors, head)
     text = TextOptions(joint=len(set(sizes)) == 1 if folder is None else not two_sided(folder))
     more: dict[str, Any] = {}
     if foreign.seq2seq:
@@ -66,8 +70,7 @@ def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype, call: A
     """`call`: how the model was called, where its file does not say it."""
     found = opened(folder, call)
     card = _card(found)
-    sides = zip(_tokenizers(found, card), (card.sizes[0], card.sizes[-1]), strict=True)
-    source, target = (_fitting(tokenizer, size, folder) for tokenizer, size in sides)
+    processors = _processors(found, card)
     try:
         model: nn.Module = blank(card.family, card.config, card.sizes, device, dtype, card.head)
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
@@ -75,7 +78,14 @@ def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype, call: A
     foreign = foreign_of(found.facts, found.where)
     table = foreign.table(dict(model.named_parameters()), card.config, card.sizes, card.head)
     load_foreign(model, table, found.weights)
-    return Loaded(model, card, with_tokenizers(card, source, target))
+    return Loaded(model, card, processors)
+
+
+def _processors(found: Checkpoint, card: Card) -> dict[str, Any]:
+    if foreign_of(found.facts, found.where).processors is not None:
+        return {name: config.open(found.folder) for name, config in card.processors.items()}
+    sides = zip(_tokenizers(found, card), (card.sizes[0], card.sizes[-1]), strict=True)
+    return with_tokenizers(card, *(_fitting(tokenizer, size, found.where) for tokenizer, size in sides))
 
 
 def _tokenizers(found: Checkpoint, card: Card) -> tuple[ForeignTokenizer, ForeignTokenizer]:
@@ -87,7 +97,7 @@ def _tokenizers(found: Checkpoint, card: Card) -> tuple[ForeignTokenizer, Foreig
     return ids.numbers(card.sizes[0], stops), ids.numbers(card.sizes[-1], stops)
 
 
-def _fitting(tokenizer: ForeignTokenizer, size: int, folder: Path) -> ForeignTokenizer:
+def _fitting(tokenizer: ForeignTokenizer, size: int, folder: str) -> ForeignTokenizer:
     """A tokenizer whose ids the model has rows for; added tokens beyond them are left out."""
     if len(tokenizer) <= size:
         return tokenizer

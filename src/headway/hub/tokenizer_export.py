@@ -10,6 +10,7 @@ from tokenizers import decoders, processors
 
 from headway.errors import InputError
 from headway.folder import Card, Loaded
+from headway.hub.decoding import GENERATION
 from headway.hub.hf_folder import write_json
 from headway.hub.layouts import Layout
 from headway.models.configs import token_types, window
@@ -17,6 +18,12 @@ from headway.text.foreign import ROLES, ForeignTokenizer
 from headway.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 
 OWN = {"pad_token": PAD, "bos_token": START, "eos_token": END, "unk_token": UNKNOWN}
+
+
+def text_beside(folder: Path, loaded: Loaded, layout: Layout) -> None:
+    """The tokenizer, and the defaults of generation."""
+    write_json(folder / GENERATION, layout.generation(loaded))
+    write_tokenizer(folder, loaded, layout)
 
 
 def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:

@@ -272,7 +272,7 @@ class LinearClasses(HeadChoice):
     name = "linear-classes"
     task = "classification"
     whole = True
-    module = LinearClassesHead
+    module: ClassVar[Any] = LinearClassesHead
     labels: tuple[str, ...] = ("0", "1")
     answer: Literal["one", "several", "number"] = "one"
     dropout: float | None = None
@@ -281,6 +281,26 @@ class LinearClasses(HeadChoice):
 
     def __post_init__(self) -> None:
         refuse(not self.bound >= 0, f"head.bound must be 0 (none) or more, not {self.bound}")
+
+
+class DistilledClassesHead(LinearClassesHead):
+    """The mean of the logits of the first token and of those of the second, which learned from a teacher (Touvron et
+    al. 2021, 4)."""
+
+    def __init__(self, encoder: Encodes, config: DistilledClasses) -> None:
+        super().__init__(encoder, config)
+        self.distilled = nn.Linear(encoder.width, len(config.labels))
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        return (super().forward(encoded) + self.distilled(self.dropout(encoded.x_BTD[:, 1]))) / 2
+
+
+@dataclass(frozen=True)
+class DistilledClasses(LinearClasses):
+    """A label of a picture by DeiT's two tokens."""
+
+    name = "distilled-classes"
+    module = DistilledClassesHead
 
 
 class NextSentenceHead(ClassesHead):
@@ -334,8 +354,8 @@ class MultipleChoice(HeadChoice):
 
 
 EVERY = (
-    Vectors, Words, WordsAndPair, Classes, LinearClasses, Answers, NextSentence, MultipleChoice, Tags, Replaced, Spans,
-    Crf,
+    Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, Answers, NextSentence, MultipleChoice, Tags,
+    Replaced, Spans, Crf,
 )  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007

@@ -16,7 +16,7 @@ from headway.data.images import PLAIN, ImageBatches, Pictures, hold_out_pictures
 from headway.data.labelled import LabelBatch, Labelled, labels_in
 from headway.errors import refuse
 from headway.generate.pictures import PictureModel
-from headway.models.heads import Classes, LinearClasses
+from headway.models.heads import Classes, DistilledClasses, LinearClasses
 from headway.plain import to_plain
 from headway.processors.image import ImageConfig, ImageProcessor
 from headway.tasks.files import DividedFiles
@@ -54,7 +54,7 @@ class ImageClassification(Labelling):
     name = "image-classification"
     data = LabelledImages
     takes = ("image",)
-    heads = (Classes, LinearClasses)
+    heads = (Classes, LinearClasses, DistilledClasses)
     verbs = ()
     opens = PictureModel
     what = unit = "pictures"

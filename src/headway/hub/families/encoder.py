@@ -14,7 +14,7 @@ from headway.hub.families.foreign import Foreign, Usual
 from headway.hub.names import Table
 from headway.hub.sentence_folder import declared_vectors
 from headway.models.head import Map
-from headway.models.heads import Classes, MultipleChoice, Vectors, Words
+from headway.models.heads import Classes, LinearClasses, MultipleChoice, Vectors, Words
 from headway.models.token_heads import Tags
 
 ANSWERS = {"single_label_classification": "one", "multi_label_classification": "several", "regression": "number"}
@@ -118,7 +118,7 @@ def head_out(kin: Kin, head: Any, config: Any) -> dict[str, Any]:
     if row is None:
         raise NoCounterpart("head")
     facts: dict[str, Any] = {"tie_word_embeddings": getattr(head, "tied", True), "architectures": [architecture]}
-    if row.part in (Classes, Tags):
+    if issubclass(row.part, Classes | Tags | LinearClasses):
         facts["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
         facts["label2id"] = {label: number for number, label in enumerate(head.labels)}
     if row.dropout and head.dropout is not None:

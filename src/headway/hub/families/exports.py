@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headway.errors import refuse
@@ -12,19 +13,23 @@ from headway.hub.families import ctranslate2, ctranslate2_decoders, restated
 from headway.hub.families.ctranslate2_parts import Engine
 from headway.hub.families.onnx_encoder import encoder
 from headway.hub.families.restated import Weights
-from headway.hub.layouts import Layout, RunningText, SourceAndTarget
+from headway.hub.image_files import image_beside
+from headway.hub.layouts import Layout, Pictures, RunningText, SourceAndTarget
 from headway.hub.onnx_graphs import Graph, decoder_only, encoder_decoder
+from headway.hub.tokenizer_export import text_beside
 
 
 @dataclass(frozen=True)
 class Export:
-    """restate: an equal config with equal weights that more formats can express. ctranslate2: the engine that runs the
-    model, and its specification; onnx: its graphs. None: the format does not hold the family."""
+    """beside: writes what a Hugging Face folder has beside config and weights. restate: an equal config with equal
+    weights that more formats can express. ctranslate2: the engine that runs the model, and its specification; onnx: its
+    graphs. None: the format does not hold the family."""
 
-    layout: Layout
+    layout: Layout | Pictures
     restate: Callable[[Any, tuple[int, ...], Weights], tuple[Any, Weights]] = restated.unchanged
     ctranslate2: Engine | None = None
     onnx: Callable[[Loaded], dict[str, Graph]] | None = None
+    beside: Callable[[Path, Loaded, Any], None] = text_beside
 
 
 EXPORTS = {
@@ -39,6 +44,7 @@ EXPORTS = {
     "modernbert": Export(RunningText(), onnx=encoder),
     "deberta": Export(RunningText()),
     "t5-encoder": Export(RunningText(), onnx=encoder),
+    "vit": Export(Pictures(), beside=image_beside),
 }
 
 

@@ -15,6 +15,7 @@ from headway.hub.names import Table
 from headway.models import parts
 
 SHARED = "share_encoder_decoder_embeddings"
+SIZES = {"num_channels": 3}  # of what a model reads, where config.json does not say it
 # Feed-forward layers of one activation, of families whose config.json names it.
 ACTIVATIONS = {
     "gelu": parts.Gelu(),
@@ -51,7 +52,8 @@ class Foreign:
     head. head_in: the head of an encoder, by its keys and the config; head_out: the keys of any head. settle: config
     and head completed by the folder's other files and its weights' names. constants: tables of a formula, stored
     like weights. seq2seq: a target is decoded by the folder's settings. languages: a target begins with the token of
-    its language, which these must say.
+    its language, which these must say. size_key: of the size of what it reads. processors: of a model that reads no
+    text, the configs of its processors by the folder, headway's config and that size.
     """
 
     model_type: str
@@ -69,6 +71,8 @@ class Foreign:
     usual: Usual = Usual()
     seq2seq: bool = False
     languages: bool = False
+    size_key: str = "vocab_size"
+    processors: Callable[[Path | None, Any, int], dict[str, Any]] | None = None
 
     @property
     def family(self) -> str:
@@ -88,7 +92,7 @@ class Foreign:
 
     def vocabularies(self, facts: dict[str, Any]) -> tuple[int, ...]:
         """The sizes in config.json."""
-        source = Keys(facts).size("vocab_size")
+        source = Keys(facts, usual=SIZES).size(self.size_key)
         if facts.get(SHARED, True):
             return (source,) * (2 if self.seq2seq else 1)
         return source, Keys(facts).size("decoder_vocab_size", source)
@@ -98,7 +102,7 @@ class Foreign:
         try:
             if fault := misfit(config, self.base, {f"model.{path}" for path in self.fields}, "model"):
                 raise NoCounterpart(fault)
-            facts = write_fields(config, self.fields) | {"vocab_size": sizes[0]} | self.head_out(head, config)
+            facts = write_fields(config, self.fields) | {self.size_key: sizes[0]} | self.head_out(head, config)
         except NoCounterpart as fault:
             raise InputError(f"{self.model_type} cannot hold this model: {fault} has no counterpart there") from None
         facts |= {"is_encoder_decoder": True} if self.seq2seq else {}
