@@ -132,8 +132,8 @@ def test_positions_of_a_larger_picture_are_those_of_transformers(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "line"),
     [({"do_resize": False}, "do_resize is false"), ({"size": {"height": 8, "width": 8}}, "the model takes 12 × 12"),
-     ({"size": {"shortest_edge": 12}}, "headway reads a number, or a height and a width"), ({"resample": 5}, "resample"),
-     ({"image_mean": [1, 2]}, "a number for each of 3 channels")],
+     ({"size": {"shortest_edge": 12}}, "headway reads a number, or a height and a width"),
+     ({"resample": 5}, "resample"), ({"image_mean": [1, 2]}, "a number for each of 3 channels")],
 )  # fmt: skip
 def test_what_headway_would_read_otherwise_is_refused(change: dict[str, Any], line: str, tmp_path: Path) -> None:
     made("vit", tmp_path)

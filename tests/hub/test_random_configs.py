@@ -20,6 +20,7 @@ import pytest
 import torch
 import transformers
 from tiny import EXPERTS, HEADS, KINDS, MIXTRALS, VOCABULARY, Tiny, as_embed_out, facts_of, one_by_one
+from tiny_pictures import as_in_files
 from transformers import PreTrainedConfig
 
 from foreign_world import from_hf
@@ -46,6 +47,9 @@ NUMBERS: list[tuple[str, Sequence[int]]] = [
     (r"relative_attention", [6, 11, 16]),
     (r"^query_pre_attn_scalar$", [1, 5, 256]),
     (r"^num_(local_)?experts$", [2, 3, 4]),
+    (r"^image_size$", [8, 12]),
+    (r"^patch_size$", [4, 4, 2, 5]),
+    (r"^num_channels$", [1, 3]),
     (r".", [0, 1, 2, 3]),
 ]
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh", "quick_gelu")
@@ -60,12 +64,14 @@ SKIPPED = {
     "output_router_logits",
     "initializer_range",
 }
-SIZES = re.compile("|".join(f"(?:{pattern})" for pattern, _ in NUMBERS[:10]))
+SIZES = re.compile("|".join(f"(?:{pattern})" for pattern, _ in NUMBERS[:13]))
 WORDS = {"norm_rel_ebd": ("none", "layer_norm"), "classifier_pooling": ("cls", "mean")}
 MORE: dict[str, dict[str, Any]] = {
     "mixtral": {"stored": MIXTRALS, "change": one_by_one},
     "qwen2_moe": {"stored": EXPERTS, "change": one_by_one},
     "gpt_neox": {"stored": as_embed_out},
+    "vit": {"stored": as_in_files},
+    "deit": {"stored": as_in_files},
 }
 
 
@@ -147,6 +153,8 @@ def outcome(kind: str, number: int) -> str:
     settings, foreign = draw(kind, at), FOREIGN[kind]
     headed = [name for name in foreign.architectures if name.endswith(HEADS)]
     form = "encoder" if headed else "encoder-decoder" if foreign.seq2seq else "decoder"
+    if foreign.processors is not None:
+        form, headed = "pictures", [name for name in foreign.architectures if "Classification" in name]
     tiny = Tiny(at.choice(headed or foreign.architectures[:1]), settings, form, **MORE.get(kind, {}))
     ids_BT, lengths_B = (
         torch.randint(3, 60, (3, 13), generator=torch.Generator().manual_seed(5)),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import tiny_pictures
 import torch
 import transformers
 from torch import Tensor, nn
@@ -230,6 +231,7 @@ KINDS = {
         ),
         theirs=lambda model, ids_BT, lengths_B: _side_by_side(_their_answer(model, ids_BT, lengths_B), ids_BT),
     ),
+    "pictures": Kind(ours=tiny_pictures.ours, theirs=tiny_pictures.theirs),
 }
 
 NO_DROPOUT_GPT2 = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
@@ -630,6 +632,11 @@ TINY |= {
     for name, settings in ENCODERS.items()
     for head in HEADS
     if f"{name.split('-')[0]}{head}" in FOREIGN_ARCHITECTURES  # not every family has every head
+}
+
+TINY |= {
+    name: Tiny(architecture, settings, "pictures", stored=tiny_pictures.as_in_files)
+    for name, (architecture, settings) in tiny_pictures.ROWS.items()
 }
 
 each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())

@@ -39,10 +39,11 @@ def held(loaded: Loaded) -> tuple[Foreign, dict[str, Any], dict[str, Tensor]]:
     every = [*FOREIGN.values(), *ENCODERS.values()]
     families = [foreign for foreign in every if foreign.family == card.family]
     refuse(not families, f"no Hugging Face family holds a headway {card.family}")
-    if len(sizes) > 1 and loaded.source_tokenizer is not loaded.target_tokenizer:
-        raise InputError(
-            "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there"
-        )
+    tokenizers = {id(one.tokenizer) for one in loaded.processors.values() if hasattr(one, "tokenizer")}
+    refuse(
+        len(tokenizers) > 1,
+        "a Hugging Face folder has one tokenizer, this translator two: text.joint=false has no counterpart there",
+    )
     export = export_of(card.family, "Hugging Face")
     own = card.config, weights_of(loaded.model)
     reasons = []

@@ -1,0 +1,57 @@
+"""Tiny random models of pictures, for the rows of `tiny.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+VIT = {
+    "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40, "image_size": 12,
+    "patch_size": 4, "num_labels": 5,
+}  # fmt: skip
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vit": ("ViTForImageClassification", VIT),
+    "vit-odd": (
+        "ViTForImageClassification",
+        VIT | {"num_channels": 1, "qkv_bias": False, "layer_norm_eps": 1e-3, "hidden_act": "relu", "patch_size": 6},
+    ),
+    "deit": ("DeiTForImageClassification", VIT),
+    "deit-teacher": ("DeiTForImageClassificationWithTeacher", VIT | {"hidden_act": "gelu_new"}),
+}
+# What transformers calls in another way than its files do.
+NAMES = {
+    ".layers.": ".encoder.layer.", "attention.q_proj": "attention.attention.query", "attention.o_proj":
+    "attention.output.dense", "attention.k_proj": "attention.attention.key", "attention.v_proj":
+    "attention.attention.value", "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense",
+}  # fmt: skip
+
+
+def as_in_files(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found = {}
+    for name, weight in weights.items():
+        for old, new in NAMES.items():
+            name = name.replace(old, new)
+        found[name] = weight
+    return found
+
+
+def _pixels(image: int, channels: int, rows: int, dtype: torch.dtype) -> Tensor:
+    generator = torch.Generator().manual_seed(8)
+    return torch.randn(rows, channels, image, image, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def ours(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    """Of as many pictures as there are rows: the tokens are not read."""
+    config, weight = model.config, model.encoder.embed.map.weight
+    pixels = _pixels(config.image, weight.shape[1] // config.patch**2, len(ids_BT), weight.dtype)
+    return model(SimpleNamespace(pixels_BCHW=pixels))[:, None].expand(-1, ids_BT.shape[1], -1)
+
+
+def theirs(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    dtype = next(model.parameters()).dtype
+    pixels = _pixels(model.config.image_size, model.config.num_channels, len(ids_BT), dtype)
+    return model(pixels).logits[:, None].expand(-1, ids_BT.shape[1], -1)
