@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,9 +14,13 @@ from transformers import ViTModel
 
 from headway.errors import InputError
 from headway.models import FAMILIES, build
-from headway.models.vit import ViT, ViTConfig
+from headway.models.heads import LinearClasses
+from headway.models.vit import Convolutions, NoPosition, Sinusoids, ViT, ViTConfig
 from headway.nn import tap
-from headway.nn.patches import patches
+from headway.nn.patches import ConvolutionalEmbedding, patches
+from headway.nn.pooling import AttentionPooling
+from headway.nn.position import Position, SinusoidalGrid, sinusoid
+from headway.nn.residual import StochasticDepth
 
 TINY = ViTConfig(12, 4, 2, 16, 32, 4, 0.0)
 
@@ -124,3 +129,86 @@ def test_a_model_of_another_dtype_takes_the_pixels_of_the_data() -> None:
 def test_a_picture_that_patches_do_not_fill_is_refused() -> None:
     with pytest.raises(InputError, match="model.image 28 is not a multiple of model.patch 5"):
         replace(TINY, image=28, patch=5)
+
+
+SHAPES = {
+    "convolutions": replace(TINY, stem=Convolutions(2), image=11, before=0),
+    "sinusoids": replace(TINY, position=Sinusoids()),
+    "no positions": replace(TINY, position=NoPosition(), before=0),
+    "scaled": replace(TINY, layer_scale=0.1, qkv_bias=False),
+    "two tokens": replace(TINY, before=2),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_part_learns_and_rows_do_not_touch_each_other(name: str) -> None:
+    torch.manual_seed(2)
+    config = SHAPES[name]
+    head = LinearClasses(("a", "b", "c"), pooling="attention")
+    model = build("vit", config, (3,), head).double()
+    pixels = torch.randn(3, 3, config.image, config.image, dtype=torch.float64)
+    logits = model(SimpleNamespace(pixels_BCHW=pixels))
+    alone = torch.cat([model(SimpleNamespace(pixels_BCHW=one[None])) for one in pixels])
+    torch.testing.assert_close(logits, alone)
+    logits.square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.any() for weight in model.parameters())
+    assert model.context == config.before + config.side**2
+
+
+def test_convolutions_and_the_largest_of_each_place() -> None:
+    """One layer by loops: every second place, of 3 × 3."""
+    torch.manual_seed(4)
+    part = ConvolutionalEmbedding(2, 1, 5, Position(), 0.0, 0).double()
+    pixels = torch.randn(1, 2, 6, 6, dtype=torch.float64)
+    [kernel] = part.layers
+    wide, found = torch.nn.functional.pad(pixels, (1, 1, 1, 1)), torch.zeros(5, 6, 6, dtype=torch.float64)
+    for y in range(6):
+        for x in range(6):
+            found[:, y, x] = (wide[0, :, y : y + 3, x : x + 3] * kernel.weight).sum((1, 2, 3)).clamp(min=0)
+    wanted = torch.stack([
+        found[:, max(0, y - 1) : y + 2, max(0, x - 1) : x + 2].amax((1, 2)) for y in (0, 2, 4) for x in (0, 2, 4)
+    ])  # fmt: skip
+    torch.testing.assert_close(part(pixels)[0], wanted)
+
+
+def test_sinusoids_of_a_grid_are_those_of_its_row_and_its_column() -> None:
+    part = SinusoidalGrid(8, 3, 4, before=1)
+    found = part.add(torch.zeros(1, 13, 8))[0]
+    assert not found[0].any()
+    for row in range(3):
+        for column in range(4):
+            wanted = torch.cat([sinusoid(torch.tensor(row), 4), sinusoid(torch.tensor(column), 4)]).float()
+            torch.testing.assert_close(found[1 + 4 * row + column], wanted)
+
+
+def test_stochastic_depth_leaves_whole_rows_out_and_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    part = StochasticDepth(0.25)
+    x = torch.ones(4000, 2, 3)
+    found = part(x)
+    kept = found[:, 0, 0] != 0
+    assert torch.equal(found, torch.where(kept[:, None, None], found[kept][0, 0, 0], 0.0).expand_as(found))
+    assert float(found.mean()) == pytest.approx(1.0, abs=0.03) and torch.equal(part.eval()(x), x)
+
+
+def test_deeper_layers_are_left_out_more_often() -> None:
+    model = build("vit", replace(TINY, layers=5, drop_path=0.2), (3,))
+    rates = [getattr(block.around_feed_forward.path, "p", 0.0) for block in model.encoder.layers]
+    assert rates == pytest.approx([0.0, 0.05, 0.1, 0.15, 0.2])
+
+
+def test_pooling_by_attention_is_a_mean_by_learned_weights() -> None:
+    torch.manual_seed(1)
+    part, x = AttentionPooling(6, plain=True), torch.randn(2, 5, 6)
+    shares = (x @ part.query_D).softmax(-1)
+    torch.testing.assert_close(part(x), (shares[..., None] * x).sum(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [({"before": 3}, "model.before"), ({"drop_path": 1.0}, "model.drop_path"), ({"layer_scale": -1.0}, "layer_scale"),
+     ({"stem": Convolutions(0)}, "model.stem.layers")],
+)  # fmt: skip
+def test_sizes_without_a_meaning_are_refused(change: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        replace(TINY, **change)
