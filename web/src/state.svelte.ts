@@ -1,13 +1,15 @@
 // What is being looked at. All of it is in the page's address, so that a link shows the same.
 
 import { type Asked, host } from './host';
+import { gridOf, type Mode } from './picture/seen';
 import type { Looks } from './trace/looks';
 import type { Site, Trace } from './trace/trace';
 
-export const VIEWS = ['attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
+export const VIEWS = ['picture', 'attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
 export type View = (typeof VIEWS)[number];
 
 export const TITLES: Record<View, string> = {
+  picture: 'Picture',
   attention: 'Attention',
   steps: 'Step by step',
   next: 'Next token',
@@ -19,6 +21,7 @@ export const TITLES: Record<View, string> = {
 
 /** What a view shows, in a sentence, and the section of docs/explore.md that says more. */
 export const HELP: Record<View, { text: string; section: string }> = {
+  picture: { text: 'The picture as the model got it. What the chosen place looks at glows, the rest is dark: one head, the mean of a layer, or all layers together (rollout). Click a patch to look from there.', section: 'picture' },
   attention: { text: 'Each row is a place of the text; the stronger the colour of a cell, the more of that place’s attention goes to the column. A row of attention adds up to 1. The small pictures choose a layer and a head.', section: 'attention' },
   steps: { text: 'One head at one place, with the model’s own numbers: from vectors to query, keys and values, to scores, weights and the weighted sum.', section: 'step-by-step' },
   next: { text: 'How likely the model finds each token behind the chosen place, and what temperature, top-k, top-p and min-p leave of that.', section: 'next-token' },
@@ -38,7 +41,7 @@ export interface Side {
 const LONGEST_LINK = 8000; // letters of a text that a link takes along
 
 class Looking {
-  view = $state<View>('attention');
+  view = $state<View | null>(null); // until there is a trace: its picture, or its attention
   site = $state<string | null>(null);
   heads = $state<string[]>([]); // "layer.head"
   row = $state(-1); // −1: the last place, or the first that is written
@@ -54,6 +57,9 @@ class Looking {
   tensor = $state<string | null>(null);
   align = $state('mean');
   sides = $state<Side[]>([]);
+  from = $state(0); // of a picture: the place that looks; −1 is the mean of all
+  mode = $state<Mode>('rollout');
+  bare = $state(false); // the picture without its veil
   ask = $state<Asked | null>(host.asked);
 
   readonly asLink = $derived.by(() => {
@@ -75,6 +81,9 @@ class Looking {
     put('top-p', this.topP, 1);
     put('min-p', this.minP, 0);
     put('tensor', this.tensor);
+    put('from', this.from, 0);
+    put('mode', this.mode, 'rollout');
+    put('bare', this.bare ? 1 : null);
     put('align', this.align, 'mean');
     put('sides', this.sides.map((s) => [s.model, s.site, s.layer, s.head].join(',')).join(' ') || null);
     if (host.live && this.ask && this.ask.text.length + (this.ask.second?.length ?? 0) <= LONGEST_LINK) {
@@ -105,6 +114,9 @@ class Looking {
     this.topP = number('top-p', 1);
     this.minP = number('min-p', 0);
     this.tensor = told.get('tensor');
+    this.from = number('from', 0);
+    this.mode = (['head', 'mean', 'rollout'] as const).find((mode) => mode === told.get('mode')) ?? 'rollout';
+    this.bare = told.get('bare') === '1';
     this.align = told.get('align') ?? 'mean';
     this.sides = (told.get('sides') ?? '').split(' ').filter(Boolean).map((side) => {
       const [model, site, layer, head] = side.split(',');
@@ -116,6 +128,7 @@ class Looking {
 
   /** Makes every choice one that this trace has. */
   fit(trace: Trace): void {
+    this.view ??= gridOf(trace) ? 'picture' : 'attention';
     const site = trace.site(this.site) ?? trace.firstSite;
     this.site = site?.key ?? null;
     if (!site) return;

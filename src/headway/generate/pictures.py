@@ -6,6 +6,7 @@ B batch, L labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
 
@@ -81,7 +82,13 @@ class PictureModel(HeadedModel, Answering):
             "patches", "patches", places, specials=tuple(range(config.before)),
             text=picture if isinstance(picture, str) else None,
         )  # fmt: skip
-        return trace_of(self.model, recorder, [track], name=self.name, about={"labels": labels})
+        about = {"labels": labels, "grid": [config.side, config.side, config.before]}
+        trace = trace_of(self.model, recorder, [track], name=self.name, about=about)
+        pixels_HWC = self.processor.read(picture).transpose(1, 2, 0)
+        return replace(
+            trace, tensors=trace.tensors | {"pixels": pixels_HWC.copy()},
+            axes=trace.axes | {"pixels": ("height", "width", "channel")},
+        )  # fmt: skip
 
     def _inputs(self, pictures: Sequence[Any]) -> ImageInputs:
         pixels_BCHW = torch.from_numpy(np.stack(self.processor.encode(pictures)))

@@ -19,6 +19,7 @@ export interface Pen {
   dot(x: number, y: number, radius: number, fill: string, stroke?: string): void;
   text(text: string, x: number, y: number, fill: string, letters?: Letters): void;
   cells(values: Float32Array, tall: number, wide: number, shades: Shades, x: number, y: number, w: number, h: number): void;
+  image(picture: HTMLCanvasElement, x: number, y: number, w: number, h: number): void;
 }
 
 const SPREAD = 0.5; // how far a curve runs level, as a share of its way
@@ -138,6 +139,11 @@ export class CanvasPen implements Pen {
     this.to.imageSmoothingEnabled = w < wide || h < tall;
     this.to.drawImage(bitmap(values, tall, wide, shades), x, y, w, h);
   }
+
+  image(picture: HTMLCanvasElement, x: number, y: number, w: number, h: number): void {
+    this.to.imageSmoothingEnabled = w < picture.width;
+    this.to.drawImage(picture, x, y, w, h);
+  }
 }
 
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
@@ -189,6 +195,10 @@ export class SvgPen implements Pen {
   cells(values: Float32Array, tall: number, wide: number, shades: Shades, x: number, y: number, width: number, height: number): void {
     const href = bitmap(values, tall, wide, shades).toDataURL('image/png');
     this.put('image', { x, y, width, height, href, preserveAspectRatio: 'none', style: 'image-rendering:pixelated' });
+  }
+
+  image(picture: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
+    this.put('image', { x, y, width, height, href: picture.toDataURL('image/png'), preserveAspectRatio: 'none', style: 'image-rendering:pixelated' });
   }
 
   /** The whole file, on paper of this colour. */
