@@ -92,4 +92,5 @@ def _foreign(kin: Kin, before: int) -> Foreign:
     return replace(found, names=partial(_table, kin), size_key="num_channels", processors=image_processors)
 
 
-VIT, DEIT = _foreign(VIT_KIN, 1), _foreign(DEIT_KIN, 2)
+VIT = _foreign(VIT_KIN, 1)
+DEIT = _foreign(DEIT_KIN, 2)
