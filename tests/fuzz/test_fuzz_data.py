@@ -149,6 +149,21 @@ def many_forms_of_pictures(folder: Path) -> None:
         Image.open(place / "8.png").save(place / "8.jpg")
         Image.open(place / "9.png").convert("P").save(place / "9.png")
         Image.open(place / "10.png").convert("RGBA").save(place / "10.png")
+        for suffix in ("webp", "avif", "tiff", "gif"):
+            Image.open(place / "11.png").save(place / f"11.{suffix}")
+        Image.fromarray(np.full((9, 7), 40_000, np.uint16)).save(place / "16.png")
+
+
+def picture_table(folder: Path) -> None:
+    pictures(folder)
+    rows = [f"{place.relative_to(folder)},{place.parent.name}\n" for place in sorted(folder.glob("pictures/*/*.png"))]
+    (folder / "all.csv").write_text("path,label\n" + "".join(rows), encoding="utf-8")
+
+
+def picture_arrays(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
+    np.savez_compressed(folder / "train.npz", pictures=pixels, labels=np.arange(24) % 3)
 
 
 def numbered_pictures(packed: bool) -> Make:
@@ -293,6 +308,8 @@ ALL: dict[str, Kind] = {
         (("evaluate", "run", "PLACE/train.json", *ON_CPU), ("predict", "run", "PLACE/valid.jsonl", *ON_CPU)),
     ),
     "pictures": Kind(many_forms_of_pictures, (train("classify-pictures", "pictures", settings=PICTURES),)),
+    "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),
+    "picture-arrays": Kind(picture_arrays, (train("classify-pictures", "train.npz", settings=PICTURES),)),
     "idx": Kind(
         numbered_pictures(packed=False), (train("classify-pictures", "train-images-idx3-ubyte", settings=PICTURES),)
     ),

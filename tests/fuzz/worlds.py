@@ -209,7 +209,8 @@ WORLDS: dict[str, World] = {
     "pictures": World(
         pictures, ("classify-pictures", "--data", "pictures"),
         (*ENGINE, "engine.batch=8", "model.image=8", "model.patch=4", "model.layers=1", "model.width=16",
-         "model.heads=2", "model.inner=32"),
+         "model.heads=2", "model.inner=32", "model.drop_path=0.2", "data.augment.operations=2",
+         "data.augment.mixup=0.8", "data.augment.cutmix=1.0", "data.augment.erase=0.3"),
         (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),), stores=False,
     ),
     "stories": World(
