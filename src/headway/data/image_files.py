@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 import warnings
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -88,10 +87,6 @@ def flat(image: Any, value: Any) -> Any:
     image = image.convert("RGBA")
     white = _pillow().new("RGBA", image.size, "white")
     return _pillow().alpha_composite(white, image).convert("RGB")
-
-
-def is_picture_file(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
 
 
 def _drawable(array: NDArray[Any]) -> Bytes:

@@ -17,8 +17,7 @@ import io
 import math
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,18 +29,16 @@ from torch import Tensor
 
 from headway.data.augment import Augment, AugmentedBatch, Draws, ImageInputs
 from headway.data.batches import permutation
-from headway.data.columns import Columns, find_columns
-from headway.data.image_files import SUFFIXES, Bytes, is_picture_file, picture
-from headway.data.labelled import LabelBatch, is_table
-from headway.data.readers import at_least_one, must_be_there, unpacked
+from headway.data.examples import Example, Wanted, labelled_files, read_all
+from headway.data.image_files import SUFFIXES, Bytes, picture
+from headway.data.labelled import LabelBatch
+from headway.data.readers import must_be_there, unpacked
 from headway.data.split import hold_out_by_hash
-from headway.data.table import read_table
-from headway.errors import InputError, refuse
+from headway.errors import InputError
 
 UNSIGNED = 8  # the code of bytes in the header of an IDX file
-NAMED = 5  # pictures that a line lists
+PICTURES = Wanted("pictures", SUFFIXES)
 PLAIN = Augment()
-Example = tuple[Any, str, str]  # a picture, its label, and where it is from
 
 
 @dataclass(frozen=True)
@@ -70,40 +67,16 @@ def read_pictures(
     places: Sequence[str | Path], channels: int, size: tuple[int, int], broken: str = "refuse",
     say: Callable[[str], None] = lambda line: None, read: Callable[[Any], Bytes] | None = None,
 ) -> Pictures:  # fmt: skip
-    """The pictures of all files and folders, in order. broken: one that cannot be read is an error ("refuse"), or is
-    left out and told ("skip"). read: of one picture; scaled to `size`, as a rule."""
-    nothing = f"{', '.join(map(str, places))}: there is no picture in it ({', '.join(SUFFIXES)})"
-    examples = list(at_least_one((one for place in map(Path, places) for one in _examples(place)), nothing))
-    one = partial(_tried, read or partial(picture, channels=channels, size=size), skip=broken == "skip")
-    pixels_NCHW = np.empty((len(examples), channels, *size), np.uint8)
-    there: list[int] = []
-    with ThreadPoolExecutor() as threads:  # unpacking is not done in Python
-        for number, found in enumerate(threads.map(one, (value for value, _, _ in examples))):
-            if found is not None:
-                pixels_NCHW[len(there)] = found
-                there.append(number)
-    if missing := sorted(set(range(len(examples))) - set(there)):
-        named = ", ".join(examples[at][2] for at in missing[:NAMED]) + (" …" if len(missing) > NAMED else "")
-        say(f"left out {len(missing):,} of {len(examples):,} pictures that cannot be read: {named}")
-        refuse(not there, nothing)
-    labels, names = (tuple(examples[at][field] for at in there) for field in (1, 2))
-    return Pictures(pixels_NCHW[: len(there)], labels, names)
-
-
-def _tried(read: Callable[[Any], Bytes], value: Any, skip: bool) -> Bytes | None:
-    try:
-        return read(value)
-    except InputError:
-        if skip:
-            return None
-        raise
+    """The pictures of all files and folders, in order. broken: see `read_all`. read: of one picture; scaled to `size`,
+    as a rule."""
+    one = read or partial(picture, channels=channels, size=size)
+    pixels, labels, names = read_all(places, _examples, one, PICTURES, broken, say)
+    return Pictures(np.stack(pixels), labels, names)
 
 
 def _examples(place: Path) -> Iterator[Example]:
-    if place.is_dir():
-        return _folder(place)
-    if is_table(str(place)):
-        return _table(place)
+    if (files := labelled_files(place, PICTURES)) is not None:
+        return files
     if place.suffix == ".npz":
         return _arrays(place)
     if "images-idx" in place.name:
@@ -113,25 +86,6 @@ def _examples(place: Path) -> Iterator[Example]:
         f"{place} is no folder of pictures, no table with their paths (.csv), no .npz and no IDX file "
         "(…images-idx3-ubyte): give one of them"
     )
-
-
-def _folder(place: Path) -> Iterator[Example]:
-    for path in sorted(place.glob("*/*")):
-        if is_picture_file(path):
-            yield path, path.parent.name, str(path)
-
-
-def _table(place: Path) -> Iterator[Example]:
-    table = read_table(str(place))
-    paths = [at for at, cells in enumerate(table.columns) if all(is_picture_file(Path(cell)) for cell in cells[1:])]
-    refuse(not table.rows or not paths, f"{place}: no column has paths of pictures ({', '.join(SUFFIXES)})")
-    first = table.rows[0]
-    if not table.names and not is_picture_file(Path(str(first.cells[paths[0]]))):
-        table = replace(table, rows=table.rows[1:], names=tuple(map(str, first.cells)))
-        refuse(not table.rows, f"{place}: there is only a header")
-    label = find_columns(table, Columns((str(paths[0] + 1),))).label
-    for row in table.rows:
-        yield place.parent / row.cells[paths[0]], str(row.cells[label]), table.where(row)
 
 
 def _arrays(place: Path) -> Iterator[Example]:
