@@ -34,7 +34,7 @@ def cifar(package: Path) -> dict[str, tuple[Any, Any]]:
 
 
 def fashion(file: Path) -> dict[str, tuple[Any, Any]]:
-    """The arrays of a pickle, by the sizes of their bytes: pixels from 0 to 0.255 and labels from 0 to 9, in float64."""
+    """The arrays of a pickle, by the sizes of their bytes: pixels from 0 to 0.255, labels from 0 to 9, in float64."""
     raw = gzip.decompress(file.read_bytes())
     arrays = [arg for _, arg, _ in pickletools.genops(raw) if isinstance(arg, bytes) and len(arg) > 100]
     pixels, labels = (next(np.frombuffer(one) for one in arrays if len(one) == 8 * 60_000 * each) for each in (784, 1))

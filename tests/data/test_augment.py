@@ -22,7 +22,8 @@ ALL = Augment(0.5, 2, True, 2, 12, 0.3, 0.8, 1.0)
 
 
 def batches(augment: Augment, rows: int = 4, seed: int = 3, **how: bool) -> ImageBatches:
-    return ImageBatches(PIXELS, LABELS, MEAN, STD, rows, seed, augment=augment, **how)
+    draws = None if augment == PLAIN else Draws(augment, 12, 10)
+    return ImageBatches(PIXELS, LABELS, 255 * MEAN, 255 * STD, rows, seed, draws=draws, **how)
 
 
 def normalised(pixels: np.ndarray) -> torch.Tensor:
@@ -122,7 +123,7 @@ def test_an_erased_box_has_the_mean() -> None:
     batch = batches(Augment(erase=1.0), rows=11).batch(0)
     gone = (batch.inputs.pixels_BCHW == 0).all(1).float().mean((1, 2))
     assert (gone > 0).all() and gone.max() < 0.5
-    assert not batches(Augment(erase=0.0, shift=1), rows=11).batch(0).pictures.erased_B4.any()
+    assert not batches(Augment(erase=0.0, shift=1), rows=11).batch(0).pictures.erased_BE4.any()
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,13 @@ def test_a_processor_gives_normalised_pixels_and_takes_them_back(tmp_path: Path)
     wanted = (scaled - torch.tensor([0.4, 0.5, 0.6])[:, None, None]) / torch.tensor([0.2, 0.3, 0.4])[:, None, None]
     torch.testing.assert_close(torch.from_numpy(found), wanted)
     assert np.array_equal(processor.decode([found])[0], pixels)
-    assert processor.track(2) == ("[class]", "0,0", "0,1", "1,0", "1,1")
-    assert processor.track(1, 2) == ("[class]", "[distilled]", "0,0") and processor.track(1, 0) == ("0,0",)
+    assert processor.track((2, 2)) == ("[class]", "0,0", "0,1", "1,0", "1,1")
+    assert processor.track((1, 1), 2) == ("[class]", "[distilled]", "0,0") and processor.track((1, 1), 0) == ("0,0",)
 
 
 def test_batches_are_a_function_of_seed_and_step() -> None:
     pixels, labels = RNG.integers(1, 256, (10, 1, 6, 6), dtype=np.uint8), np.arange(10)
-    mean_C11, std_C11 = np.zeros((1, 1, 1), np.float32), np.full((1, 1, 1), 1 / 255, np.float32)
+    mean_C11, std_C11 = np.zeros((1, 1, 1), np.float32), np.ones((1, 1, 1), np.float32)
 
     def made(**how: object) -> ImageBatches:
         return ImageBatches(pixels, labels, mean_C11, std_C11, 4, **{"seed": 5} | how)  # type: ignore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from transformers import ViTModel
 from headway.errors import InputError
 from headway.models import FAMILIES, build
 from headway.models.heads import LinearClasses
-from headway.models.vit import Convolutions, NoPosition, Sinusoids, ViT, ViTConfig
+from headway.models.vit import Convolutions, NoPosition, Overlapping, Sinusoids, ViT, ViTConfig
 from headway.nn import tap
 from headway.nn.patches import ConvolutionalEmbedding, patches
 from headway.nn.pooling import AttentionPooling
@@ -137,6 +138,7 @@ SHAPES = {
     "no positions": replace(TINY, position=NoPosition(), before=0),
     "scaled": replace(TINY, layer_scale=0.1, qkv_bias=False),
     "two tokens": replace(TINY, before=2),
+    "wide and overlapping": replace(TINY, across=16, stem=Overlapping(3)),
 }
 
 
@@ -146,13 +148,13 @@ def test_every_part_learns_and_rows_do_not_touch_each_other(name: str) -> None:
     config = SHAPES[name]
     head = LinearClasses(("a", "b", "c"), pooling="attention")
     model = build("vit", config, (3,), head).double()
-    pixels = torch.randn(3, 3, config.image, config.image, dtype=torch.float64)
+    pixels = torch.randn(3, 3, *config.size, dtype=torch.float64)
     logits = model(SimpleNamespace(pixels_BCHW=pixels))
     alone = torch.cat([model(SimpleNamespace(pixels_BCHW=one[None])) for one in pixels])
     torch.testing.assert_close(logits, alone)
     logits.square().sum().backward()
     assert all(weight.grad is not None and weight.grad.any() for weight in model.parameters())
-    assert model.context == config.before + config.side**2
+    assert model.context == config.before + math.prod(config.sides)
 
 
 def test_convolutions_and_the_largest_of_each_place() -> None:

@@ -9,6 +9,7 @@ B rows, C channels, H height, W width, N operations of RandAugment.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,28 +69,33 @@ class Augment:
 
 @dataclass(frozen=True)
 class DrawnPictures(Batch):
-    """Pictures as bytes, and what is to happen to each: where its pixels come from, its operations, and the box of top,
-    left, bottom and right that is erased."""
+    """Pictures as they are stored, and what is to happen to each: where its pixels come from, its operations, and the
+    boxes of top, left, bottom and right that are erased. outside_B: the value outside of a picture (None: 0)."""
 
-    bytes_BCHW: Tensor = column()
+    values_BCHW: Tensor = column()
     from_B23: Tensor = column()
     kinds_BN: Tensor = column()
     moves_BN23: Tensor = column()
     factors_BN: Tensor = column()
-    erased_B4: Tensor = column()
+    erased_BE4: Tensor = column()
+    outside_B: Tensor | None = column(default=None)
 
     def pixels(self, mean_C11: Tensor, std_C11: Tensor) -> Tensor:
         """Changed and normalised."""
-        x_BCHW = image_changes.sampled(self.bytes_BCHW.float(), self.from_B23)
+        outside_B111 = 0.0 if self.outside_B is None else self.outside_B[:, None, None, None]
+        x_BCHW = image_changes.sampled(self.values_BCHW.float() - outside_B111, self.from_B23) + outside_B111
         for n in range(self.kinds_BN.shape[1]):
             x_BCHW = image_changes.changed(x_BCHW, self.kinds_BN[:, n], self.moves_BN23[:, n], self.factors_BN[:, n])
-        x_BCHW = (x_BCHW / 255 - mean_C11) / std_C11
-        return x_BCHW.masked_fill(inside(self.erased_B4, *x_BCHW.shape[2:]), 0.0)
+        x_BCHW = (x_BCHW - mean_C11) / std_C11
+        for box_B4 in self.erased_BE4.unbind(1):
+            x_BCHW = x_BCHW.masked_fill(inside(box_B4, *x_BCHW.shape[2:]), 0.0)
+        return x_BCHW
 
 
 @dataclass(frozen=True)
 class AugmentedBatch(Batch):
-    """Labelled pictures that are changed where the model is, whenever `inputs` is asked for. others: the pictures that
+    """Labelled pictures that are changed where the model is, whenever `inputs` is asked for. mean_C11, std_C11: of the
+    values as they are stored. others: the pictures that
     they are mixed with. share_B: how much of each picture is its own; box_B4: where the other one stands alone."""
 
     pictures: DrawnPictures
@@ -127,19 +133,20 @@ class AugmentedBatch(Batch):
 class Draws:
     """Random parameters for batches of pictures of one size."""
 
-    def __init__(self, augment: Augment, height: int, width: int) -> None:
+    def __init__(self, augment: Any, height: int, width: int) -> None:
         self.augment, self.height, self.width = augment, height, width
 
-    def pictures(self, bytes_BCHW: NDArray[np.uint8], *seed: int) -> DrawnPictures:
+    def pictures(self, values_BCHW: NDArray[Any], *seed: int) -> DrawnPictures:
         """These pictures and what is drawn for them."""
-        rows, draw = len(bytes_BCHW), _generator(*seed)
+        rows, draw = len(values_BCHW), generator(*seed)
         kinds_BN, moves_BN23, factors_BN = self._operations(rows, draw)
-        given = (self._places(rows, draw), kinds_BN, moves_BN23, factors_BN, self._erased(rows, draw))
-        return DrawnPictures(*map(torch.from_numpy, (bytes_BCHW, *given)))
+        erased_BE4 = self._erased(rows, draw)[:, None]
+        given = (self._places(rows, draw), kinds_BN, moves_BN23, factors_BN, erased_BE4)
+        return DrawnPictures(*map(torch.from_numpy, (values_BCHW, *given)))
 
     def mixture(self, rows: int, *seed: int) -> tuple[Tensor, Tensor]:
         """(`share_B`, `box_B4`) of an `AugmentedBatch`."""
-        augment, draw = self.augment, _generator(*seed)
+        augment, draw = self.augment, generator(*seed)
         pasted_B = draw.random(rows) < (0.5 if augment.mixup and augment.cutmix else float(augment.cutmix > 0))
         alpha_B = np.where(pasted_B, augment.cutmix or 1.0, augment.mixup or 1.0)
         share_B = draw.beta(alpha_B, alpha_B)
@@ -219,5 +226,6 @@ def _factor(kind: str, level: float, sign_K: Floats) -> Floats:
     return np.full(len(sign_K), fixed.get(kind, 1.0))
 
 
-def _generator(*seed: int) -> np.random.Generator:
+def generator(*seed: int) -> np.random.Generator:
+    """The same draws for the same seed."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))

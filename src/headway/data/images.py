@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.data.augment import Augment, AugmentedBatch, Draws, ImageInputs
+from headway.data.augment import Augment, AugmentedBatch, ImageInputs
 from headway.data.batches import permutation
 from headway.data.examples import Example, Wanted, labelled_files, read_all
 from headway.data.image_files import SUFFIXES, Bytes, picture
@@ -43,9 +43,9 @@ PLAIN = Augment()
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of one size with their labels as they are written, and where each is from."""
+    """Pictures of one size with their labels as they are written, and where each is from: of bytes, or spectrograms."""
 
-    pixels_NCHW: Bytes
+    pixels_NCHW: NDArray[Any]
     labels: tuple[str, ...]
     names: tuple[str, ...]
 
@@ -136,19 +136,19 @@ def hold_out_pictures(pictures: Pictures, share: float) -> tuple[Pictures, Pictu
 class ImageBatches:
     """Endless batches, epoch after epoch, each in a new order: a function of the pictures, the seed and the step.
 
-    mean, std: of each channel, for pixels from 0 to 1. augment: what training pictures go through. full: every batch
-    has the same number of rows, empty ones where pictures are missing.
+    mean, std: of each channel, in the units of the pixels. draws: what training pictures go through (`Draws`), None for
+    nothing. full: every batch has the same number of rows, empty ones where pictures are missing.
     """
 
     def __init__(
-        self, pixels_NCHW: Bytes, labels_N: NDArray[np.int64], mean_C11: NDArray[np.float32],
+        self, pixels_NCHW: NDArray[Any], labels_N: NDArray[np.int64], mean_C11: NDArray[np.float32],
         std_C11: NDArray[np.float32], rows: int, seed: int, shuffle: bool = True, full: bool = False,
-        augment: Augment = PLAIN,
+        draws: Any = None,
     ) -> None:  # fmt: skip
         self.pixels_NCHW, self.labels_N = pixels_NCHW, labels_N
         self.mean_C11, self.std_C11 = torch.from_numpy(mean_C11), torch.from_numpy(std_C11)
         self.rows, self.seed, self.shuffle, self.full = rows, seed, shuffle, full
-        self.augment, self.draws = augment, Draws(augment, *pixels_NCHW.shape[2:])
+        self.draws = draws
         self.per_epoch = -(-len(labels_N) // rows)
 
     def batch(self, step: int) -> LabelBatch | AugmentedBatch:
@@ -157,7 +157,7 @@ class ImageBatches:
         count = len(self.labels_N)
         order = permutation(count, self.seed, epoch, 0) if self.shuffle else np.arange(count)
         examples = order[at * self.rows : (at + 1) * self.rows]
-        batch = self._plain(examples) if self.augment == PLAIN else self._augmented(examples, step)
+        batch = self._plain(examples) if self.draws is None else self._augmented(examples, step)
         return batch.pad(self.rows) if self.full else batch
 
     def epoch(self, epoch: int = 0) -> Iterator[LabelBatch | AugmentedBatch]:
@@ -165,13 +165,13 @@ class ImageBatches:
 
     def _plain(self, examples: NDArray[np.int64]) -> LabelBatch:
         pixels_BCHW = torch.from_numpy(self.pixels_NCHW[examples]).float()
-        inputs = ImageInputs((pixels_BCHW / 255 - self.mean_C11) / self.std_C11)
+        inputs = ImageInputs((pixels_BCHW - self.mean_C11) / self.std_C11)
         return LabelBatch(inputs, self._labels(examples), examples=tuple(examples.tolist()))
 
     def _augmented(self, examples: NDArray[np.int64], step: int) -> AugmentedBatch:
         pictures = self.draws.pictures(self.pixels_NCHW[examples], self.seed, step, 1)
         mixed: dict[str, Any] = {}
-        if self.augment.mixes:
+        if self.draws.augment.mixes:
             others = np.roll(examples, 1)  # any other: the order is random
             share_B, box_B4 = self.draws.mixture(len(examples), self.seed, step, 2)
             mixed = {

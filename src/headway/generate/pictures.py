@@ -1,4 +1,4 @@
-"""A model of pictures: pictures in; their labels, or a trace over their patches out.
+"""Models of pictures and of other grids: a grid in; its labels, or a trace over its patches out.
 
 B batch, L labels.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, ClassVar, Never
 
 import numpy as np
 import torch
@@ -33,63 +33,80 @@ def is_picture(value: Any) -> bool:
     return isinstance(value, str | Path) or len(shape) == 2 or (len(shape) == 3 and shape[-1] == 3)
 
 
-class PictureModel(HeadedModel, Answering):
-    """`headway.load(folder)` gives one: `model.classify("boot.png")`, or a list of pictures. A picture is a file's path
-    or an array of bytes (height, width) or (height, width, 3)."""
+class GridModel(HeadedModel, Answering):
+    """Abstract. A model of grids of numbers: a picture, or a spectrogram. what: one of them in messages."""
 
     vocabulary = 0  # it writes no tokens
+    what: ClassVar[str]
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        """`limit`: the patches of a picture, and the class token."""
+        """`limit`: the patches, and the learned tokens before them."""
         super().__init__(loaded, device, dtype)
         [self.processor] = loaded.processors.values()
         self.limit = int(self.model.context)
 
     @property
     def tokenizers(self) -> Never:  # type: ignore[override]
-        raise InputError("this model reads pictures: it has no tokens")
+        raise InputError(f"this model reads {self.what}s: it has no tokens")
 
     def places(self, text: str) -> int:
         return self.limit
 
-    @one_or_many(is_picture)
-    @torch.inference_mode()
-    def classify(self, pictures: Sequence[Any]) -> list[list[Guess]]:
-        """The labels of each picture, the most probable first."""
+    def classified(self, values: Sequence[Any]) -> list[list[Guess]]:
+        """The labels of each, the most probable first."""
         found: list[list[Guess]] = []
         rows = ROWS[self.device.type]
-        for start in range(0, len(pictures), rows):
-            found += self.guesses(self._inputs(pictures[start : start + rows]))
+        for start in range(0, len(values), rows):
+            found += self.guesses(self._inputs(values[start : start + rows]))
         return found
+
+    def shown(self, value: Any) -> Any:
+        """What the page draws below the attention: (height, width, channels) of bytes."""
+        raise NotImplementedError
 
     @torch.inference_mode()
     def trace(
-        self, picture: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
+        self, value: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
         tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What the model computes while this picture is read, along its patches; the `top` labels in `about["labels"]`.
+        """What the model computes while this is read, along its patches; the `top` labels in `about["labels"]`.
         `layers`, `heads`, `tensors` keep it small (see `headway.trace`)."""
-        check_one(picture)
+        check_one(value)
         choice = checked(self.model, chosen(layers, heads, tensors))
-        inputs = self._inputs([picture])
+        inputs = self._inputs([value])
         with tap.record(self.model, choice) as recorder:
             shares_L = self.model(inputs)[0].float().softmax(-1)
         best_K, at_K = shares_L.topk(min(top, len(shares_L)))
         labels = [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
         config = self.model.config
-        places = self.processor.track(config.side, config.before)
+        places = self.processor.track(config.sides, config.before)
         track = Track(
             "patches", "patches", places, specials=tuple(range(config.before)),
-            text=picture if isinstance(picture, str) else None,
+            text=value if isinstance(value, str) else None,
         )  # fmt: skip
-        about = {"labels": labels, "grid": [config.side, config.side, config.before]}
+        about = {"labels": labels, "grid": [*config.sides, config.before]}
         trace = trace_of(self.model, recorder, [track], name=self.name, about=about)
-        pixels_HWC = self.processor.read(picture).transpose(1, 2, 0)
         return replace(
-            trace, tensors=trace.tensors | {"pixels": pixels_HWC.copy()},
+            trace, tensors=trace.tensors | {"pixels": self.shown(value)},
             axes=trace.axes | {"pixels": ("height", "width", "channel")},
         )  # fmt: skip
 
-    def _inputs(self, pictures: Sequence[Any]) -> ImageInputs:
-        pixels_BCHW = torch.from_numpy(np.stack(self.processor.encode(pictures)))
+    def _inputs(self, values: Sequence[Any]) -> ImageInputs:
+        pixels_BCHW = torch.from_numpy(np.stack(self.processor.encode(values)))
         return ImageInputs(sent(pixels_BCHW, self.device).to(self.dtype))
+
+
+class PictureModel(GridModel):
+    """`headway.load(folder)` gives one: `model.classify("boot.png")`, or a list of pictures. A picture is a file's path
+    or an array of bytes (height, width) or (height, width, 3)."""
+
+    what = "picture"
+
+    @one_or_many(is_picture)
+    @torch.inference_mode()
+    def classify(self, pictures: Sequence[Any]) -> list[list[Guess]]:
+        """The labels of each picture, the most probable first."""
+        return self.classified(pictures)
+
+    def shown(self, value: Any) -> Any:
+        return self.processor.read(value).transpose(1, 2, 0).copy()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headway.batch import TextInputs
 from headway.models import (
+    ast,
     bert,
     conv_seq2seq,
     deberta,
@@ -129,6 +130,10 @@ FAMILIES = {
         tfidf.TfIdfConfig, tfidf.TfIdf, "embedding", role="encodes", learns="fitting", example=blank_texts, bag=True
     ),
     "skip-gram": Family(SkipGramConfig, SkipGram, "word-vectors", role="vectors", learns="rows", example=blank_pairs),
+    "ast": Family(
+        ast.ASTConfig, vit.ViT, "sound-classification", ("sound",), ast.SIZES, "encodes", example=vit.blank,
+        sized=ast.SIZED,
+    ),
     "vit": Family(
         vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,
         sized=vit.SIZED,

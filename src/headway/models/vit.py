@@ -21,7 +21,13 @@ from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Stack, draw_normal
-from headway.nn.patches import ConvolutionalEmbedding, PatchEmbedding, PictureEmbedding, resized_grid
+from headway.nn.patches import (
+    ConvolutionalEmbedding,
+    OverlappingEmbedding,
+    PatchEmbedding,
+    PictureEmbedding,
+    resized_grid,
+)
 from headway.nn.position import Learned, Position, SinusoidalGrid
 from headway.nn.residual import LayerScale, Residual, StochasticDepth
 
@@ -35,13 +41,30 @@ class Patches:
 
     name: ClassVar[str] = "patches"
 
-    def side(self, config: ViTConfig) -> int:
-        if config.patch < 1 or config.image < config.patch or config.image % config.patch:
-            raise InputError(f"model.image {config.image} is not a multiple of model.patch {config.patch}")
-        return config.image // config.patch
+    def places(self, config: ViTConfig, size: int) -> int:
+        if config.patch < 1 or size < config.patch or size % config.patch:
+            raise InputError(f"model.image {size} is not a multiple of model.patch {config.patch}")
+        return size // config.patch
 
     def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
         return PatchEmbedding(channels, config.patch, config.width, position, config.dropout, config.before)
+
+
+@dataclass(frozen=True)
+class Overlapping:
+    """Squares of `model.patch` pixels, one every `step` rows and columns (Gong et al. 2021)."""
+
+    name: ClassVar[str] = "overlapping"
+    step: int = 10
+
+    def places(self, config: ViTConfig, size: int) -> int:
+        if self.step < 1 or not 1 <= config.patch <= size:
+            raise InputError(f"model.image {size} has no patch of {config.patch} every {self.step} pixels")
+        return (size - config.patch) // self.step + 1
+
+    def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
+        how = (config.width, position, config.dropout, config.before)
+        return OverlappingEmbedding(channels, config.patch, self.step, *how)
 
 
 @dataclass(frozen=True)
@@ -51,12 +74,11 @@ class Convolutions:
     name: ClassVar[str] = "convolutions"
     layers: int = 1
 
-    def side(self, config: ViTConfig) -> int:
+    def places(self, config: ViTConfig, size: int) -> int:
         refuse(self.layers < 1, f"model.stem.layers must be at least 1, not {self.layers}")
-        side = config.image
         for _ in range(self.layers):
-            side = -(-side // 2)
-        return side
+            size = -(-size // 2)
+        return size
 
     def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
         return ConvolutionalEmbedding(channels, self.layers, config.width, position, config.dropout, config.before)
@@ -69,7 +91,7 @@ class LearnedGrid:
     name: ClassVar[str] = "learned"
 
     def build(self, config: ViTConfig) -> Position:
-        return Learned(config.width, config.before + config.side**2)
+        return Learned(config.width, config.before + math.prod(config.sides))
 
 
 @dataclass(frozen=True)
@@ -79,7 +101,7 @@ class Sinusoids:
     name: ClassVar[str] = "sinusoidal"
 
     def build(self, config: ViTConfig) -> Position:
-        return SinusoidalGrid(config.width, config.side, config.side, config.before)
+        return SinusoidalGrid(config.width, *config.sides, config.before)
 
 
 @dataclass(frozen=True)
@@ -92,10 +114,10 @@ class NoPosition:
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """`image`: height and width of a picture, in pixels. `patch`: of a patch. `before`: learned tokens before the
-    places: 0 for none (the head must then pool), 1 for the class token, 2 for that and DeiT's.
-    `drop_path`: how often the last layer is left out of a row in training (Huang et al. 2016); earlier ones less often.
-    `layer_scale`: the first value of a learned factor behind each sublayer (0: there is none)."""
+    """`image`: the height of a picture in pixels, and its width unless `across` is another. `patch`: of a patch.
+    `before`: learned tokens before the places: 0 for none (the head must then pool), 1 for the class token, 2 for that
+    and DeiT's. `drop_path`: how often the last layer is left out of a row in training (Huang et al. 2016); earlier ones
+    less often. `layer_scale`: the first value of a learned factor behind each sublayer (0: there is none)."""
 
     name: ClassVar[str] = "vit"
     image: int = 224
@@ -108,23 +130,31 @@ class ViTConfig:
     attention_dropout: float = 0.0
     norm: parts.PreNorm = field(default_factory=lambda: parts.PreNorm(1e-6))
     feed_forward: parts.Gelu | parts.Relu | parts.Gated = field(default_factory=parts.Gelu)
-    stem: Patches | Convolutions = field(default_factory=Patches)
+    stem: Patches | Convolutions | Overlapping = field(default_factory=Patches)
     before: int = 1
     position: LearnedGrid | Sinusoids | NoPosition = field(default_factory=LearnedGrid)
     drop_path: float = 0.0
     layer_scale: float = 0.0
     qkv_bias: bool = True
+    across: int = 0
 
     def __post_init__(self) -> None:
         refuse(not 0 <= self.before <= 2, f"model.before must be 0, 1 or 2, not {self.before}")
         refuse(not 0 <= self.drop_path < 1, f"model.drop_path must lie in [0, 1), not {self.drop_path}")
         refuse(self.layer_scale < 0, f"model.layer_scale must be 0 (none) or more, not {self.layer_scale}")
-        assert self.side
+        refuse(self.across < 0, f"model.across must be 0 (as high as wide) or more, not {self.across}")
+        assert all(self.sides)
 
     @property
-    def side(self) -> int:
-        """Places in a row of the picture, and rows of them."""
-        return self.stem.side(self)
+    def size(self) -> tuple[int, int]:
+        """Height and width of a picture."""
+        return self.image, self.across or self.image
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows of places, and places in a row."""
+        height, width = self.size
+        return self.stem.places(self, height), self.stem.places(self, width)
 
 
 SIZES = {
@@ -139,7 +169,7 @@ SIZES = {
 
 def blank(config: ViTConfig, sizes: Sequence[int], batch: int, *lengths: int) -> tuple[Any, ...]:
     """Pictures. They have as many patches as the config says, whatever length is asked for."""
-    return (SimpleNamespace(pixels_BCHW=torch.zeros(batch, *sizes, config.image, config.image)),)
+    return (SimpleNamespace(pixels_BCHW=torch.zeros(batch, *sizes, *config.size)),)
 
 
 @final
@@ -150,7 +180,7 @@ class ViT(Encodes):
 
     def __init__(self, config: ViTConfig, channels: int) -> None:
         super().__init__()
-        self.config, self.context = config, config.before + config.side**2
+        self.config, self.context = config, config.before + math.prod(config.sides)
         self.width, self.dropout = config.width, config.dropout
         self.embed = config.stem.build(config, channels, config.position.build(config))
         attention = partial(
@@ -172,7 +202,7 @@ class ViT(Encodes):
         table_PD = weights.get(name)
         if table_PD is None or len(table_PD) == self.context or not _is_square(len(table_PD) - before):
             return weights
-        return weights | {name: resized_grid(table_PD, before, (self.config.side, self.config.side))}
+        return weights | {name: resized_grid(table_PD, before, self.config.sides)}
 
 
 def _around(config: ViTConfig) -> Iterator[Residual]:

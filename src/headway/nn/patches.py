@@ -68,6 +68,21 @@ class PatchEmbedding(PictureEmbedding):
         return vectors_BTD
 
 
+class OverlappingEmbedding(PictureEmbedding):
+    """zᵗ = xᵗE, of a patch every `step` pixels: neighbours share some (Gong et al. 2021, 2.1)."""
+
+    def __init__(
+        self, channels: int, size: int, step: int, width: int, position: Position, dropout: float, before: int = 1
+    ) -> None:
+        super().__init__(width, position, dropout, before)
+        self.map = nn.Conv2d(channels, width, size, step)
+        nn.init.normal_(self.map.weight, std=0.02)
+
+    def places(self, pixels_BCHW: Tensor) -> Tensor:
+        vectors_BDHW: Tensor = self.map(pixels_BCHW.to(self.map.weight.dtype))
+        return vectors_BDHW.flatten(2).mT
+
+
 class ConvolutionalEmbedding(PictureEmbedding):
     """Convolutions of 3 × 3, each with ReLU and the largest of 3 × 3 places, every second one in both directions
     (Hassani et al. 2021, eq. 1): places overlap, and each layer halves height and width."""

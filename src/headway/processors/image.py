@@ -20,6 +20,12 @@ from headway.errors import refuse
 SPECIALS = ("[class]", "[distilled]")
 
 
+def places(sides: tuple[int, int], before: int) -> tuple[str, ...]:
+    """The learned tokens, then row and column of each place of a grid, from 0."""
+    rows, columns = sides
+    return (*SPECIALS[:before], *(f"{row},{column}" for row in range(rows) for column in range(columns)))
+
+
 @dataclass(frozen=True)
 class ImageConfig:
     """size: channels, 1 (grey) or 3 (colour). height, width: in pixels; other pictures are scaled. mean, std: of each
@@ -64,6 +70,11 @@ class ImageProcessor:
         self.std_C11 = np.broadcast_to(np.reshape(config.std, (-1, 1, 1)), shape).astype(np.float32)
 
     @property
+    def scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Mean and standard deviation of each channel, of bytes."""
+        return 255 * self.mean_C11, 255 * self.std_C11
+
+    @property
     def fingerprint(self) -> str:
         return hashlib.blake2b(repr(self.config).encode(), digest_size=16).hexdigest()
 
@@ -87,6 +98,6 @@ class ImageProcessor:
     def save(self, folder: Path) -> None:
         """All of it is in the card."""
 
-    def track(self, side: int, before: int = 1) -> tuple[str, ...]:
-        """What a trace shows at each place: the learned tokens, then row and column of each patch, from 0."""
-        return (*SPECIALS[:before], *(f"{row},{column}" for row in range(side) for column in range(side)))
+    def track(self, sides: tuple[int, int], before: int = 1) -> tuple[str, ...]:
+        """What a trace shows at each place."""
+        return places(sides, before)

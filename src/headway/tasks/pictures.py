@@ -1,4 +1,4 @@
-"""Classification of pictures: a label of each, by an encoder with a head for labels."""
+"""Classification of pictures, and of other grids of numbers: a label of each, by an encoder with a head for labels."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from headway.card import Card
-from headway.data.augment import Augment, ImageInputs
+from headway.data.augment import Augment, Draws, ImageInputs
 from headway.data.images import PLAIN, ImageBatches, Pictures, hold_out_pictures, read_pictures
 from headway.data.labelled import LabelBatch, Labelled, labels_in
 from headway.errors import refuse
 from headway.generate.pictures import PictureModel
 from headway.models.heads import Classes, DistilledClasses, LinearClasses
 from headway.plain import to_plain
-from headway.processors.image import ImageConfig, ImageProcessor
+from headway.processors.image import ImageConfig
 from headway.tasks.files import DividedFiles
 from headway.tasks.labelling import Labelling, numbers
 from headway.tasks.start import RunContext, earlier_model, first_model
@@ -48,53 +48,109 @@ class LabelledImages(DividedFiles):
         refuse(self.channels not in (1, 3), f"data.channels must be 1 (grey) or 3 (colour), not {self.channels}")
 
 
-class ImageClassification(Labelling):
-    """Judged by the labels that it gives to held-out pictures."""
+class GridClassification(Labelling):
+    """Abstract. A label for each of many grids of numbers: pictures, or spectrograms. A subclass says how they are
+    read, normalised and augmented."""
 
-    name = "image-classification"
-    data = LabelledImages
-    takes = ("image",)
+    takes: ClassVar[tuple[str, ...]]
     heads = (Classes, LinearClasses, DistilledClasses)
     verbs = ()
-    opens = PictureModel
-    what = unit = "pictures"
     options = ("all",)
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
-        earlier, size = earlier_model(run), run.model.image
+        earlier = earlier_model(run)
         with context.ranks.in_turn():
-            how = {"channels": run.data.channels, "broken": run.data.broken, "say": self.log.say}
-            read = partial(read_pictures, size=(size, size), **how)
-            self.parts = self.divided(read, hold_out_pictures, folders=True)
+            self.parts = self.divided(self.reader(earlier), hold_out_pictures, folders=True)
         for part, pictures in self.parts.items():
-            self.log.say(f"{part}: {len(pictures):,} pictures")
-            self.log.event("data", part=part, pictures=len(pictures))
+            self.log.say(f"{part}: {len(pictures):,} {self.what}")
+            self.log.event("data", part=part, **{self.what: len(pictures)})
         self.data_names = {part: pictures.fingerprint for part, pictures in self.parts.items()}
         train = self.parts["train"]
         self.written = labels_in(list(map(Labelled, train.names, train.labels)))
         self.labels = self.called(self.written)
-        config = earlier.card.reads if earlier else _measured(train, size)
-        self.processors = {"image": ImageProcessor(config)}
+        config = earlier.card.reads if earlier else self.measured(train)
+        [name] = self.takes
+        self.processor = config.open(context.out)
+        self.processors = {name: self.processor}
         head = replace(run.head, labels=self.labels)
         self.model = first_model(run, context, (config.size,), (), head, earlier)
-        self.card = Card(run.model.name, run.model, self.name, {"image": config}, head, run=to_plain(run))
+        self.card = Card(run.model.name, run.model, self.name, {name: config}, head, run=to_plain(run))
         full = context.device.type == "cuda"
-        self.batches = self._batches("train", run.engine.seed, full=full, augment=run.data.augment)
+        self.batches = self._batches("train", run.engine.seed, full=full, draws=self.draws())
         self.held = {part: self._batches(part, 0, shuffle=False) for part in self.parts if part != "train"}
         self.valid = self.held["valid"]
 
+    def reader(self, earlier: Any) -> Callable[[list[Any]], Pictures]:
+        """What reads the examples of files. `earlier`: the model that the run starts from."""
+        raise NotImplementedError
+
+    def measured(self, train: Pictures) -> Any:
+        """The processor's config, by the training examples."""
+        raise NotImplementedError
+
+    def draws(self) -> Any:
+        """The random changes of training examples; None: there are none."""
+        raise NotImplementedError
+
     def _batches(self, part: str, seed: int, **how: Any) -> ImageBatches:
-        pictures, processor = self.parts[part], self.processors["image"]
+        pictures = self.parts[part]
         labels_N = np.array(numbers(pictures.names, pictures.labels, self.written), np.int64)
-        scale = processor.mean_C11, processor.std_C11
-        return ImageBatches(pictures.pixels_NCHW, labels_N, *scale, self.run.engine.batch, seed, **how)
+        mean_C11, std_C11 = self.processor.scale
+        return ImageBatches(pictures.pixels_NCHW, labels_N, mean_C11, std_C11, self.run.engine.batch, seed, **how)
 
     def shown(self, example: int) -> str:
         return str(self.parts["train"].names[example])
 
     def guess(self) -> float:
         return entropy(np.bincount(self.batches.labels_N))
+
+    @classmethod
+    def sample(cls, run: Any, size: int, device: torch.device) -> LabelBatch:
+        pixels_BCHW = torch.randn(run.engine.batch, size, *run.model.size, device=device)
+        return LabelBatch(ImageInputs(pixels_BCHW), torch.ones(run.engine.batch, dtype=torch.long, device=device))
+
+    @classmethod
+    def read(
+        cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]], columns: Sequence[str] = ()
+    ) -> list[Any]:
+        one = cls.what.removesuffix("s")
+        refuse(columns, f"--text-column has no meaning for the task '{cls.name}'")
+        refuse(texts or not inputs, f"this model reads {cls.what}: headway predict MODEL {one.upper()} …")
+        return inputs
+
+    @classmethod
+    def guesses(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+        found: list[Any] = model.classify(values)
+        return found
+
+
+class ImageClassification(GridClassification):
+    """Judged by the labels that it gives to held-out pictures."""
+
+    name = "image-classification"
+    data = LabelledImages
+    takes = ("image",)
+    opens = PictureModel
+    what = unit = "pictures"
+
+    def reader(self, earlier: Any) -> Callable[[list[Any]], Pictures]:
+        data = self.run.data
+        how: dict[str, Any] = {"channels": data.channels, "broken": data.broken, "say": self.log.say}
+        if earlier is not None:
+            how["read"] = earlier.card.reads.open(self.context.out).read
+        return partial(read_pictures, size=self.run.model.size, **how)
+
+    def measured(self, train: Pictures) -> ImageConfig:
+        """With mean and standard deviation of each channel over the training pictures."""
+        pixels = train.pixels_NCHW / 255
+        mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3)).clip(min=1e-3)
+        height, width = self.run.model.size
+        return ImageConfig(len(mean), height, width, tuple(mean.round(6).tolist()), tuple(std.round(6).tolist()))
+
+    def draws(self) -> Draws | None:
+        augment = self.run.data.augment
+        return None if augment == PLAIN else Draws(augment, *self.run.model.size)
 
     @classmethod
     def sizes(cls, run: Any, likely: bool = False) -> tuple[int, ...]:
@@ -105,33 +161,9 @@ class ImageClassification(Labelling):
         return data if like is None else replace(data, channels=like.channels, names=like.names)
 
     @classmethod
-    def sample(cls, run: Any, size: int, device: torch.device) -> LabelBatch:
-        pixels_BCHW = torch.randn(run.engine.batch, size, run.model.image, run.model.image, device=device)
-        return LabelBatch(ImageInputs(pixels_BCHW), torch.ones(run.engine.batch, dtype=torch.long, device=device))
-
-    @classmethod
-    def read(
-        cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]], columns: Sequence[str] = ()
-    ) -> list[Any]:
-        refuse(columns, f"--text-column has no meaning for the task '{cls.name}'")
-        refuse(texts or not inputs, "this model reads pictures: headway predict MODEL PICTURE.png …")
-        return inputs
-
-    @classmethod
-    def guesses(cls, model: PictureModel, values: Sequence[Any], options: dict[str, Any]) -> list[Any]:
-        return model.classify(values)
-
-    @classmethod
     def labelled(
         cls, model: PictureModel, files: Sequence[str], options: dict[str, Any]
     ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         config = model.processor.config
-        pictures = read_pictures(files, config.size, (config.height, config.width))
+        pictures = read_pictures(files, config.size, (config.height, config.width), read=model.processor.read)
         return pictures.names, pictures.labels, model.classify(list(pictures.pixels_NCHW.transpose(0, 2, 3, 1)))
-
-
-def _measured(pictures: Pictures, size: int) -> ImageConfig:
-    """With mean and standard deviation of each channel over the training pictures."""
-    pixels = pictures.pixels_NCHW / 255
-    mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3)).clip(min=1e-3)
-    return ImageConfig(len(mean), size, size, tuple(mean.round(6).tolist()), tuple(std.round(6).tolist()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -80,7 +81,7 @@ def _table(kin: Kin, config: ViTConfig, head: Any) -> Table:
     """Their learned tokens and positions have a row of the batch before them, their patches lie as convolutions do."""
     width, patch = config.width, config.patch
     one = {f"encoder.embed.{name}": (1, 1, width) for name in ("class_D", "distilled_D")}
-    places = {"encoder.embed.position.table.weight": (1, config.before + config.side**2, width)}
+    places = {"encoder.embed.position.table.weight": (1, config.before + math.prod(config.sides), width)}
     return replace(
         names(kin, config, head), shapes=one | places | {"encoder.embed.map.weight": (width, -1, patch, patch)}
     )
