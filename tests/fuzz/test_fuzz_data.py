@@ -23,7 +23,7 @@ from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
 from lines import fault
-from worlds import SMALL, labelled, pairs, pictures, questions, stories, strings, tagged, text
+from worlds import SMALL, labelled, pairs, pictures, questions, sounds, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -39,6 +39,10 @@ COUNTED = ("engine.device=cpu", "model.order=3")
 TRANSLATOR = (
     *SHORT, *SMALL, "model.encoder_layers=1", "model.decoder_layers=1", "data.text.size=300", "data.text.min_count=1",
     "search.beam=1",
+)  # fmt: skip
+SOUNDS = (
+    *SHORT, "data.rate=8000", "data.window=128", "data.hop=100", "model.image=8", "model.across=8", "model.stem.layers=1",
+    "model.layers=1", "model.width=16", "model.heads=2",
 )  # fmt: skip
 PICTURES = (*SHORT, "model.image=8", "model.patch=4", "model.layers=1", "model.width=16", "model.heads=2")
 STORIES = (*SHORT, "engine.batch=8", "model.width=8")
@@ -164,6 +168,26 @@ def picture_arrays(folder: Path) -> None:
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
     np.savez_compressed(folder / "train.npz", pictures=pixels, labels=np.arange(24) % 3)
+
+
+def many_forms_of_sounds(folder: Path) -> None:
+    import soundfile
+
+    sounds(folder)
+    for label in ("low", "high"):
+        place = folder / "sounds" / label
+        samples, rate = soundfile.read(place / "0.wav")
+        for suffix in ("flac", "ogg", "aiff"):
+            soundfile.write(place / f"more.{suffix}", samples, rate)
+        for number in range(2, 10):
+            (place / f"{number}.wav").unlink()
+
+
+def sound_arrays(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    tones = (0.2 * random.standard_normal(24 * 600) * 32767).clip(-32767, 32767).astype(np.int16)
+    shape = {"lengths": np.full(24, 600), "rate": np.array(8000), "labels": np.arange(24) % 3}
+    np.savez_compressed(folder / "train.npz", sounds=tones, **shape)
 
 
 def numbered_pictures(packed: bool) -> Make:
@@ -308,6 +332,8 @@ ALL: dict[str, Kind] = {
         (("evaluate", "run", "PLACE/train.json", *ON_CPU), ("predict", "run", "PLACE/valid.jsonl", *ON_CPU)),
     ),
     "pictures": Kind(many_forms_of_pictures, (train("classify-pictures", "pictures", settings=PICTURES),)),
+    "sounds": Kind(many_forms_of_sounds, (train("classify-sounds", "sounds", settings=SOUNDS),)),
+    "sound-arrays": Kind(sound_arrays, (train("classify-sounds", "train.npz", settings=SOUNDS),)),
     "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),
     "picture-arrays": Kind(picture_arrays, (train("classify-pictures", "train.npz", settings=PICTURES),)),
     "idx": Kind(

@@ -6,6 +6,7 @@ A new task, family or data kind joins the harness by one entry here.
 from __future__ import annotations
 
 import json
+import wave
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,20 @@ def pictures(folder: Path) -> None:
         for number in range(12):
             array = random.integers(0, 120, (8, 8), dtype=np.uint8) + (130 if label == "light" else 0)
             Image.fromarray(array.astype(np.uint8)).save(place / f"{number}.png")
+
+
+def sounds(folder: Path) -> None:
+    random, rate = np.random.default_rng(0), 8000
+    for label, pitch in (("low", 200), ("high", 2000)):
+        place = folder / "sounds" / label
+        place.mkdir(parents=True)
+        for number in range(12):
+            tone = 0.3 * np.sin(2 * np.pi * pitch * np.arange(1200) / rate) + 0.01 * random.standard_normal(1200)
+            with wave.open(str(place / f"{number}.wav"), "wb") as file:
+                file.setnchannels(1)
+                file.setsampwidth(2)
+                file.setframerate(rate)
+                file.writeframes((tone * 32000).astype("<i2").tobytes())
 
 
 def stories(folder: Path) -> None:
@@ -212,6 +227,13 @@ WORLDS: dict[str, World] = {
          "model.heads=2", "model.inner=32", "model.drop_path=0.2", "data.augment.operations=2",
          "data.augment.mixup=0.8", "data.augment.cutmix=1.0", "data.augment.erase=0.3"),
         (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),), stores=False,
+    ),
+    "sounds": World(
+        sounds, ("classify-sounds", "--data", "sounds"),
+        (*ENGINE, "engine.batch=8", "data.rate=8000", "data.window=128", "data.hop=100", "model.image=8",
+         "model.across=12", "model.layers=1", "model.width=16", "model.heads=2", "model.inner=32", "model.stem.layers=1",
+         "data.augment.mixup=0.5"),
+        (("predict", "MODEL", "sounds/low/0.wav", "--device", "cpu"),), stores=False,
     ),
     "stories": World(
         stories, ("babi", "--data", "milk_train.txt", "--test", "milk_test.txt"),

@@ -50,6 +50,8 @@ NUMBERS: list[tuple[str, Sequence[int]]] = [
     (r"^image_size$", [8, 12]),
     (r"^patch_size$", [4, 4, 2, 5]),
     (r"^num_channels$", [1, 3]),
+    (r"^(num_mel_bins|max_length)$", [12, 20]),
+    (r"^(time|frequency)_stride$", [3, 3, 2]),
     (r".", [0, 1, 2, 3]),
 ]
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh", "quick_gelu")
@@ -64,7 +66,8 @@ SKIPPED = {
     "output_router_logits",
     "initializer_range",
 }
-SIZES = re.compile("|".join(f"(?:{pattern})" for pattern, _ in NUMBERS[:13]))
+GRIDS = [pattern for pattern, _ in NUMBERS if re.search("image|patch|channels|mel|stride", pattern)]
+SIZES = re.compile("|".join(f"(?:{pattern})" for pattern in [*GRIDS, *(pattern for pattern, _ in NUMBERS[:10])]))
 WORDS = {"norm_rel_ebd": ("none", "layer_norm"), "classifier_pooling": ("cls", "mean")}
 MORE: dict[str, dict[str, Any]] = {
     "mixtral": {"stored": MIXTRALS, "change": one_by_one},
@@ -72,6 +75,7 @@ MORE: dict[str, dict[str, Any]] = {
     "gpt_neox": {"stored": as_embed_out},
     "vit": {"stored": as_in_files},
     "deit": {"stored": as_in_files},
+    "audio-spectrogram-transformer": {"stored": as_in_files},
 }
 
 
@@ -154,7 +158,10 @@ def outcome(kind: str, number: int) -> str:
     headed = [name for name in foreign.architectures if name.endswith(HEADS)]
     form = "encoder" if headed else "encoder-decoder" if foreign.seq2seq else "decoder"
     if foreign.processors is not None:
-        form, headed = "pictures", [name for name in foreign.architectures if "Classification" in name]
+        form, headed = (
+            "sounds" if foreign.family == "ast" else "pictures",
+            [name for name in foreign.architectures if "Classification" in name],
+        )
     tiny = Tiny(at.choice(headed or foreign.architectures[:1]), settings, form, **MORE.get(kind, {}))
     ids_BT, lengths_B = (
         torch.randint(3, 60, (3, 13), generator=torch.Generator().manual_seed(5)),

@@ -232,6 +232,7 @@ KINDS = {
         theirs=lambda model, ids_BT, lengths_B: _side_by_side(_their_answer(model, ids_BT, lengths_B), ids_BT),
     ),
     "pictures": Kind(ours=tiny_pictures.ours, theirs=tiny_pictures.theirs),
+    "sounds": Kind(ours=tiny_pictures.ours_of_sounds, theirs=tiny_pictures.theirs_of_sounds),
 }
 
 NO_DROPOUT_GPT2 = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
@@ -635,8 +636,9 @@ TINY |= {
 }
 
 TINY |= {
-    name: Tiny(architecture, settings, "pictures", stored=tiny_pictures.as_in_files)
-    for name, (architecture, settings) in tiny_pictures.ROWS.items()
+    name: Tiny(architecture, settings, kind, stored=tiny_pictures.as_in_files)
+    for kind, rows in (("pictures", tiny_pictures.ROWS), ("sounds", tiny_pictures.SOUND_ROWS))
+    for name, (architecture, settings) in rows.items()
 }
 
 each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())

@@ -22,6 +22,14 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "deit": ("DeiTForImageClassification", VIT),
     "deit-teacher": ("DeiTForImageClassificationWithTeacher", VIT | {"hidden_act": "gelu_new"}),
 }
+AST = {
+    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "patch_size": 4,
+    "num_mel_bins": 12, "max_length": 20, "time_stride": 3, "frequency_stride": 3, "num_labels": 5,
+}  # fmt: skip
+SOUND_ROWS = {
+    "ast": ("ASTForAudioClassification", AST),
+    "ast-odd": ("ASTForAudioClassification", AST | {"qkv_bias": False, "hidden_act": "relu", "layer_norm_eps": 1e-3}),
+}
 # What transformers calls in another way than its files do.
 NAMES = {
     ".layers.": ".encoder.layer.", "attention.q_proj": "attention.attention.query", "attention.o_proj":
@@ -55,3 +63,20 @@ def theirs(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
     dtype = next(model.parameters()).dtype
     pixels = _pixels(model.config.image_size, model.config.num_channels, len(ids_BT), dtype)
     return model(pixels).logits[:, None].expand(-1, ids_BT.shape[1], -1)
+
+
+def ours_of_sounds(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    bands, frames = model.config.size
+    pixels = _spectrograms(bands, frames, len(ids_BT), model.encoder.embed.map.weight.dtype)
+    return model(SimpleNamespace(pixels_BCHW=pixels))[:, None].expand(-1, ids_BT.shape[1], -1)
+
+
+def theirs_of_sounds(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    dtype = next(model.parameters()).dtype
+    pixels = _spectrograms(model.config.num_mel_bins, model.config.max_length, len(ids_BT), dtype)
+    return model(pixels[:, 0].mT).logits[:, None].expand(-1, ids_BT.shape[1], -1)
+
+
+def _spectrograms(bands: int, frames: int, rows: int, dtype: torch.dtype) -> Tensor:
+    generator = torch.Generator().manual_seed(9)
+    return torch.randn(rows, 1, bands, frames, generator=generator, dtype=torch.float64).to(dtype)

@@ -303,6 +303,27 @@ class DistilledClasses(LinearClasses):
     module = DistilledClassesHead
 
 
+class TwoTokensHead(LinearClassesHead):
+    """norm((h₁ + h₂)/2)C + c: DeiT's two tokens, as the Audio Spectrogram Transformer uses them (Gong et al. 2021)."""
+
+    def __init__(self, encoder: Encodes, config: TwoTokens) -> None:
+        super().__init__(encoder, config)
+        self.norm = nn.LayerNorm(encoder.width, config.epsilon)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        logits_BL: Tensor = self.labels(self.dropout(self.norm((encoded.x_BTD[:, 0] + encoded.x_BTD[:, 1]) / 2)))
+        return logits_BL
+
+
+@dataclass(frozen=True)
+class TwoTokens(LinearClasses):
+    """A label of a recording by the mean of two tokens. `epsilon`: of its norm."""
+
+    name = "two-tokens"
+    module = TwoTokensHead
+    epsilon: float = 1e-12
+
+
 class NextSentenceHead(ClassesHead):
     """Whether the second text of a pair follows the first (Devlin et al. 2019, 3.1)."""
 
@@ -354,8 +375,8 @@ class MultipleChoice(HeadChoice):
 
 
 EVERY = (
-    Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, Answers, NextSentence, MultipleChoice, Tags,
-    Replaced, Spans, Crf,
+    Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, TwoTokens, Answers, NextSentence,
+    MultipleChoice, Tags, Replaced, Spans, Crf,
 )  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headway.data.sound_files import sound
 from headway.errors import refuse
 from headway.processors.image import places
-from headway.processors.mel import log_mel
+from headway.processors.mel import kaldi_log_mel, log_mel
 
 Spectrogram = NDArray[np.float32]
 
@@ -26,7 +26,8 @@ Spectrogram = NDArray[np.float32]
 class SoundConfig:
     """size: channels of a spectrogram, always 1. rate: samples a second; other recordings are resampled. bands: of the
     mel scale. frames: of a spectrogram, one every `hop` samples, each of `window` samples; a shorter recording is
-    filled up with silence, of a longer one the beginning is taken. mean, std: of the values of the spectrograms."""
+    filled up with silence, of a longer one the beginning is taken. mean, std: of the values of the spectrograms. kind:
+    how they are computed, as Whisper does or as Kaldi does."""
 
     name: ClassVar[str] = "sound"
     size: int = 1
@@ -37,6 +38,7 @@ class SoundConfig:
     hop: int = 160
     mean: float = 0.0
     std: float = 1.0
+    kind: Literal["whisper", "kaldi"] = "whisper"
 
     def __post_init__(self) -> None:
         for name in ("rate", "bands", "frames", "window", "hop"):
@@ -81,7 +83,12 @@ class SoundProcessor:
     def read(self, value: Any) -> Spectrogram:
         """(1, M, T), not normalised."""
         config = self.config
-        samples_N = sound(value, config.rate, config.seconds)
+        samples_N = sound(value, config.rate, config.seconds + config.window / config.rate)
+        if config.kind == "kaldi":
+            found_MT = kaldi_log_mel(samples_N, config.rate, config.window, config.hop, config.bands)[
+                :, : config.frames
+            ]
+            return np.pad(found_MT, ((0, 0), (0, config.frames - found_MT.shape[1])))[None]
         padded_N = np.pad(samples_N, (0, max(0, config.frames * config.hop - len(samples_N))))
         padded_N = padded_N[: config.frames * config.hop]
         return log_mel(padded_N, config.rate, config.window, config.hop, config.bands)[None, :, : config.frames]

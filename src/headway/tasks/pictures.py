@@ -16,7 +16,7 @@ from headway.data.images import PLAIN, ImageBatches, Pictures, hold_out_pictures
 from headway.data.labelled import LabelBatch, Labelled, labels_in
 from headway.errors import refuse
 from headway.generate.pictures import PictureModel
-from headway.models.heads import Classes, DistilledClasses, LinearClasses
+from headway.models.heads import Classes, DistilledClasses, LinearClasses, TwoTokens
 from headway.plain import to_plain
 from headway.processors.image import ImageConfig
 from headway.tasks.files import DividedFiles
@@ -53,7 +53,7 @@ class GridClassification(Labelling):
     read, normalised and augmented."""
 
     takes: ClassVar[tuple[str, ...]]
-    heads = (Classes, LinearClasses, DistilledClasses)
+    heads = (Classes, LinearClasses, DistilledClasses, TwoTokens)
     verbs = ()
     options = ("all",)
 

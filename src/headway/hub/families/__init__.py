@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.errors import InputError, nearest
+from headway.hub.families.ast import AST
 from headway.hub.families.bart import BART, M2M_100, MBART
 from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
@@ -28,7 +29,7 @@ EVERY = (
     GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, QWEN3, OLMO2, PHI3, GRANITE,
     SMOLLM3, MIXTRAL, QWEN2_MOE, STARCODER2, STABLELM, GEMMA2, GEMMA3, COHERE, GPT_NEOX, PHI, GPTJ, FALCON, GPT_NEO,
     GPT_BIGCODE, OPT, BLOOM, MAMBA, XLM_ROBERTA, CAMEMBERT, ELECTRA, DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5,
-    UMT5, BART, MBART, M2M_100, VIT, DEIT,
+    UMT5, BART, MBART, M2M_100, VIT, DEIT, AST,
 )  # fmt: skip
 FOREIGN: dict[str, Foreign] = {foreign.model_type: foreign for foreign in EVERY}
 

@@ -16,6 +16,7 @@ from headway.hub.families.restated import Weights
 from headway.hub.image_files import image_beside
 from headway.hub.layouts import Layout, Pictures, RunningText, SourceAndTarget
 from headway.hub.onnx_graphs import Graph, decoder_only, encoder_decoder
+from headway.hub.sound_files import sound_beside
 from headway.hub.tokenizer_export import text_beside
 
 
@@ -45,6 +46,7 @@ EXPORTS = {
     "deberta": Export(RunningText()),
     "t5-encoder": Export(RunningText(), onnx=encoder),
     "vit": Export(Pictures(), beside=image_beside),
+    "ast": Export(Pictures(), beside=sound_beside),
 }
 
 

@@ -92,7 +92,7 @@ class Foreign:
 
     def vocabularies(self, facts: dict[str, Any]) -> tuple[int, ...]:
         """The sizes in config.json."""
-        source = Keys(facts, usual=SIZES).size(self.size_key)
+        source = Keys(facts, usual={**SIZES, **self.defaults}).size(self.size_key)
         if facts.get(SHARED, True):
             return (source,) * (2 if self.seq2seq else 1)
         return source, Keys(facts).size("decoder_vocab_size", source)

@@ -47,7 +47,7 @@ LAYER = {
 FIRST = "head.first.layer.map"
 
 
-def _names(prefix: str, **more: str) -> dict[str, str]:
+def names_below(prefix: str, **more: str) -> dict[str, str]:
     return {
         **below("encoder.embed.", f"{prefix}.embeddings.", EMBEDDING | more),
         **below("encoder.encoder.layers.*.", f"{prefix}.encoder.layer.*.", LAYER),
@@ -70,21 +70,23 @@ TEACHER = Row(
     DistilledClasses, _labels(DistilledClasses),
     {"head.labels": "cls_classifier", "head.distilled": "distillation_classifier"},
 )  # fmt: skip
-VIT_KIN = Kin("vit", "ViT", "vit.", _names("vit"), _rows("vit"), (r"^vit\.pooler\.",))
+VIT_KIN = Kin("vit", "ViT", "vit.", names_below("vit"), _rows("vit"), (r"^vit\.pooler\.",))
 DEIT_KIN = Kin(
-    "deit", "DeiT", "deit.", _names("deit", distilled_D="distillation_token"),
+    "deit", "DeiT", "deit.", names_below("deit", distilled_D="distillation_token"),
     _rows("deit") | {"ForImageClassificationWithTeacher": TEACHER}, (r"^deit\.pooler\.",),
 )  # fmt: skip
 
 
-def _table(kin: Kin, config: ViTConfig, head: Any) -> Table:
+def table_shapes(config: ViTConfig) -> dict[str, tuple[int, ...]]:
     """Their learned tokens and positions have a row of the batch before them, their patches lie as convolutions do."""
     width, patch = config.width, config.patch
     one = {f"encoder.embed.{name}": (1, 1, width) for name in ("class_D", "distilled_D")}
     places = {"encoder.embed.position.table.weight": (1, config.before + math.prod(config.sides), width)}
-    return replace(
-        names(kin, config, head), shapes=one | places | {"encoder.embed.map.weight": (width, -1, patch, patch)}
-    )
+    return one | places | {"encoder.embed.map.weight": (width, -1, patch, patch)}
+
+
+def _table(kin: Kin, config: ViTConfig, head: Any) -> Table:
+    return replace(names(kin, config, head), shapes=table_shapes(config))
 
 
 def _foreign(kin: Kin, before: int) -> Foreign:
