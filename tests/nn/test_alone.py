@@ -145,6 +145,18 @@ PARTS: dict[str, tuple[Made, Callable[[Any], Any]]] = {
     "PatchEmbedding": (
         lambda: nn.PatchEmbedding(3, 4, WIDTH, nn.Learned(WIDTH, 9), 0.1), lambda part: part(vectors(2, 3, 8, 8))
     ),
+    "OverlappingEmbedding": (
+        lambda: nn.OverlappingEmbedding(3, 4, 2, WIDTH, nn.Learned(WIDTH, 10), 0.1),
+        lambda part: part(vectors(2, 3, 8, 8)),
+    ),
+    "ConvolutionalEmbedding": (
+        lambda: nn.ConvolutionalEmbedding(3, 2, WIDTH, nn.Learned(WIDTH, 9), 0.1),
+        lambda part: part(vectors(2, 3, 8, 8)),
+    ),
+    "SinusoidalGrid": (lambda: nn.SinusoidalGrid(WIDTH, 1, LENGTH), lambda part: part.add(X())),
+    "LayerScale": (lambda: nn.LayerScale(WIDTH, 0.1), lambda part: part(X())),
+    "StochasticDepth": (lambda: nn.StochasticDepth(0.01), lambda part: part(X())),
+    "AttentionPooling": (lambda: nn.AttentionPooling(WIDTH), lambda part: part(X())),
     "FirstToken": (lambda: nn.FirstToken(WIDTH), lambda part: part(X())),
     "Dropout": (lambda: nn.Dropout(0.5), lambda part: part(X())),
     "LockedDropout": (lambda: nn.LockedDropout(0.5), lambda part: part(X())),
@@ -154,6 +166,7 @@ PARTS: dict[str, tuple[Made, Callable[[Any], Any]]] = {
 UNDRAWN = {
     "PerHead", "HeadsLayerNorm", "RunningMean", "OneRMSNorm", "BatchNorm", "Position", "Sinusoidal", "Rotary",
     "PartialRotary", "LinearBias", "KeyBias", "Residual", "Bare", "Dropout", "LockedDropout", "WordDropout",
+    "SinusoidalGrid", "LayerScale", "StochasticDepth",
 }  # fmt: skip
 every_part = pytest.mark.parametrize("name", PARTS)
 

@@ -44,8 +44,8 @@ from headway.nn.mask import (
     Window,
 )  # fmt: skip
 from headway.nn.norm import BatchNorm, OneRMSNorm
-from headway.nn.patches import PatchEmbedding, patches
-from headway.nn.pooling import FirstToken, pool
+from headway.nn.patches import ConvolutionalEmbedding, OverlappingEmbedding, PatchEmbedding, patches
+from headway.nn.pooling import AttentionPooling, FirstToken, pool
 from headway.nn.position import (
     FeatureBias,
     Learned,
@@ -56,24 +56,26 @@ from headway.nn.position import (
     RelativeBias,
     Rotary,
     Sinusoidal,
+    SinusoidalGrid,
     sinusoid,
 )  # fmt: skip
 from headway.nn.query_key_norm import HeadsLayerNorm, NormedSelfAttention, PerHead
 from headway.nn.recurrent import GRUCell, LSTMCell, RecurrentLayer, RecurrentStack, RNNCell
-from headway.nn.residual import Bare, Residual, post_norm, pre_norm
+from headway.nn.residual import Bare, LayerScale, Residual, StochasticDepth, post_norm, pre_norm
 from headway.nn.slots import Memory
 from headway.nn.state import State
 from headway.nn.state_space import SelectiveStates, StateSpaceBlock
 
 __all__ = [
-    "MLP", "SEE_ALL", "Additive", "Bare", "BatchNorm", "Block", "BlockStack", "Causal", "CrossAttention",
-    "DisentangledAttention", "DistanceVectors", "Dropout", "Everything", "Experts", "FeatureBias", "FirstToken",
-    "FixedCache", "GRUCell", "GatedMLP", "Global", "GrowingCache", "Head", "HeadsLayerNorm", "JoinedHead", "KeyBias",
-    "LSTMCell", "Learned", "LinearBias", "LockedDropout", "MapLayer", "Mask", "Memory", "Multiplicative", "NoCache",
-    "NormedSelfAttention", "OneRMSNorm", "Padding", "ParallelBlock", "PartialRotary", "PatchEmbedding", "PerHead",
-    "Position", "RNNCell", "Random", "RecurrentLayer", "RecurrentStack", "Related", "RelationBias", "RelativeBias",
-    "Residual", "Rotary", "RunningMean", "Scene", "Segments", "SelectiveStates", "SelfAttention", "SharedExperts",
-    "Sinusoidal", "Stack", "State", "StateSpaceBlock", "TanhLayer", "TokenEmbedding", "TypedEmbedding", "View",
-    "Window", "WordDropout", "attend", "dot", "fused_attend", "gelu", "linear_cross_entropy", "patches", "pool",
-    "post_norm", "pre_norm", "scaled_dot", "sinusoid", "tap", "token_table",
+    "MLP", "SEE_ALL", "Additive", "AttentionPooling", "Bare", "BatchNorm", "Block", "BlockStack", "Causal",
+    "ConvolutionalEmbedding", "CrossAttention", "DisentangledAttention", "DistanceVectors", "Dropout", "Everything",
+    "Experts", "FeatureBias", "FirstToken", "FixedCache", "GRUCell", "GatedMLP", "Global", "GrowingCache", "Head",
+    "HeadsLayerNorm", "JoinedHead", "KeyBias", "LSTMCell", "LayerScale", "Learned", "LinearBias", "LockedDropout",
+    "MapLayer", "Mask", "Memory", "Multiplicative", "NoCache", "NormedSelfAttention", "OneRMSNorm",
+    "OverlappingEmbedding", "Padding", "ParallelBlock", "PartialRotary", "PatchEmbedding", "PerHead", "Position",
+    "RNNCell", "Random", "RecurrentLayer", "RecurrentStack", "Related", "RelationBias", "RelativeBias", "Residual",
+    "Rotary", "RunningMean", "Scene", "Segments", "SelectiveStates", "SelfAttention", "SharedExperts", "Sinusoidal",
+    "SinusoidalGrid", "Stack", "State", "StateSpaceBlock", "StochasticDepth", "TanhLayer", "TokenEmbedding",
+    "TypedEmbedding", "View", "Window", "WordDropout", "attend", "dot", "fused_attend", "gelu", "linear_cross_entropy",
+    "patches", "pool", "post_norm", "pre_norm", "scaled_dot", "sinusoid", "tap", "token_table",
 ]  # fmt: skip
