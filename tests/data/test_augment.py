@@ -132,3 +132,16 @@ def test_an_erased_box_has_the_mean() -> None:
 def test_what_has_no_meaning_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError, match=f"data.augment.{next(iter(wrong))}"):
         replace(Augment(), **wrong)
+
+
+def test_nothing_is_copied_from_the_host_while_pictures_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A captured step could not."""
+    batch = batches(ALL, rows=11).batch(0)
+    wanted = batch.inputs.pixels_BCHW
+
+    def copied(*given: object, **how: object) -> None:
+        raise AssertionError("a tensor of values on the host")
+
+    for name in ("tensor", "as_tensor", "from_numpy"):
+        monkeypatch.setattr(torch, name, copied)
+    assert torch.equal(batch.inputs.pixels_BCHW, wanted)

@@ -2,7 +2,8 @@
 
 Pixels are numbers from 0 to 255. The formulas are Pillow's, which RandAugment was defined with (Cubuk et al. 2020),
 here for a batch at once. There are three kinds of them: a pixel comes from another place (`sampled`), is mixed with one
-of a plainer picture (`blended`), or its value is looked up in a table (`looked_up`).
+of a plainer picture (`blended`), or its value is looked up in a table (`looked_up`). Nothing is copied from the host, so
+that a step with them can be captured as a CUDA graph.
 
 B rows, C channels, H height, W width, V values of a pixel.
 """
@@ -35,20 +36,20 @@ def sampled(pixels_BCHW: Tensor, matrix_B23: Tensor) -> Tensor:
     pixels it is weighed by the distances to them. Outside of a picture is 0."""
     height, width = pixels_BCHW.shape[2:]
     y_H, x_W = (torch.arange(size, device=pixels_BCHW.device) + 0.5 for size in (height, width))
-    at_HW3 = torch.stack(
-        [x_W.expand(height, -1), y_H[:, None].expand(-1, width), torch.ones_like(x_W).expand(height, -1)], -1
+    from_x, from_y = (
+        row_B3[:, 0, None, None] * x_W + row_B3[:, 1, None, None] * y_H[:, None] + row_B3[:, 2, None, None]
+        for row_B3 in matrix_B23.unbind(1)
     )
-    from_BHW2 = torch.einsum("hwi,boi->bhwo", at_HW3, matrix_B23)
-    size_2 = torch.tensor([width, height], device=pixels_BCHW.device)
-    return F.grid_sample(pixels_BCHW, from_BHW2 * (2 / size_2) - 1, align_corners=False)
+    grid_BHW2 = torch.stack([from_x * (2 / width) - 1, from_y * (2 / height) - 1], -1)
+    return F.grid_sample(pixels_BCHW, grid_BHW2, align_corners=False)
 
 
 def grey(pixels_BCHW: Tensor) -> Tensor:
     """Brightness, rounded: (B, 1, H, W)."""
     if pixels_BCHW.shape[1] == 1:
         return pixels_BCHW
-    share_C11 = torch.tensor([19595.0, 38470.0, 7471.0], device=pixels_BCHW.device).div(65536)[:, None, None]
-    return (pixels_BCHW * share_C11).sum(1, keepdim=True).add(0.5).floor()
+    red, green, blue = pixels_BCHW.split(1, 1)
+    return ((19595 * red + 38470 * green + 7471 * blue) / 65536).add(0.5).floor()
 
 
 def smooth(pixels_BCHW: Tensor) -> Tensor:
