@@ -2,8 +2,8 @@
 
 Pixels are numbers from 0 to 255. The formulas are Pillow's, which RandAugment was defined with (Cubuk et al. 2020),
 here for a batch at once. There are three kinds of them: a pixel comes from another place (`sampled`), is mixed with one
-of a plainer picture (`blended`), or its value is looked up in a table (`looked_up`). Nothing is copied from the host, so
-that a step with them can be captured as a CUDA graph.
+of a plainer picture (`blended`), or its value is looked up in a table (`looked_up`). Nothing is copied from the host,
+so that a step with them can be captured as a CUDA graph.
 
 B rows, C channels, H height, W width, V values of a pixel.
 """
