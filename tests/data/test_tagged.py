@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 
 from headway.batch import IGNORED
-from headway.data.tagged import Sentence, TaggedStore, align, hold_out_tagged, labels_of, refuse_swapped
+from headway.data.tagged import (
+    Sentence,
+    TaggedStore,
+    align,
+    aligned,
+    hold_out_tagged,
+    labels_of,
+    refuse_swapped,
+)
 from headway.data.tagged_files import TagColumns, read_given, read_tagged
 from headway.errors import InputError
-from headway.text.framing import frame
+from headway.text.framing import Framed, frame
 from headway.text.tokenizer import TextOptions, Tokenizer
 
 COLUMNS = """-DOCSTART- -X- O O
@@ -75,7 +83,7 @@ def test_swapped_columns_are_refused() -> None:
     with pytest.raises(
         InputError, match=r"a\.conll: 2 different words \(O, B-X …\) and 11 different tags \(the, word0, "
     ):
-        refuse_swapped([Sentence(labels, words) for words, labels in sentences], ["a.conll"])
+        refuse_swapped([Sentence(one.labels, one.words) for one in sentences], ["a.conll"])
 
 
 def test_words_without_tags_are_read_where_none_are_needed(tmp_path: Path) -> None:
@@ -187,3 +195,22 @@ def test_labels_stand_at_the_first_tokens_and_come_back_as_labels_of_words() -> 
     assert sorted(seen) == list(range(40)) and any(
         len(s.words) > sum(f.starts) for s, f in zip(sentences, store.framed, strict=True)
     )
+
+
+def test_a_column_beside_the_words_stands_behind_their_letters(tmp_path: Path) -> None:
+    file = tmp_path / "a.conll"
+    file.write_text("Confidence NN B-NP\nin IN B-PP\n\n")
+    [sentence] = read_tagged([file], TagColumns(beside="2"))
+    assert sentence.beside == ("NN", "IN")
+    letters = np.zeros((4, 8), np.uint8)
+    for row, word in ((1, b"Confiden"), (2, b"in")):
+        letters[row, : len(word)] = np.frombuffer(word, np.uint8) + 1
+    framed = Framed([0, 5, 6, 1], None, ((0, 0), (0, 10), (11, 13), (0, 0)), (None, 0, 1, None), letters=letters)
+    found = aligned(framed, sentence).letters
+    assert bytes(found[1] - 1) == b"Confi\x1fNN" and bytes(found[2][:5] - 1) == b"in\x1fIN"
+    assert not found[[0, 3]].any() and not found[2][5:].any()
+    assert aligned(framed, sentence._replace(beside=())).letters is letters
+    with pytest.raises(InputError, match=r"a\.conll, line 1: no column '4' \(data\.beside\).*there are: 1, 2, 3"):
+        read_tagged([file], TagColumns(beside="4"))
+    (tmp_path / "b.jsonl").write_text('{"words": ["a", "b"], "tags": ["O", "O"], "pos": ["DT", "NN"], "id": [1]}\n')
+    assert read_tagged([tmp_path / "b.jsonl"], TagColumns(beside="pos"))[0].beside == ("DT", "NN")

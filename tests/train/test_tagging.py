@@ -221,6 +221,28 @@ def test_words_that_occur_once_are_unknown_in_some_steps_and_a_resumed_run_draws
     assert not any((batch.inputs.ids_BT == UNKNOWN).all() for batch in one.valid.epoch())
 
 
+def test_a_column_beside_the_words_decides_where_nothing_else_does(tmp_path: Path) -> None:
+    """The words do not; texts without that column are refused."""
+    kinds = np.random.default_rng(1).integers(0, 2, 240).tolist()
+    rows = [f"w{at % 7} {'VB' if kind else 'NN'} {'B-X' if kind else 'O'}\n" for at, kind in enumerate(kinds)]
+    (tmp_path / "a.conll").write_text("\n".join("".join(rows[at : at + 4]) for at in range(0, 240, 4)))
+    settings = ("data.beside=2", "data.hold_out=0.2", "engine.steps=60", "model.letters=letter-cnn",
+                "model.letters.dropout=0.0")  # fmt: skip
+    scores = train({"train": tmp_path / "a.conll"}, tmp_path / "run", *LETTERED, *settings, small=ANY)
+    assert scores["validation f1"] > 0.99
+    found = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), str(tmp_path / "a.conll"), "--json"])
+    assert json.loads(found.stdout)["f1"] > 0.99
+    (tmp_path / "new.conll").write_text("w3 VB O\nw3 NN O\n")
+    told = CliRunner().invoke(app, ["predict", str(tmp_path / "run"), str(tmp_path / "new.conll"), "--json"])
+    assert json.loads(told.stdout)["tags"] == ["B-X", "O"]
+    told = CliRunner().invoke(app, ["predict", str(tmp_path / "run"), "--text", "w3 w3"])
+    assert told.exit_code != 0
+    with pytest.raises(InputError, match="reads column 2 of a file beside the words"):
+        load(tmp_path / "run", "cpu").tag("w3 w3")
+    with pytest.raises(InputError, match="data.beside is read with the letters of words"):
+        change(RECIPES["tag"].make(), [f"data.train={tmp_path / 'a.conll'}", "data.beside=2"])
+
+
 def test_words_and_tags_go_in_and_come_out_as_columns_and_as_json(files: dict[str, Path], tmp_path: Path) -> None:
     train(files, tmp_path / "run")
     run = str(tmp_path / "run")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TextInputs, column
@@ -23,11 +24,15 @@ from headway.errors import InputError
 from headway.text.framing import Framed
 
 Span = tuple[int, int]
+BESIDE = b"\x1f"  # between the letters of a word and what else is known of it
 
 
 class Sentence(NamedTuple):
+    """beside: what is known of each word, such as its part of speech; none where the model does not read it."""
+
     words: tuple[str, ...]
     labels: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -82,6 +87,22 @@ def align(framed: Framed, words: Sequence[Span]) -> Framed:
     return replace(framed, words=tuple(numbers), spans=spans)
 
 
+def aligned(framed: Framed, sentence: Sentence) -> Framed:
+    """`align` with the sentence's words; what is known of each stands behind its letters."""
+    found = align(framed, sentence.spans)
+    if not sentence.beside or found.letters is None:
+        return found
+    letters_TC = np.zeros_like(found.letters)
+    most = letters_TC.shape[1]
+    for row, own, word in zip(letters_TC, found.letters, found.words, strict=True):
+        known = np.zeros(0, np.uint8)
+        if word is not None:
+            known = np.frombuffer(BESIDE + sentence.beside[word].encode()[: most // 2], np.uint8) + np.uint8(1)
+        spelled = own[own > 0][: most - len(known)]
+        row[: len(spelled) + len(known)] = np.concatenate([spelled, known])
+    return replace(found, letters=letters_TC)
+
+
 @dataclass(frozen=True)
 class TaggedBatch(Batch):
     """Framed texts with a label, counted from 0, at the first token of each word; IGNORED at every other place."""
@@ -100,7 +121,7 @@ class TaggedStore(FramedStore[TaggedBatch]):
     def __init__(
         self, sentences: Sequence[Sentence], framed: Sequence[Framed], number_of: dict[str, int], pad: int
     ) -> None:
-        super().__init__([align(one, sentence.spans) for one, sentence in zip(framed, sentences, strict=True)], pad)
+        super().__init__([aligned(one, sentence) for one, sentence in zip(framed, sentences, strict=True)], pad)
         self.sentences = sentences
         self.labels = [
             [

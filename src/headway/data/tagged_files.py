@@ -9,8 +9,8 @@ first the word, last its tag, unless other columns are chosen.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,21 +31,32 @@ COLUMN_FILES = (".conll", ".conllu", ".iob", ".bio")
 @dataclass(frozen=True)
 class TagColumns:
     """Where words and tags stand: numbers from 1 on, the names of CoNLL-U's columns, or keys of JSON objects. Nothing:
-    where they usually stand. `required`: whether every word must have a tag."""
+    where they usually stand. `required`: whether every word must have a tag. `beside`: a column that is read beside the
+    words (none: there is none)."""
 
     words: str = ""
     tags: str = ""
     required: bool = True
+    beside: str = ""
 
 
 @dataclass(frozen=True)
 class Given:
-    """A sentence of a file. tags: none where the file has none. lines: of each word."""
+    """A sentence of a file. tags: none where the file has none. lines: of each word. columns: all that it has, by
+    number (from 1 on) and by name."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     file: str
     lines: tuple[int, ...]
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """What stands there for each word."""
+        if name not in self.columns:
+            there = ", ".join(self.columns) or "none"
+            raise InputError(f"{self.where(0)}: no column '{name}' (data.beside) beside the words; there are: {there}")
+        return self.columns[name]
 
     @property
     def text(self) -> str:
@@ -65,14 +76,14 @@ def read_tagged(
 ) -> list[Sentence]:
     """The sentences of all files, in order, their tags in this scheme. known: the tags of a model (none: any)."""
     columns = columns or TagColumns()
-    found = (_sentence(given, scheme, known) for file in files for given in read_given(file, columns))
+    found = (_sentence(given, scheme, known, columns.beside) for file in files for given in read_given(file, columns))
     return list(at_least_one(found, f"{', '.join(map(str, files))}: there is no sentence in it"))
 
 
-def _sentence(given: Given, scheme: Scheme, known: Collection[str]) -> Sentence:
+def _sentence(given: Given, scheme: Scheme, known: Collection[str], beside: str) -> Sentence:
     if known:
         refuse_unknown_tags(given, known)
-    return Sentence(given.words, rewritten(given.tags, scheme))
+    return Sentence(given.words, rewritten(given.tags, scheme), given.column(beside) if beside else ())
 
 
 def refuse_unknown_tags(given: Given, known: Collection[str]) -> None:
@@ -99,7 +110,9 @@ def _json(path: Path, columns: TagColumns) -> Iterator[Given]:
         tags = _texts(record, key, where) if columns.required or key in record else []
         if len(words) != len(tags) and (columns.required or key in record):
             raise InputError(f"{where}: {len(words)} words, {len(tags)} tags: each word needs one")
-        yield Given(tuple(words), tuple(tags), str(path), (number,) * len(words))
+        lists = {key: tuple(map(str, value)) for key, value in record.items() if isinstance(value, list)}
+        same = {key: value for key, value in lists.items() if len(value) == len(words)}
+        yield Given(tuple(words), tuple(tags), str(path), (number,) * len(words), same)
 
 
 def _texts(record: dict[str, Any], key: str, where: str) -> list[str]:
@@ -164,7 +177,9 @@ def _given(rows: Sequence[tuple[int, list[str]]], file: str, columns: TagColumns
         empty = not cells[words_at].strip() or (tagged and not cells[tags_at].strip())
         refuse(empty, f"{file}, line {number}: the word or its tag is empty")
     words, tags = (tuple(cells[at] for _, cells in rows) for at in (words_at, tags_at))
-    return Given(words, tags if tagged else (), file, tuple(number for number, _ in rows))
+    lists = [tuple(column) for column in zip(*(cells for _, cells in rows), strict=True)]
+    called = {str(number): column for number, column in enumerate(lists, 1)} | dict(zip(names, lists, strict=False))
+    return Given(words, tags if tagged else (), file, tuple(number for number, _ in rows), called)
 
 
 def _place(chosen: str, option: str, cells: Sequence[str], names: Sequence[str], where: str, usual: int) -> int:

@@ -16,7 +16,7 @@ from headway.data import tagged
 from headway.data.labelled import listed
 from headway.data.singletons import Singletons
 from headway.data.tag_schemes import OUTSIDE, Scheme, rewritten, scheme_of, types_of
-from headway.data.tagged import Sentence, TaggedBatch, TaggedStore, align
+from headway.data.tagged import Sentence, TaggedBatch, TaggedStore, align, aligned
 from headway.data.tagged_files import (
     WORD,
     Given,
@@ -31,6 +31,7 @@ from headway.evaluate.entities import EntityScores, TagJudge
 from headway.generate.encoder import Encoder, Tagged
 from headway.generate.one_or_many import is_text, one_or_many
 from headway.models import blank_letters
+from headway.models.configs import letters
 from headway.tasks.encoding import answered
 from headway.tasks.files import DividedFiles
 from headway.tasks.labelling import TextLabelling
@@ -53,7 +54,8 @@ class TaggedText(DividedFiles):
     starts from nothing; capitals mark names, so case is kept. text_column, label_column: where words and tags stand, as
     numbers from 1 on, names of CoNLL-U's columns or keys of JSON objects (nothing: first and last column, form and
     upos, words and tags). scheme: of the chunks that the model learns, whatever the files have. unknown: the share of
-    the words that occur once which each training batch reads as unknown, for a vocabulary of words.
+    the words that occur once which each training batch reads as unknown, for a vocabulary of words. beside: a further
+    column that the model reads with the letters of each word, such as its part of speech.
     """
 
     name: ClassVar[str] = "tagged-text"
@@ -63,6 +65,7 @@ class TaggedText(DividedFiles):
     label_column: str = ""
     scheme: Scheme = "bio"
     unknown: float = 0.0
+    beside: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,6 +91,7 @@ class Tagger(Encoder):
 
     @one_or_many(is_text)
     def tag(self, texts: Sequence[str], *, truncate: bool = False) -> list[list[Tagged]]:
+        refuse_texts(self)
         framed = self._framed(texts, truncate, spans=True)
         words = [[found.span() for found in WORD.finditer(text)] for text in texts]
         return self.tagged(texts, [align(one, spans) for one, spans in zip(framed, words, strict=True)])
@@ -114,6 +118,8 @@ class Tagging(TextLabelling):
     def check(cls, run: Any) -> None:
         known = run.init and not starts_from_vectors(run)
         refuse(run.data.unknown and known, f"data.unknown has no meaning for the vocabulary of {run.init}: set it to 0")
+        spells = letters(run.model)
+        refuse(run.data.beside and not spells, "data.beside is read with the letters of words: set model.letters too")
 
     def open_parts(self) -> dict[str, list[Sentence]]:
         parts = self.divided(self._read, tagged.hold_out_tagged)
@@ -131,7 +137,8 @@ class Tagging(TextLabelling):
 
     def _read(self, files: list[Any]) -> list[Sentence]:
         data = self.run.data
-        found = read_tagged(files, columns_of(data.text_column, data.label_column), data.scheme)
+        columns = replace(columns_of(data.text_column, data.label_column), beside=data.beside)
+        found = read_tagged(files, columns, data.scheme)
         if not data.label_column:
             tagged.refuse_swapped(found, files)
         return found
@@ -221,9 +228,9 @@ class Tagging(TextLabelling):
         """F1, precision and recall of the entities that an encoder finds in these sentences, cut where they are longer
         than it takes, as they were in training; of tags that mark no entities the accuracy."""
         refuse_unknown(options, COLUMN_OPTIONS, "a model that tags words")
-        data = model.card.run.get("data", {}) if isinstance(model.card.run, dict) else {}
+        data = data_of(model)
         words_in, tags_in = (options.get(name) or data.get(name) for name in COLUMN_OPTIONS)
-        columns = columns_of(tuple(words_in or ()), str(tags_in or ""))
+        columns = replace(columns_of(tuple(words_in or ()), str(tags_in or "")), beside=str(data.get("beside", "")))
         sentences = read_tagged(list(files), columns, scheme_of(model.labels), model.labels)
         given = [[word.label for word in words] for words in tags_of(model, sentences, truncate=True)]
         found = EntityScores.of([sentence.labels for sentence in sentences], given)
@@ -239,6 +246,18 @@ def columns_of(words: Sequence[str], tags: str, required: bool = True) -> TagCol
     return TagColumns(words[0] if words else "", tags, required)
 
 
+def refuse_texts(model: Encoder) -> None:
+    """Refuse texts where a model reads more of a word than is written there."""
+    beside = data_of(model).get("beside", "")
+    refuse(beside, f"this model reads column {beside} of a file beside the words: give a file with columns (.conll)")
+
+
+def data_of(model: Encoder) -> dict[str, Any]:
+    """The settings of the data that a model was trained with; of one from elsewhere there are none."""
+    run = model.card.run
+    return dict(run.get("data", {})) if isinstance(run, dict) else {}
+
+
 def figures_of(scores: EntityScores, labels: Sequence[str]) -> dict[str, float]:
     """The figures that these tags have, the one that a model is chosen by first."""
     figures = scores.figures()
@@ -249,9 +268,9 @@ def tags_of(model: Encoder, sentences: Sequence[Sentence], truncate: bool) -> li
     """A tag for each of the given words; one that is cut off, or has no token, is in no chunk."""
     texts = [sentence.text for sentence in sentences]
     framed = model.framed(texts, truncate)
-    aligned = [align(one, sentence.spans) for one, sentence in zip(framed, sentences, strict=True)]
+    fitted = [aligned(one, sentence) for one, sentence in zip(framed, sentences, strict=True)]
     found = []
-    for sentence, words in zip(sentences, model.tagged(texts, aligned), strict=True):
+    for sentence, words in zip(sentences, model.tagged(texts, fitted), strict=True):
         tagged_at = {word.start: word for word in words}
         spans = zip(sentence.words, sentence.spans, strict=True)
         found.append([tagged_at.get(start, Tagged(word, start, end, OUTSIDE, 0.0)) for word, (start, end) in spans])
@@ -260,11 +279,13 @@ def tags_of(model: Encoder, sentences: Sequence[Sentence], truncate: bool) -> li
 
 def _asked(model: Encoder, values: list[Any], truncate: bool) -> list[list[Tagged]]:
     """The tagged words of texts, or of given words, whose own tags the model must know."""
+    beside = str(data_of(model).get("beside", ""))
     if not values or isinstance(values[0], str):
         return model.tag(values, truncate=truncate)
     for given in values:
         refuse_unknown_tags(given, model.labels)
-    return tags_of(model, [Sentence(given.words, given.tags) for given in values], truncate)
+    sentences = [Sentence(given.words, given.tags, given.column(beside) if beside else ()) for given in values]
+    return tags_of(model, sentences, truncate)
 
 
 def _prediction(text: str, words: Sequence[Tagged], true: Sequence[str], conll: bool) -> Prediction:
