@@ -116,6 +116,11 @@ PIECES = {
         scores("novels", "novels-gpt", 4, (NOVELS,)),
         Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),
         Piece("training", "training.py", 3, ("transformers",)),
+        Piece("pictures, speed", "vit.py", 3, ("transformers",)),
+        scores("pictures, Fashion-MNIST", "fashion-mnist-cct", 4, ("data:fashion_mnist",)),
+        scores("pictures, CIFAR-10", "cifar10-vit", 8, ("data:cifar10",)),
+        scores("pictures, CIFAR-10 with convolutions", "cifar10-cct", 9, ("data:cifar10",)),
+        scores("spoken digits", "fsdd-digits", 1, ("data:fsdd",)),
         Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 3, ("model:multi30k-en-de", "transformers")),
         Piece("growth", "growth.py --layers 4 --repeats 5 --lengths 256 1024 4096 16384 32768 "
               "--widths 256 512 1024 2048", 5, ("file:.peers/nanogpt_model.py",)),

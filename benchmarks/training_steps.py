@@ -21,13 +21,18 @@ def headway_step(
 ) -> Callable[[], Any]:  # fmt: skip
     """A step on the same batch each time. `data`: source, target, labels; `how` names compile, graphs, or neither."""
     source, target, labels = data
-    masters = Masters(model.named_parameters(), Adam(), clip)
-    masters.set_rate(rate)
-    objective: Any = CrossEntropy(0.1).build(model)
-    if "compile" in how:
-        objective = compiled(objective)
     batch = TokenBatch(target, labels, inputs=TextInputs(source))
-    step: Any = (GraphStep if "graphs" in how else TrainStep)(objective, masters)
+    return objective_step(CrossEntropy(0.1).build(model), batch, how, Adam(), rate, clip)
+
+
+def objective_step(
+    objective: Any, batch: Any, how: str, optimiser: Any, rate: float = 1e-4, clip: float = 0.0
+) -> Callable[[], Any]:  # fmt: skip
+    """A step of an objective, which owns its model, on the same batch each time."""
+    masters = Masters(objective.model.named_parameters(), optimiser, clip)
+    masters.set_rate(rate)
+    run: Any = compiled(objective) if "compile" in how else objective
+    step: Any = (GraphStep if "graphs" in how else TrainStep)(run, masters)
     return lambda: step(batch, 1)
 
 
