@@ -17,6 +17,7 @@ import headway
 from headway.cli.app import main
 from headway.errors import InputError
 from headway.folder import read_model
+from headway.hub.hf_export import export_hf
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
@@ -186,3 +187,20 @@ def test_data_that_does_not_fit_is_refused(folder: Path) -> None:
     bert = RECIPES["classify"].make()
     with pytest.raises(InputError, match="family 'bert' does not learn from labelled-images"):
         replace(run_of(folder), model=bert.model)
+
+
+def test_a_trained_model_is_one_of_transformers(folder: Path, trained: Path, tmp_path: Path) -> None:
+    from transformers import ViTForImageClassification, ViTImageProcessorPil
+
+    export_hf(trained, tmp_path / "hf")
+    theirs = ViTForImageClassification.from_pretrained(tmp_path / "hf").eval()
+    processor = ViTImageProcessorPil.from_pretrained(tmp_path / "hf")
+    paths = sorted(folder.glob("*/3.png"))
+    arrays = [np.asarray(Image.open(path))[..., None] for path in paths]
+    pixels = processor(arrays, return_tensors="pt", input_data_format="channels_last")["pixel_values"]
+    with torch.no_grad():
+        shares = theirs(pixels).logits.softmax(-1)
+    mine = load(trained, "cpu").classify(paths)
+    for row, guesses in zip(shares, mine, strict=True):
+        wanted = {theirs.config.id2label[at]: float(share) for at, share in enumerate(row)}
+        assert {guess.text: guess.probability for guess in guesses} == pytest.approx(wanted, abs=1e-5)

@@ -60,7 +60,9 @@ def find(name: str, *, download: bool = False, progress: Progress | None = None)
     entry = next((FILES[spelling] for spelling in names if spelling in FILES), None)
     missing = f"no file {name}: set HEADWAY_DATA to a folder that has it"
     if entry is None:
-        raise InputError(missing + nearest(name, FILES))
+        close = nearest(name, FILES)
+        sets = ", ".join(sorted({known.partition("/")[0] for known in FILES}))
+        raise InputError(missing + (close if "did you mean" in close else f"; --download knows files of {sets}"))
     refuse(not download, f"{missing}, or pass --download to fetch it from {entry.url}")
     return fetch(entry, cache_folder() / "data", progress)
 
