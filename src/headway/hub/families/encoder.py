@@ -104,7 +104,7 @@ def labels_in(keys: Keys) -> tuple[str, ...]:
 
 
 def head_in(kin: Kin, keys: Keys, config: Any) -> Any:
-    asked = keys.take("architectures") or [f"{kin.name}Model"]
+    asked = keys.take("architectures") or [f"{kin.name}Model", *kin.architectures]
     row = next(kin.architectures[name] for name in asked if name in kin.architectures)
     keys.flag("tie_word_embeddings", True)
     head = row.read(keys, config)
