@@ -57,42 +57,46 @@ export function veil(values: Float32Array, grid: Grid): HTMLCanvasElement {
 /** What a place looks at in the picture: one head, the mean of a layer's, or all layers up to this one (rollout). `from`:
  *  the place; −1 is the mean of all. */
 export function seen(site: Site, grid: Grid, mode: Mode, layer: number, head: number, from: number): Float32Array {
-  const rows = mode === 'rollout' ? rolled(site, layer) : mode === 'mean' ? mean(site, layer) : all(site, layer, head);
-  const chosen = from >= 0 ? [rows[from]] : rows;
-  const result = new Float32Array(grid.rows * grid.columns);
-  for (const row of chosen) for (let at = 0; at < result.length; at++) result[at] += row[grid.before + at] / chosen.length;
+  const length = site.rows.labels.length;
+  let shares: Float32Array = Float32Array.from({ length }, (_, place) => (from < 0 ? 1 / length : Number(place === from)));
+  if (mode === 'head') shares = passed(shares, (place) => site.looks(layer, head).row(place));
+  else if (mode === 'mean') shares = passed(shares, (place) => means(site, layer)[place]);
+  else shares = rolled(site, layer, shares);
+  return shares.subarray(grid.before, grid.before + grid.rows * grid.columns);
+}
+
+/** Π ½(A + I) over the layers up to this one, A the mean of a layer's heads, of these places: how much of each place is in
+ *  their vectors, if attention and the residual count the same (Abnar and Zuidema 2020). From the last layer down, so that
+ *  no matrices are multiplied. */
+function rolled(site: Site, layer: number, shares: Float32Array): Float32Array {
+  for (const below of site.layers.slice(0, site.layers.indexOf(layer) + 1).reverse()) {
+    const attended = passed(shares, (place) => means(site, below)[place]);
+    shares = shares.map((share, place) => (share + attended[place]) / 2);
+  }
+  return shares;
+}
+
+/** Σ_t share_t · row(t). */
+function passed(shares: Float32Array, row: (place: number) => Float32Array): Float32Array {
+  const result = new Float32Array(shares.length);
+  shares.forEach((share, place) => {
+    if (share) row(place).forEach((value, to) => (result[to] += share * value));
+  });
   return result;
 }
 
-function all(site: Site, layer: number, head: number): Float32Array[] {
-  const looks = site.looks(layer, head);
-  return Array.from({ length: looks.rows }, (_, row) => looks.row(row));
+const known = new WeakMap<Site, Map<number, Float32Array[]>>();
+
+/** The mean of a layer's heads: a row for each place. */
+function means(site: Site, layer: number): Float32Array[] {
+  const layers = known.get(site) ?? new Map<number, Float32Array[]>();
+  known.set(site, layers);
+  const found = layers.get(layer) ?? site.rows.labels.map((_, place) => mean(site, layer, place));
+  layers.set(layer, found);
+  return found;
 }
 
-function mean(site: Site, layer: number): Float32Array[] {
-  const heads = site.heads.map((head) => all(site, layer, head));
-  return heads[0].map((row, r) => row.map((_, c) => heads.reduce((sum, one) => sum + one[r][c], 0) / heads.length));
-}
-
-const rollouts = new WeakMap<Site, Map<number, Float32Array[]>>();
-
-/** Π ½(A + I) over the layers up to this one, A the mean of a layer's heads: how much of each place is in each vector, if
- *  attention and the residual count the same (Abnar and Zuidema 2020). */
-export function rolled(site: Site, layer: number): Float32Array[] {
-  const known = rollouts.get(site) ?? new Map<number, Float32Array[]>();
-  rollouts.set(site, known);
-  const found = known.get(layer);
-  if (found) return found;
-  const at = site.layers.indexOf(layer);
-  const half = mean(site, layer).map((row, r) => row.map((value, c) => (value + Number(r === c)) / 2));
-  const below = at > 0 ? rolled(site, site.layers[at - 1]) : null;
-  const result = below ? half.map((row) => product(row, below)) : half;
-  known.set(layer, result);
-  return result;
-}
-
-function product(row: Float32Array, matrix: Float32Array[]): Float32Array {
-  const result = new Float32Array(row.length);
-  row.forEach((share, r) => matrix[r].forEach((value, c) => (result[c] += share * value)));
-  return result;
+function mean(site: Site, layer: number, place: number): Float32Array {
+  const rows = site.heads.map((head) => site.looks(layer, head).row(place));
+  return rows[0].map((_, to) => rows.reduce((sum, row) => sum + row[to], 0) / rows.length);
 }
