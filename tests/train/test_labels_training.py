@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from encoder_folders import declare_pooling, write_encoder
 from headway.batch import TextInputs
+from headway.cli.app import main
 from headway.data.labelled import LabelBatch
 from headway.errors import InputError, Notice
 from headway.models import build
@@ -205,3 +206,13 @@ def test_labels_must_differ_and_be_known(tmp_path: Path) -> None:
     strange = {"train": tmp_path / "two.tsv", "valid": tmp_path / "three.tsv"}
     with pytest.raises(InputError, match="valid: no training text has the label '2'"):
         train(strange, tmp_path / "run")
+
+
+def test_where_the_labels_are_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"text number {number},{'odd' if number % 2 else 'even'}\n" for number in range(12))
+    for name in ("train.csv", "valid.csv"):
+        (tmp_path / name).write_text("text,label\n" + rows)
+    files = ["--data", str(tmp_path / "train.csv"), "--valid", str(tmp_path / "valid.csv")]
+    with pytest.raises(SystemExit) as left:
+        main(["train", "classify-bow", *files, "--out", str(tmp_path / "run"), "--set", *SMALL[:1], "engine.steps=1"])
+    assert left.value.code == 0 and capsys.readouterr().err.count("labels from column 'label'") == 1

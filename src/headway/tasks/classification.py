@@ -88,17 +88,24 @@ class Classification(TextLabelling):
 
     def open_parts(self) -> dict[str, list[Labelled]]:
         self.kind, self.written = KINDS[self.run.head.answer], tuple[str, ...]()
+        self.said: set[str] = set()
         return self.divided(self._read, hold_out_labelled, self.run.data.hold_out_test)
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""
         data, answer = self.run.data, self.run.head.answer
-        texts = read_labelled(files, data.columns, self.written, self.log.say, data.encoding, answer)
+        texts = read_labelled(files, data.columns, self.written, self._say_once, data.encoding, answer)
         refuse(not texts, f"{', '.join(map(str, files))}: there is no text in it")
         if not self.written:
             self.written = self.kind.written(texts)
             self.labels = self.called(self.written, self.kind.least)
         return texts
+
+    def _say_once(self, line: str) -> None:
+        """Training and validation files are mostly alike."""
+        if line not in self.said:
+            self.said.add(line)
+            self.log.say(line)
 
     def store(self, part: str, texts: Sequence[Labelled], framed: Sequence[Framed]) -> Any:
         balanced = part == "train" and self.run.data.class_weights == "balanced"
