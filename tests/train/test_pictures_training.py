@@ -133,6 +133,15 @@ def test_another_run_starts_from_the_model(folder: Path, trained: Path, tmp_path
     assert scores["validation accuracy"] == read_model(trained).card.score["validation accuracy"]
 
 
+def test_another_run_starts_from_the_model_with_larger_pictures(folder: Path, trained: Path, tmp_path: Path) -> None:
+    """Positions between those of the earlier model: without a step it still knows most of the pictures."""
+    larger = ("engine.steps=1", f"init={trained}", "schedule.peak=0", "model.image=16")
+    scores = train(folder, tmp_path / "larger", *larger)
+    loaded = read_model(tmp_path / "larger")
+    assert loaded.card.reads.height == 16 and loaded.model.context == 17
+    assert scores["validation accuracy"] > 0.5
+
+
 def test_a_trace_lies_along_the_patches(folder: Path, trained: Path) -> None:
     model = load(trained, "cpu")
     path = str(folder / "left" / "3.png")

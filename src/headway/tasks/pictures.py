@@ -69,7 +69,7 @@ class GridClassification(Labelling):
         train = self.parts["train"]
         self.written = labels_in(list(map(Labelled, train.names, train.labels)))
         self.labels = self.called(self.written)
-        config = earlier.card.reads if earlier else self.measured(train)
+        config = self.as_before(earlier) if earlier else self.measured(train)
         [name] = self.takes
         self.processor = config.open(context.out)
         self.processors = {name: self.processor}
@@ -87,6 +87,10 @@ class GridClassification(Labelling):
 
     def measured(self, train: Pictures) -> Any:
         """The processor's config, by the training examples."""
+        raise NotImplementedError
+
+    def as_before(self, earlier: Any) -> Any:
+        """The config of an earlier model's processor, for the size of this model."""
         raise NotImplementedError
 
     def draws(self) -> Any:
@@ -138,7 +142,7 @@ class ImageClassification(GridClassification):
         data = self.run.data
         how: dict[str, Any] = {"channels": data.channels, "broken": data.broken, "say": self.log.say}
         if earlier is not None:
-            how["read"] = earlier.card.reads.open(self.context.out).read
+            how["read"] = self.as_before(earlier).open(self.context.out).read
         return partial(read_pictures, size=self.run.model.size, **how)
 
     def measured(self, train: Pictures) -> ImageConfig:
@@ -147,6 +151,10 @@ class ImageClassification(GridClassification):
         mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3)).clip(min=1e-3)
         height, width = self.run.model.size
         return ImageConfig(len(mean), height, width, tuple(mean.round(6).tolist()), tuple(std.round(6).tolist()))
+
+    def as_before(self, earlier: Any) -> ImageConfig:
+        before, (height, width) = earlier.card.reads, self.run.model.size
+        return replace(before, height=height, width=width, edge=round(before.edge * height / before.height))
 
     def draws(self) -> Draws | None:
         augment = self.run.data.augment

@@ -51,7 +51,7 @@ class SoundClassification(GridClassification):
     what = unit = "recordings"
 
     def reader(self, earlier: Any) -> Callable[[list[Any]], Pictures]:
-        config = earlier.card.reads if earlier is not None else self._config()
+        config = self.as_before(earlier) if earlier is not None else self._config()
         read = config.open(self.context.out).read
         return partial(read_sounds, read=read, broken=self.run.data.broken, say=self.log.say)
 
@@ -62,6 +62,10 @@ class SoundClassification(GridClassification):
     def measured(self, train: Pictures) -> SoundConfig:
         values = train.pixels_NCHW
         return replace(self._config(), mean=round(float(values.mean()), 6), std=round(float(values.std()) or 1.0, 6))
+
+    def as_before(self, earlier: Any) -> SoundConfig:
+        bands, frames = self.run.model.size
+        return replace(earlier.card.reads, bands=bands, frames=frames)
 
     def draws(self) -> SoundDraws | None:
         augment = self.run.data.augment
