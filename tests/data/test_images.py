@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from pathlib import Path
 
@@ -226,3 +227,16 @@ def test_arrays_are_read_from_a_npz(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no folder of pictures"):
         (tmp_path / "e.txt").write_text("a")
         read_pictures([tmp_path / "e.txt"], 3, (6, 4))
+
+
+def test_a_table_of_one_row_and_one_without_a_label(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4), RED).save(tmp_path / "b.png")
+    one = {"label": "dog", "path": "b.png"}
+    (tmp_path / "one.jsonl").write_text(json.dumps(one) + "\n")
+    (tmp_path / "one.csv").write_text("dog,b.png\n")
+    for name in ("one.jsonl", "one.csv"):
+        assert read_pictures([tmp_path / name], 3, (4, 4)).labels == ("dog",)
+    rows = [one, one, one | {"label": None}]
+    (tmp_path / "no.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match=r"no\.jsonl, line 3: there is no label"):
+        read_pictures([tmp_path / "no.jsonl"], 3, (4, 4))

@@ -19,6 +19,7 @@ from headway.hub.hf_export import export_hf
 from headway.hub.reading import import_foreign
 from headway.models import build
 from headway.tasks.loading import load
+from headway.tasks.pictures import ImageClassification
 
 RNG = np.random.default_rng(4)
 SMALL = {
@@ -118,7 +119,8 @@ def test_positions_of_a_larger_picture_are_those_of_transformers(tmp_path: Path)
     from dataclasses import replace
 
     larger = build("vit", replace(loaded.card.config, image=20), (3,), loaded.card.head).eval()
-    weights = larger.fit({name: weight.detach() for name, weight in loaded.model.named_parameters()})
+    found = {name: weight.detach() for name, weight in loaded.model.named_parameters()}
+    weights = larger.fit(found, loaded.card.config)
     larger.load_state_dict(weights)
     pixels = torch.randn(2, 3, 20, 20)
     from types import SimpleNamespace
@@ -149,3 +151,18 @@ def test_a_model_without_labels_is_a_start_for_new_ones(tmp_path: Path) -> None:
     mine = load(tmp_path, "cpu")
     with pytest.raises(InputError, match="it gives vectors"):
         mine.classify(picture())
+
+
+def test_evaluating_scales_and_crops_a_picture_once(tmp_path: Path) -> None:
+    """DeiT takes the middle of a larger square: of what is cropped already it would take another middle."""
+    made("deit", tmp_path / "model")
+    place = tmp_path / "pictures" / "cat"
+    place.mkdir(parents=True)
+    for number in range(12):
+        Image.fromarray(RNG.integers(0, 256, (14, 14, 3), dtype=np.uint8)).save(place / f"{number:02}.png")
+    mine = load(tmp_path / "model", "cpu")
+    _, _, found = ImageClassification.labelled(mine, [str(place.parent)], {})
+    wanted = mine.classify(sorted(place.iterdir()))
+    assert [[(g.text, round(g.probability, 5)) for g in row] for row in found] == [
+        [(g.text, round(g.probability, 5)) for g in row] for row in wanted
+    ]

@@ -18,7 +18,7 @@ from headway.models import FAMILIES, build
 from headway.models.heads import LinearClasses
 from headway.models.vit import Convolutions, NoPosition, Overlapping, Sinusoids, ViT, ViTConfig
 from headway.nn import tap
-from headway.nn.patches import ConvolutionalEmbedding, patches
+from headway.nn.patches import ConvolutionalEmbedding, patches, resized_grid
 from headway.nn.pooling import AttentionPooling
 from headway.nn.position import Position, SinusoidalGrid, sinusoid
 from headway.nn.residual import StochasticDepth
@@ -214,3 +214,16 @@ def test_pooling_by_attention_is_a_mean_by_learned_weights() -> None:
 def test_sizes_without_a_meaning_are_refused(change: dict[str, Any], line: str) -> None:
     with pytest.raises(InputError, match=line):
         replace(TINY, **change)
+
+
+def test_positions_of_a_wide_grid_stay_in_their_rows() -> None:
+    """4 × 9 places are as many as 6 × 6: only the earlier config tells which they are."""
+    table = torch.arange(4.0)[:, None].expand(4, 9).reshape(36, 1)
+    found = resized_grid(torch.cat([torch.tensor([[7.0]]), table]), 1, (4, 9), (4, 18))
+    assert found[0] == 7
+    torch.testing.assert_close(found[1:].view(4, 18), torch.arange(4.0)[:, None].expand(4, 18))
+    config = replace(TINY, image=16, across=36)
+    earlier, later = build("vit", config, (1,)), build("vit", replace(config, across=72), (1,))
+    fitted = later.fit(dict(earlier.named_parameters()), config)["embed.position.table.weight"]
+    assert fitted.shape == later.embed.position.table.weight.shape == (73, 16)
+    assert later.fit({}, config) == {}

@@ -95,8 +95,8 @@ class DrawnPictures(Batch):
 @dataclass(frozen=True)
 class AugmentedBatch(Batch):
     """Labelled pictures that are changed where the model is, whenever `inputs` is asked for. mean_C11, std_C11: of the
-    values as they are stored. others: the pictures that
-    they are mixed with. share_B: how much of each picture is its own; box_B4: where the other one stands alone."""
+    values as they are stored. others: the pictures that they are mixed with. share_B: how much of each picture is its
+    own; box_B4: where the other one stands alone."""
 
     pictures: DrawnPictures
     mean_C11: Tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -9,9 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.data.columns import Columns, find_columns
 from headway.data.labelled import is_table
-from headway.data.readers import at_least_one
+from headway.data.readers import at_least_one, must_be_there
 from headway.data.table import read_table
 from headway.errors import InputError, refuse
 
@@ -49,15 +52,27 @@ def _in_folder(place: Path, wanted: Wanted) -> Iterator[Example]:
 
 def _in_table(place: Path, wanted: Wanted) -> Iterator[Example]:
     table = read_table(str(place))
-    paths = [at for at, cells in enumerate(table.columns) if all(map(wanted.has, cells[1:]))]
+    first_row = 0 if table.names or len(table.rows) == 1 else 1  # the first may be a header
+    paths = [at for at, cells in enumerate(table.columns) if all(map(wanted.has, cells[first_row:]))]
     refuse(not table.rows or not paths, f"{place}: no column has paths of {wanted.what} ({wanted.ends})")
     first = table.rows[0]
     if not table.names and not wanted.has(first.cells[paths[0]]):
         table = replace(table, rows=table.rows[1:], names=tuple(map(str, first.cells)))
         refuse(not table.rows, f"{place}: there is only a header")
     label = find_columns(table, Columns((str(paths[0] + 1),))).label
-    for row in table.rows:
-        yield place.parent / row.cells[paths[0]], str(row.cells[label]), table.where(row)
+    for row, name, said in zip(table.rows, table.columns[paths[0]], table.columns[label], strict=True):
+        refuse(not said.strip(), f"{table.where(row)}: there is no label")
+        yield place.parent / name, said, table.where(row)
+
+
+def arrays_in(place: Path) -> dict[str, Any]:
+    """Those of a .npz, by name."""
+    must_be_there(place)
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{place} is no whole .npz of plain arrays: {error}") from error
 
 
 def read_all(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +28,7 @@ from torch import Tensor
 
 from headway.data.augment import Augment, AugmentedBatch, ImageInputs
 from headway.data.batches import permutation
-from headway.data.examples import Example, Wanted, labelled_files, read_all
+from headway.data.examples import Example, Wanted, arrays_in, labelled_files, read_all
 from headway.data.image_files import SUFFIXES, Bytes, picture
 from headway.data.labelled import LabelBatch
 from headway.data.readers import must_be_there, unpacked
@@ -89,12 +88,7 @@ def _examples(place: Path) -> Iterator[Example]:
 
 
 def _arrays(place: Path) -> Iterator[Example]:
-    must_be_there(place)
-    try:
-        with np.load(place, allow_pickle=False) as file:
-            arrays = [file[name] for name in file.files]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{place} is no whole .npz of plain arrays: {error}") from error
+    arrays = list(arrays_in(place).values())
     images = [array for array in arrays if array.ndim in (3, 4)]
     labels = [array for array in arrays if array.ndim == 1]
     if len(images) != 1 or len(labels) != 1 or len(images[0]) != len(labels[0]):

@@ -36,8 +36,10 @@ def resampled(samples_N: Samples, own: int, rate: int) -> Samples:
     """The same sound with another number of samples a second."""
     if own == rate:
         return samples_N
-    import soxr
-
+    try:
+        import soxr
+    except ImportError:
+        raise InputError(f"to resample {own:,} to {rate:,} Hz, install soxr: pip install 'headway[sound]'") from None
     found: Samples = soxr.resample(samples_N, own, rate).astype(np.float32)
     return found
 

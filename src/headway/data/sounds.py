@@ -9,7 +9,6 @@ B rows, M mel bands, T frames, E boxes that are erased.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from headway.data.augment import DrawnPictures, Draws, generator
-from headway.data.examples import Example, Wanted, labelled_files, read_all
+from headway.data.examples import Example, Wanted, arrays_in, labelled_files, read_all
 from headway.data.images import Pictures
 from headway.data.readers import must_be_there
 from headway.data.sound_files import SUFFIXES
@@ -51,14 +50,10 @@ def _examples(place: Path) -> Iterator[Example]:
 
 
 def _arrays(place: Path) -> Iterator[Example]:
-    must_be_there(place)
-    try:
-        with np.load(place, allow_pickle=False) as file:
-            missing = [name for name in ARRAYS if name not in file.files]
-            refuse(missing, f"{place} must have the arrays {', '.join(ARRAYS)}: it lacks {', '.join(missing)}")
-            sounds, lengths, rate, labels = (file[name] for name in ARRAYS)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{place} is no whole .npz of plain arrays: {error}") from error
+    arrays = arrays_in(place)
+    missing = [name for name in ARRAYS if name not in arrays]
+    refuse(missing, f"{place} must have the arrays {', '.join(ARRAYS)}: it lacks {', '.join(missing)}")
+    sounds, lengths, rate, labels = (arrays[name] for name in ARRAYS)
     fits = sounds.ndim == lengths.ndim == labels.ndim == 1 and rate.ndim == 0 and len(lengths) == len(labels)
     if not fits or (lengths < 0).any() or int(lengths.sum()) != len(sounds) or int(rate) < 1:
         raise InputError(f"{place}: lengths must add up to the number of samples, with a label for each of them")

@@ -60,6 +60,16 @@ class GridModel(HeadedModel, Answering):
             found += self.guesses(self._inputs(values[start : start + rows]))
         return found
 
+    @torch.inference_mode()
+    def classify_read(self, values_BCHW: Any) -> list[list[Guess]]:
+        """`classify` of what `processor.read` gave: it is scaled and cropped already."""
+        found: list[list[Guess]] = []
+        (mean_C11, std_C11), rows = self.processor.scale, ROWS[self.device.type]
+        for start in range(0, len(values_BCHW), rows):
+            pixels_BCHW = torch.from_numpy((values_BCHW[start : start + rows] - mean_C11) / std_C11)
+            found += self.guesses(ImageInputs(sent(pixels_BCHW, self.device).to(self.dtype)))
+        return found
+
     def shown(self, value: Any) -> Any:
         """What the page draws below the attention: (height, width, channels) of bytes."""
         raise NotImplementedError

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.data.augment import ImageInputs
-from headway.device import sent
 from headway.generate.encoder import Guess
 from headway.generate.one_or_many import one_or_many
-from headway.generate.pictures import ROWS, GridModel
+from headway.generate.pictures import GridModel
 
 
 def is_sound(value: Any) -> bool:
@@ -35,16 +33,6 @@ class SoundModel(GridModel):
     def classify(self, recordings: Sequence[Any]) -> list[list[Guess]]:
         """The labels of each recording, the most probable first."""
         return self.classified(recordings)
-
-    @torch.inference_mode()
-    def classify_spectrograms(self, values_B1MT: Any) -> list[list[Guess]]:
-        """The labels of each spectrogram, as `processor.read` gives it."""
-        found: list[list[Guess]] = []
-        mean, std = self.processor.scale
-        for start in range(0, len(values_B1MT), ROWS[self.device.type]):
-            some = (values_B1MT[start : start + ROWS[self.device.type]] - mean) / std
-            found += self.guesses(ImageInputs(sent(torch.from_numpy(some), self.device).to(self.dtype)))
-        return found
 
     def shown(self, value: Any) -> Any:
         """The spectrogram, the lowest band in its first row; loud is bright."""

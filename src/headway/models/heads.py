@@ -401,11 +401,11 @@ class Headed(nn.Module):
     def encode(self, inputs: Any) -> Encoded:
         return self.encoder.encode(inputs)
 
-    def fit(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    def fit(self, weights: dict[str, Tensor], earlier: Any) -> dict[str, Tensor]:
         """As that of the encoder."""
         below = f"{self.wraps}."
         inner = {name.removeprefix(below): weight for name, weight in weights.items() if name.startswith(below)}
-        return weights | {below + name: weight for name, weight in self.encoder.fit(inner).items()}
+        return weights | {below + name: weight for name, weight in self.encoder.fit(inner, earlier).items()}
 
     def forward(self, inputs: Any) -> Any:
         answer = self.head(self.encode(inputs))

@@ -62,8 +62,9 @@ class Encodes(nn.Module):
     def draw(self, part: nn.Module) -> None:
         """The first weights of a part, where the encoder has a rule for them; by default they stay as drawn."""
 
-    def fit(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The weights of an earlier model, made to fit where it can be done (positions of larger pictures)."""
+    def fit(self, weights: dict[str, Tensor], earlier: Any) -> dict[str, Tensor]:
+        """The weights of an earlier model, whose config is `earlier`, made to fit where it can be done (positions of
+        larger pictures)."""
         return weights
 
     def encode(self, inputs: Any) -> Encoded:

@@ -197,12 +197,11 @@ class ViT(Encodes):
     def encode(self, inputs: Any) -> Encoded:
         return Encoded(self.encoder.encode(self.embed(inputs.pixels_BCHW)))
 
-    def fit(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        name, before = "embed.position.table.weight", self.config.before
-        table_PD = weights.get(name)
-        if table_PD is None or len(table_PD) == self.context or not _is_square(len(table_PD) - before):
+    def fit(self, weights: dict[str, Tensor], earlier: Any) -> dict[str, Tensor]:
+        name, sides = "embed.position.table.weight", getattr(earlier, "sides", self.config.sides)
+        if name not in weights or sides == self.config.sides:
             return weights
-        return weights | {name: resized_grid(table_PD, before, self.config.sides)}
+        return weights | {name: resized_grid(weights[name], earlier.before, sides, self.config.sides)}
 
 
 def _around(config: ViTConfig) -> Iterator[Residual]:
@@ -213,7 +212,3 @@ def _around(config: ViTConfig) -> Iterator[Residual]:
             scale = LayerScale(config.width, config.layer_scale) if config.layer_scale else None
             path = StochasticDepth(rate) if rate else None
             yield Residual(config.norm.norm(config.width), scale, dropout=config.dropout, path=path)
-
-
-def _is_square(number: int) -> bool:
-    return number > 0 and math.isqrt(number) ** 2 == number

@@ -5,8 +5,6 @@ B batch, C channels, H height, W width, P patch size, T patches, D width of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -106,11 +104,10 @@ class ConvolutionalEmbedding(PictureEmbedding):
         return x_BDHW.flatten(2).mT
 
 
-def resized_grid(table_PD: Tensor, before: int, sides: Sequence[int]) -> Tensor:
-    """A learned table of positions on a square grid for a grid of other sides (height, width), between its rows by
-    bicubic interpolation (Dosovitskiy et al. 2021, 3.2); the first `before` rows are of no place and stay."""
+def resized_grid(table_PD: Tensor, before: int, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
+    """A learned table of positions on a grid of `old` rows and columns for a `new` one, between its places by bicubic
+    interpolation (Dosovitskiy et al. 2021, 3.2); the first `before` rows are of no place and stay."""
     first, rest_PD = table_PD[:before], table_PD[before:]
-    side = round(len(rest_PD) ** 0.5)
-    grid_1DHW = rest_PD.float().view(1, side, side, -1).permute(0, 3, 1, 2)
-    new_1DHW = F.interpolate(grid_1DHW, size=tuple(sides), mode="bicubic", align_corners=False)
+    grid_1DHW = rest_PD.float().view(1, *old, -1).permute(0, 3, 1, 2)
+    new_1DHW = F.interpolate(grid_1DHW, size=new, mode="bicubic", align_corners=False)
     return torch.cat([first, new_1DHW.flatten(2)[0].mT.to(table_PD.dtype)])

@@ -174,4 +174,4 @@ class ImageClassification(GridClassification):
     ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         config = model.processor.config
         pictures = read_pictures(files, config.size, (config.height, config.width), read=model.processor.read)
-        return pictures.names, pictures.labels, model.classify(list(pictures.pixels_NCHW.transpose(0, 2, 3, 1)))
+        return pictures.names, pictures.labels, model.classify_read(pictures.pixels_NCHW)

@@ -85,4 +85,4 @@ class SoundClassification(GridClassification):
         cls, model: SoundModel, files: Sequence[str], options: dict[str, Any]
     ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         found = read_sounds(files, model.processor.read)
-        return found.names, found.labels, model.classify_spectrograms(found.pixels_NCHW)
+        return found.names, found.labels, model.classify_read(found.pixels_NCHW)

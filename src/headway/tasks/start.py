@@ -74,7 +74,7 @@ def take_over(model: nn.Module, earlier: Loaded, where: str, head: Any = None) -
     both share are copied. Returns the names of the weights that stay new."""
     found, wanted = kept_tensors(earlier.model), kept_tensors(model)
     if head is not None:
-        found = model.fit(found)  # type: ignore[operator]
+        found = model.fit(found, earlier.card.config)  # type: ignore[operator]
     other = head is not None and earlier.card.head != head
     if other:
         found = {name: tensor for name, tensor in found.items() if name.startswith(("encoder.", *head.shared))}
