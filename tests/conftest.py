@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a child of tests/fuzz that is forked would wait for threads it has not
@@ -46,3 +47,12 @@ def without_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
     Where the CPU has no bfloat16 instructions, torch switches oneDNN off for the whole process at the first of them.
     """
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real one, for the tests of the page: `browsing.need_browser` skips where there is none."""
+    from browsing import browsing
+
+    with browsing() as found:
+        yield found

@@ -90,3 +90,13 @@ def check_resumed(patch: pytest.MonkeyPatch, expected: Path, out: Path, step: in
     run(out, resume=True)
     weights, found = (load_file(folder / "model" / "model.safetensors") for folder in (expected, out))
     torch.testing.assert_close(found, weights, rtol=0, atol=0)
+
+
+def told(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command writes that succeeds."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert left.value.code == 0, err
+    return out

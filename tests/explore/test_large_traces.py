@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
-from browsing import Visit, browsing, need_browser
+from browsing import Visit, need_browser
 from headway.explore.payload import payload, strongest
 from made_pages import made_trace, written
 
 need_browser()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with browsing() as found:
-        yield found
 
 
 def readout(visit: Visit, canvas: str) -> list[str]:

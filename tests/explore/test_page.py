@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import headway
-from browsing import Visit, browsing, need_browser
+from browsing import Visit, need_browser
 from headway.explore.asking import Question, answer, traced
 from headway.explore.pages import page_html, show
 from headway.explore.payload import payload, strongest
@@ -29,12 +29,6 @@ need_browser()
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
 TOKENIZER = Tokenizer.train(["the cat sat on the mat, the dog did not sit"] * 3, TextOptions(size=290, exact=True))
 TRANSLATOR_VIEWS = ["attention", "steps", "next", "beam", "positions", "states", "compare"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with browsing() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

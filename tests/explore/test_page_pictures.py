@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from browsing import Visit, browsing, need_browser
+from browsing import Visit, need_browser
 from headway.card import Card, Loaded
 from headway.explore.payload import payload
 from headway.generate.pictures import PictureModel
@@ -22,12 +22,6 @@ from made_pages import written
 need_browser()
 HEAD = LinearClasses(("cat", "dog", "cow"))
 CONFIG = ViTConfig(24, 6, 3, 16, 32, 2, 0.0)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with browsing() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

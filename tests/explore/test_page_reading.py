@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headway
-from browsing import Visit, browsing, need_browser
+from browsing import Visit, need_browser
 from headway.explore.asking import Question, traced
 from headway.explore.payload import payload
 from headway.explore.telling import telling_heads
@@ -19,12 +19,6 @@ from made_pages import written
 
 need_browser()
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with browsing() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

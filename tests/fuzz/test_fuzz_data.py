@@ -16,14 +16,21 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zstandard
 from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
 from lines import fault
-from worlds import SMALL, labelled, pairs, pictures, questions, sounds, stories, strings, tagged, text
+from media import (
+    many_forms_of_pictures,
+    many_forms_of_sounds,
+    numbered_pictures,
+    picture_arrays,
+    picture_table,
+    sound_arrays,
+)
+from worlds import SMALL, labelled, pairs, questions, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -140,67 +147,6 @@ def treebank_tags(folder: Path) -> None:
     rows = [f"{number}\t{word}" + "\t_" * 6 + "\n" for number, word in enumerate(words, 1)]
     texts = [f"# text = {n}\n" + "".join(rows).replace("cat", f"cat{n % 7}") for n in range(40)]
     (folder / "train.conllu").write_text("\n".join(texts), encoding="utf-8")
-
-
-def many_forms_of_pictures(folder: Path) -> None:
-    from PIL import Image
-
-    pictures(folder)
-    for label in ("dark", "light"):
-        place = folder / "pictures" / label
-        for number in range(8):
-            (place / f"{number}.png").unlink()
-        Image.open(place / "8.png").save(place / "8.jpg")
-        Image.open(place / "9.png").convert("P").save(place / "9.png")
-        Image.open(place / "10.png").convert("RGBA").save(place / "10.png")
-        for suffix in ("webp", "avif", "tiff", "gif"):
-            Image.open(place / "11.png").save(place / f"11.{suffix}")
-        Image.fromarray(np.full((9, 7), 40_000, np.uint16)).save(place / "16.png")
-
-
-def picture_table(folder: Path) -> None:
-    pictures(folder)
-    rows = [f"{place.relative_to(folder)},{place.parent.name}\n" for place in sorted(folder.glob("pictures/*/*.png"))]
-    (folder / "all.csv").write_text("path,label\n" + "".join(rows), encoding="utf-8")
-
-
-def picture_arrays(folder: Path) -> None:
-    random = np.random.default_rng(0)
-    pixels = random.integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
-    np.savez_compressed(folder / "train.npz", pictures=pixels, labels=np.arange(24) % 3)
-
-
-def many_forms_of_sounds(folder: Path) -> None:
-    import soundfile
-
-    sounds(folder)
-    for label in ("low", "high"):
-        place = folder / "sounds" / label
-        samples, rate = soundfile.read(place / "0.wav")
-        for suffix in ("flac", "ogg", "aiff"):
-            soundfile.write(place / f"more.{suffix}", samples, rate)
-        for number in range(2, 10):
-            (place / f"{number}.wav").unlink()
-
-
-def sound_arrays(folder: Path) -> None:
-    random = np.random.default_rng(0)
-    tones = (0.2 * random.standard_normal(24 * 600) * 32767).clip(-32767, 32767).astype(np.int16)
-    shape = {"lengths": np.full(24, 600), "rate": np.array(8000), "labels": np.arange(24) % 3}
-    np.savez_compressed(folder / "train.npz", sounds=tones, **shape)
-
-
-def numbered_pictures(packed: bool) -> Make:
-    def make(folder: Path) -> None:
-        random = np.random.default_rng(0)
-        arrays = {"images-idx3": random.integers(0, 2, (30, 8, 8), np.uint8) * 255, "labels-idx1": np.arange(30) % 3}
-        for name, array in arrays.items():
-            head = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
-            data = head + array.astype(np.uint8).tobytes()
-            path = folder / f"train-{name}-ubyte{'.gz' if packed else ''}"
-            path.write_bytes(gzip.compress(data) if packed else data)
-
-    return make
 
 
 def packed_stories(folder: Path) -> None:

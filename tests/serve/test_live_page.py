@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import headway
-from browsing import Visit, browsing, need_browser, served
+from browsing import Visit, need_browser, served
 from encoder_folders import write_encoder
 from headway.explore.asking import Question
 from headway.generate.generator import Generator
@@ -19,12 +19,6 @@ from headway.text.tokenizer import TextOptions, Tokenizer
 need_browser()
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
 TOKENIZER = Tokenizer.train(["the cat sat on the mat, the dog did not sit"] * 3, TextOptions(size=290, exact=True))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with browsing() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import headway
-from headway.cli.app import main
 from headway.errors import InputError
 from headway.folder import read_model
 from headway.hub.hf_export import export_hf
@@ -22,7 +21,7 @@ from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
 from headway.train.run import read_run, write_run
-from small_runs import train_quietly
+from small_runs import told, train_quietly
 
 SMALL = (
     "engine.device=cpu", "engine.steps=250", "engine.batch=32", "engine.log=50", "data.channels=1", "model.image=8",
@@ -59,16 +58,6 @@ def train(folder: Path, out: Path, *settings: str, resume: bool = False) -> dict
 def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run")
     assert train(folder, out)["validation accuracy"] > 0.9
-    return out
-
-
-def told(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command writes that succeeds."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert left.value.code == 0, err
     return out
 
 

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 import headway
-from headway.cli.app import main
 from headway.data.sounds import QUIET, SoundAugment, SoundDraws, read_sounds
 from headway.errors import InputError
 from headway.folder import read_model
@@ -21,7 +20,7 @@ from headway.plain import change
 from headway.processors.sound import SoundConfig
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
-from small_runs import train_quietly
+from small_runs import told, train_quietly
 
 RATE = 8000
 SMALL = (
@@ -56,15 +55,6 @@ def train(folder: Path, out: Path, *settings: str, resume: bool = False) -> dict
 def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run")
     assert train(folder, out)["validation accuracy"] > 0.9
-    return out
-
-
-def told(*arguments: object, capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert left.value.code == 0, err
     return out
 
 

@@ -11,7 +11,7 @@ from headway.hub.families.foreign import Usual
 from headway.hub.families.vit import FIELDS as VIT_FIELDS
 from headway.hub.families.vit import names_below, table_shapes
 from headway.hub.names import Table
-from headway.hub.sound_files import sound_processors
+from headway.hub.sound_processor import sound_processors
 from headway.models.ast import ASTConfig
 from headway.models.heads import TwoTokens
 

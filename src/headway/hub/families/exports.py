@@ -13,10 +13,10 @@ from headway.hub.families import ctranslate2, ctranslate2_decoders, restated
 from headway.hub.families.ctranslate2_parts import Engine
 from headway.hub.families.onnx_encoder import encoder
 from headway.hub.families.restated import Weights
-from headway.hub.image_files import image_beside
+from headway.hub.image_processor import image_beside
 from headway.hub.layouts import Layout, Pictures, RunningText, SourceAndTarget
 from headway.hub.onnx_graphs import Graph, decoder_only, encoder_decoder
-from headway.hub.sound_files import sound_beside
+from headway.hub.sound_processor import sound_beside
 from headway.hub.tokenizer_export import text_beside
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from headway.hub.config_keys import Keys, choice, flag, number, size
 from headway.hub.families.encoder import Kin, Row, foreign, labels_in, names
 from headway.hub.families.foreign import ACTIVATIONS, Foreign, Usual
-from headway.hub.image_files import image_processors
+from headway.hub.image_processor import image_processors
 from headway.hub.names import Table, below
 from headway.models.heads import DistilledClasses, LinearClasses, Vectors
 from headway.models.parts import PreNorm
