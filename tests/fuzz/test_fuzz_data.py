@@ -49,7 +49,7 @@ TRANSLATOR = (
 )  # fmt: skip
 SOUNDS = (
     *SHORT, "data.rate=8000", "data.window=128", "data.hop=100", "model.image=8", "model.across=8",
-    "model.stem.layers=1", "model.layers=1", "model.width=16", "model.heads=2",
+    "model.layers=1", "model.width=16", "model.heads=2",
 )  # fmt: skip
 PICTURES = (*SHORT, "model.image=8", "model.patch=4", "model.layers=1", "model.width=16", "model.heads=2")
 STORIES = (*SHORT, "engine.batch=8", "model.width=8")

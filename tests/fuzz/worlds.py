@@ -232,7 +232,7 @@ WORLDS: dict[str, World] = {
         sounds, ("classify-sounds", "--data", "sounds"),
         (*ENGINE, "engine.batch=8", "data.rate=8000", "data.window=128", "data.hop=100", "model.image=8",
          "model.across=12", "model.layers=1", "model.width=16", "model.heads=2", "model.inner=32",
-         "model.stem.layers=1", "data.augment.mixup=0.5"),
+         "data.augment.mixup=0.5"),
         (("predict", "MODEL", "sounds/low/0.wav", "--device", "cpu"),), stores=False,
     ),
     "stories": World(

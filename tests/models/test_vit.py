@@ -15,6 +15,7 @@ from transformers import ViTModel
 
 from headway.errors import InputError
 from headway.models import FAMILIES, build
+from headway.models.ast import ASTConfig, Frames
 from headway.models.heads import LinearClasses
 from headway.models.vit import Convolutions, NoPosition, Overlapping, Sinusoids, ViT, ViTConfig
 from headway.nn import tap
@@ -138,6 +139,7 @@ SHAPES = {
     "no positions": replace(TINY, position=NoPosition(), before=0),
     "scaled": replace(TINY, layer_scale=0.1, qkv_bias=False),
     "two tokens": replace(TINY, before=2),
+    "frames": ASTConfig(8, across=13, layers=2, width=16, inner=32, heads=2, stem=Frames(), dropout=0.0, before=0),
     "wide and overlapping": replace(TINY, across=16, stem=Overlapping(3)),
 }
 
@@ -147,14 +149,33 @@ def test_every_part_learns_and_rows_do_not_touch_each_other(name: str) -> None:
     torch.manual_seed(2)
     config = SHAPES[name]
     head = LinearClasses(("a", "b", "c"), pooling="attention")
-    model = build("vit", config, (3,), head).double()
-    pixels = torch.randn(3, 3, *config.size, dtype=torch.float64)
+    channels = 1 if config.name == "ast" else 3
+    model = build(config.name, config, (channels,), head).double()
+    pixels = torch.randn(3, channels, *config.size, dtype=torch.float64)
     logits = model(SimpleNamespace(pixels_BCHW=pixels))
     alone = torch.cat([model(SimpleNamespace(pixels_BCHW=one[None])) for one in pixels])
     torch.testing.assert_close(logits, alone)
     logits.square().sum().backward()
     assert all(weight.grad is not None and weight.grad.any() for weight in model.parameters())
     assert model.context == config.before + math.prod(config.sides)
+
+
+def test_frames_are_read_as_whisper_reads_them() -> None:
+    from transformers import WhisperConfig
+    from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+    torch.manual_seed(5)
+    peer = WhisperEncoder(
+        WhisperConfig(d_model=16, num_mel_bins=8, encoder_layers=0, encoder_attention_heads=2, max_source_positions=6)
+    )
+    config = ASTConfig(8, across=12, layers=1, width=16, inner=32, heads=2, stem=Frames(), before=0)
+    assert config.sides == (1, 6)
+    part = build("ast", config, (1,)).embed
+    for mine, theirs in ((part.first, peer.conv1), (part.second, peer.conv2)):
+        mine.load_state_dict(theirs.state_dict())
+    bands = torch.randn(2, 8, 12)
+    gelu = torch.nn.functional.gelu
+    torch.testing.assert_close(part.places(bands[:, None]), gelu(peer.conv2(gelu(peer.conv1(bands)))).mT)
 
 
 def test_convolutions_and_the_largest_of_each_place() -> None:

@@ -7,7 +7,7 @@ B batch, C channels, H height, W width, T patches and the class token, D width.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -35,11 +35,20 @@ STD = 0.02  # of every matrix at the start
 SIZED = ("pictures whose channels are {}", "data.channels")
 
 
+def along_both(places: Callable[[ViTConfig, int], int], config: ViTConfig) -> tuple[int, int]:
+    """Rows of places and places in a row, each counted along its side of the picture."""
+    height, width = config.size
+    return places(config, height), places(config, width)
+
+
 @dataclass(frozen=True)
 class Patches:
     """Squares of `model.patch` pixels, and a linear map."""
 
     name: ClassVar[str] = "patches"
+
+    def sides(self, config: ViTConfig) -> tuple[int, int]:
+        return along_both(self.places, config)
 
     def places(self, config: ViTConfig, size: int) -> int:
         if config.patch < 1 or size < config.patch or size % config.patch:
@@ -57,6 +66,9 @@ class Overlapping:
     name: ClassVar[str] = "overlapping"
     step: int = 10
 
+    def sides(self, config: ViTConfig) -> tuple[int, int]:
+        return along_both(self.places, config)
+
     def places(self, config: ViTConfig, size: int) -> int:
         if self.step < 1 or not 1 <= config.patch <= size:
             raise InputError(f"model.image {size} has no patch of {config.patch} every {self.step} pixels")
@@ -73,6 +85,9 @@ class Convolutions:
 
     name: ClassVar[str] = "convolutions"
     layers: int = 1
+
+    def sides(self, config: ViTConfig) -> tuple[int, int]:
+        return along_both(self.places, config)
 
     def places(self, config: ViTConfig, size: int) -> int:
         refuse(self.layers < 1, f"model.stem.layers must be at least 1, not {self.layers}")
@@ -153,8 +168,7 @@ class ViTConfig:
     @property
     def sides(self) -> tuple[int, int]:
         """Rows of places, and places in a row."""
-        height, width = self.size
-        return self.stem.places(self, height), self.stem.places(self, width)
+        return self.stem.sides(self)
 
 
 SIZES = {

@@ -104,6 +104,21 @@ class ConvolutionalEmbedding(PictureEmbedding):
         return x_BDHW.flatten(2).mT
 
 
+class FrameEmbedding(PictureEmbedding):
+    """Two convolutions over the frames of a spectrogram, whose bands are their channels; the second takes every second
+    frame (Radford et al. 2022, 2.2). Each band has weights of its own: what a pitch is, need not be learned."""
+
+    def __init__(self, bands: int, width: int, position: Position, dropout: float, before: int = 1) -> None:
+        super().__init__(width, position, dropout, before)
+        self.first = nn.Conv1d(bands, width, 3, padding=1)
+        self.second = nn.Conv1d(width, width, 3, stride=2, padding=1)
+
+    def places(self, pixels_BCHW: Tensor) -> Tensor:
+        bands_BMT = pixels_BCHW[:, 0].to(self.first.weight.dtype)
+        found_BDT: Tensor = F.gelu(self.second(F.gelu(self.first(bands_BMT))))
+        return found_BDT.mT
+
+
 def resized_grid(table_PD: Tensor, before: int, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
     """A learned table of positions on a grid of `old` rows and columns for a `new` one, between its places by bicubic
     interpolation (Dosovitskiy et al. 2021, 3.2); the first `before` rows are of no place and stay."""
