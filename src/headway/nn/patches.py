@@ -59,7 +59,7 @@ class PatchEmbedding(PictureEmbedding):
     ) -> None:
         super().__init__(width, position, dropout, before)
         self.size, self.map = size, nn.Linear(channels * size * size, width)
-        nn.init.normal_(self.map.weight, std=0.02)
+        nn.init.xavier_uniform_(self.map.weight.flatten(1).detach())
 
     def places(self, pixels_BCHW: Tensor) -> Tensor:
         vectors_BTD: Tensor = self.map(patches(pixels_BCHW.to(self.map.weight.dtype), self.size))
@@ -74,7 +74,7 @@ class OverlappingEmbedding(PictureEmbedding):
     ) -> None:
         super().__init__(width, position, dropout, before)
         self.map = nn.Conv2d(channels, width, size, step)
-        nn.init.normal_(self.map.weight, std=0.02)
+        nn.init.xavier_uniform_(self.map.weight.flatten(1).detach())
 
     def places(self, pixels_BCHW: Tensor) -> Tensor:
         vectors_BDHW: Tensor = self.map(pixels_BCHW.to(self.map.weight.dtype))
