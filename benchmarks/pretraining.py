@@ -182,7 +182,7 @@ def speed(options: Namespace) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     config, many = SIZES[size], round(0.15 * length)
     ids_BT = torch.randint(5, vocabulary, (rows, length), device=options.device)
-    places_BP = torch.rand(rows, length, device=options.device).argsort(1)[:, :many]
+    places_BP = torch.rand(rows, length, device=options.device).argsort(1)[:, :many].contiguous()
     labels_BP, pairs_B = ids_BT.gather(1, places_BP), torch.randint(0, 2, (rows,), device=options.device)
     types_BT = (torch.arange(length, device=options.device) > length // 2).long().repeat(rows, 1)
     batch = MaskedBatch(TextInputs(ids_BT, None, types_BT), places_BP, labels_BP, pairs_B, ids_BT.numel())
