@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from headway.cli.options import (
@@ -20,6 +21,7 @@ from headway.cli.options import (
     option,
 )
 from headway.cli.texts import questions_of, texts_of
+from headway.errors import refuse
 from headway.plain import json_line
 
 
@@ -43,6 +45,12 @@ def predict(
     seed: int = option(None, "N", "Of a model that samples: the random generator's seed.", min=0),
     conll: bool = flag("--conll", "Of a tagger: a word and its tag a line, an empty line behind each sentence."),
     tag_scheme: str = option(None, "NAME", "Of a tagger of entities: bio or bioes (default: bio)."),
+    draw: str = option(
+        None,
+        "FILE",
+        "Of a model that says what is in a picture: write the picture with boxes and masks here; of several "
+        "pictures into this folder.",
+    ),
     as_json: bool = flag("--json", "A JSON object a line."),
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -58,11 +66,30 @@ def predict(
     options: dict[str, Any] = {
         "pairs": pairs, "all": every, "truncate": truncate, "max_new_tokens": max_new_tokens, "beam_size": beam_size,
         "seed": seed, "conll": conll, "tag_scheme": tag_scheme,
-        "context": context, "no_answer": no_answer, "max_answer_tokens": max_answer_tokens,
+        "draw": draw, "context": context, "no_answer": no_answer, "max_answer_tokens": max_answer_tokens,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     if context is not None:
         inputs, text = [], [*questions_of(inputs or []), *text]
     values = task.read(inputs or [], text, texts_of, text_column)
+    places = iter(drawn_places(draw, values) if draw is not None else ())
     for found in task.answer(load(model, device, dtype), values, given):
         print(json_line(found.values) if as_json else found.line)
+        if found.drawn is not None:
+            found.drawn.save(next(places))
+
+
+def drawn_places(draw: str, values: list[Any]) -> list[Path]:
+    """Where the drawn pictures go: one to the file itself, several into a folder, each by the name of its picture."""
+    place = Path(draw)
+    if len(values) > 1 or place.is_dir():
+        names = [f"{Path(str(value)).stem}.png" for value in values]
+        refuse(len(set(names)) < len(names), "two pictures have the same name: draw them one at a time")
+        refuse(place.exists() and not place.is_dir(), f"{draw} is a file: give a folder for several pictures")
+        place.mkdir(parents=True, exist_ok=True)
+        return [place / name for name in names]
+    known = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+    refuse(place.suffix.lower() not in known, f"--draw writes a picture ({', '.join(known)}), not {draw}")
+    refuse(not place.absolute().parent.is_dir(), f"there is no folder {place.absolute().parent}")
+    refuse(str(values[0]) == draw, f"--draw {draw} would replace the picture that is read: give another name")
+    return [place]

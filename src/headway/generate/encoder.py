@@ -36,7 +36,9 @@ from headway.traces import Trace, Track
 GAP = "[MASK]"  # what a person may write for a gap, whatever the model's own sign for it is
 BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
 # What a method needs of the head.
-NEEDS = {"fill": "words", "classify": "classes", "tag": "tags", "find": "spans", "choose": "choices"}
+NEEDS = {
+    "fill": "words", "classify": "classes", "tag": "tags", "find": "spans", "choose": "choices", "segment": "pixels",
+}  # fmt: skip
 Progress = Callable[[int], None]
 Answer = TypeVar("Answer")
 

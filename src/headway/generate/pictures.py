@@ -79,27 +79,33 @@ class GridModel(HeadedModel, Answering):
         self, value: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
         tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What the model computes while this is read, along its patches; the `top` labels in `about["labels"]`.
+        """What the model computes while this is read, along its patches; of labels the `top` in `about["labels"]`.
         `layers`, `heads`, `tensors` keep it small (see `headway.trace`)."""
         check_one(value)
         choice = checked(self.model, chosen(layers, heads, tensors))
         inputs = self._inputs([value])
         with tap.record(self.model, choice) as recorder:
-            shares_L = self.model(inputs)[0].float().softmax(-1)
-        best_K, at_K = shares_L.topk(min(top, len(shares_L)))
-        labels = [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
+            answer = self.model(inputs)
         config = self.model.config
         places = self.processor.track(config.sides, config.before)
         track = Track(
             "patches", "patches", places, specials=tuple(range(config.before)),
             text=value if isinstance(value, str) else None,
         )  # fmt: skip
-        about = {"labels": labels, "grid": [*config.sides, config.before]}
+        about = self.told(answer, top) | {"grid": [*config.sides, config.before]}
         trace = trace_of(self.model, recorder, [track], name=self.name, about=about)
         return replace(
             trace, tensors=trace.tensors | {"pixels": self.shown(value)},
             axes=trace.axes | {"pixels": ("height", "width", "channel")},
         )  # fmt: skip
+
+    def told(self, answer: Any, top: int) -> dict[str, Any]:
+        """What a trace says of the answer to one value, beside its tensors."""
+        shares_L = answer[0].float().softmax(-1)
+        best_K, at_K = shares_L.topk(min(top, len(shares_L)))
+        return {
+            "labels": [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
+        }
 
     def _inputs(self, values: Sequence[Any]) -> ImageInputs:
         pixels_BCHW = torch.from_numpy(np.stack(self.processor.encode(values)))

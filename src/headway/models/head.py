@@ -59,6 +59,10 @@ class Head(nn.Module):
         """Logits of the token that an answer begins with, and of the one that it ends with, each (B, T)."""
         raise InputError(f"this model finds no answers in a text: it {self.does}")
 
+    def pixels(self, encoded: Encoded) -> Tensor:
+        """The probability of each label at every pixel, (B, L, H, W)."""
+        raise InputError(f"this model has no labels for pixels: it {self.does}")
+
     def choices(self, encoded: Encoded) -> Tensor:
         """A logit for each text, (B,): how well it fits among the choices that it is one of."""
         raise InputError(f"this model chooses among no texts: it {self.does}")

@@ -2,7 +2,8 @@
 
 A head's config is a frozen dataclass with a `name`, a `task` and its `module`. The module gives logits, the loss terms
 of a batch, and the answers that its task reads. Here are those of vectors, words and choices; `label_heads.py` has
-those that label the whole, `token_heads.py` those that label every token, `head.py` what all share.
+those that label the whole, `token_heads.py` those that label every token, `picture_heads.py` those of what is in a
+picture, `head.py` what all share.
 
 B batch, T length, D width, V vocabulary, L labels.
 """
@@ -35,6 +36,7 @@ from headway.models.label_heads import (
     LinearClasses,
     TwoTokens,
 )
+from headway.models.picture_heads import Pixels
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.models.token_heads import Crf, Replaced, Spans, Tags
 from headway.nn import embedding, tap
@@ -252,7 +254,7 @@ class MultipleChoice(HeadChoice):
 
 EVERY = (
     Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, TwoTokens, Answers, NextSentence,
-    MultipleChoice, Tags, Replaced, Spans, Crf,
+    MultipleChoice, Tags, Replaced, Spans, Crf, Pixels,
 )  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007

@@ -11,6 +11,7 @@ from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
 from headway.tasks.pictures import ImageClassification
 from headway.tasks.questions import QuestionAnswering
+from headway.tasks.segmentation import Segmentation
 from headway.tasks.sounds import SoundClassification
 from headway.tasks.stories import StoryAnswering
 from headway.tasks.tagging import Tagging
@@ -21,7 +22,7 @@ from headway.tasks.word_vectors import WordVectors
 
 EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
-    SoundClassification,
+    SoundClassification, Segmentation,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}

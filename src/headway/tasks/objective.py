@@ -35,6 +35,11 @@ class Objective(nn.Module):
         self.model: Any = model
         self.config = config
 
+    @property
+    def capturable(self) -> bool:
+        """Whether it runs the same kernels for every batch of a shape, and asks the device for nothing."""
+        return True
+
     def forward(self, batch: Any) -> Terms:
         raise NotImplementedError
 
@@ -144,6 +149,10 @@ class CarriedObjective(TokenObjective):
 
 class HeadObjective(Objective):
     """The loss terms of an encoder's head."""
+
+    @property
+    def capturable(self) -> bool:
+        return bool(self.model.head.capturable)
 
     def forward(self, batch: Any) -> Terms:
         terms: Terms = self.model.head.losses(self.model.encode(batch.inputs), batch, self.config.smoothing)
@@ -333,6 +342,15 @@ class Labels(Config):
     objective: ClassVar[type[Objective]] = HeadObjective
     smoothing: float = 0.0
     judge: Judge = "accuracy"
+
+
+@dataclass(frozen=True)
+class HeadLoss(Config):
+    """The loss terms of an encoder's head, as the head weighs them."""
+
+    name: ClassVar[str] = "head-loss"
+    objective: ClassVar[type[Objective]] = HeadObjective
+    smoothing: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,12 @@ class Report:
 
 @dataclass(frozen=True)
 class Prediction:
-    """An answer: a line for a reader, values for a program."""
+    """An answer: a line for a reader, values for a program; where it was asked for, the input with the answer drawn
+    onto it (Pillow's image)."""
 
     line: str
     values: dict[str, Any]
+    drawn: Any = None
 
 
 class Task:

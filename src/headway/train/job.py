@@ -178,7 +178,8 @@ class Job:
             buffers_of(model),
         )  # fmt: skip
         own = self.objective.step(self.masters)
-        self.speed = "plain" if own else run.engine.speed if run.engine.speed != "auto" else self._speed()
+        plain = own or not self.objective.capturable
+        self.speed = "plain" if plain else run.engine.speed if run.engine.speed != "auto" else self._speed()
         folder, writer = context.out / "snapshots", checkpoints.writer
         self.snapshots = Snapshots(folder, run.engine.average, writer=writer, say=self.log.say)
         self.snapshots.needed = checkpoints.needed_snapshots

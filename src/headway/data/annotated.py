@@ -1,0 +1,315 @@
+"""Pictures with what is in them: boxes with labels, a label for every pixel, captions.
+
+B rows, N pictures, M the most boxes of a picture, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.batch import IGNORED, Batch, column
+from headway.data.augment import ImageInputs, generator
+from headway.data.batches import permutation
+from headway.data.examples import arrays_in
+from headway.data.image_files import Bytes, picture
+from headway.data.readers import must_be_there
+from headway.data.split import hold_out_by_hash
+from headway.errors import InputError, refuse
+
+Boxes = NDArray[np.float32]
+Ints = NDArray[np.int64]
+BACKGROUND = "background"
+ARRAYS = ("pictures", "masks", "boxes", "labels", "rows", "captions", "kinds")
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """Pictures of one size and what is in them.
+
+    kinds: the names of the labels. boxes_NM4: left, top, right and bottom, as shares of width and height; labels_NM:
+    the kind of each, IGNORED where a picture has fewer boxes. masks_NHW: 0 for the background, else 1 and the kind.
+    captions: those of each picture.
+    """
+
+    pixels_NCHW: Bytes
+    kinds: tuple[str, ...]
+    boxes_NM4: Boxes
+    labels_NM: Ints
+    masks_NHW: Bytes
+    captions: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.pixels_NCHW)
+
+    def those(self, at: Sequence[int] | Ints) -> Annotated:
+        """Some of them, by their numbers."""
+        rows = np.asarray(at, np.int64)
+        arrays = (self.boxes_NM4[rows], self.labels_NM[rows], self.masks_NHW[rows])
+        captions = tuple(self.captions[i] for i in rows.tolist())
+        return Annotated(
+            self.pixels_NCHW[rows], self.kinds, *arrays, captions, tuple(self.names[i] for i in rows.tolist())
+        )
+
+    def boxes(self, row: int) -> tuple[Boxes, Ints]:
+        """Those of one picture, and their kinds."""
+        there_M = self.labels_NM[row] != IGNORED
+        return self.boxes_NM4[row, there_M], self.labels_NM[row, there_M]
+
+    @property
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.pixels_NCHW, self.boxes_NM4, self.labels_NM, self.masks_NHW):
+            digest.update(np.ascontiguousarray(array).data)
+        digest.update(repr((self.kinds, self.captions)).encode())
+        return digest.hexdigest()
+
+
+def save_annotated(path: Path, found: Annotated) -> None:
+    """As an .npz that `read_annotated` reads."""
+    row_K, at_K = np.nonzero(found.labels_NM != IGNORED)
+    most = max(map(len, found.captions), default=0)
+    captions = [[*some, *[""] * (most - len(some))] for some in found.captions]
+    np.savez_compressed(
+        path, pictures=found.pixels_NCHW.transpose(0, 2, 3, 1), masks=found.masks_NHW, rows=row_K,
+        boxes=found.boxes_NM4[row_K, at_K], labels=found.labels_NM[row_K, at_K], kinds=np.array(found.kinds, np.str_),
+        captions=np.array(captions, np.str_).reshape(len(found), most),
+    )  # fmt: skip
+
+
+def read_annotated(
+    places: Sequence[str | Path], channels: int, size: tuple[int, int], needs: str,
+    read: Callable[[Any], Bytes] | None = None,
+) -> Annotated:  # fmt: skip
+    """The pictures of all .npz files, in order, scaled to `size`. needs: the array that must be there beside
+    them: masks, boxes or captions."""
+    return joined([_read(Path(place), channels, size, needs, read) for place in places])
+
+
+def _read(
+    place: Path, channels: int, size: tuple[int, int], needs: str, read: Callable[[Any], Bytes] | None
+) -> Annotated:
+    must_be_there(place)
+    refuse(place.suffix != ".npz", f"{place} is no .npz with the arrays pictures and {needs}: give one")
+    arrays = arrays_in(place)
+    for name in ("pictures", needs):
+        refuse(name not in arrays, f"{place} has no array '{name}' (it has {', '.join(arrays) or 'none'})")
+    pictures = arrays["pictures"]
+    if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or not pictures.size:
+        raise InputError(f"{place}: pictures must be bytes (N, H, W, 3) or (N, H, W), not {_shown(pictures)}")
+    one = read or partial(picture, channels=channels, size=size)
+    count = len(pictures)
+    boxes_NM4, labels_NM = _boxes(place, arrays, count)
+    kinds = tuple(arrays["kinds"].astype(np.str_).tolist()) if "kinds" in arrays else _numbered(place, arrays)
+    most = int(labels_NM.max(initial=IGNORED))
+    refuse(most >= len(kinds), f"{place} has the label {most}, and {len(kinds)} kinds")
+    return Annotated(
+        np.stack([one(value) for value in pictures]), kinds, boxes_NM4, labels_NM,
+        _masks(place, arrays, pictures.shape[:3], size, len(kinds)), _captions(place, arrays, count),
+        tuple(f"{place}, picture {number}" for number in range(count)),
+    )  # fmt: skip
+
+
+def _shown(array: NDArray[Any]) -> str:
+    return f"{array.dtype} {array.shape}"
+
+
+def _numbered(place: Path, arrays: dict[str, NDArray[Any]]) -> tuple[str, ...]:
+    """Names for labels that the file does not name."""
+    most = int(arrays["labels"].max(initial=-1)) + 1 if "labels" in arrays else 0
+    masks = int(arrays["masks"].max(initial=0)) if "masks" in arrays else 0
+    return tuple(map(str, range(max(most, masks))))
+
+
+def _boxes(place: Path, arrays: dict[str, NDArray[Any]], count: int) -> tuple[Boxes, Ints]:
+    """Padded to the most boxes of a picture; none where the file has none."""
+    if "boxes" not in arrays:
+        return np.zeros((count, 0, 4), np.float32), np.zeros((count, 0), np.int64)
+    boxes_K4 = arrays["boxes"]
+    for name in ("labels", "rows"):
+        refuse(name not in arrays, f"{place} has boxes and no array '{name}': each box needs its label and its picture")
+    label_K, row_K = arrays["labels"], arrays["rows"]
+    if boxes_K4.ndim != 2 or boxes_K4.shape[1] != 4 or not len(boxes_K4) == len(label_K) == len(row_K):
+        raise InputError(f"{place}: boxes (K, 4) need K labels and K rows, not {_shown(boxes_K4)}, {_shown(label_K)}")
+    boxes_K4 = boxes_K4.astype(np.float32)
+    wrong = ~np.isfinite(boxes_K4).all(1) | (boxes_K4[:, 2:] <= boxes_K4[:, :2]).any(1)
+    wrong |= (boxes_K4 < 0).any(1) | (boxes_K4 > 1).any(1)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InputError(f"{place}: box {at} is {boxes_K4[at].tolist()}: left, top, right, bottom must be shares of "
+                         "the picture, from 0 to 1, and left of right, top above bottom")  # fmt: skip
+    refuse(((row_K < 0) | (row_K >= count)).any(), f"{place}: rows must name pictures from 0 to {count - 1}")
+    refuse((label_K < 0).any(), f"{place}: a label is negative: labels count from 0 on")
+    each_N = np.bincount(row_K, minlength=count)
+    boxes_NM4 = np.zeros((count, each_N.max(initial=0), 4), np.float32)
+    labels_NM = np.full(boxes_NM4.shape[:2], IGNORED, np.int64)
+    order = np.argsort(row_K, kind="stable")
+    at_K = np.concatenate([np.arange(some) for some in each_N]) if len(order) else order
+    boxes_NM4[row_K[order], at_K], labels_NM[row_K[order], at_K] = boxes_K4[order], label_K[order]
+    return boxes_NM4, labels_NM
+
+
+def _masks(
+    place: Path, arrays: dict[str, NDArray[Any]], shape: tuple[int, ...], size: tuple[int, int], kinds: int
+) -> Bytes:
+    if "masks" not in arrays:
+        return np.zeros((shape[0], 0, 0), np.uint8)
+    masks_NHW = arrays["masks"]
+    if masks_NHW.dtype != np.uint8 or masks_NHW.shape != shape:
+        raise InputError(f"{place}: masks must be bytes of the pictures' size {shape}, not {_shown(masks_NHW)}")
+    refuse(int(masks_NHW.max(initial=0)) > kinds, f"{place}: a mask has {masks_NHW.max()}, there are {kinds} kinds")
+    # Nearest pixels: a label between two labels is none.
+    rows_H, columns_W = ((np.arange(new) + 0.5) * old // new for old, new in zip(shape[1:], size, strict=True))
+    return np.ascontiguousarray(masks_NHW[:, rows_H.astype(int)][:, :, columns_W.astype(int)])
+
+
+def _captions(place: Path, arrays: dict[str, NDArray[Any]], count: int) -> tuple[tuple[str, ...], ...]:
+    if "captions" not in arrays:
+        return ((),) * count
+    texts = arrays["captions"]
+    if texts.dtype.kind != "U" or texts.ndim not in (1, 2) or len(texts) != count:
+        raise InputError(f"{place}: captions must be texts (N) or (N, K) of {count} pictures, not {_shown(texts)}")
+    rows = texts.reshape(count, -1).tolist()
+    found = tuple(tuple(text for text in row if text.strip()) for row in rows)
+    if () in found:
+        raise InputError(f"{place}: picture {found.index(())} has no caption")
+    return found
+
+
+def joined(parts: Sequence[Annotated]) -> Annotated:
+    """Those of several files; they must name the same kinds."""
+    first, most = parts[0], max(part.labels_NM.shape[1] for part in parts)
+    for part in parts[1:]:
+        refuse(part.kinds != first.kinds, f"{part.names[0]} has the kinds {part.kinds}, {first.names[0]} {first.kinds}")
+    boxes = [np.pad(part.boxes_NM4, ((0, 0), (0, most - part.labels_NM.shape[1]), (0, 0))) for part in parts]
+    labels = [
+        np.pad(part.labels_NM, ((0, 0), (0, most - part.labels_NM.shape[1])), constant_values=IGNORED) for part in parts
+    ]
+    return Annotated(
+        np.concatenate([part.pixels_NCHW for part in parts]), first.kinds, np.concatenate(boxes),
+        np.concatenate(labels), np.concatenate([part.masks_NHW for part in parts]),
+        tuple(some for part in parts for some in part.captions), tuple(name for part in parts for name in part.names),
+    )  # fmt: skip
+
+
+def hold_out_annotated(pictures: Annotated, share: float) -> tuple[Annotated, Annotated]:
+    """The training and the held-out pictures, chosen by a hash of the pixels."""
+    contents = [pixels.tobytes() for pixels in pictures.pixels_NCHW]
+    train, held = hold_out_by_hash(range(len(pictures)), contents, share, "pictures")
+    return pictures.those(train), pictures.those(held)
+
+
+def mirrored(pictures: Annotated, chosen_N: NDArray[np.bool_]) -> Annotated:
+    """Some of them with left and right exchanged, and what is in them too; captions stay."""
+    left_NM4 = pictures.boxes_NM4[..., [2, 1, 0, 3]] * [-1, 1, -1, 1] + [1, 0, 1, 0]
+    return replace(
+        pictures,
+        pixels_NCHW=np.where(chosen_N[:, None, None, None], pictures.pixels_NCHW[..., ::-1], pictures.pixels_NCHW),
+        masks_NHW=np.where(chosen_N[:, None, None], pictures.masks_NHW[..., ::-1], pictures.masks_NHW),
+        boxes_NM4=np.where(chosen_N[:, None, None], left_NM4, pictures.boxes_NM4).astype(np.float32),
+    )
+
+
+@dataclass(frozen=True)
+class PictureBatch(Batch):
+    """Abstract. Pictures as bytes, which become `inputs` where the model is. mean_C11, std_C11: of each channel, in
+    bytes. there_B: 1 for a picture, 0 for an empty row."""
+
+    mean_C11: Tensor
+    std_C11: Tensor
+    pixels_BCHW: Tensor = column()
+    there_B: Tensor = column()
+
+    @property
+    def inputs(self) -> ImageInputs:
+        return ImageInputs((self.pixels_BCHW.float() - self.mean_C11) / self.std_C11)
+
+
+@dataclass(frozen=True)
+class MaskBatch(PictureBatch):
+    """masks_BHW: the label of every pixel, 0 for the background."""
+
+    masks_BHW: Tensor = column(empty=IGNORED)
+
+    def counted(self) -> dict[str, float]:
+        pixels = int((self.masks_BHW != IGNORED).sum())
+        return {"loss": pixels, "nll": pixels, "tokens": int(self.there_B.sum())}
+
+
+@dataclass(frozen=True)
+class BoxBatch(PictureBatch):
+    """boxes_BM4: as those of `Annotated`; labels_BM: IGNORED where there is no box."""
+
+    boxes_BM4: Tensor = column()
+    labels_BM: Tensor = column(pad=IGNORED)
+
+    def counted(self) -> dict[str, float]:
+        boxes = float(max(int((self.labels_BM != IGNORED).sum()), 1))
+        return dict.fromkeys(("loss", "nll", "distance", "overlap"), boxes) | {"tokens": int(self.there_B.sum())}
+
+
+Scale = tuple[NDArray[np.float32], NDArray[np.float32]]
+Make = Callable[[Annotated, Any, tuple[int, ...]], Any]
+
+
+def mask_batch(found: Annotated, pictures: Any, examples: tuple[int, ...]) -> MaskBatch:
+    return MaskBatch(*pictures, torch.from_numpy(found.masks_NHW.astype(np.int64)), examples=examples)
+
+
+def box_batch(found: Annotated, pictures: Any, examples: tuple[int, ...]) -> BoxBatch:
+    boxes, labels = torch.from_numpy(found.boxes_NM4), torch.from_numpy(found.labels_NM)
+    return BoxBatch(*pictures, boxes, labels, examples=examples)
+
+
+class AnnotatedBatches:
+    """Endless batches, epoch after epoch, each in a new order: a function of the pictures, the seed and the step.
+
+    pick: the pictures of these numbers, drawn or from memory; count: how many an epoch has. make: `mask_batch`,
+    `box_batch`. scale: mean and standard deviation of each channel, in bytes. full: every batch has the same number of
+    rows, empty ones where pictures are missing. flip: pictures are mirrored half of the times.
+    """
+
+    def __init__(
+        self, pick: Callable[[Ints], Annotated], count: int, make: Make, scale: Scale, rows: int, seed: int = 0,
+        shuffle: bool = True, full: bool = False, flip: bool = False,
+    ) -> None:  # fmt: skip
+        self.pick, self.count, self.make = pick, count, make
+        self.mean_C11, self.std_C11 = map(torch.from_numpy, scale)
+        self.rows, self.seed, self.shuffle, self.full, self.flip = rows, seed, shuffle, full, flip
+        self.per_epoch = -(-count // rows)
+
+    def numbers(self, step: int) -> Ints:
+        """Of the pictures of a step."""
+        epoch, at = divmod(step, self.per_epoch)
+        order = permutation(self.count, self.seed, epoch, 0) if self.shuffle else np.arange(self.count)
+        return order[at * self.rows : (at + 1) * self.rows]
+
+    def batch(self, step: int) -> Any:
+        """The batch of training step `step`, counted from 0 over all epochs."""
+        numbers = self.numbers(step)
+        found = self.pick(numbers)
+        if self.flip:
+            found = mirrored(found, generator(self.seed, step, 1).random(len(found)) < 0.5)
+        pixels_BCHW, there_B = torch.from_numpy(found.pixels_NCHW), torch.ones(len(found), dtype=torch.uint8)
+        batch = self.make(found, (self.mean_C11, self.std_C11, pixels_BCHW, there_B), tuple(numbers.tolist()))
+        return batch.pad(self.rows) if self.full else batch
+
+    def epoch(self, epoch: int = 0) -> Iterator[Any]:
+        return (self.batch(epoch * self.per_epoch + at) for at in range(self.per_epoch))
+
+
+class DrawnBatches(AnnotatedBatches):
+    """Batches of pictures that are drawn for each step and never seen again: `pick` takes numbers without end."""
+
+    def numbers(self, step: int) -> Ints:
+        return np.arange(step * self.rows, (step + 1) * self.rows)

@@ -1,0 +1,84 @@
+"""Models that say what is in a picture: a label for every pixel.
+
+B batch, L labels, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.data.augment import ImageInputs
+from headway.device import sent
+from headway.generate.one_or_many import one_or_many
+from headway.generate.pictures import ROWS, GridModel, is_picture
+
+
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """labels_HW: the number of each pixel's label. shares: of each label the share of the pixels that have it, the
+    largest first."""
+
+    labels_HW: NDArray[np.uint8]
+    shares: dict[str, float]
+
+
+class SeeingModel(GridModel):
+    """Abstract. A model of pictures whose head says what is in them."""
+
+    what: ClassVar[str] = "picture"
+
+    @property
+    def image(self) -> Any:
+        """How pictures are read."""
+        return self.processor
+
+    def shown(self, value: Any) -> Any:
+        return self.processor.read(value).transpose(1, 2, 0).copy()
+
+    def told(self, answer: Any, top: int) -> dict[str, Any]:
+        return {}
+
+    @torch.inference_mode()
+    def answers(self, values: Sequence[Any], ask: Callable[[Any], Any]) -> Iterator[Any]:
+        """What `ask` makes of the encoded pictures, a batch at a time."""
+        rows = ROWS[self.device.type]
+        for start in range(0, len(values), rows):
+            yield ask(self.model.encode(self._inputs(values[start : start + rows])))
+
+    @torch.inference_mode()
+    def answers_read(self, pixels_BCHW: Any, ask: Callable[[Any], Any]) -> Iterator[Any]:
+        """`answers` of what `processor.read` gave."""
+        (mean_C11, std_C11), rows = self.processor.scale, ROWS[self.device.type]
+        for start in range(0, len(pixels_BCHW), rows):
+            given = torch.from_numpy((pixels_BCHW[start : start + rows] - mean_C11) / std_C11)
+            yield ask(self.model.encode(ImageInputs(sent(given, self.device).to(self.dtype))))
+
+
+class Segmenter(SeeingModel):
+    """`headway.load(folder)` gives one: `model.segment("street.png")`, or a list of pictures."""
+
+    @one_or_many(is_picture)
+    def segment(self, pictures: Sequence[Any]) -> list[Masks]:
+        """The label of every pixel, of each picture as the model reads it."""
+        return [self._masks(labels_HW) for found in self.answers(pictures, self._labels) for labels_HW in found]
+
+    def segment_read(self, pixels_BCHW: Any) -> Iterator[NDArray[np.uint8]]:
+        """The labels of pictures that `processor.read` gave, (B, H, W), a batch at a time."""
+        return self.answers_read(pixels_BCHW, self._labels)
+
+    def _labels(self, encoded: Any) -> NDArray[np.uint8]:
+        share_BLHW: Tensor = self.model.head.pixels(encoded)
+        labels_BHW: NDArray[np.uint8] = share_BLHW.argmax(1).to(torch.uint8).cpu().numpy()
+        return labels_BHW
+
+    def _masks(self, labels_HW: NDArray[np.uint8]) -> Masks:
+        counts = np.bincount(labels_HW.ravel(), minlength=len(self.labels)) / labels_HW.size
+        order = np.argsort(-counts, kind="stable").tolist()
+        return Masks(labels_HW, {self.labels[at]: float(counts[at]) for at in order if counts[at]})

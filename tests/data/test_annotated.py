@@ -1,0 +1,133 @@
+"""Pictures with what is in them: written and read, mirrored, batched; what is wrong with a file is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headway.batch import IGNORED
+from headway.data.annotated import (
+    AnnotatedBatches,
+    DrawnBatches,
+    box_batch,
+    hold_out_annotated,
+    mask_batch,
+    mirrored,
+    read_annotated,
+    save_annotated,
+)
+from headway.data.scenes import Scenes, drawn
+from headway.errors import InputError
+
+SCENES = Scenes()
+SCALE = np.full((3, 1, 1), 10, np.float32), np.full((3, 1, 1), 2, np.float32)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    save_annotated(tmp_path / "scenes.npz", drawn(SCENES, 1, np.arange(12), 32))
+    return tmp_path / "scenes.npz"
+
+
+def test_what_is_written_is_read(store: Path) -> None:
+    found, wanted = read_annotated([store], 3, (32, 32), "masks"), drawn(SCENES, 1, np.arange(12), 32)
+    most = found.labels_NM.shape[1]
+    assert (found.pixels_NCHW == wanted.pixels_NCHW).all() and (found.masks_NHW == wanted.masks_NHW).all()
+    assert found.captions == wanted.captions and found.kinds == wanted.kinds
+    for row in range(12):
+        for mine, theirs in zip(found.boxes(row), wanted.boxes(row), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    twice = read_annotated([store, store], 3, (32, 32), "boxes")
+    assert len(twice) == 24 and twice.labels_NM.shape[1] == most
+    smaller = read_annotated([store], 1, (16, 16), "captions")
+    assert smaller.pixels_NCHW.shape == (12, 1, 16, 16) and smaller.masks_NHW.shape == (12, 16, 16)
+    np.testing.assert_array_equal(smaller.masks_NHW, wanted.masks_NHW[:, 1::2, 1::2])
+
+
+def test_mirroring_keeps_boxes_around_their_masks() -> None:
+    plain = drawn(SCENES, 2, np.arange(8), 32)
+    chosen = np.arange(8) % 2 == 1
+    found = mirrored(plain, chosen)
+    np.testing.assert_array_equal(found.pixels_NCHW[0], plain.pixels_NCHW[0])
+    np.testing.assert_array_equal(found.pixels_NCHW[1], plain.pixels_NCHW[1, :, :, ::-1])
+    for row in range(8):
+        for box, kind in zip(*found.boxes(row), strict=True):
+            left, top, right, bottom = (box * 32).round().astype(int)
+            inside = found.masks_NHW[row, top:bottom, left:right] == kind + 1
+            assert inside.any(0).all() and inside.any(1).all()
+
+
+def test_batches_are_a_function_of_seed_and_step_and_full_ones_do_not_count_empty_rows() -> None:
+    pictures = drawn(SCENES, 3, np.arange(10), 32)
+    for make in (mask_batch, box_batch):
+        how: dict[str, Any] = {"full": True, "flip": True}
+        first, second = (AnnotatedBatches(pictures.those, 10, make, SCALE, 4, 7, **how) for _ in range(2))
+        steps = [first.batch(step) for step in range(6)]
+        assert sorted(i for batch in steps[:3] for i in batch.examples) == list(range(10))
+        for step in (5, 2, 4):
+            for (name, mine), (_, theirs) in zip(second.batch(step).tensors(), steps[step].tensors(), strict=True):
+                assert mine.equal(theirs), name
+        last = steps[2]
+        assert len(last) == 4 and len(last.examples) == 2 and last.tokens == 2
+        whole = make(pictures.those(last.examples), (*[last.mean_C11] * 2, last.pixels_BCHW[:2], last.there_B[:2]), ())
+        assert last.counts["loss"] == whole.counts["loss"]
+    plain = AnnotatedBatches(pictures.those, 10, mask_batch, SCALE, 4, shuffle=False).batch(0)
+    np.testing.assert_allclose(plain.inputs.pixels_BCHW, (pictures.pixels_NCHW[:4].astype(np.float32) - 10) / 2)
+
+
+def test_drawn_batches_never_show_a_scene_twice() -> None:
+    batches = DrawnBatches(lambda at: drawn(SCENES, 1, at, 32), 8, mask_batch, SCALE, 4, 1)
+    assert [batches.batch(step).examples for step in (0, 3)] == [(0, 1, 2, 3), (12, 13, 14, 15)]
+    assert batches.per_epoch == 2
+
+
+def test_held_out_pictures_are_the_same_each_time() -> None:
+    pictures = drawn(SCENES, 3, np.arange(40), 32)
+    train, held = hold_out_annotated(pictures, 0.2)
+    assert len(train) + len(held) == 40 and len(held) > 0 and not set(train.names) & set(held.names)
+
+
+def changed(store: Path, **arrays: Any) -> Path:
+    with np.load(store) as file:
+        kept = dict(file) | arrays
+    np.savez(store, **{name: array for name, array in kept.items() if array is not None})
+    return store
+
+
+@pytest.mark.parametrize(
+    ("needs", "arrays", "line"),
+    [("masks", {"masks": None}, "has no array 'masks'"), ("boxes", {"pictures": None}, "has no array 'pictures'"),
+     ("masks", {"pictures": np.zeros((12, 32, 32, 3))}, "pictures must be bytes"),
+     ("masks", {"masks": np.zeros((12, 32, 31), np.uint8)}, "masks must be bytes of the pictures' size"),
+     ("masks", {"masks": np.full((12, 32, 32), 9, np.uint8)}, "a mask has 9, there are 4 kinds"),
+     ("boxes", {"labels": None}, "no array 'labels'"), ("boxes", {"boxes": np.zeros((3, 4))}, "need K labels"),
+     ("boxes", {"boxes": np.array([[0.5, 0.5, 0.2, 0.6]]), "labels": np.zeros(1, int), "rows": np.zeros(1, int)},
+      "box 0 is"),
+     ("boxes", {"boxes": np.array([[0.1, 0.1, np.nan, 0.6]]), "labels": np.zeros(1, int), "rows": np.zeros(1, int)},
+      "box 0 is"),
+     ("boxes", {"boxes": np.array([[0.1, 0.1, 0.5, 0.6]]), "labels": np.zeros(1, int), "rows": np.full(1, 12)},
+      "rows must name pictures from 0 to 11"),
+     ("boxes", {"boxes": np.array([[0.1, 0.1, 0.5, 0.6]]), "labels": np.full(1, 7), "rows": np.zeros(1, int)},
+      "has the label 7, and 4 kinds"),
+     ("captions", {"captions": np.array(["a"] * 11)}, "captions must be texts"),
+     ("captions", {"captions": np.array(["a"] * 11 + [" "])}, "picture 11 has no caption")],
+)  # fmt: skip
+def test_a_file_that_cannot_be_learned_from_is_refused(
+    needs: str, arrays: dict[str, Any], line: str, store: Path
+) -> None:
+    with pytest.raises(InputError, match=line):
+        read_annotated([changed(store, **arrays)], 3, (32, 32), needs)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "b.npz").write_bytes(b"PK no archive")
+    for name, line in (("a.txt", "is no .npz with"), ("b.npz", "is no whole .npz"), ("c.npz", "c.npz")):
+        with pytest.raises(InputError, match=line):
+            read_annotated([tmp_path / name], 3, (32, 32), "masks")
+    np.savez(tmp_path / "d.npz", pictures=np.zeros((2, 4, 4), np.uint8), masks=np.ones((2, 4, 4), np.uint8))
+    found = read_annotated([tmp_path / "d.npz"], 3, (4, 4), "masks")
+    assert found.kinds == ("0",) and found.captions == ((), ()) and (found.labels_NM == IGNORED).all()
