@@ -161,8 +161,8 @@ def labels(options: Namespace) -> list[dict[str, Any]]:
         init = first if way == "pre-trained" else options.runs / f"untrained-{seed}"
         config = read_model(init).card.config
         sizes = [f"model.{key}={getattr(config, key)}" for key in ("layers", "width", "inner", "heads", "max_length")]
-        settings = [f"init={init}", f"engine.seed={seed}", f"schedule.peak={PEAKS[way]}", *sizes, *device(options)]
-        return trained(recipe, f"{recipe}-{way}-{seed}", options.runs, [*settings, *options.tuned])
+        settings = [f"engine.seed={seed}", f"schedule.peak={PEAKS[way]}", *sizes, *device(options)]
+        return trained(recipe, f"{recipe}-{way}-{seed}", options.runs, [*settings, *options.tuned], str(init))
 
     found = side_by_side(lambda job: tune(*job), jobs, options.parallel)
     rows = []

@@ -55,11 +55,11 @@ class Job(NamedTuple):
 
 def carried_out(job: Job, options: Namespace, of_fold: list[list[str]]) -> dict[str, Any]:
     """What a training reached, and how many weights it trained."""
-    settings = [f"init={options.model}", f"engine.device={options.device}", f"engine.seed={job.seed}"]
+    settings = [f"engine.device={options.device}", f"engine.seed={job.seed}"]
     settings += [*WAYS[job.way], f"schedule.peak={job.rate}", *options.settings]
     if job.recipe == "mr-minilm":
         settings += of_fold[(job.seed - 1) % len(of_fold)]
-    score = trained(job.recipe, job.name, options.runs, settings)
+    score = trained(job.recipe, job.name, options.runs, settings, options.model)
     log = (options.runs / job.name / "log.jsonl").read_text(encoding="utf-8").splitlines()
     start = next(event for event in map(json.loads, log) if event["event"] == "start")
     return score | {"weights": start["parameters"], "trained": start["trained"]}
