@@ -41,4 +41,6 @@ def has_bfloat16() -> bool:
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on the device; to a GPU from pinned memory, so that the host does not wait for launched kernels."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    if device.type != "cuda" or tensor.is_cuda:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

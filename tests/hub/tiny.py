@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import tiny_pictures
+import tiny_speech
 import torch
 import transformers
 from torch import Tensor, nn
@@ -233,6 +234,7 @@ KINDS = {
     ),
     "pictures": Kind(ours=tiny_pictures.ours, theirs=tiny_pictures.theirs),
     "sounds": Kind(ours=tiny_pictures.ours_of_sounds, theirs=tiny_pictures.theirs_of_sounds),
+    "speech": Kind(ours=tiny_speech.ours, theirs=tiny_speech.theirs, cached=tiny_speech.cached),
 }
 
 NO_DROPOUT_GPT2 = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
@@ -640,5 +642,6 @@ TINY |= {
     for kind, rows in (("pictures", tiny_pictures.ROWS), ("sounds", tiny_pictures.SOUND_ROWS))
     for name, (architecture, settings) in rows.items()
 }
+TINY |= {name: Tiny(*row, "speech") for name, row in tiny_speech.ROWS.items()}
 
 each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())

@@ -5,6 +5,8 @@ Only as much of a file is read as is needed, so that a long one cannot fill the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,32 +29,80 @@ def sound(value: Any, rate: int, seconds: float | None = None) -> Samples:
         samples = _floats(np.asarray(samples))
         samples = samples if seconds is None else samples[: int(seconds * own)]
     refuse(not len(samples), f"{_named(value)} has no sound in it")
-    refuse(not np.isfinite(samples).all(), f"{_named(value)} has samples that are no finite numbers")
-    mono = samples if samples.ndim == 1 else samples.mean(1)
-    return resampled(mono, own, rate)
+    return resampled(_mono(_checked(samples, _named(value))), own, rate)
+
+
+def blocks(value: Any, rate: int, seconds: float = 30.0) -> Iterator[Samples]:
+    """All samples as `sound` gives them, so many seconds at a time: a recording of any length in little memory. A value
+    may also be an iterator of arrays of samples at that rate."""
+    if isinstance(value, Iterator):
+        yield from (_checked(_mono(_floats(np.asarray(samples))), "this recording") for samples in value)
+        return
+    if not isinstance(value, str | Path):
+        yield sound(value, rate)
+        return
+    with _opened(Path(value)) as file:
+        own = int(file.samplerate)
+        change = _resampler(own, rate)
+        size, there = max(1, int(seconds * own)), 0
+        while len(samples := file.read(size, dtype="float32", always_2d=False)):
+            there += len(samples)
+            yield change(_checked(_mono(samples), str(value)), False)
+        refuse(not there, f"{value} has no sound in it")
+        yield change(np.zeros(0, np.float32), True)
+
+
+def _mono(samples: Samples) -> Samples:
+    return samples if samples.ndim == 1 else samples.mean(1)
+
+
+def _checked(samples_N: Samples, name: str) -> Samples:
+    refuse(not np.isfinite(samples_N).all(), f"{name} has samples that are no finite numbers")
+    return samples_N
+
+
+def _resampler(own: int, rate: int) -> Callable[[Samples, bool], Samples]:
+    """`resampled` block by block; the second argument says that none follows."""
+    if own == rate:
+        return lambda samples_N, last: samples_N
+    stream: Any = _soxr(own, rate).ResampleStream(own, rate, 1, dtype="float32")
+    return lambda samples_N, last: stream.resample_chunk(samples_N, last=last)
+
+
+def _soxr(own: int, rate: int) -> Any:
+    try:
+        import soxr
+    except ImportError:
+        raise InputError(f"to resample {own:,} to {rate:,} Hz, install soxr: pip install 'headway[sound]'") from None
+    return soxr
 
 
 def resampled(samples_N: Samples, own: int, rate: int) -> Samples:
     """The same sound with another number of samples a second."""
     if own == rate:
         return samples_N
-    try:
-        import soxr
-    except ImportError:
-        raise InputError(f"to resample {own:,} to {rate:,} Hz, install soxr: pip install 'headway[sound]'") from None
-    found: Samples = soxr.resample(samples_N, own, rate).astype(np.float32)
+    found: Samples = _soxr(own, rate).resample(samples_N, own, rate).astype(np.float32)
     return found
 
 
 def _read(path: Path, seconds: float | None) -> tuple[Samples, int]:
+    with _opened(path) as file:
+        own = int(file.samplerate)
+        return file.read(-1 if seconds is None else int(seconds * own), dtype="float32", always_2d=False), own
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of libsndfile; a fault in it is one line."""
     try:
         import soundfile
     except ImportError:
         raise InputError(f"to read {path}, install soundfile: pip install 'headway[sound]'") from None
     try:
         with soundfile.SoundFile(path) as file:
-            own = int(file.samplerate)
-            return file.read(-1 if seconds is None else int(seconds * own), dtype="float32", always_2d=False), own
+            yield file
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"there is no recording {path}") from None
     except (soundfile.LibsndfileError, OSError, RuntimeError, ValueError, MemoryError) as error:

@@ -13,6 +13,8 @@ import tokenizers
 from tokenizers import Regex, normalizers
 
 from headway.folder import Card, Loaded
+from headway.generate.speech import Speaking, SpeechTokens
+from headway.plain import from_plain
 from headway.text.tokenizer import END, SPACE, SPECIALS
 
 
@@ -79,6 +81,41 @@ class RunningText:
 
 
 @final
+class Speech:
+    """A recording in, text out: what transformers' Whisper needs to know of the tokens."""
+
+    tokenizer_facts: ClassVar[dict[str, Any]] = {}
+
+    def specials(self, loaded: Loaded) -> dict[str, Any]:
+        symbols, pad = loaded.card.symbols, loaded.target_tokenizer.pad
+        found = {"decoder_start_token_id": symbols.start, "eos_token_id": symbols.end, "bos_token_id": symbols.end}
+        return found | {"pad_token_id": symbols.end if pad is None else pad}
+
+    def generation(self, loaded: Loaded) -> dict[str, Any]:
+        card = loaded.card
+        tokens = SpeechTokens.of(loaded.target_tokenizer, card.symbols, card.writes.size)
+        speaking = from_plain(Speaking, card.search, "search")
+        named = {
+            "no_timestamps_token_id": tokens.no_times, "prev_sot_token_id": tokens.previous,
+            "max_initial_timestamp_index": speaking.latest_start, "suppress_tokens": list(speaking.suppress) or None,
+            "begin_suppress_tokens": list(speaking.begin_suppress) or None,
+            "alignment_heads": [list(pair) for pair in speaking.alignment_heads] or None,
+            "lang_to_id": {f"<|{name}|>": i for name, i in tokens.languages.items()} or None,
+            "task_to_id": tokens.tasks or None,
+        }  # fmt: skip
+        found = {key: value for key, value in named.items() if value is not None}
+        return self.specials(loaded) | found | {
+            "is_multilingual": bool(tokens.languages), "max_length": card.config.max_length, "return_timestamps": False,
+        }  # fmt: skip
+
+    def title(self, card: Card) -> str:
+        return f"A {card.family}"
+
+    def template(self, card: Card, inner: tokenizers.Tokenizer) -> tuple[str, str]:
+        return f"$A {SPECIALS[END]}", f"$A $B {SPECIALS[END]}"
+
+
+@final
 class Pictures:
     """A model that reads no text: it has no tokens."""
 
@@ -89,4 +126,4 @@ class Pictures:
         return f"A {card.family}"
 
 
-Layout = SourceAndTarget | RunningText
+Layout = SourceAndTarget | RunningText | Speech

@@ -6,6 +6,7 @@ A line of a table names the foreign modules that one of headway's consists of:
     "decoder.layers.*.attention.output": "transformer.h.*.attn.c_projᵀ"          ᵀ: stored as (inputs, outputs)
     "decoder.layers.*.feed_forward.expand_EFD": "h.*.experts.[8].w{1,3}.weight"  [8]: eight, stacked in headway
     "output.rest_VC": "lm_head.bias₀"                                            ₀: a vector, here the only column
+    "decoder.layers.*.attention.qkv.bias": "layers.*.self_attn.{q,–,v}.bias"     –: they lack it; ours is 0
 
 A line holds for the weight and for the bias, where headway's model has them; a parameter of another name has a line of
 its own. Rows of a packed matrix may have another order (`orders`, `by_group`). Weights that a table does not name are
@@ -38,7 +39,7 @@ class Entry:
     """ours = the parts, concatenated by rows in these shares; further rows than `rows` (0: all) are 0. `transposed`:
     each part is stored transposed. `stacked`: ours has so many matrices, each of which consists of as many parts as
     there are shares. `column`: ours has one column, theirs is a vector. `order`: of our rows, as theirs lie. `shape`:
-    theirs, of the same numbers in the same order."""
+    theirs, of the same numbers in the same order. A part without a name is one that they lack: ours is 0 there."""
 
     ours: str
     parts: tuple[str, ...]
@@ -53,7 +54,7 @@ class Entry:
     @property
     def plain(self) -> bool:
         """Whether ours is theirs as they lie, or transposed."""
-        return self.order is None and not self.stacked and not self.column and not self.shape
+        return self.order is None and not self.stacked and not self.column and not self.shape and all(self.parts)
 
     def views(self, ours: Tensor) -> list[tuple[str, Tensor]]:
         """Each part with its rows of headway's weight, as a view in the foreign shape; not yet in their order."""
@@ -72,13 +73,13 @@ class Entry:
 
     def theirs(self, ours: Tensor) -> list[tuple[str, Tensor]]:
         """Each part as it is stored."""
-        return self.views(ours if self.order is None else ours[self.order])
+        return [(name, view) for name, view in self.views(ours if self.order is None else ours[self.order]) if name]
 
     def fill(self, ours: Tensor, get: Callable[[str], Tensor]) -> None:
         """Write the parts into headway's weight."""
         target = ours if self.order is None else torch.empty_like(ours)
         for name, view in self.views(target):
-            view.copy_(get(name))
+            view.copy_(get(name)) if name else view.zero_()
         if self.order is not None:
             ours[self.order] = target
 
@@ -148,7 +149,7 @@ class Table:
     @cached_property
     def theirs(self) -> list[str]:
         """The foreign names, as they are written."""
-        return [part for entry in self.entries for part in entry.parts]
+        return [part for entry in self.entries for part in entry.parts if part]
 
     def resolve(self, found: Collection[str]) -> dict[str, str]:
         """From each name in this table to its name in a file, for all weights of the file."""
@@ -187,7 +188,7 @@ class Table:
 
 def _several(name: str) -> list[str]:
     found = SEVERAL.fullmatch(name)
-    return [found[1] + part + found[3] for part in found[2].split(",")] if found else [name]
+    return ["" if part == "–" else found[1] + part + found[3] for part in found[2].split(",")] if found else [name]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -15,13 +15,14 @@ from headway.errors import InputError, Notice
 from headway.folder import text_card, with_tokenizers, write_model
 from headway.hub import ids
 from headway.hub.checkpoint import Checkpoint, opened, opener_of
-from headway.hub.decoding import search_in, symbols_in
+from headway.hub.decoding import symbols_in
 from headway.hub.families import foreign_of
 from headway.hub.hf_folder import CONFIG, Weights
 from headway.hub.names import Entry, Table, listed
 from headway.hub.vocabularies import two_sided
 from headway.models import FAMILIES
 from headway.models.blank import blank
+from headway.processors.text import TextConfig, TextProcessor
 from headway.text.foreign import ForeignTokenizer
 from headway.text.tokenizer import TextOptions
 
@@ -55,14 +56,16 @@ def _card(found: Checkpoint) -> Card:
             config, head = foreign.settle(config, head, folder, found.weights.shapes())
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
-    if foreign.processors is not None:
-        processors = foreign.processors(folder, config, sizes[0])
-        return Card(foreign.family, config, FAMILIES[foreign.family].task, processors, head)
-    text = TextOptions(joint=len(set(sizes)) == 1 if folder is None else not two_sided(folder))
     more: dict[str, Any] = {}
     if foreign.seq2seq:
         symbols = symbols_in(found.decoding, name, sizes[-1], foreign.languages)
-        more = {"symbols": symbols, "search": search_in(found.decoding, name)}
+        more = {"symbols": symbols, "search": foreign.search(found.decoding, name)}
+    if foreign.processors is not None:
+        processors = foreign.processors(folder, config, sizes[0])
+        if more:
+            processors["text"] = TextConfig(sizes[-1], symbols=more.pop("symbols"), foreign=True)
+        return Card(foreign.family, config, FAMILIES[foreign.family].task, processors, head, **more)
+    text = TextOptions(joint=len(set(sizes)) == 1 if folder is None else not two_sided(folder))
     return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 
 
@@ -82,8 +85,15 @@ def read_foreign(folder: Path, device: torch.device, dtype: torch.dtype, call: A
 
 
 def _processors(found: Checkpoint, card: Card) -> dict[str, Any]:
-    if foreign_of(found.facts, found.where).processors is not None:
-        return {name: config.open(found.folder) for name, config in card.processors.items()}
+    foreign = foreign_of(found.facts, found.where)
+    if foreign.processors is not None:
+        reads = dict(card.processors)
+        writes = [reads.popitem()] if foreign.seq2seq else []
+        opened = {name: config.open(found.folder) for name, config in reads.items()}
+        for name, config in writes:
+            _, tokenizer = _tokenizers(found, card)
+            opened[name] = TextProcessor(config, _fitting(tokenizer, config.size, found.where))
+        return opened
     sides = zip(_tokenizers(found, card), (card.sizes[0], card.sizes[-1]), strict=True)
     return with_tokenizers(card, *(_fitting(tokenizer, size, found.where) for tokenizer, size in sides))
 
@@ -145,9 +155,9 @@ def load_foreign(model: nn.Module, table: Table, weights: Weights) -> None:
 
 def _as_it_lies(entry: Entry, weight: Tensor, weights: Weights, name_of: dict[str, str]) -> Tensor | None:
     """The mapped file itself as the weight, where nothing has to be changed; it is then read when it is used."""
-    names = [name_of[part] for part in entry.parts]
-    if weight.device.type != "cpu" or not entry.plain or (len(names) > 1 and entry.transposed):
+    if weight.device.type != "cpu" or not entry.plain or (len(entry.parts) > 1 and entry.transposed):
         return None
+    names = [name_of[part] for part in entry.parts]
     theirs = weights.get(names[0]) if len(names) == 1 else weights.joined(names)
     if theirs is None or theirs.dtype != weight.dtype:
         return None

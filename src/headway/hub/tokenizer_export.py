@@ -28,7 +28,7 @@ def text_beside(folder: Path, loaded: Loaded, layout: Layout) -> None:
 
 def write_tokenizer(folder: Path, loaded: Loaded, layout: Layout) -> None:
     """`tokenizer.json` and `tokenizer_config.json`."""
-    tokenizer = loaded.source_tokenizer
+    tokenizer = loaded.target_tokenizer
     own = isinstance(tokenizer, Tokenizer)
     text, facts = _of_own(tokenizer, loaded.card, layout) if own else _of_foreign(tokenizer)
     inputs = ["input_ids", *(["token_type_ids"] if token_types(loaded.card.config) > 1 else []), "attention_mask"]

@@ -32,6 +32,7 @@ from headway.models import (
     tfidf,
     transformer,
     vit,
+    whisper,
 )
 from headway.models.bounds import refuse_giants
 from headway.models.configs import letters
@@ -137,6 +138,10 @@ FAMILIES = {
     "vit": Family(
         vit.ViTConfig, vit.ViT, "image-classification", ("image",), vit.SIZES, "encodes", example=vit.blank,
         sized=vit.SIZED,
+    ),
+    "whisper": Family(
+        whisper.WhisperConfig, whisper.Whisper, "transcription", ("sound", "text"), whisper.SIZES,
+        example=whisper.blank, sized=whisper.SIZED,
     ),
 }  # fmt: skip
 

@@ -83,10 +83,16 @@ class EncoderDecoder(SequenceToSequence):
 
     def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> State:
         """The source's memory for each decoder layer, and empty caches."""
-        encoded = self.encode(inputs)
+        return self.remember(self.encode(inputs), room)
+
+    def remember(self, encoded: Encoded, room: int | None = None) -> State:
+        """As `start`, for what is encoded already."""
+        (sources, length, _), lengths_B = encoded.x_BTD.shape, encoded.lengths_B
+        if room and lengths_B is None:  # a room may be wider than its sources
+            lengths_B = torch.full((sources,), length, device=encoded.x_BTD.device)
         memories = [block.cross.remember(encoded.x_BTD) for block in self.decoder.layers]
-        caches, clock = fresh_caches(len(memories), encoded.x_BTD.shape[0], encoded.x_BTD.device, room)
-        return State({"caches": caches} | source_slots(memories, encoded.lengths_B), clock)
+        caches, clock = fresh_caches(len(memories), sources, encoded.x_BTD.device, room)
+        return State({"caches": caches} | source_slots(memories, lengths_B), clock)
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
         x_RTD, clock, steps = embedded.x_RTD, state.time, embedded.x_RTD.shape[1]

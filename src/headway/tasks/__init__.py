@@ -16,6 +16,7 @@ from headway.tasks.sounds import SoundClassification
 from headway.tasks.stories import StoryAnswering
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Task
+from headway.tasks.transcription import Transcription
 from headway.tasks.transduction import Transduction
 from headway.tasks.translation import Translation
 from headway.tasks.word_vectors import WordVectors
@@ -24,6 +25,7 @@ EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
     SoundClassification, Segmentation,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
+    Transcription,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

@@ -24,12 +24,13 @@ from headway.hub.families.modernbert import MODERNBERT
 from headway.hub.families.t5 import MT5, MT5_ENCODER, T5, T5_ENCODER, UMT5, UMT5_ENCODER
 from headway.hub.families.torch_transformer import TORCH
 from headway.hub.families.vit import DEIT, VIT
+from headway.hub.families.whisper import WHISPER
 
 EVERY = (
     GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, QWEN3, OLMO2, PHI3, GRANITE,
     SMOLLM3, MIXTRAL, QWEN2_MOE, STARCODER2, STABLELM, GEMMA2, GEMMA3, COHERE, GPT_NEOX, PHI, GPTJ, FALCON, GPT_NEO,
     GPT_BIGCODE, OPT, BLOOM, MAMBA, XLM_ROBERTA, CAMEMBERT, ELECTRA, DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5,
-    UMT5, BART, MBART, M2M_100, VIT, DEIT, AST,
+    UMT5, BART, MBART, M2M_100, VIT, DEIT, AST, WHISPER,
 )  # fmt: skip
 FOREIGN: dict[str, Foreign] = {foreign.model_type: foreign for foreign in EVERY}
 

@@ -14,9 +14,9 @@ from headway.hub.families.ctranslate2_parts import Engine
 from headway.hub.families.onnx_encoder import encoder
 from headway.hub.families.restated import Weights
 from headway.hub.image_processor import image_beside
-from headway.hub.layouts import Layout, Pictures, RunningText, SourceAndTarget
+from headway.hub.layouts import Layout, Pictures, RunningText, SourceAndTarget, Speech
 from headway.hub.onnx_graphs import Graph, decoder_only, encoder_decoder
-from headway.hub.sound_processor import sound_beside
+from headway.hub.sound_processor import sound_beside, whisper_beside
 from headway.hub.tokenizer_export import text_beside
 
 
@@ -47,6 +47,7 @@ EXPORTS = {
     "t5-encoder": Export(RunningText(), onnx=encoder),
     "vit": Export(Pictures(), beside=image_beside),
     "ast": Export(Pictures(), beside=sound_beside),
+    "whisper": Export(Speech(), beside=whisper_beside),
 }
 
 

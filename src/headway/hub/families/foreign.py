@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.hub.config_keys import Fields, Keys, NoCounterpart, misfit, read_fields, write_fields
+from headway.hub.decoding import search_in
 from headway.hub.names import Table
 from headway.models import parts
 
@@ -53,7 +54,8 @@ class Foreign:
     and head completed by the folder's other files and its weights' names. constants: tables of a formula, stored
     like weights. seq2seq: a target is decoded by the folder's settings. languages: a target begins with the token of
     its language, which these must say. size_key: of the size of what it reads. processors: of a model that reads no
-    text, the configs of its processors by the folder, headway's config and that size.
+    text, the configs of its processors by the folder, headway's config and that size. channels: of what a model reads
+    that writes text; the size is then that of its vocabulary. search: settings of generation by the folder's.
     """
 
     model_type: str
@@ -73,6 +75,8 @@ class Foreign:
     languages: bool = False
     size_key: str = "vocab_size"
     processors: Callable[[Path | None, Any, int], dict[str, Any]] | None = None
+    channels: tuple[int, ...] = ()
+    search: Callable[[dict[str, Any], str], dict[str, Any]] = search_in
 
     @property
     def family(self) -> str:
@@ -93,6 +97,8 @@ class Foreign:
     def vocabularies(self, facts: dict[str, Any]) -> tuple[int, ...]:
         """The sizes in config.json."""
         source = Keys(facts, usual={**SIZES, **self.defaults}).size(self.size_key)
+        if self.channels:
+            return *self.channels, source
         if facts.get(SHARED, True):
             return (source,) * (2 if self.seq2seq else 1)
         return source, Keys(facts).size("decoder_vocab_size", source)
@@ -102,7 +108,11 @@ class Foreign:
         try:
             if fault := misfit(config, self.base, {f"model.{path}" for path in self.fields}, "model"):
                 raise NoCounterpart(fault)
-            facts = write_fields(config, self.fields) | {self.size_key: sizes[0]} | self.head_out(head, config)
+            facts = (
+                write_fields(config, self.fields)
+                | {self.size_key: sizes[len(self.channels)]}
+                | self.head_out(head, config)
+            )
         except NoCounterpart as fault:
             raise InputError(f"{self.model_type} cannot hold this model: {fault} has no counterpart there") from None
         facts |= {"is_encoder_decoder": True} if self.seq2seq else {}
@@ -113,4 +123,4 @@ class Foreign:
         heads = getattr(config, "heads", 1)
         shared = getattr(config, "shared_heads", 0) or heads
         shares = (heads, shared, shared)
-        return replace(self.names(config, head), ours=ours, vocabulary=sizes[0], shares=shares)
+        return replace(self.names(config, head), ours=ours, vocabulary=sizes[len(self.channels)], shares=shares)

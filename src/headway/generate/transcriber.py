@@ -1,0 +1,268 @@
+"""A transcriber: recordings in; what was said, and when, out.
+
+A recording is heard window by window (30 s of Whisper). The timestamps that the model writes say where a window's last
+whole segment ends: the next window starts there. A window whose text repeats itself, or that the model finds
+improbable, is decoded anew at a higher temperature (Radford et al. 2023, 4.5).
+
+B windows, N samples, M mel bands, F frames, S places, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.card import Loaded
+from headway.data.augment import ImageInputs
+from headway.device import sent
+from headway.errors import InputError, nearest, refuse
+from headway.generate.listening import Listening
+from headway.generate.offline import generate_all
+from headway.generate.one_or_many import one_or_many
+from headway.generate.request import Request
+from headway.generate.sampling import Sampling
+from headway.generate.search import Search
+from headway.generate.segments import Segment, Transcript, cut
+from headway.generate.sounds import is_sound
+from headway.generate.speech import Speaking, SpeechTokens
+from headway.generate.speech_rules import HeardRow, Ruled, Rules
+from headway.generate.stepper import PlainStepper, stepper_for
+from headway.models.protocols import Encoded
+from headway.plain import from_plain, to_plain
+from headway.processors.sound import Spectrogram
+
+AT_ONCE = {"cpu": 4, "cuda": 32}  # recordings that are heard side by side
+
+
+@dataclass
+class Hearing:
+    """One recording while it is transcribed. seek: the frame that its next window starts with."""
+
+    number: int
+    listening: Listening
+    seek: int = 0
+    language: str = ""
+    segments: list[Segment] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a window says. logprob: the mean of its tokens. failed: neither probable nor varied enough."""
+
+    ids: list[int]
+    logprob: float
+    temperature: float
+    compression: float
+    silence: float
+    failed: bool
+    silent: bool
+
+
+class Transcriber:
+    """`headway.load(folder)` gives one: `transcriber.transcribe("talk.wav").text`, or a list of recordings. A recording
+    is a file's path, an array of samples at the model's rate, a pair of an array and its own rate, or an iterator of
+    arrays."""
+
+    name: str
+    what: ClassVar[str] = "recording"
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self.card, self.device, self.dtype = loaded.card, device, dtype
+        self.model: Any = loaded.model.to(device, dtype).eval()
+        self.processor, self.tokenizer = loaded.processors["sound"], loaded.target_tokenizer
+        self.tokens = SpeechTokens.of(self.tokenizer, self.card.symbols, self.card.writes.size)
+        self.speaking = from_plain(Speaking, self.card.search, "search") if self.card.search else Speaking()
+        self.rate, self.hop, self.frames = (getattr(self.processor.config, name) for name in ("rate", "hop", "frames"))
+        self._ruled: dict[Rules, tuple[Ruled, PlainStepper]] = {}  # kept: what a stepper captures serves later calls
+
+    @one_or_many(is_sound)
+    def transcribe(
+        self, recordings: Sequence[Any], *, batch: int | None = None,
+        progress: Callable[[int], None] | None = None, **settings: Any,
+    ) -> list[Transcript]:  # fmt: skip
+        """What is said in each recording. Keywords change the search: `language="de"`, `beam=5`, … (see `Speaking`).
+        `batch` bounds the recordings that are heard side by side; `progress` is called with the number done so far."""
+        speaking = self.settings(settings)
+        found: dict[int, Transcript] = {}
+        waiting = [Hearing(number, Listening(value, self.rate)) for number, value in enumerate(recordings)][::-1]
+        open_now: list[Hearing] = []
+        while waiting or open_now:
+            while waiting and len(open_now) < (batch or AT_ONCE.get(self.device.type, AT_ONCE["cpu"])):
+                open_now.append(waiting.pop())
+            for hearing in self._next(open_now, speaking):
+                found[hearing.number] = self._transcript(hearing)
+                open_now.remove(hearing)
+                if progress:
+                    progress(len(found))
+        return [found[number] for number in range(len(recordings))]
+
+    def stream(self, recording: Any, **settings: Any) -> Iterator[Segment]:
+        """The segments of one recording as they come."""
+        speaking = self.settings(settings)
+        hearing, reported = Hearing(0, Listening(recording, self.rate)), 0
+        done = False
+        while not done:
+            done = bool(self._next([hearing], speaking))
+            yield from hearing.segments[reported:]
+            reported = len(hearing.segments)
+
+    def detect(self, recording: Any) -> dict[str, float]:
+        """How probable each language is in the first window, the most probable first."""
+        refuse(not self.tokens.languages, "this model was trained in one language: there is none to detect")
+        window_N = Listening(recording, self.rate).window(0, self.frames * self.hop)
+        _, [shares] = self._first(self.encode([self.spectrogram(window_N)]))
+        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+
+    def settings(self, settings: dict[str, Any]) -> Speaking:
+        speaking: Speaking = from_plain(Speaking, to_plain(self.speaking) | settings, "speech")
+        if speaking.language and speaking.language not in self.tokens.languages and self.tokens.languages:
+            known = nearest(speaking.language, self.tokens.languages)
+            raise InputError(f"this model knows no language '{speaking.language}'{known}")
+        if speaking.task != "transcribe" and speaking.task not in self.tokens.tasks:
+            raise InputError(f"this model does not {speaking.task}: it was trained to transcribe alone")
+        return speaking
+
+    def spectrogram(self, samples_N: Any) -> Spectrogram:
+        """(1, M, F) of a window, filled up with silence."""
+        found: Spectrogram = self.processor.encode([samples_N])[0]
+        return found
+
+    @torch.inference_mode()
+    def encode(self, windows: Sequence[Spectrogram]) -> Tensor:
+        """(B, S, D) of windows."""
+        values_BCMF = sent(torch.from_numpy(np.stack(windows)), self.device).to(self.dtype)
+        encoded: Encoded = self.model.encode(ImageInputs(values_BCMF))
+        return encoded.x_BTD
+
+    def _next(self, hearings: Sequence[Hearing], speaking: Speaking) -> list[Hearing]:
+        """The next window of each recording; those that have no further one."""
+        size = self.frames * self.hop
+        heard = [(one, one.listening.window(one.seek * self.hop, size)) for one in hearings]
+        done = [one for one, window_N in heard if not len(window_N)]
+        heard = [(one, window_N) for one, window_N in heard if len(window_N)]
+        if heard:
+            x_BSD = self.encode([self.spectrogram(window_N) for _, window_N in heard])
+            silences, languages = self._first(x_BSD)
+            for (one, _), shares in zip(heard, languages, strict=True):
+                one.language = one.language or speaking.language or max(shares, key=shares.__getitem__, default="")
+            openings = [self.tokens.opening(speaking, one.language) for one, _ in heard]
+            for (one, window_N), said in zip(heard, self.decode(x_BSD, openings, silences, speaking), strict=True):
+                self._take(one, said, -(-len(window_N) // self.hop), speaking)
+        return [*done, *(one for one, _ in heard if not one.listening.more(one.seek * self.hop))]
+
+    def _take(self, hearing: Hearing, said: Decoded, frames: int, speaking: Speaking) -> None:
+        """The segments of a window, and where the next one starts."""
+        seconds = self.hop / self.rate
+        if said.silent:
+            hearing.seek += frames
+            return
+        timed = self.tokens.first_time if self.tokens.timed(speaking) else None
+        found, used = cut(said.ids, timed, frames, seconds)
+        for start, end, ids in found:
+            text = self.text(ids)
+            if text.strip():
+                begin = hearing.seek * seconds
+                hearing.segments.append(
+                    Segment(
+                        round(begin + start, 2),
+                        round(begin + end, 2),
+                        text,
+                        ids,
+                        said.logprob,
+                        said.silence,
+                        said.temperature,
+                        said.compression,
+                    )
+                )
+        hearing.seek += used
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Without special tokens and timestamps."""
+        times = self.tokens.first_time
+        return str(self.tokenizer.decode([i for i in ids if times is None or i < times]))
+
+    def _transcript(self, hearing: Hearing) -> Transcript:
+        text = "".join(segment.text for segment in hearing.segments).strip()
+        return Transcript(text, hearing.language, hearing.segments)
+
+    @torch.inference_mode()
+    def _first(self, x_BSD: Tensor) -> tuple[list[float], list[dict[str, float]]]:
+        """How probable silence is in each window, and each language: both by what follows the start."""
+        tokens = self.tokens
+        if not tokens.languages and tokens.no_speech is None:
+            return [0.0] * len(x_BSD), [{} for _ in x_BSD]
+        state = self.model.remember(Encoded(x_BSD))
+        starts_B1 = torch.full((len(x_BSD), 1), tokens.start, device=self.device)
+        logits_BV = self.model.logits(starts_B1, state)[0][:, 0].float()
+        silences = [0.0] * len(x_BSD)
+        if tokens.no_speech is not None:
+            silences = logits_BV.softmax(-1)[:, tokens.no_speech].tolist()
+        shares_BL = logits_BV[:, list(tokens.languages.values())].softmax(-1).tolist()
+        return silences, [dict(zip(tokens.languages, shares, strict=True)) for shares in shares_BL]
+
+    def decode(
+        self, x_BSD: Tensor, openings: Sequence[list[int]], silences: Sequence[float], speaking: Speaking
+    ) -> list[Decoded]:
+        """What encoded windows say, at the first temperature that gives a text which does not fail, or at the last."""
+        found: dict[int, Decoded] = {}
+        waiting = list(range(len(x_BSD)))
+        for temperature in speaking.temperatures:
+            texts = self.written([x_BSD[at] for at in waiting], [openings[at] for at in waiting], speaking, temperature)
+            for at, (ids, logprob) in zip(waiting, texts, strict=True):
+                found[at] = self._judged(ids, logprob, temperature, silences[at], speaking)
+            waiting = [at for at in waiting if found[at].failed and not found[at].silent]
+            if not waiting:
+                break
+        return [found[at] for at in range(len(x_BSD))]
+
+    def _judged(
+        self, ids: list[int], logprob: float, temperature: float, silence: float, speaking: Speaking
+    ) -> Decoded:
+        text = self.text(ids).encode("utf-8")
+        ratio = len(text) / len(zlib.compress(text)) if text else 0.0
+        improbable = speaking.logprob is not None and logprob < speaking.logprob
+        repeated = speaking.compression is not None and ratio > speaking.compression
+        silent = improbable and speaking.no_speech is not None and silence > speaking.no_speech
+        return Decoded(ids, logprob, temperature, ratio, silence, improbable or repeated, silent)
+
+    def written(
+        self, heard: Sequence[Tensor], openings: Sequence[list[int]], speaking: Speaking, temperature: float = 0.0
+    ) -> list[tuple[list[int], float]]:
+        """The tokens behind each opening, without the end, and their mean log-probability."""
+        context, end = self.model.config.max_length, frozenset({self.tokens.end})
+        rules = self._rules(speaking, len(openings[0]) - openings[0].index(self.tokens.start))
+        searched = speaking.beam > 1 and temperature == 0
+        choose: Any = Sampling(temperature=temperature)
+        if searched:
+            choose = Search(beam=speaking.beam, length_penalty=speaking.length_penalty)
+        requests = []
+        for x_SD, opening in zip(heard, openings, strict=True):
+            most = min(speaking.most or context, context - len(opening))
+            requests.append(
+                Request(opening, choose, most, end, seed=speaking.seed, inputs=HeardRow(x_SD), cut=searched)
+            )
+        model, stepper = self._model(rules)
+        found = generate_all(model, requests, context=context, device=self.device, stepper=stepper)
+        if searched:
+            best = [one.hypotheses[0] for one in found]
+            return [(one.ids, sum(one.token_scores) / max(1, len(one.token_scores))) for one in best]
+        return [(samples[0].ids, samples[0].mean) for samples in found]
+
+    def _rules(self, speaking: Speaking, opening: int) -> Rules:
+        tokens, timed = self.tokens, self.tokens.timed(speaking)
+        never = speaking.suppress if tokens.no_times is None else (*speaking.suppress, tokens.no_times)
+        first_time = tokens.first_time if timed else None
+        how = (speaking.begin_suppress, first_time, speaking.latest_start)
+        return Rules(tokens.start, tokens.end, opening, never if timed else speaking.suppress, *how)
+
+    def _model(self, rules: Rules) -> tuple[Ruled, PlainStepper]:
+        if rules not in self._ruled:
+            model = Ruled(self.model, rules).eval()
+            self._ruled[rules] = model, stepper_for(model, self.device)
+        return self._ruled[rules]
