@@ -108,6 +108,21 @@ def test_padding_and_other_rows_change_nothing() -> None:
     assert torch.equal(both.best()[1:, :4], alone.best())
 
 
+@pytest.mark.parametrize("words", [1, 2, 3, 4, 5, 8, 13])
+def test_words_in_pairs_have_the_sums_and_the_gradients_of_words_in_order(words: int) -> None:
+    torch.manual_seed(words)
+    shapes = (LABELS,), (4, words, LABELS), (LABELS, LABELS), (LABELS,)
+    scores = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    there_BT = torch.arange(words) < torch.tensor([words, (words + 1) // 2, 1, 0])[:, None]
+    chain = Chain(*scores, there_BT)
+    ours_B, theirs_B = chain.in_pairs(), chain.log_partition()
+    torch.testing.assert_close(ours_B, theirs_B, rtol=1e-12, atol=1e-12)
+    ours = torch.autograd.grad(ours_B.sum(), scores, allow_unused=True)
+    for one, other in zip(ours, torch.autograd.grad(theirs_B.sum(), scores, allow_unused=True), strict=True):
+        zero = torch.zeros(())
+        torch.testing.assert_close(zero if one is None else one, zero if other is None else other)
+
+
 def test_large_scores_do_not_overflow() -> None:
     e_BTL = torch.tensor([[[1e4, -1e4, 0.0]] * 6], requires_grad=True)
     zeros = torch.zeros(LABELS), torch.zeros(LABELS, LABELS)
