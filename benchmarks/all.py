@@ -117,6 +117,7 @@ PIECES = {
         Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),
         Piece("training", "training.py", 3, ("transformers",)),
         Piece("pictures, speed", "vit.py", 3, ("transformers",)),
+        Piece("speech, speed", "whisper.py", 4, ("transformers",)),
         scores("pictures, Fashion-MNIST", "fashion-mnist-cct", 4, ("data:fashion_mnist",)),
         scores("pictures, CIFAR-10", "cifar10-vit", 8, ("data:cifar10",)),
         scores("pictures, CIFAR-10 with convolutions", "cifar10-cct", 9, ("data:cifar10",)),

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.nn import one_token, tap
-from headway.nn.attention import SelfAttention, dot
+from headway.nn.attention import CrossAttention, SelfAttention, dot
 from headway.nn.block import Block
 from headway.nn.cache import fresh_caches
 from headway.nn.feed_forward import MLP, GatedMLP
-from headway.nn.mask import Causal, Scene, Window
+from headway.nn.mask import Causal, Padding, Scene, Window
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Learned, LinearBias, Position, Rotary
 from headway.nn.residual import post_norm, pre_norm
@@ -140,3 +140,28 @@ def test_blocks_of_other_parts_are_left_alone():
     changed = block_of()
     changed.attention.qkv = nn.Sequential(changed.attention.qkv)
     assert not one_token.takes(changed, x_RTD)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@torch.no_grad()
+def test_a_step_with_a_source_is_what_the_block_does(beam, monkeypatch):
+    """Sources of different lengths, each with the rows of its beam."""
+    torch.manual_seed(1)
+    parts = SelfAttention(WIDTH, 4), MLP(WIDTH, 40, F.gelu), pre_norm(partial(nn.LayerNorm, WIDTH), 0.1)
+    block = Block(*parts, cross=CrossAttention(WIDTH, 4)).double().eval()
+    memory = block.cross.remember(torch.randn(2, 7, WIDTH, dtype=torch.float64))
+    source_view = Padding().view(Scene(1, 7, CPU, key_lengths_B=torch.tensor([7, 4])))
+    x_RTD = torch.randn(2 * beam, 6, WIDTH, dtype=torch.float64)
+
+    def stepped():
+        [cache], clock = fresh_caches(1, len(x_RTD), CPU, room=6)
+        found = []
+        for t in range(6):
+            view = Causal().view(Scene(1, t + 1, CPU, t)).placed(Position())
+            found.append(block(x_RTD[:, t : t + 1], view, cache, memory, source_view))
+            clock.advance(1)
+        return torch.cat(found, 1)
+
+    found = stepped()
+    monkeypatch.setattr(one_token, "takes", lambda *given: False)
+    torch.testing.assert_close(found, stepped(), rtol=0, atol=1e-12)

@@ -123,8 +123,9 @@ class Sketch:
         """Bytes of the state after so many tokens; a model without steps has none."""
         if not FAMILIES[self.family].steps:
             return 0
-        *sources, ids_BT = (torch.zeros(batch, length, dtype=torch.long) for length in lengths)
-        state = model.start(TextInputs(*sources) if sources else None, batch, ids_BT.device)
+        *sources, ids_BT = self.inputs(batch, *lengths)
+        inputs = TextInputs(*sources) if FAMILIES[self.family].has_source else next(iter(sources), None)
+        state = model.start(inputs, batch, ids_BT.device)
         if ids_BT.shape[1]:
             with ShapesOnly():
                 _, state = model.read(ids_BT, state)

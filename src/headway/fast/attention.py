@@ -20,6 +20,7 @@ MOST_QUERIES = 16
 WIDEST = 128
 MOST_HEADS = 64
 FEW_PROGRAMS = 512  # up to so many do not fill a GPU: each then reads more keys at a time
+MANY_KEYS = 512  # with as many, a program has one head
 # Keys times head width that a program of one query holds at a time.
 TILE = 2048
 
@@ -219,11 +220,13 @@ def _attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Ten
     common = (q_BHTK, k_BHSK, v_BHSK, mixed_BTHK, prefix_B.contiguous(), 1.0 / math.sqrt(head_width), k_BHSK.shape[2])
     key_value_strides = (*k_BHSK.stride(), *v_BHSK.stride())
     if queries == 1:
-        some = min(triton.next_power_of_2(heads), max(1, TILE // 8 // width))
+        some, tile, warps = min(triton.next_power_of_2(heads), max(1, TILE // 8 // width)), TILE, 4
+        if k_BHSK.shape[2] >= MANY_KEYS and rows * heads <= FEW_PROGRAMS:
+            some, tile, warps = 1, 4 * TILE, 8
         q_b, q_h, _, q_k = q_BHTK.stride()
         launch(
             _one_query, (rows, triton.cdiv(heads, some)), *common, q_b, q_h, q_k, *key_value_strides,
-            H=heads, K=head_width, KEYS=TILE // (some * width), HEADS=some, WIDTH=width, num_warps=4,
+            H=heads, K=head_width, KEYS=tile // (some * width), HEADS=some, WIDTH=width, num_warps=warps,
         )  # fmt: skip
     else:
         launch(

@@ -61,6 +61,11 @@ class Rules:
     first_time: int | None = None
     latest_start: int | None = None
 
+    @property
+    def free(self) -> bool:
+        """Whether all is allowed."""
+        return self.first_time is None and not self.never and not self.never_first
+
 
 class Said(Values):
     """Of each row the last id and the one before it, how many stand behind its start, and its last timestamp."""
@@ -118,7 +123,8 @@ class Ruled(Steps):
     def embed(
         self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
-        state["said"][0].read(ids_RT, lengths_R, self.rules)
+        if not self.rules.free:
+            state["said"][0].read(ids_RT, lengths_R, self.rules)
         found: Embedded = self.model.embed(ids_RT, state, segments_RT, lengths_R)
         return found
 
@@ -128,7 +134,10 @@ class Ruled(Steps):
 
     def head(self, hidden_RTD: Tensor, state: State) -> Tensor:
         """Of the last of these tokens."""
-        logits_RV = wide(self.model.head(hidden_RTD[:, -1:], state)[:, 0])
+        logits_RTV: Tensor = self.model.head(hidden_RTD[:, -1:], state)
+        if self.rules.free:
+            return logits_RTV
+        logits_RV = wide(logits_RTV[:, 0])
         return allowed(logits_RV, state["said"][0], self.rules, self.banned_V, self.banned_first_V, self.at_V)[:, None]
 
 

@@ -24,7 +24,7 @@ from headway.nn.embedding import Head, TokenEmbedding, token_table
 from headway.nn.patches import FrameEmbedding
 from headway.nn.position import Learned, fairseq_sinusoid
 
-SIZED = ("spectrograms of {} channel and a vocabulary of {}", "data.text.size")
+SIZED = ("channels and a vocabulary of {}", "data.text.size")
 
 
 @dataclass(frozen=True)

@@ -331,7 +331,11 @@ class CrossAttention(MultiHead):
     def mixed(self, x_RTD: Tensor, memory: Memory, view: View) -> Tensor:
         """The heads' concatenated outputs. R rows may be several hypotheses of each of B sources: their queries then
         become further queries of that source, so that its keys and values are never copied."""
-        q_RHTK = _split(self.query(x_RTD), self.heads)
+        return self.looked(self.query(x_RTD), memory, view)
+
+    def looked(self, q_RTD: Tensor, memory: Memory, view: View) -> Tensor:
+        """`mixed`, from concatenated queries: all between the two products of a step."""
+        q_RHTK = _split(q_RTD, self.heads)
         rows, heads, length, head_width = q_RHTK.shape
         sources = memory.k_BHSK.shape[0]  # not len: a size may be free in an exported graph
         q_BHTK = q_RHTK

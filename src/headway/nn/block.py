@@ -52,7 +52,7 @@ class Block(nn.Module):
         source_view: View | None = None,
     ) -> Tensor:  # fmt: skip
         if isinstance(cache, FixedCache) and one_token.takes(self, x_BTD):
-            return one_token.step(self, x_BTD, view, cache)
+            return one_token.step(self, x_BTD, view, cache, memory, source_view)
         lengths_B = view.lengths_B if self.training else None
         x_BTD = self.around_attention(x_BTD, lambda x: self.attention(x, view, cache), lengths_B)
         cross = self.cross

@@ -1,8 +1,9 @@
 """One token of each row through a block, in few calls: the fast twin of `Block.forward`.
 
 A step of few rows reads every weight once; beyond that, its time is the overhead of calls. Here a block of GPT-2 takes
-five kernels on a GPU (`product`, `attend_step`), and on a CPU 27 operations, views included, where its readable twin
-takes 41 and a dozen calls of modules. A block of Llama has the same path, with its norms, gate and turns.
+five kernels on a GPU (`product`, `attend_step`), a block with a source eight, and on a CPU 27 operations, views
+included, where its readable twin takes 41 and a dozen calls of modules. A block of Llama has the same path, with its
+norms, gate and turns.
 
 R rows, T tokens (one), C capacity, H heads, G heads of keys, D width, K head width.
 """
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from headway.fast import attention as kernels
 from headway.nn import tap
-from headway.nn.attention import SelfAttention, scaled_dot
+from headway.nn.attention import CrossAttention, SelfAttention, scaled_dot
 from headway.nn.cache import FixedCache
 from headway.nn.feed_forward import MLP, GatedMLP
 from headway.nn.mask import View
@@ -26,6 +27,7 @@ from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Position, Rotary
 from headway.nn.product import product
 from headway.nn.residual import Residual
+from headway.nn.slots import Memory
 
 NORMS = (nn.LayerNorm, nn.RMSNorm, OneRMSNorm)
 
@@ -37,7 +39,7 @@ def takes(block: Any, x_RTD: Tensor) -> bool:
     return (
         x_RTD.shape[1] == 1
         and not watched
-        and block.cross is None
+        and (block.cross is None or _takes_cross(block.cross, block.around_cross))
         and type(attention) is SelfAttention
         and type(feed_forward) in FEED_FORWARD
         and type(attention.qkv) is type(attention.output) is nn.Linear
@@ -45,6 +47,10 @@ def takes(block: Any, x_RTD: Tensor) -> bool:
         and _pre_norm(block.around_attention)
         and _pre_norm(block.around_feed_forward)
     )
+
+
+def _takes_cross(cross: nn.Module, around: nn.Module) -> bool:
+    return type(cross) is CrossAttention and type(cross.query) is type(cross.output) is nn.Linear and _pre_norm(around)
 
 
 def _pre_norm(residual: nn.Module) -> bool:
@@ -55,12 +61,20 @@ def _pre_norm(residual: nn.Module) -> bool:
     )
 
 
-def step(block: Any, x_RTD: Tensor, view: View, cache: FixedCache) -> Tensor:
-    """x + mix(norm(x))Wᴼ, then x + f(norm(x)), f the feed-forward network, for what `takes` accepts."""
+def step(
+    block: Any, x_RTD: Tensor, view: View, cache: FixedCache, memory: Memory | None = None,
+    source_view: View | None = None,
+) -> Tensor:  # fmt: skip
+    """x + mix(norm(x))Wᴼ, the same of a source where there is one, then x + f(norm(x)), f the feed-forward network, for
+    what `takes` accepts."""
     attention, feed_forward = block.attention, block.feed_forward
     x_RD = x_RTD.squeeze(1)
     qkv_RD = product(x_RD, attention.qkv, block.around_attention.before)
     x_RD = product(_mixed(attention, qkv_RD, view, cache), attention.output, residual_RN=x_RD)
+    if memory is not None and source_view is not None:
+        q_RD = product(x_RD, block.cross.query, block.around_cross.before)
+        looked_RD = block.cross.looked(q_RD[:, None], memory, source_view)[:, 0]
+        x_RD = product(looked_RD, block.cross.output, residual_RN=x_RD)
     return FEED_FORWARD[type(feed_forward)](feed_forward, x_RD, block.around_feed_forward.before).unsqueeze(1)
 
 
