@@ -24,7 +24,8 @@ class Speaking:
     failed window whose probability of silence is above this is silent (None: not asked). suppress: ids that are never
     written; begin_suppress: nor as the first token. latest_start: the greatest first timestamp, in steps of 0.02 s
     (None: any). alignment_heads: (layer, head) of the cross-attention that word times are from (none: all heads of the
-    upper half of the layers). most: tokens of a window (0: as many as fit). seed: of what is drawn.
+    upper half of the layers). most: tokens of a window (0: as many as fit). seed: of what is drawn. words: when
+    each word is said.
     """
 
     language: str = ""
@@ -42,6 +43,7 @@ class Speaking:
     alignment_heads: tuple[tuple[int, ...], ...] = ()
     most: int = 0
     seed: int = 0
+    words: bool = False
 
     def __post_init__(self) -> None:
         refuse(self.beam < 1, f"beam must be at least 1, not {self.beam}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,12 +28,14 @@ from headway.generate.one_or_many import one_or_many
 from headway.generate.request import Request
 from headway.generate.sampling import Sampling
 from headway.generate.search import Search
-from headway.generate.segments import Segment, Transcript, cut
+from headway.generate.segments import Segment, Transcript, Word, cut
 from headway.generate.sounds import is_sound
 from headway.generate.speech import Speaking, SpeechTokens
 from headway.generate.speech_rules import HeardRow, Ruled, Rules
 from headway.generate.stepper import PlainStepper, stepper_for
+from headway.generate.word_times import beginnings, chosen_heads
 from headway.models.protocols import Encoded
+from headway.nn import tap
 from headway.plain import from_plain, to_plain
 from headway.processors.sound import Spectrogram
 
@@ -66,8 +68,8 @@ class Decoded:
 
 class Transcriber:
     """`headway.load(folder)` gives one: `transcriber.transcribe("talk.wav").text`, or a list of recordings. A recording
-    is a file's path, an array of samples at the model's rate, a pair of an array and its own rate, or an iterator of
-    arrays."""
+    is a file's path, an array of samples at the model's rate, a pair of an array and its own rate, or (in a list, and for
+    `stream`) an iterator of arrays."""
 
     name: str
     what: ClassVar[str] = "recording"
@@ -152,8 +154,14 @@ class Transcriber:
             for (one, _), shares in zip(heard, languages, strict=True):
                 one.language = one.language or speaking.language or max(shares, key=shares.__getitem__, default="")
             openings = [self.tokens.opening(speaking, one.language) for one, _ in heard]
-            for (one, window_N), said in zip(heard, self.decode(x_BSD, openings, silences, speaking), strict=True):
-                self._take(one, said, -(-len(window_N) // self.hop), speaking)
+            found = self.decode(x_BSD, openings, silences, speaking)
+            for (one, window_N), x_SD, said in zip(heard, x_BSD, found, strict=True):
+                before = len(one.segments)
+                frames, begin = -(-len(window_N) // self.hop), one.seek
+                self._take(one, said, frames, speaking)
+                if speaking.words:
+                    new = self._with_words(one.segments[before:], x_SD, begin, frames, one.language, speaking)
+                    one.segments[before:] = new
         return [*done, *(one for one, _ in heard if not one.listening.more(one.seek * self.hop))]
 
     def _take(self, hearing: Hearing, said: Decoded, frames: int, speaking: Speaking) -> None:
@@ -182,10 +190,57 @@ class Transcriber:
                 )
         hearing.seek += used
 
-    def text(self, ids: Sequence[int]) -> str:
+    def _with_words(
+        self, segments: list[Segment], x_SD: Tensor, begin: int, frames: int, language: str, speaking: Speaking
+    ) -> list[Segment]:
+        """Segments of one window, which begins at this frame, with the times of their words."""
+        said = [self.plain(segment.ids) for segment in segments]
+        if not any(said):
+            return segments
+        opening = self.tokens.opening(replace(speaking, timestamps=False), language)
+        starts = self.align(x_SD, opening, [i for ids in said for i in ids], frames, speaking.alignment_heads)
+        times = (begin * self.hop / self.rate + starts * self._place).round(2).tolist()
+        timed, at = [], 0
+        for segment, ids in zip(segments, said, strict=True):
+            words, owner = self.tokenizer.words(ids)
+            ends = np.cumsum(np.bincount(owner, minlength=len(words))).tolist() if ids else []
+            spans = zip(words, [0, *ends], ends, strict=False)
+            found = [Word(word, times[at + first], times[at + last]) for word, first, last in spans]
+            timed.append(replace(segment, words=found))
+            at += len(ids)
+        return timed
+
+    @property
+    def _place(self) -> float:
+        """Seconds of a place of the encoder."""
+        return self.frames / self.model.config.places * self.hop / self.rate
+
+    @torch.inference_mode()
+    def align(
+        self, x_SD: Tensor, opening: Sequence[int], ids: Sequence[int], frames: int, heads: Sequence[Sequence[int]] = ()
+    ) -> Any:
+        """The places at which each of these ids begins, and the one at which the last ends. What the decoder reads at a
+        place is what it wrote before: the row of an id is that of the one before it."""
+        given = [*opening, *ids, self.tokens.end][: self.model.config.max_length]
+        pairs = chosen_heads(self.model.config.decoder_layers, self.model.config.heads, heads)
+        choice = tap.chosen(layers={layer for layer, _ in pairs}, tensors="decoder.*.cross.weights")
+        with tap.record(self.model, choice) as recorder:
+            state = self.model.remember(Encoded(x_SD[None]))
+            self.model.read(torch.tensor([given], device=self.device), state)
+        found = recorder.tensors
+        places = max(1, round(frames / self.frames * self.model.config.places))
+        weights_HTS = torch.stack([found[f"decoder.{layer}.cross.weights"][0, head] for layer, head in pairs]).float()
+        weights_HTS = weights_HTS[..., :places] / weights_HTS[..., :places].sum(-1, keepdim=True)
+        starts = beginnings(weights_HTS, slice(len(opening) - 1, len(opening) + len(ids)))
+        return np.pad(starts, (0, len(ids) + 1 - len(starts)), constant_values=places)  # where the end did not fit
+
+    def plain(self, ids: Sequence[int]) -> list[int]:
         """Without special tokens and timestamps."""
         times = self.tokens.first_time
-        return str(self.tokenizer.decode([i for i in ids if times is None or i < times]))
+        return [i for i in ids if (times is None or i < times) and not self.tokenizer.is_special(i)]
+
+    def text(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(self.plain(ids)))
 
     def _transcript(self, hearing: Hearing) -> Transcript:
         text = "".join(segment.text for segment in hearing.segments).strip()

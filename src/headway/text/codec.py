@@ -83,7 +83,7 @@ class Codec(Protocol):
         owner: list[int] = []
         closed = True
         for i in self._checked(ids):
-            raw, special = self._raw(i), self._is_special(i)
+            raw, special = self._raw(i), self.is_special(i)
             if closed or special or self._begins(raw, words[-1]):
                 words.append(b"")
             words[-1] += self._inside(raw)
@@ -98,7 +98,8 @@ class Codec(Protocol):
     def _raw(self, i: int) -> bytes:
         """The bytes of a token."""
 
-    def _is_special(self, i: int) -> bool: ...
+    def is_special(self, i: int) -> bool:
+        """Whether it is no token of a text."""
 
     def _begins(self, raw: bytes, before: bytes) -> bool:
         """Whether a token starts a word: with a space."""

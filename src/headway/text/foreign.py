@@ -197,7 +197,7 @@ class ForeignTokenizer(Codec):
         tidy = self.settings.tidy and not isinstance(self.inner.model, models.BPE)
         return [_tidied(text) for text in texts] if tidy else texts
 
-    def _is_special(self, i: int) -> bool:
+    def is_special(self, i: int) -> bool:
         return i in self._special_ids
 
     def _begins(self, raw: bytes, before: bytes) -> bool:

@@ -202,7 +202,7 @@ class Tokenizer(Codec):
             return (words := self.tokens(ids)), list(range(len(words)))
         return super().words(ids)
 
-    def _is_special(self, i: int) -> bool:
+    def is_special(self, i: int) -> bool:
         return i < len(SPECIALS)
 
     def _begins(self, raw: bytes, before: bytes) -> bool:
