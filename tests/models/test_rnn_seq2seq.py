@@ -37,10 +37,13 @@ from headway.errors import InputError
 from headway.generate.offline import search_all
 from headway.generate.saliency import source_saliency
 from headway.generate.search import Search
+from headway.models import build as build_model
 from headway.models.recurrent import Lstm
+from headway.models.transformer import TransformerConfig
 from headway.nn import tap
 from headway.nn.attention import Additive, attend
 from headway.plain import change
+from headway.tasks.objective import TokenObjective
 from headway.text.tokenizer import END, START
 
 
@@ -179,6 +182,12 @@ def test_dropout_is_drawn_in_training_only():
     assert torch.equal(model(source, target), model(source, target))
     model.train()
     assert not torch.equal(model(source, target), model(source, target))
+
+
+def test_a_recurrent_translator_is_captured_not_compiled():
+    """Its loops would be written out, and its layers are kernels already."""
+    assert TokenObjective(build(SMALL)).small_kernels
+    assert not TokenObjective(build_model(TransformerConfig(), 30, 30)).small_kernels
 
 
 def exhaustive(model, source, longest, alpha):

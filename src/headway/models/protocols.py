@@ -94,6 +94,7 @@ class Steps(nn.Module):
     tracks: ClassVar[Tracks]
     carries: ClassVar[bool] = False  # whether a state of fixed size passes from one batch of a stream to the next
     capturable: ClassVar[bool] = True  # whether a step may be captured as a CUDA graph
+    small_kernels: ClassVar[bool] = False  # whether there is little to compile around kernels that are one already
 
     def __init__(self, config: Any, *vocabularies: int) -> None:
         """`vocabularies`: the sizes of what it reads and of what it writes, or the one of both."""

@@ -223,6 +223,8 @@ SIZES = {"tiny": RnnSeq2SeqConfig(width=256), "base": RnnSeq2SeqConfig(Lstm(), 2
 class RnnSeq2Seq(SequenceToSequence):
     """p(y_t | y_<t, x), from a decoder that looks back at every word of the source."""
 
+    small_kernels = True
+
     def __init__(self, config: RnnSeq2SeqConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary)
         narrow = config.narrow

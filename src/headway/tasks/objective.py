@@ -23,12 +23,7 @@ from headway.nn.loss import linear_cross_entropy, paired_cross_entropy
 
 
 class Objective(nn.Module):
-    """Abstract. `loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of.
-
-    small_kernels: the time goes into kernels that are one already, so that there is little to compile.
-    """
-
-    small_kernels: ClassVar[bool] = False
+    """Abstract. `loss` is what is minimised; `nll`, of weight 0, is what perplexity is made of."""
 
     def __init__(self, model: nn.Module, config: Any = None) -> None:
         super().__init__()
@@ -39,6 +34,11 @@ class Objective(nn.Module):
     def capturable(self) -> bool:
         """Whether it runs the same kernels for every batch of a shape, and asks the device for nothing."""
         return True
+
+    @property
+    def small_kernels(self) -> bool:
+        """Whether the time goes into kernels that are one already, so that there is little to compile."""
+        return False
 
     def forward(self, batch: Any) -> Terms:
         raise NotImplementedError
@@ -61,6 +61,10 @@ class Objective(nn.Module):
 
 class TokenObjective(Objective):
     """Each token from those before it and, where the batch has inputs, from those."""
+
+    @property
+    def small_kernels(self) -> bool:
+        return bool(self.model.small_kernels)
 
     def hidden(self, batch: TokenBatch) -> Tensor:
         """The last layer's vectors under teacher forcing, a row a token."""
@@ -100,7 +104,9 @@ class CarriedObjective(TokenObjective):
     """A window continues where the last one ended. The carried state stays at its address, so that captured steps read
     and change it there; it belongs to the run, not to the model, and is saved with the run."""
 
-    small_kernels = True
+    @property
+    def small_kernels(self) -> bool:
+        return True
 
     def __init__(self, model: nn.Module, config: Any) -> None:
         super().__init__(model, config)
@@ -200,7 +206,9 @@ class NegativeSamplingObjective(Objective):
     and M of the weight K/M here.
     """
 
-    small_kernels = True
+    @property
+    def small_kernels(self) -> bool:
+        return True
 
     def forward(self, batch: Tiles) -> Terms:
         near_PTC, noise_PT1 = self.weights(batch)
