@@ -108,7 +108,8 @@ def test_recordings_side_by_side_give_what_they_give_alone(both: tuple[Any, Any]
     together = mine.transcribe(recordings, batch=2, **how)
     assert [one.text for one in together] == [mine.transcribe(one, **how).text for one in recordings]
     assert [one.text for one in mine.stream(recordings[0], **how)] == [one.text for one in together[0].segments]
-    assert mine.transcribe([iter([recordings[0][:9000], recordings[0][9000:]])], **how) == together[:1]
+    (streamed,) = mine.transcribe([iter([recordings[0][:9000], recordings[0][9000:]])], **how)
+    assert streamed.text == together[0].text
 
 
 def test_a_text_that_fails_is_drawn_anew_and_silence_is_left_out(both: tuple[Any, Any], monkeypatch: Any) -> None:

@@ -68,8 +68,8 @@ class Decoded:
 
 class Transcriber:
     """`headway.load(folder)` gives one: `transcriber.transcribe("talk.wav").text`, or a list of recordings. A recording
-    is a file's path, an array of samples at the model's rate, a pair of an array and its own rate, or (in a list, and for
-    `stream`) an iterator of arrays."""
+    is a file's path, an array of samples at the model's rate, a pair of an array and its own rate, or (in a list, and
+    for `stream`) an iterator of arrays."""
 
     name: str
     what: ClassVar[str] = "recording"
@@ -172,10 +172,10 @@ class Transcriber:
             return
         timed = self.tokens.first_time if self.tokens.timed(speaking) else None
         found, used = cut(said.ids, timed, frames, seconds)
+        begin, whole = hearing.seek * seconds, frames * seconds
         for start, end, ids in found:
-            text = self.text(ids)
+            text, start, end = self.text(ids), min(start, whole), min(end, whole)  # it may think of silence behind
             if text.strip():
-                begin = hearing.seek * seconds
                 hearing.segments.append(
                     Segment(
                         round(begin + start, 2),
