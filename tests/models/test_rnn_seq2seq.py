@@ -187,7 +187,7 @@ def test_dropout_is_drawn_in_training_only():
 def test_a_recurrent_translator_is_captured_not_compiled():
     """Its loops would be written out, and its layers are kernels already."""
     assert TokenObjective(build(SMALL)).small_kernels
-    assert not TokenObjective(build_model(TransformerConfig(), 30, 30)).small_kernels
+    assert not TokenObjective(build_model("transformer", TransformerConfig(), (30, 30))).small_kernels
 
 
 def exhaustive(model, source, longest, alpha):
