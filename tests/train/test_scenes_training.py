@@ -15,6 +15,7 @@ import headway
 from headway.data.annotated import save_annotated
 from headway.data.scenes import Scenes, drawn
 from headway.errors import InputError
+from headway.generate.drawing import canvas, with_boxes
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
@@ -22,10 +23,10 @@ from small_runs import call, check_resumed, told, train_quietly
 
 SMALL = (
     "engine.device=cpu", "engine.batch=16", "engine.log=20", "model.image=32", "model.patch=4", "model.layers=2",
-    "model.width=32", "model.inner=64", "model.heads=2", "schedule.peak=0.003", "schedule.warmup=20",
-    "data.scenes.held=24", "data.scenes.most=2",
+    "model.stem=patches", "model.width=32", "model.inner=64", "model.heads=2", "schedule.peak=0.003",
+    "schedule.warmup=20", "data.scenes.held=24", "data.scenes.most=2",
 )  # fmt: skip
-STEPS = {"scenes-masks": 80}
+STEPS = {"scenes-masks": 80, "scenes-boxes": 40}
 RECIPE = pytest.mark.parametrize("recipe", STEPS)
 
 
@@ -83,6 +84,35 @@ def test_pixels_are_labelled_drawn_and_scored(
     plain = np.asarray(Image.open(pictures[0]).convert("RGB").resize((512, 512), Image.Resampling.NEAREST))
     changed = (veiled != plain).any(-1)[8::16, 8::16]
     assert not changed[mine.labels_HW == 0].any()
+
+
+def test_objects_are_found_drawn_and_scored(
+    runs: dict[str, Path], pictures: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs["scenes-boxes"]
+    score = json.loads((folder / "model" / "headway.json").read_text())["score"]
+    found = json.loads(told("evaluate", folder, "scenes", "--json", "--device", "cpu", capsys=capsys))
+    assert found["map"] == pytest.approx(score["test map"], abs=1e-4) and found["pictures"] == 24
+    model = headway.load(str(folder))
+    objects = model.detect(pictures[0], threshold=0.0)
+    assert len(objects) == 12 and [one.probability for one in objects] == sorted(
+        (one.probability for one in objects), reverse=True
+    )
+    assert all(0 <= edge <= 1 for one in objects for edge in one.box)
+    certain = [one for one in objects if one.probability >= 0.5]
+    answer = json.loads(told("predict", folder, pictures[0], "--json", "--draw", tmp_path / "a.png", capsys=capsys))
+    assert [one["label"] for one in answer["objects"]] == [one.label for one in certain]
+    assert Image.open(tmp_path / "a.png").size == (512, 512)
+    trace = model.trace(str(pictures[0]))
+    assert trace.about["objects"][0][0] in model.labels
+    assert trace.axes["head.1.cross.weights"] == ("head", "queries", "patches")
+
+
+def test_boxes_are_drawn_where_they_are() -> None:
+    plain = canvas(np.full((64, 64, 3), 200, np.uint8))
+    found = np.asarray(with_boxes(plain, [(0.25, 0.5, 0.75, 0.875)], ["cat"], [1]))
+    changed = (found != 200).any(-1)
+    assert changed[256:449, 128].all() and changed[448, 128:385].all() and not changed[300:430, 200:300].any()
 
 
 @RECIPE

@@ -259,16 +259,16 @@ class BoxBatch(PictureBatch):
 
 
 Scale = tuple[NDArray[np.float32], NDArray[np.float32]]
-Make = Callable[[Annotated, Any, tuple[int, ...]], Any]
+Make = Callable[[Annotated, Any, tuple[int, ...]], Any]  # the pictures: fields of `PictureBatch`
 
 
 def mask_batch(found: Annotated, pictures: Any, examples: tuple[int, ...]) -> MaskBatch:
-    return MaskBatch(*pictures, torch.from_numpy(found.masks_NHW.astype(np.int64)), examples=examples)
+    return MaskBatch(**pictures, masks_BHW=torch.from_numpy(found.masks_NHW.astype(np.int64)), examples=examples)
 
 
 def box_batch(found: Annotated, pictures: Any, examples: tuple[int, ...]) -> BoxBatch:
     boxes, labels = torch.from_numpy(found.boxes_NM4), torch.from_numpy(found.labels_NM)
-    return BoxBatch(*pictures, boxes, labels, examples=examples)
+    return BoxBatch(**pictures, boxes_BM4=boxes, labels_BM=labels, examples=examples)
 
 
 class AnnotatedBatches:
@@ -300,8 +300,11 @@ class AnnotatedBatches:
         found = self.pick(numbers)
         if self.flip:
             found = mirrored(found, generator(self.seed, step, 1).random(len(found)) < 0.5)
-        pixels_BCHW, there_B = torch.from_numpy(found.pixels_NCHW), torch.ones(len(found), dtype=torch.uint8)
-        batch = self.make(found, (self.mean_C11, self.std_C11, pixels_BCHW, there_B), tuple(numbers.tolist()))
+        pictures = {
+            "mean_C11": self.mean_C11, "std_C11": self.std_C11, "pixels_BCHW": torch.from_numpy(found.pixels_NCHW),
+            "there_B": torch.ones(len(found), dtype=torch.uint8),
+        }  # fmt: skip
+        batch = self.make(found, pictures, tuple(numbers.tolist()))
         return batch.pad(self.rows) if self.full else batch
 
     def epoch(self, epoch: int = 0) -> Iterator[Any]:

@@ -93,7 +93,7 @@ class GridModel(HeadedModel, Answering):
             text=value if isinstance(value, str) else None,
         )  # fmt: skip
         about = self.told(answer, top) | {"grid": [*config.sides, config.before]}
-        trace = trace_of(self.model, recorder, [track], name=self.name, about=about)
+        trace = trace_of(self.model, recorder, [track, *self.more_tracks()], name=self.name, about=about)
         return replace(
             trace, tensors=trace.tensors | {"pixels": self.shown(value)},
             axes=trace.axes | {"pixels": ("height", "width", "channel")},
@@ -106,6 +106,10 @@ class GridModel(HeadedModel, Answering):
         return {
             "labels": [[self.labels[at], round(p, 5)] for at, p in zip(at_K.tolist(), best_K.tolist(), strict=True)]
         }
+
+    def more_tracks(self) -> list[Track]:
+        """What else a trace lies along."""
+        return []
 
     def _inputs(self, values: Sequence[Any]) -> ImageInputs:
         pixels_BCHW = torch.from_numpy(np.stack(self.processor.encode(values)))

@@ -1,4 +1,4 @@
-"""Models that say what is in a picture: a label for every pixel.
+"""Models that say what is in a picture: a label for every pixel; objects with their boxes.
 
 B batch, L labels, C channels, H height, W width.
 """
@@ -18,6 +18,10 @@ from headway.data.augment import ImageInputs
 from headway.device import sent
 from headway.generate.one_or_many import one_or_many
 from headway.generate.pictures import ROWS, GridModel, is_picture
+from headway.nn.boxes import corners
+from headway.traces import Track
+
+CERTAIN = 0.5  # the least probability of an object that is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +31,15 @@ class Masks:
 
     labels_HW: NDArray[np.uint8]
     shares: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Object:
+    """box: left, top, right and bottom, as shares of width and height."""
+
+    label: str
+    probability: float
+    box: tuple[float, float, float, float]
 
 
 class SeeingModel(GridModel):
@@ -82,3 +95,31 @@ class Segmenter(SeeingModel):
         counts = np.bincount(labels_HW.ravel(), minlength=len(self.labels)) / labels_HW.size
         order = np.argsort(-counts, kind="stable").tolist()
         return Masks(labels_HW, {self.labels[at]: float(counts[at]) for at in order if counts[at]})
+
+
+class Detector(SeeingModel):
+    """`headway.load(folder)` gives one: `model.detect("street.png")`, or a list of pictures."""
+
+    @one_or_many(is_picture)
+    def detect(self, pictures: Sequence[Any], *, threshold: float = CERTAIN) -> list[list[Object]]:
+        """The objects of each picture, the most certain first: those of at least this probability."""
+        found = self.answers(pictures, self.model.head.boxes)
+        return [self._objects(*one, threshold=threshold) for some in found for one in zip(*some, strict=True)]
+
+    def detect_read(self, pixels_BCHW: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """What the head's `boxes` gives for pictures that `processor.read` gave, a batch at a time."""
+        return self.answers_read(pixels_BCHW, self.model.head.boxes)
+
+    def told(self, answer: Any, top: int) -> dict[str, Any]:
+        logits_BQL, boxes_BQ4 = answer
+        found = self._objects(logits_BQL[0].float().softmax(-1), corners(boxes_BQ4[0].float()), threshold=0.0)
+        return {"objects": [[one.label, round(one.probability, 5), *one.box] for one in found[:top]]}
+
+    def more_tracks(self) -> list[Track]:
+        return [Track("queries", "queries", tuple(f"query {number}" for number in range(self.head.queries)))]
+
+    def _objects(self, share_QL: Tensor, boxes_Q4: Tensor, *, threshold: float) -> list[Object]:
+        best_Q, at_Q = share_QL[:, :-1].max(-1)
+        rows = zip(best_Q.tolist(), at_Q.tolist(), boxes_Q4.clamp(0, 1).tolist(), strict=True)
+        found = [Object(self.labels[at], share, tuple(box)) for share, at, box in rows if share >= threshold]
+        return sorted(found, key=lambda one: -one.probability)

@@ -15,6 +15,7 @@ from headway.models import (
     conv_seq2seq,
     deberta,
     decoder,
+    detr,
     gpt,
     llama,
     mamba,
@@ -100,6 +101,9 @@ FAMILIES = {
     ),
     "deberta": Family(
         deberta.DebertaConfig, deberta.Deberta, "embedding", sizes=deberta.SIZES, role="encodes", example=blank_texts
+    ),
+    "detr": Family(
+        detr.DetrConfig, detr.Detr, "detection", ("image",), detr.SIZES, "encodes", example=vit.blank, sized=vit.SIZED
     ),
     "gpt": Family(gpt.GPTConfig, gpt.GPT, sizes=gpt.SIZES),
     "llama": Family(llama.LlamaConfig, llama.Llama),

@@ -63,6 +63,11 @@ class Head(nn.Module):
         """The probability of each label at every pixel, (B, L, H, W)."""
         raise InputError(f"this model has no labels for pixels: it {self.does}")
 
+    def boxes(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        """Of every query the probability of each label, (B, Q, L + 1) with "nothing" last, and its box, (B, Q, 4):
+        left, top, right and bottom as shares of the picture."""
+        raise InputError(f"this model finds no objects: it {self.does}")
+
     def choices(self, encoded: Encoded) -> Tensor:
         """A logit for each text, (B,): how well it fits among the choices that it is one of."""
         raise InputError(f"this model chooses among no texts: it {self.does}")

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
+from headway.models.box_head import Boxes
 from headway.models.head import (
     ACTIVATIONS,
     Head,
@@ -254,7 +255,7 @@ class MultipleChoice(HeadChoice):
 
 EVERY = (
     Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, TwoTokens, Answers, NextSentence,
-    MultipleChoice, Tags, Replaced, Spans, Crf, Pixels,
+    MultipleChoice, Tags, Replaced, Spans, Crf, Pixels, Boxes,
 )  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007

@@ -30,12 +30,13 @@ class Scores(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """What an encoder gives: its last layer, the rows' lengths (None: no row is padded), and every layer's output where
-    the model keeps them."""
+    """What an encoder gives: its last layer, the rows' lengths (None: no row is padded), every layer's output where the
+    model keeps them, and where each vector is, for a head that attends to them (None: the vectors say it)."""
 
     x_BTD: Tensor
     lengths_B: Tensor | None = None
     layers: tuple[Tensor, ...] = ()
+    at_TD: Tensor | None = None
 
 
 class Encodes(nn.Module):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,23 @@ from headway.nn.residual import LayerScale, Residual, StochasticDepth
 SIZED = ("pictures whose channels are {}", "data.channels")
 
 
-def along_both(places: Callable[[ViTConfig, int], int], config: ViTConfig) -> tuple[int, int]:
+class Shape(Protocol):
+    """What a stem reads of a config: `patch`, `width`, `dropout` and `before` as those of `ViTConfig`, and the height
+    and width of a picture."""
+
+    @property
+    def size(self) -> tuple[int, int]: ...
+    @property
+    def patch(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def before(self) -> int: ...
+
+
+def along_both(places: Callable[[Any, int], int], config: Shape) -> tuple[int, int]:
     """Rows of places and places in a row, each counted along its side of the picture."""
     height, width = config.size
     return places(config, height), places(config, width)
@@ -46,15 +62,15 @@ class Patches:
 
     name: ClassVar[str] = "patches"
 
-    def sides(self, config: ViTConfig) -> tuple[int, int]:
+    def sides(self, config: Shape) -> tuple[int, int]:
         return along_both(self.places, config)
 
-    def places(self, config: ViTConfig, size: int) -> int:
+    def places(self, config: Shape, size: int) -> int:
         if config.patch < 1 or size < config.patch or size % config.patch:
             raise InputError(f"model.image {size} is not a multiple of model.patch {config.patch}")
         return size // config.patch
 
-    def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
+    def build(self, config: Shape, channels: int, position: Position) -> PictureEmbedding:
         return PatchEmbedding(channels, config.patch, config.width, position, config.dropout, config.before)
 
 
@@ -65,15 +81,15 @@ class Overlapping:
     name: ClassVar[str] = "overlapping"
     step: int = 10
 
-    def sides(self, config: ViTConfig) -> tuple[int, int]:
+    def sides(self, config: Shape) -> tuple[int, int]:
         return along_both(self.places, config)
 
-    def places(self, config: ViTConfig, size: int) -> int:
+    def places(self, config: Shape, size: int) -> int:
         if self.step < 1 or not 1 <= config.patch <= size:
             raise InputError(f"model.image {size} has no patch of {config.patch} every {self.step} pixels")
         return (size - config.patch) // self.step + 1
 
-    def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
+    def build(self, config: Shape, channels: int, position: Position) -> PictureEmbedding:
         how = (config.width, position, config.dropout, config.before)
         return OverlappingEmbedding(channels, config.patch, self.step, *how)
 
@@ -85,16 +101,16 @@ class Convolutions:
     name: ClassVar[str] = "convolutions"
     layers: int = 1
 
-    def sides(self, config: ViTConfig) -> tuple[int, int]:
+    def sides(self, config: Shape) -> tuple[int, int]:
         return along_both(self.places, config)
 
-    def places(self, config: ViTConfig, size: int) -> int:
+    def places(self, config: Shape, size: int) -> int:
         refuse(self.layers < 1, f"model.stem.layers must be at least 1, not {self.layers}")
         for _ in range(self.layers):
             size = -(-size // 2)
         return size
 
-    def build(self, config: ViTConfig, channels: int, position: Position) -> PictureEmbedding:
+    def build(self, config: Shape, channels: int, position: Position) -> PictureEmbedding:
         return ConvolutionalEmbedding(channels, self.layers, config.width, position, config.dropout, config.before)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Union
 
 from headway.tasks.answers import Choosing, NextSentences, ReplacedTokens
 from headway.tasks.classification import Classification
+from headway.tasks.detection import Detection
 from headway.tasks.encoding import Embedding
 from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
@@ -23,7 +24,7 @@ from headway.tasks.word_vectors import WordVectors
 
 EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
-    SoundClassification, Segmentation,
+    SoundClassification, Segmentation, Detection,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
     Transcription,
 )  # fmt: skip

@@ -214,4 +214,4 @@ def sample_pictures(run: Any, channels: int, device: torch.device) -> Any:
     plain_C11 = torch.ones(channels, 1, 1, device=device)
     there_B = torch.ones(run.engine.batch, dtype=torch.uint8, device=device)
     pixels_BCHW = torch.zeros(len(there_B), channels, *run.model.size, dtype=torch.uint8, device=device)
-    return plain_C11, plain_C11, pixels_BCHW, there_B
+    return {"mean_C11": plain_C11, "std_C11": plain_C11, "pixels_BCHW": pixels_BCHW, "there_B": there_B}

@@ -62,7 +62,7 @@ class Segmentation(SeeingParts):
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> MaskBatch:
         mask_BHW = torch.zeros(run.engine.batch, *run.model.size, dtype=torch.long, device=device)
-        return MaskBatch(*sample_pictures(run, size, device), mask_BHW)
+        return MaskBatch(**sample_pictures(run, size, device), masks_BHW=mask_BHW)
 
     @classmethod
     def answer(cls, model: Segmenter, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
