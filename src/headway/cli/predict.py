@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def predict(
     max_new_tokens: int = option(None, "N", "Of a model that writes: the most tokens.", min=1),
     beam_size: int = option(None, "N", "Of a translator: hypotheses that are kept.", min=1),
     seed: int = option(None, "N", "Of a model that samples: the random generator's seed.", min=0),
+    language: str = option(None, "CODE", "Of a model of speech: what is spoken (default: detected)."),
+    translate: bool = flag("--translate", "Of a model of speech: the text in English."),
+    words: bool = flag("--words", "Of a model of speech: when each word is said, a line a word."),
+    srt: bool = flag("--srt", "Of a model of speech: subtitles as SubRip."),
+    vtt: bool = flag("--vtt", "Of a model of speech: subtitles as WebVTT."),
+    live: bool = flag("--live", "Of a model of speech: from stdin, samples of 16 bits, as they come."),
     conll: bool = flag("--conll", "Of a tagger: a word and its tag a line, an empty line behind each sentence."),
     tag_scheme: str = option(None, "NAME", "Of a tagger of entities: bio or bioes (default: bio)."),
     draw: str = option(
@@ -65,18 +72,27 @@ def predict(
     task = task_of(model)
     options: dict[str, Any] = {
         "pairs": pairs, "all": every, "truncate": truncate, "max_new_tokens": max_new_tokens, "beam_size": beam_size,
-        "seed": seed, "conll": conll, "tag_scheme": tag_scheme,
+        "seed": seed, "conll": conll, "tag_scheme": tag_scheme, "language": language, "translate": translate,
+        "words": words, "srt": srt, "vtt": vtt, "live": live,
         "draw": draw, "context": context, "no_answer": no_answer, "max_answer_tokens": max_answer_tokens,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     if context is not None:
         inputs, text = [], [*questions_of(inputs or []), *text]
-    values = task.read(inputs or [], text, texts_of, text_column)
+    refuse(live and (inputs or text), "--live reads stdin: leave the recordings out")
+    values: list[Any] = [_heard()] if live else task.read(inputs or [], text, texts_of, text_column)
     places = iter(drawn_places(draw, values) if draw is not None else ())
     for found in task.answer(load(model, device, dtype), values, given):
         print(json_line(found.values) if as_json else found.line)
         if found.drawn is not None:
             found.drawn.save(next(places))
+
+
+def _heard() -> Any:
+    """What comes on standard input: raw samples."""
+    from headway.data.sound_files import pcm
+
+    return pcm(sys.stdin.buffer)
 
 
 def drawn_places(draw: str, values: list[Any]) -> list[Path]:

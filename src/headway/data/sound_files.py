@@ -52,6 +52,16 @@ def blocks(value: Any, rate: int, seconds: float = 30.0) -> Iterator[Samples]:
         yield change(np.zeros(0, np.float32), True)
 
 
+def pcm(stream: Any, block: int = 1 << 14) -> Iterator[Samples]:
+    """Raw samples of 16 bits, little-endian, in one channel, as they come; half a sample at the end is left out."""
+    left = b""
+    while part := stream.read(block):
+        left += part
+        whole = len(left) // 2 * 2
+        yield np.frombuffer(left[:whole], "<i2").astype(np.int16)
+        left = left[whole:]
+
+
 def _mono(samples: Samples) -> Samples:
     return samples if samples.ndim == 1 else samples.mean(1)
 

@@ -31,11 +31,12 @@ ARRAYS = ("sounds", "lengths", "rate", "labels")
 
 def read_sounds(
     places: Sequence[str | Path], read: Callable[[Any], Any], broken: str = "refuse",
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = lambda line: None, stacked: bool = True,
 ) -> Pictures:  # fmt: skip
-    """The spectrograms of all files and folders, in order. read: of one recording. broken: see `read_all`."""
-    spectrograms, labels, names = read_all(places, _examples, read, RECORDINGS, broken, say)
-    return Pictures(np.stack(spectrograms), labels, names)
+    """The spectrograms of all files and folders, in order. read: of one recording. broken: see `read_all`. stacked: as
+    one array, or as they are read."""
+    values, labels, names = read_all(places, _examples, read, RECORDINGS, broken, say)
+    return Pictures(np.stack(values) if stacked else values, labels, names)  # type: ignore[arg-type]
 
 
 def _examples(place: Path) -> Iterator[Example]:

@@ -51,6 +51,7 @@ class Hearing:
     seek: int = 0
     language: str = ""
     segments: list[Segment] = field(default_factory=list)
+    patience: int = 0  # frames of a window that is looked at; 0: of a full one
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,25 @@ class Transcriber:
                     progress(len(found))
         return [found[number] for number in range(len(recordings))]
 
-    def stream(self, recording: Any, **settings: Any) -> Iterator[Segment]:
-        """The segments of one recording as they come."""
+    def stream(self, recording: Any, every: float | None = None, **settings: Any) -> Iterator[Segment]:
+        """The segments of one recording as they come. every: seconds after which what was heard since the last whole
+        segment is looked at, before its window is full; None: windows are full, but for the last."""
         speaking = self.settings(settings)
-        hearing, reported = Hearing(0, Listening(recording, self.rate)), 0
-        done = False
+        hearing, reported, done = Hearing(0, Listening(recording, self.rate)), 0, False
+        step = self.frames if every is None or not self.tokens.timed(speaking) else int(every * self.rate / self.hop)
+        hearing.patience = step = max(1, min(step, self.frames))
         while not done:
+            before = hearing.seek
             done = bool(self._next([hearing], speaking))
+            hearing.patience = step if hearing.seek > before else min(hearing.patience + step, self.frames)
             yield from hearing.segments[reported:]
             reported = len(hearing.segments)
+
+    def say(self, windows: Sequence[Spectrogram], opening: Sequence[int], speaking: Speaking) -> list[str]:
+        """The text of spectrograms, each of one window, as it is written at the first temperature."""
+        x_BSD = self.encode(windows)
+        found = self.written(list(x_BSD), [list(opening)] * len(windows), speaking, speaking.temperatures[0])
+        return [self.text(ids).strip() for ids, _ in found]
 
     def detect(self, recording: Any) -> dict[str, float]:
         """How probable each language is in the first window, the most probable first."""
@@ -145,7 +156,7 @@ class Transcriber:
     def _next(self, hearings: Sequence[Hearing], speaking: Speaking) -> list[Hearing]:
         """The next window of each recording; those that have no further one."""
         size = self.frames * self.hop
-        heard = [(one, one.listening.window(one.seek * self.hop, size)) for one in hearings]
+        heard = [(one, one.listening.window(one.seek * self.hop, one.patience * self.hop or size)) for one in hearings]
         done = [one for one, window_N in heard if not len(window_N)]
         heard = [(one, window_N) for one, window_N in heard if len(window_N)]
         if heard:
@@ -172,6 +183,8 @@ class Transcriber:
             return
         timed = self.tokens.first_time if self.tokens.timed(speaking) else None
         found, used = cut(said.ids, timed, frames, seconds)
+        if used == frames == hearing.patience < self.frames:
+            return  # more is to come, and no segment has ended
         begin, whole = hearing.seek * seconds, frames * seconds
         for start, end, ids in found:
             text, start, end = self.text(ids), min(start, whole), min(end, whole)  # it may think of silence behind

@@ -98,6 +98,20 @@ def found(names: Iterable[str], context: RunContext, folders: bool = False) -> l
     return paths
 
 
+def divided(
+    data: DividedFiles, context: RunContext, read: Callable[[list[Any]], Any],
+    hold_out: Callable[[Any, float], tuple[Any, Any]], test: float = 0.0, folders: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The examples of each part; where there are none for validation, some of the training examples, and where there
+    are none for a test, the share `test` of all."""
+    parts = {part: read(found(names, context, folders)) for part, names in data.parts().items()}
+    if "valid" not in parts:
+        parts["train"], parts["valid"] = hold_out(parts["train"], data.hold_out)
+    if test and "test" not in parts:
+        parts["train"], parts["test"] = hold_out(parts["train"], test / (1 if data.valid else 1 - data.hold_out))
+    return parts
+
+
 def listed(numbers: Sequence[object], count: int) -> str:
     """The first of `count` numbers, for a message."""
     shown = numbers[:NAMED]

@@ -15,7 +15,7 @@ from headway.errors import InputError, Notice, nearest, refuse
 from headway.evaluate.labels import LabelScores
 from headway.models.configs import letters
 from headway.tasks.encoding import Encoding
-from headway.tasks.files import found, vocabularies
+from headway.tasks.files import divided, vocabularies
 from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Figure, Prediction, Report, refuse_unknown
@@ -45,15 +45,8 @@ class Labelling(Encoding):
         self, read: Callable[[list[Any]], Any], hold_out: Callable[[Any, float], tuple[Any, Any]],
         test: float = 0.0, folders: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """The examples of each part; where there are none for validation, some of the training examples, and where
-        there are none for a test, the share `test` of all."""
-        data = self.run.data
-        parts = {part: read(found(names, self.context, folders)) for part, names in data.parts().items()}
-        if "valid" not in parts:
-            parts["train"], parts["valid"] = hold_out(parts["train"], data.hold_out)
-        if test and "test" not in parts:
-            parts["train"], parts["test"] = hold_out(parts["train"], test / (1 if data.valid else 1 - data.hold_out))
-        return parts
+        """As `headway.tasks.files.divided`, of the run's data."""
+        return divided(self.run.data, self.context, read, hold_out, test, folders)
 
     def called(self, labels: tuple[str, ...], least: int = 2) -> tuple[str, ...]:
         """What the model calls these labels of the training data, of which there must be at least so many."""
