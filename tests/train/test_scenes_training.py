@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,17 @@ from headway.tasks.loading import load
 from small_runs import call, check_resumed, told, train_quietly
 
 SMALL = (
-    "engine.device=cpu", "engine.batch=16", "engine.log=20", "model.image=32", "model.patch=4", "model.layers=2",
+    "engine.device=cpu", "engine.batch=16", "engine.log=20", "model.image=32", "model.patch=4",
     "model.stem=patches", "model.width=32", "model.inner=64", "model.heads=2", "schedule.peak=0.003",
     "schedule.warmup=20", "data.scenes.held=24", "data.scenes.most=2",
 )  # fmt: skip
-STEPS = {"scenes-masks": 80, "scenes-boxes": 40}
+STEPS = {"scenes-masks": 80, "scenes-boxes": 40, "scenes-captions": 30}
+LAYERS = {"scenes-captions": ("model.encoder_layers=2", "model.decoder_layers=1")}
 RECIPE = pytest.mark.parametrize("recipe", STEPS)
 
 
 def run_of(recipe: str, *settings: str) -> Any:
-    return change(RECIPES[recipe].make(), [*SMALL, *settings])
+    return change(RECIPES[recipe].make(), [*SMALL, *LAYERS.get(recipe, ("model.layers=2",)), *settings])
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +110,41 @@ def test_objects_are_found_drawn_and_scored(
     assert trace.axes["head.1.cross.weights"] == ("head", "queries", "patches")
 
 
+def test_pictures_are_described_and_scored(
+    runs: dict[str, Path], pictures: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs["scenes-captions"]
+    score = json.loads((folder / "model" / "headway.json").read_text())["score"]
+    out = tmp_path / "captions.txt"
+    found = json.loads(told("evaluate", folder, "scenes", "--json", "--output", out, capsys=capsys))
+    assert found["cider"] == pytest.approx(score["test cider"], abs=1e-4) and found["pictures"] == 24
+    assert len(out.read_text().splitlines()) == 24
+    model = headway.load(str(folder))
+    texts = model.caption(pictures)
+    assert texts == told("predict", folder, *pictures, capsys=capsys).splitlines()
+    assert all(text.split()[0] == "a" for text in texts)
+    assert Image.open(pictures[0]).size == (32, 32)
+    told("predict", folder, pictures[0], "--beam-size", 3, "--draw", tmp_path / "a.png", capsys=capsys)
+    assert Image.open(tmp_path / "a.png").height > 512
+    trace = model.trace(str(pictures[0]))
+    assert trace.about["caption"] == texts[0]
+    assert trace.axes["decoder.0.cross.weights"] == ("head", "target", "source")
+    own = model.trace(str(pictures[0]), "a red circle")
+    assert own.tracks["target"].labels[1:] == ("a", "red", "circle")
+
+
+def test_a_cached_search_writes_what_whole_passes_do(runs: dict[str, Path], pictures: list[Path]) -> None:
+    model = load(runs["scenes-captions"], "cpu")
+    network, symbols = model.model, model.symbols
+    for picture in pictures:
+        pixels = torch.from_numpy(model.image.encode([picture])[0])[None]
+        ids = [symbols.start]
+        while len(ids) <= model.limit and (len(ids) == 1 or ids[-1] != symbols.end):
+            logits = network(SimpleNamespace(pixels_BCHW=pixels), torch.tensor([ids]))[0, -1]
+            ids.append(int(logits.argmax()))
+        assert model.caption(picture, beam=1) == model.tokenizer.decode([i for i in ids[1:] if i != symbols.end])
+
+
 def test_boxes_are_drawn_where_they_are() -> None:
     plain = canvas(np.full((64, 64, 3), 200, np.uint8))
     found = np.asarray(with_boxes(plain, [(0.25, 0.5, 0.75, 0.875)], ["cat"], [1]))
@@ -153,6 +190,7 @@ def test_what_cannot_be_answered_is_refused_in_one_line(
         (("predict", runs[recipe], "--text", "a"), "this model reads pictures"),
         (("predict", runs[recipe], tmp_path / "none.png"), "there is no picture"),
         (("predict", runs[recipe], picture, "--all"), "--all has no meaning"),
+        (("predict", runs[recipe], picture, "--conll"), "--conll has no meaning"),
         (("evaluate", runs[recipe], tmp_path / "none.npz"), "none.npz"),
         (("evaluate", runs[recipe], picture), "is no .npz with"),
     ):

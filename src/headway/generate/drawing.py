@@ -63,3 +63,19 @@ def with_boxes(image: Any, boxes: Sequence[Sequence[float]], labels: Sequence[st
         draw.rectangle((left, above, left + text[2] - text[0] + 6, above + height), fill=colour(number))
         draw.text((left + 3, above), label, fill=(0, 0, 0), font=font)
     return image
+
+
+def with_caption(image: Any, text: str) -> Any:
+    """The picture with a text below it."""
+    from textwrap import wrap
+
+    from PIL import Image, ImageDraw, ImageFont
+
+    font = ImageFont.load_default(size=16)
+    lines = wrap(text, max(8, image.width // 8)) or [""]
+    whole = Image.new("RGB", (image.width, image.height + 22 * len(lines) + 10), "white")
+    whole.paste(image, (0, 0))
+    draw = ImageDraw.Draw(whole)
+    for number, line in enumerate(lines):
+        draw.text((8, image.height + 4 + 22 * number), line, fill=(0, 0, 0), font=font)
+    return whole

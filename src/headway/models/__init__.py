@@ -12,6 +12,7 @@ from headway.batch import TextInputs
 from headway.models import (
     ast,
     bert,
+    captioner,
     conv_seq2seq,
     deberta,
     decoder,
@@ -96,6 +97,10 @@ FAMILIES = {
         transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
     ),
     "bert": Family(bert.BertConfig, bert.Bert, "embedding", sizes=bert.SIZES, role="encodes", example=blank_texts),
+    "captioner": Family(
+        captioner.CaptionerConfig, captioner.Captioner, "captioning", ("image", "text"), captioner.SIZES,
+        example=captioner.blank, sized=captioner.SIZED,
+    ),
     "conv-seq2seq": Family(
         conv_seq2seq.ConvSeq2SeqConfig, conv_seq2seq.ConvSeq2Seq, "translation", PAIR, conv_seq2seq.SIZES
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Union
 
 from headway.tasks.answers import Choosing, NextSentences, ReplacedTokens
+from headway.tasks.captioning import Captioning
 from headway.tasks.classification import Classification
 from headway.tasks.detection import Detection
 from headway.tasks.encoding import Embedding
@@ -24,7 +25,7 @@ from headway.tasks.word_vectors import WordVectors
 
 EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
-    SoundClassification, Segmentation, Detection,
+    SoundClassification, Segmentation, Detection, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
     Transcription,
 )  # fmt: skip

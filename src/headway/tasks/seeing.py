@@ -58,13 +58,12 @@ class SeenPictures(DividedFiles):
 
 
 class Seeing(Task):
-    """Abstract. needs: the array of a file that it learns from; make: a batch of pictures."""
+    """Abstract. needs: the array of a file that it learns from."""
 
     takes: ClassVar[tuple[str, ...]] = ("image",)
     unit = "pictures"
     verb = "predict"
     needs: ClassVar[str]
-    make: Make
 
     parts: dict[str, Annotated]
     held: dict[str, AnnotatedBatches]
@@ -110,9 +109,9 @@ class Seeing(Task):
         before, (height, width) = earlier.card.reads, self.run.model.size
         return replace(before, height=height, width=width, edge=0)
 
-    def open_batches(self, scale: Any) -> None:
+    def open_batches(self, scale: Any, make: Make) -> None:
         """Of every part."""
-        run, make = self.run, type(self).make
+        run = self.run
         full = self.context.device.type == "cuda"
         rows, seed = run.engine.batch, run.engine.seed
         if run.data.train:
@@ -161,8 +160,9 @@ class Seeing(Task):
 
 
 class SeeingParts(Seeing):
-    """Abstract. By an encoder with a head."""
+    """Abstract. By an encoder with a head. make: a batch of pictures."""
 
+    make: Make
     roles = ("encodes",)
     objectives = (HeadLoss,)
 
@@ -175,7 +175,7 @@ class SeeingParts(Seeing):
         head = replace(run.head, labels=self.labels_of(self.parts["train"].kinds))
         self.model = first_model(run, context, (config.size,), (), head, earlier)
         self.card = Card(run.model.name, run.model, self.name, {"image": config}, head, run=to_plain(run))
-        self.open_batches(self.processor.scale)
+        self.open_batches(self.processor.scale, type(self).make)
 
     @staticmethod
     def labels_of(kinds: tuple[str, ...]) -> tuple[str, ...]:
