@@ -121,7 +121,8 @@ PIECES = {
         scores("pictures, Fashion-MNIST", "fashion-mnist-cct", 4, ("data:fashion_mnist",)),
         scores("pictures, CIFAR-10", "cifar10-vit", 8, ("data:cifar10",)),
         scores("pictures, CIFAR-10 with convolutions", "cifar10-cct", 9, ("data:cifar10",)),
-        scores("spoken digits", "fsdd-digits", 1, ("data:fsdd",)),
+        Piece("spoken digits", "digits.py --seeds 3 --parallel 4 --runs {runs}/digits", 3,
+              ("data:fsdd", "data:audiomnist"), resumes=True),
         Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 3, ("model:multi30k-en-de", "transformers")),
         Piece("growth", "growth.py --layers 4 --repeats 5 --lengths 256 1024 4096 16384 32768 "
               "--widths 256 512 1024 2048", 5, ("file:.peers/nanogpt_model.py",)),

@@ -13,6 +13,16 @@ TEXT_CNN: list[Column] = [
     ("folds", "folds", count),
     ("seconds_each", "s a training", number),
 ]
+DIGITS: list[Column] = [
+    ("data", "data", str),
+    ("accuracy", "test accuracy", lambda value: f"{value:.3f}"),
+    ("spread", "±", lambda value: f"{value:.3f}"),
+    ("over", "over its", str),
+    ("validation", "validation", lambda value: f"{value:.3f}"),
+    ("published", "quoted from Becker et al. 2018", lambda value: f"{value:.3f}"),
+    ("parameters", "weights", count),
+    ("seconds_each", "s a training", number),
+]
 TAGGING: list[Column] = [
     ("data", "data", str),
     ("model", "model", str),

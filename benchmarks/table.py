@@ -275,6 +275,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "recurrent": lambda results: speed(results, "recurrent", columns.RECURRENT),
     "conv_seq2seq": lambda results: speed(results, "conv-seq2seq", columns.CONV_SEQ2SEQ),
     "tagging": lambda results: speed(results, "tagging", encoders.TAGGING),
+    "digits": lambda results: speed(results, "digits", encoders.DIGITS),
     "text_cnn": lambda results: speed(results, "text-cnn", encoders.TEXT_CNN),
     "classifiers": lambda results: speed(results, "classifiers", encoders.CLASSIFIERS),
     "awareness": lambda results: speed(results, "classifiers", encoders.AWARENESS),
