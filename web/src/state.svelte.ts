@@ -57,7 +57,7 @@ class Looking {
   tensor = $state<string | null>(null);
   align = $state('mean');
   sides = $state<Side[]>([]);
-  from = $state(0); // of a picture: the place that looks; −1 is the mean of all
+  from = $state<number | null>(null); // of a picture: the place that looks; −1 is the mean of all
   mode = $state<Mode>('rollout');
   bare = $state(false); // the picture without its veil
   ask = $state<Asked | null>(host.asked);
@@ -81,7 +81,7 @@ class Looking {
     put('top-p', this.topP, 1);
     put('min-p', this.minP, 0);
     put('tensor', this.tensor);
-    put('from', this.from, 0);
+    put('from', this.from);
     put('mode', this.mode, 'rollout');
     put('bare', this.bare ? 1 : null);
     put('align', this.align, 'mean');
@@ -114,7 +114,7 @@ class Looking {
     this.topP = number('top-p', 1);
     this.minP = number('min-p', 0);
     this.tensor = told.get('tensor');
-    this.from = number('from', 0);
+    this.from = told.has('from') ? number('from', 0) : null;
     this.mode = (['head', 'mean', 'rollout'] as const).find((mode) => mode === told.get('mode')) ?? 'rollout';
     this.bare = told.get('bare') === '1';
     this.align = told.get('align') ?? 'mean';

@@ -34,10 +34,12 @@ def is_picture(value: Any) -> bool:
 
 
 class GridModel(HeadedModel, Answering):
-    """Abstract. A model of grids of numbers: a picture, or a spectrogram. what: one of them in messages."""
+    """Abstract. A model of grids of numbers: a picture, or a spectrogram. what: one of them in messages. rises: the
+    first row of the grid is its lowest."""
 
     vocabulary = 0  # it writes no tokens
     what: ClassVar[str]
+    rises: ClassVar[bool] = False
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         """`limit`: the patches, and the learned tokens before them."""
@@ -93,6 +95,7 @@ class GridModel(HeadedModel, Answering):
             text=value if isinstance(value, str) else None,
         )  # fmt: skip
         about = self.told(answer, top) | {"grid": [*config.sides, config.before]}
+        about |= {"rises": True} if self.rises else {}
         trace = trace_of(self.model, recorder, [track, *self.more_tracks()], name=self.name, about=about)
         return replace(
             trace, tensors=trace.tensors | {"pixels": self.shown(value)},

@@ -27,6 +27,7 @@ class SoundModel(GridModel):
     path, an array of samples at the model's rate, or a pair of an array and its own rate."""
 
     what = "recording"
+    rises = True
 
     @one_or_many(is_sound)
     @torch.inference_mode()

@@ -101,5 +101,9 @@ class SoundProcessor:
         """All of it is in the card."""
 
     def track(self, sides: tuple[int, int], before: int = 1) -> tuple[str, ...]:
-        """What a trace shows at each place: rows are pitches, from the lowest on, columns moments."""
-        return places(sides, before)
+        """What a trace shows at each place: columns are moments, of which the middle is named, rows pitches, from the
+        lowest on."""
+        (rows, columns), names = sides, places(sides, before)
+        middles = [f"{(column + 0.5) / columns * self.config.seconds:.2f} s" for column in range(columns)]
+        moments = [moment if rows == 1 else f"{moment}, row {row}" for row in range(rows) for moment in middles]
+        return (*names[:before], *moments)

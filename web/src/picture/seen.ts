@@ -7,6 +7,7 @@ export interface Grid {
   rows: number;
   columns: number;
   before: number; // tokens that are no place of the picture
+  rises: boolean; // its first row is the lowest: a spectrogram, whose pitch rises
 }
 
 export type Mode = 'head' | 'mean' | 'rollout';
@@ -18,18 +19,22 @@ const GLOW = 0.5;
 /** The picture's places, where the trace is one of a picture. */
 export function gridOf(trace: Trace): Grid | null {
   const grid = trace.about.grid as [number, number, number] | undefined;
-  return grid && trace.tensors.has('pixels') ? { rows: grid[0], columns: grid[1], before: grid[2] } : null;
+  return grid && trace.tensors.has('pixels') ? { rows: grid[0], columns: grid[1], before: grid[2], rises: Boolean(trace.about.rises) } : null;
 }
 
+/** Where a row is drawn, counted from the top; and which row is drawn there. */
+export const drawn = (row: number, rows: number, rises: boolean): number => (rises ? rows - 1 - row : row);
+
 /** Height × width × channels of bytes. */
-export function pictureOf(pixels: Tensor): HTMLCanvasElement {
+export function pictureOf(pixels: Tensor, rises: boolean): HTMLCanvasElement {
   const [tall, wide, channels] = pixels.shape;
   const canvas = document.createElement('canvas');
   [canvas.width, canvas.height] = [wide, tall];
   const context = canvas.getContext('2d')!;
   const image = context.createImageData(wide, tall);
   for (let at = 0; at < tall * wide; at++) {
-    for (let colour = 0; colour < 3; colour++) image.data[4 * at + colour] = pixels.raw[channels * at + (channels === 3 ? colour : 0)];
+    const from = drawn(Math.floor(at / wide), tall, rises) * wide + (at % wide);
+    for (let colour = 0; colour < 3; colour++) image.data[4 * at + colour] = pixels.raw[channels * from + (channels === 3 ? colour : 0)];
     image.data[4 * at + 3] = 255;
   }
   context.putImageData(image, 0, 0);
@@ -44,7 +49,8 @@ export function veil(values: Float32Array, grid: Grid): HTMLCanvasElement {
   const context = canvas.getContext('2d')!;
   const image = context.createImageData(grid.columns, grid.rows);
   const most = values.reduce((top, value) => Math.max(top, value), 0);
-  values.forEach((value, at) => {
+  values.forEach((value, place) => {
+    const at = drawn(Math.floor(place / grid.columns), grid.rows, grid.rises) * grid.columns + (place % grid.columns);
     const share = Math.sqrt(most > 0 ? Math.max(value, 0) / most : 0);
     const glow = Math.max(0, 2 * share - 1);
     if (glow > 0) image.data.set(BRIGHT, 4 * at);
