@@ -28,7 +28,9 @@ FILES = (
 )  # fmt: skip
 TABLES: dict[str, dict[str, Any]] = {}
 for _file in FILES:
-    TABLES |= tomllib.loads(files(__package__).joinpath(f"{_file}.toml").read_text(encoding="utf-8"))
+    _found = tomllib.loads(files(__package__).joinpath(f"{_file}.toml").read_text(encoding="utf-8"))
+    assert not TABLES.keys() & _found.keys(), f"two recipes of one name: {TABLES.keys() & _found.keys()}"
+    TABLES |= _found
 # Which score a recipe reaches where and in which time: made from benchmarks/results by benchmarks/table.py.
 REACHES: dict[str, str] = json.loads(files(__package__).joinpath("reaches.json").read_text(encoding="utf-8"))
 SIZES = {name: family.sizes for name, family in FAMILIES.items()} | {"rung": RUNGS}
