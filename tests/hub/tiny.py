@@ -233,6 +233,7 @@ KINDS = {
         theirs=lambda model, ids_BT, lengths_B: _side_by_side(_their_answer(model, ids_BT, lengths_B), ids_BT),
     ),
     "pictures": Kind(ours=tiny_pictures.ours, theirs=tiny_pictures.theirs),
+    "boxes": Kind(ours=tiny_pictures.ours_of_boxes, theirs=tiny_pictures.theirs_of_boxes),
     "sounds": Kind(ours=tiny_pictures.ours_of_sounds, theirs=tiny_pictures.theirs_of_sounds),
     "speech": Kind(ours=tiny_speech.ours, theirs=tiny_speech.theirs, cached=tiny_speech.cached),
 }
@@ -641,6 +642,9 @@ TINY |= {
     name: Tiny(architecture, settings, kind, stored=tiny_pictures.as_in_files)
     for kind, rows in (("pictures", tiny_pictures.ROWS), ("sounds", tiny_pictures.SOUND_ROWS))
     for name, (architecture, settings) in rows.items()
+}
+TINY |= {
+    name: Tiny(*row, "boxes", stored=tiny_pictures.boxes_as_in_files) for name, row in tiny_pictures.BOX_ROWS.items()
 }
 TINY |= {name: Tiny(*row, "speech") for name, row in tiny_speech.ROWS.items()}
 

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headway.nn.placed import ScaledGrid
+
 VIT = {
     "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40, "image_size": 12,
     "patch_size": 4, "num_labels": 5,
@@ -30,7 +32,17 @@ SOUND_ROWS = {
     "ast": ("ASTForAudioClassification", AST),
     "ast-odd": ("ASTForAudioClassification", AST | {"qkv_bias": False, "hidden_act": "relu", "layer_norm_eps": 1e-3}),
 }
+DETR = {
+    "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 3, "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "num_queries": 5, "num_labels": 3, "dropout": 0.0,
+    "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "backbone_config": {
+        "model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2],
+        "out_features": ["stage2"],
+    },
+}  # fmt: skip
+BOX_ROWS = {"detr": ("DetrForObjectDetection", DETR)}
 # What transformers calls in another way than its files do.
+BOX_NAMES = {"backbone.model.": "backbone.conv_encoder.model.", ".mlp.": ".", "attn.o_proj": "attn.out_proj"}
 NAMES = {
     ".layers.": ".encoder.layer.", "attention.q_proj": "attention.attention.query", "attention.o_proj":
     "attention.output.dense", "attention.k_proj": "attention.attention.key", "attention.v_proj":
@@ -38,10 +50,14 @@ NAMES = {
 }  # fmt: skip
 
 
-def as_in_files(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def boxes_as_in_files(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return as_in_files(weights, BOX_NAMES)
+
+
+def as_in_files(weights: Mapping[str, Tensor], names: Mapping[str, str] = NAMES) -> dict[str, Tensor]:
     found = {}
     for name, weight in weights.items():
-        for old, new in NAMES.items():
+        for old, new in names.items():
             name = name.replace(old, new)
         found[name] = weight
     return found
@@ -80,3 +96,16 @@ def theirs_of_sounds(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
 def _spectrograms(bands: int, frames: int, rows: int, dtype: torch.dtype) -> Tensor:
     generator = torch.Generator().manual_seed(9)
     return torch.randn(rows, 1, bands, frames, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def ours_of_boxes(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    """Logits and boxes of pictures of 32 pixels, whatever size the config has."""
+    model.encoder.grid = ScaledGrid(model.config.width, 4, 4).to(model.head.norm.weight.device)
+    pixels = _pixels(32, 3, len(ids_BT), model.head.norm.weight.dtype)
+    logits_BQL, boxes_BQ4 = model(SimpleNamespace(pixels_BCHW=pixels))
+    return torch.cat([logits_BQL, boxes_BQ4], -1).flatten(1)[:, None].expand(-1, ids_BT.shape[1], -1)
+
+
+def theirs_of_boxes(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    found = model(_pixels(32, 3, len(ids_BT), next(model.parameters()).dtype))
+    return torch.cat([found.logits, found.pred_boxes], -1).flatten(1)[:, None].expand(-1, ids_BT.shape[1], -1)

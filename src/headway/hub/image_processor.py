@@ -20,13 +20,21 @@ KIND = {1: "ViTImageProcessor", 2: "DeiTImageProcessor"}
 
 def image_processors(folder: Path | None, config: Any, channels: int) -> dict[str, Any]:
     """The processor of a model of pictures; of a folder that does not say it, the usual one of ViT."""
+    return {"image": image_config(processor_facts(folder), str(folder and folder / FILE), config, channels)}
+
+
+def processor_facts(folder: Path | None) -> dict[str, Any]:
+    """What preprocessor_config.json says, where there is one."""
     path = None if folder is None else folder / FILE
-    facts = read_object(path) if path is not None and path.is_file() else {}
-    where, side = str(path), config.image
-    size, crop = (_sides(facts.get(key, {}), side, where) for key in ("size", "crop_size"))
+    return read_object(path) if path is not None and path.is_file() else {}
+
+
+def image_config(facts: dict[str, Any], where: str, config: Any, channels: int) -> ImageConfig:
+    high, wide = config.size
+    size, crop = (_sides(facts.get(key, {}), config.size, where) for key in ("size", "crop_size"))
     cropped = bool(facts.get("do_center_crop", False))
-    if (crop if cropped else size) != (side, side):
-        raise InputError(f"{where} gives pictures of {crop if cropped else size}, the model takes {side} × {side}")
+    if (crop if cropped else size) != (high, wide):
+        raise InputError(f"{where} gives pictures of {crop if cropped else size}, the model takes {high} × {wide}")
     if not facts.get("do_resize", True):
         raise InputError(f"{where}: do_resize is false, headway scales every picture to the model's size")
     if cropped and size[0] != size[1]:
@@ -40,10 +48,10 @@ def image_processors(folder: Path | None, config: Any, channels: int) -> dict[st
         raise InputError(f"{where}: resample is {resample!r}, headway has {', '.join(map(str, RESAMPLE))}")
     # (x·factor − mean) / std with x from 0 to 1
     mean, std = (tuple(round(number / factor, 9) for number in numbers) for numbers in (mean, std))
-    return {"image": ImageConfig(channels, side, side, mean, std, RESAMPLE[resample], size[0] if cropped else 0)}
+    return ImageConfig(channels, high, wide, mean, std, RESAMPLE[resample], size[0] if cropped else 0)
 
 
-def image_facts(config: ImageConfig, before: int) -> dict[str, Any]:
+def image_facts(config: ImageConfig, kind: str) -> dict[str, Any]:
     """preprocessor_config.json."""
     number = next(number for number, name in RESAMPLE.items() if name == config.resample)
     mean, std = (list(numbers) * (config.size // len(numbers)) for numbers in (config.mean, config.std))
@@ -52,23 +60,24 @@ def image_facts(config: ImageConfig, before: int) -> dict[str, Any]:
         {"do_center_crop": True, "crop_size": {"height": config.height, "width": config.width}} if config.edge else {}
     )
     return {
-        "image_processor_type": KIND.get(before, KIND[1]), "do_resize": True, "size": size, "resample": number,
+        "image_processor_type": kind, "do_resize": True, "size": size, "resample": number,
         "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "image_mean": mean, "image_std": std,
     } | crop  # fmt: skip
 
 
-def image_beside(folder: Path, loaded: Loaded, layout: Any) -> None:
-    """How pictures are read."""
-    write_json(folder / FILE, image_facts(loaded.card.reads, loaded.card.config.before))
+def image_beside(folder: Path, loaded: Loaded, layout: Any, kind: str = "") -> None:
+    """How pictures are read. kind: the class of their processor, by default that of ViT or DeiT."""
+    before = loaded.card.config.before
+    write_json(folder / FILE, image_facts(loaded.card.reads, kind or KIND.get(before, KIND[1])))
 
 
-def _sides(said: Any, usual: int, where: str) -> tuple[int, int]:
+def _sides(said: Any, usual: tuple[int, int], where: str) -> tuple[int, int]:
     """(height, width), of a number or an object."""
     if isinstance(said, int):
         return said, said
     if not isinstance(said, dict) or not {*said} <= {"height", "width"}:
         raise InputError(f"{where}: a size is {said!r}, headway reads a number, or a height and a width")
-    return int(said.get("height", usual)), int(said.get("width", usual))
+    return int(said.get("height", usual[0])), int(said.get("width", usual[1]))
 
 
 def _numbers(said: Any, channels: int, where: str) -> tuple[float, ...]:

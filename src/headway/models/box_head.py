@@ -32,6 +32,19 @@ class DecodedBoxes(NamedTuple):
     boxes_NBQ4: Tensor
 
 
+class BoxNetwork(nn.Module):
+    """Three linear maps with ReLU between them, to the logits of a box."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, 4)])
+
+    def forward(self, x_BQD: Tensor) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            x_BQD = layer(F.relu(x_BQD) if number else x_BQD)
+        return x_BQD
+
+
 class BoxesHead(Head):
     """softmax(yW + c) and σ(mlp(y)) for each query's vector y behind the decoder."""
 
@@ -46,9 +59,7 @@ class BoxesHead(Head):
         self.layers = placed_blocks(shape, config.layers, cross=True)
         self.norm = nn.LayerNorm(width)
         self.labels = nn.Linear(width, len(config.labels) + 1)
-        self.box = nn.Sequential(
-            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4)
-        )
+        self.box = BoxNetwork(width)
 
     def forward(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
         """The logits and boxes of the last layer."""

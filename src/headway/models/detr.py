@@ -10,16 +10,48 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 from torch import nn
 
 from headway.errors import refuse
 from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
-from headway.models.vit import Convolutions, Patches
+from headway.models.vit import Convolutions, Patches, along_both
+from headway.nn.patches import PictureEmbedding
 from headway.nn.placed import PlacedAttention, PlacedBlock, PlacedStack, ScaledGrid
 from headway.nn.position import Position
+from headway.nn.resnet import ResNetEmbedding
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """A residual network (He et al. 2016). `first`: channels of its first convolution; `widths`, `depths`: channels and
+    layers of each stage."""
+
+    name: ClassVar[str] = "resnet"
+    first: int = 64
+    widths: tuple[int, ...] = (256, 512, 1024, 2048)
+    depths: tuple[int, ...] = (3, 4, 6, 3)
+    layer: Literal["bottleneck", "basic"] = "bottleneck"
+
+    def __post_init__(self) -> None:
+        refuse(not self.widths or len(self.widths) != len(self.depths),
+               "model.stem.widths and model.stem.depths must have a number for each stage")  # fmt: skip
+        refuse(min(self.first, *self.widths, *self.depths) < 1, "model.stem: every size must be at least 1")
+
+    def sides(self, config: Any) -> tuple[int, int]:
+        return along_both(self.places, config)
+
+    def places(self, config: Any, size: int) -> int:
+        for _ in range(1 + len(self.widths)):  # the first convolution, its pooling, and every stage but the first
+            size = -(-size // 2)
+        return size
+
+    def build(self, config: Any, channels: int, position: Position) -> PictureEmbedding:
+        return ResNetEmbedding(
+            channels, self.first, self.widths, self.depths, self.layer, config.width, position, config.dropout
+        )
 
 
 @dataclass(frozen=True)
@@ -39,7 +71,7 @@ class DetrConfig:
     attention_dropout: float = 0.0
     norm: parts.PostNorm | parts.PreNorm = field(default_factory=parts.PostNorm)
     feed_forward: parts.Relu | parts.Gelu = field(default_factory=parts.Relu)
-    stem: Convolutions | Patches = field(default_factory=lambda: Convolutions(3))
+    stem: Convolutions | Patches | ResNet = field(default_factory=lambda: Convolutions(3))
     patch: int = 8
     across: int = 0
     turns: float = 1.0
@@ -66,7 +98,7 @@ class DetrConfig:
 
 SIZES = {
     "tiny": DetrConfig(64, 3, 128, 256, 4, 0.0),
-    "base": DetrConfig(640),
+    "base": DetrConfig(640, stem=ResNet()),
 }
 
 

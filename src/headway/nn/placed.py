@@ -71,7 +71,7 @@ class PlacedStack(nn.Module):
 
 def place(shares_N: Tensor, width: int, turns: float, base: float) -> Tensor:
     """`sinusoid` of 2π·turns times where something is along a side, from 0 to 1."""
-    pair = torch.arange(0, width, 2, device=shares_N.device)
+    pair = torch.arange(0, width, 2, dtype=torch.float64, device=shares_N.device)
     angle = shares_N[..., None] * (2 * math.pi * turns * base ** (-pair / width)).to(shares_N.dtype)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
 
@@ -87,7 +87,7 @@ class ScaledGrid(nn.Module):
         row_P = torch.arange(1, rows + 1).repeat_interleave(columns).double() / (rows + 1e-6)
         column_P = torch.arange(1, columns + 1).repeat(rows).double() / (columns + 1e-6)
         both = [place(share_P, width // 2, turns, base) for share_P in (row_P, column_P)]
-        self.register_buffer("table_PD", torch.cat(both, -1).float(), persistent=False)
+        self.register_buffer("table_PD", torch.cat(both, -1), persistent=False)
 
     def forward(self) -> Tensor:
         return self.table_PD

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ EXPORTS = {
     "deberta": Export(RunningText()),
     "t5-encoder": Export(RunningText(), onnx=encoder),
     "vit": Export(Pictures(), beside=image_beside),
+    "detr": Export(Pictures(), beside=partial(image_beside, kind="DetrImageProcessor")),
     "ast": Export(Pictures(), beside=sound_beside),
     "whisper": Export(Speech(), beside=whisper_beside),
 }

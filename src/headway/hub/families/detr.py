@@ -1,0 +1,181 @@
+"""DETR (Carion et al. 2020) in the Hugging Face format ↔ `headway.models.detr` with the head `boxes`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.hub.config_keys import Field, Keys, NoCounterpart, choice, number, size
+from headway.hub.families.encoder import Kin, Row, foreign, labels_in, names
+from headway.hub.families.foreign import ACTIVATIONS, Usual
+from headway.hub.hf_folder import optional_json
+from headway.hub.image_processor import FILE, image_config, processor_facts
+from headway.hub.names import Table, below
+from headway.models.box_head import Boxes, Learned
+from headway.models.detr import DetrConfig, ResNet
+
+USUAL_SIZE = 800  # of pictures, where the folder does not say it
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]  # of ImageNet's
+BACKBONE = "backbone_config"
+# Keys of a backbone that change nothing in what it computes.
+PLAIN = {
+    "model_type", "hidden_act", "num_channels", "downsample_in_first_stage", "downsample_in_bottleneck", "out_features",
+    "out_indices", "stage_names", "embedding_size", "hidden_sizes", "depths", "layer_type",
+}  # fmt: skip
+
+
+def _backbone(keys: Keys) -> ResNet:
+    facts = keys.take(BACKBONE, None, dict)
+    if facts is None or facts.get("model_type") != "resnet":
+        raise InputError(f"{keys.where}: {BACKBONE} must be a resnet of transformers: headway has no other for DETR")
+    inner = Keys(facts, f"{keys.where}, {BACKBONE}")
+    inner.used |= PLAIN
+    for key, value in (("hidden_act", "relu"), ("downsample_in_first_stage", False),
+                       ("downsample_in_bottleneck", False)):  # fmt: skip
+        inner.must(key, value)
+    widths = tuple(inner.take("hidden_sizes", [256, 512, 1024, 2048], list))
+    last = inner.take("out_features", [f"stage{len(widths)}"], list)
+    if last[-1:] != [f"stage{len(widths)}"]:
+        raise InputError(f"{inner.where}: out_features is {last}, headway reads the last stage")
+    kind = inner.choice("layer_type", "bottleneck", {"bottleneck": "bottleneck", "basic": "basic"})
+    depths = tuple(inner.take("depths", [3, 4, 6, 3], list))
+    if not all(type(value) is int for value in (*widths, *depths)):
+        raise InputError(f"{inner.where}: hidden_sizes and depths must be whole numbers")
+    return ResNet(inner.size("embedding_size", 64), widths, depths, kind)
+
+
+def _backbone_keys(stem: Any, config: Any) -> dict[str, Any]:
+    if not isinstance(stem, ResNet):
+        raise NoCounterpart
+    last = f"stage{len(stem.widths)}"
+    facts = {
+        "model_type": "resnet", "embedding_size": stem.first, "hidden_sizes": list(stem.widths),
+        "depths": list(stem.depths), "layer_type": stem.layer, "hidden_act": "relu", "out_features": [last],
+        "downsample_in_first_stage": False, "downsample_in_bottleneck": False,
+    }  # fmt: skip
+    return {BACKBONE: facts, "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
+
+
+FIELDS = {
+    "layers": size("encoder_layers", 6),
+    "width": size("d_model", 256),
+    "inner": size("encoder_ffn_dim", 2048, twin="decoder_ffn_dim"),
+    "heads": size("encoder_attention_heads", 8, twin="decoder_attention_heads"),
+    "dropout": number("dropout", 0.1),
+    "attention_dropout": number("attention_dropout", 0.0),
+    "feed_forward": choice("activation_function", "relu", ACTIVATIONS),
+    "stem": Field(_backbone, _backbone_keys),
+    # In other files of the folder, or no part of the weights.
+    "image": Field(lambda keys: USUAL_SIZE, lambda value, config: {}),
+    "across": Field(lambda keys: 0, lambda value, config: {}),
+}
+MUST = {"use_timm_backbone": False, "position_embedding_type": "sine", "dilation": False, "auxiliary_loss": False}
+IGNORED = (
+    "init_std", "init_xavier_std", "class_cost", "bbox_cost", "giou_cost", "mask_loss_coefficient",
+    "dice_loss_coefficient", "encoder_layerdrop", "decoder_layerdrop", "activation_dropout", "backbone",
+    "use_pretrained_backbone", "backbone_kwargs", "num_channels", "scale_embedding", "num_hidden_layers",
+    "tie_word_embeddings", "hidden_size", "num_attention_heads",
+)  # fmt: skip
+BLOCK = {
+    "attention.query": "self_attn.q_proj",
+    "attention.key": "self_attn.k_proj",
+    "attention.value": "self_attn.v_proj",
+    "attention.output": "self_attn.out_proj",
+    "around_attention.outside": "self_attn_layer_norm",
+    "feed_forward.expand": "fc1",
+    "feed_forward.contract": "fc2",
+    "around_feed_forward.outside": "final_layer_norm",
+}
+CROSS = {
+    "cross.query": "encoder_attn.q_proj",
+    "cross.key": "encoder_attn.k_proj",
+    "cross.value": "encoder_attn.v_proj",
+    "cross.output": "encoder_attn.out_proj",
+    "around_cross.outside": "encoder_attn_layer_norm",
+}
+HEAD = {
+    **below("head.layers.*.", "model.decoder.layers.*.", BLOCK | CROSS),
+    "head.norm": "model.decoder.layernorm",
+    "head.labels": "class_labels_classifier",
+    "head.box.layers.*": "bbox_predictor.layers.*",
+    "head.queries.queries_QD": "model.query_position_embeddings.weight",
+}
+
+
+def _convolution(ours: str, theirs: str) -> dict[str, str]:
+    return {f"{ours}.convolution": f"{theirs}.convolution", f"{ours}.norm": f"{theirs}.normalization"}
+
+
+def _names(stem: Any) -> dict[str, str]:
+    """Of the residual network: `*` is the number of a layer in its stage."""
+    theirs = "model.backbone.conv_encoder.model."
+    found = _convolution("encoder.embed.first", f"{theirs}embedder.embedder")
+    parts = {"bottleneck": 3, "basic": 2}[stem.layer]
+    for stage in range(len(stem.widths)):
+        ours, layers = f"encoder.embed.stages.stage{stage + 1}.*", f"{theirs}encoder.stages.{stage}.layers.*"
+        found |= _convolution(f"{ours}.shortcut", f"{layers}.shortcut")
+        for part in range(parts):
+            found |= _convolution(f"{ours}.parts.{part}", f"{layers}.layer.{part}")
+    return found
+
+
+def _head(keys: Keys, config: Any) -> Boxes:
+    return Boxes(
+        labels_in(keys), Learned(), keys.size("num_queries", 100), keys.size("decoder_layers", 6),
+        *(keys.number(key, usual) for key, usual in
+          (("bbox_loss_coefficient", 5), ("giou_loss_coefficient", 2), ("eos_coefficient", 0.1))),
+    )  # fmt: skip
+
+
+def _head_keys(head: Boxes) -> dict[str, Any]:
+    if head.start != Learned():
+        raise NoCounterpart("head.start")
+    numbered = dict(enumerate(head.labels))
+    far, over = (int(value) if value == int(value) else value for value in (head.distance, head.overlap))
+    return {
+        "num_queries": head.queries, "decoder_layers": head.layers, "bbox_loss_coefficient": far,
+        "giou_loss_coefficient": over, "eos_coefficient": head.nothing, "is_encoder_decoder": True,
+        "id2label": {str(number): label for number, label in numbered.items()},
+        "label2id": {label: number for number, label in numbered.items()},
+    }  # fmt: skip
+
+
+KIN = Kin(
+    "detr", "Detr", "model.", {
+        **below("encoder.encoder.layers.*.", "model.encoder.layers.*.", BLOCK),
+        "encoder.embed.map": "model.input_projection",
+    },
+    {"ForObjectDetection": Row(Boxes, _head, HEAD, write=_head_keys)}, (r"num_batches_tracked$",),
+)  # fmt: skip
+
+
+def _table(config: DetrConfig, head: Any) -> Table:
+    found = names(KIN, config, head)
+    return replace(found, names={**found.names, **_names(config.stem)})
+
+
+def _settle(config: Any, head: Any, folder: Path, names: Collection[str]) -> tuple[Any, Any]:
+    """The size of pictures, of the folder's preprocessor_config.json. They scale the shorter side and keep the shape of
+    a picture; headway scales every picture to a square of that size, unless both sides are given."""
+    said = optional_json(folder / FILE).get("size", {})
+    if isinstance(said, dict) and isinstance(said.get("height"), int) and isinstance(said.get("width"), int):
+        high, wide = said["height"], said["width"]
+        return replace(config, image=high, across=0 if wide == high else wide), head
+    side = said.get("shortest_edge", USUAL_SIZE) if isinstance(said, dict) else said
+    return replace(config, image=side if isinstance(side, int) else USUAL_SIZE), head
+
+
+def _processors(folder: Path | None, config: DetrConfig, channels: int) -> dict[str, Any]:
+    """As `_settle` says; without a file normalised as ImageNet's pictures are."""
+    facts = {"image_mean": MEAN, "image_std": STD} | processor_facts(folder)
+    facts |= {"size": dict(zip(("height", "width"), config.size, strict=True))}
+    return {"image": image_config(facts, str(folder and folder / FILE), config, channels)}
+
+
+DETR = replace(
+    foreign(KIN, DetrConfig(stem=ResNet()), FIELDS, Usual(), must=MUST, ignored=IGNORED),
+    names=_table, size_key="num_channels", settle=_settle, processors=_processors,
+)  # fmt: skip

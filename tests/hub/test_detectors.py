@@ -1,0 +1,120 @@
+"""DETR of `transformers`: opened, equal logits and boxes, written, and refused where it would differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessorPil, ResNetConfig
+
+from headway.errors import InputError
+from headway.hub.hf_export import export_hf
+from headway.hub.reading import import_foreign
+from headway.tasks.loading import load
+
+BACKBONE = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2], "out_features": ["stage2"]}
+SMALL = {
+    "d_model": 24, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "num_queries": 5, "id2label": {0: "cat", 1: "dog", 2: "cow"},
+    "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None,
+}  # fmt: skip
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "bottleneck": ({}, {}),
+    "basic": ({"layer_type": "basic"}, {"activation_function": "gelu"}),
+    "three-stages": ({"hidden_sizes": [8, 16, 16], "depths": [2, 1, 1], "out_features": ["stage3"]}, {}),
+}
+
+
+def made(case: str, place: Path, **size: int) -> DetrForObjectDetection:
+    """Their model, saved; random weights, none of them at its first value."""
+    backbone, settings = CASES[case]
+    torch.manual_seed(3)
+    config = DetrConfig(backbone_config=ResNetConfig(**BACKBONE | backbone), **SMALL | settings)
+    model = DetrForObjectDetection(config).eval()
+    with torch.no_grad():
+        for name, weight in model.state_dict().items():
+            noise = torch.randn_like(weight) * 0.2
+            weight.add_(noise.abs() if name.endswith("running_var") else noise)
+    model.save_pretrained(place)
+    DetrImageProcessorPil(size={"height": 40, "width": 40} | size, do_pad=False).save_pretrained(place)
+    return model
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_and_boxes_are_those_of_transformers(case: str, tmp_path: Path) -> None:
+    theirs = made(case, tmp_path, width=56)
+    mine = load(tmp_path, "cpu")
+    rng = np.random.default_rng(1)
+    small = [rng.integers(0, 256, (4, 5, 3), dtype=np.uint8) for _ in range(3)]
+    pictures = [Image.fromarray(one).resize((56, 40), Image.Resampling.BICUBIC) for one in small]
+    processor = DetrImageProcessorPil.from_pretrained(tmp_path)
+    pixels = processor(pictures, return_tensors="pt")["pixel_values"]
+    inputs = mine._inputs([np.asarray(picture) for picture in pictures])
+    torch.testing.assert_close(inputs.pixels_BCHW, pixels, rtol=0, atol=1e-5)
+    with torch.no_grad():
+        wanted = theirs(pixels)
+        logits, boxes = mine.model(inputs)
+    torch.testing.assert_close(logits, wanted.logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(boxes, wanted.pred_boxes, rtol=0, atol=1e-5)
+    sizes = torch.tensor([[1.0, 1.0]] * 3)
+    judged = processor.post_process_object_detection(wanted, threshold=0.2, target_sizes=sizes)
+    for found, answer in zip(mine.detect([np.asarray(p) for p in pictures], threshold=0.2), judged, strict=True):
+        order = answer["scores"].argsort(descending=True, stable=True)
+        assert [one.label for one in found] == [SMALL["id2label"][i] for i in answer["labels"][order].tolist()]
+        np.testing.assert_allclose([one.probability for one in found], answer["scores"][order], atol=1e-5)
+        mine_boxes = np.array([one.box for one in found]).reshape(-1, 4)
+        np.testing.assert_allclose(mine_boxes, answer["boxes"][order].clamp(0, 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_goes_back_as_it_came(case: str, tmp_path: Path) -> None:
+    theirs = made(case, tmp_path / "theirs")
+    import_foreign(str(tmp_path / "theirs"), str(tmp_path / "mine"))
+    assert export_hf(tmp_path / "mine", tmp_path / "back") == "detr"
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "back"))
+    assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    again = DetrForObjectDetection.from_pretrained(tmp_path / "back").eval()
+    pixels = torch.randn(2, 3, 40, 40)
+    with torch.no_grad():
+        mine, wanted = again(pixels), theirs(pixels)
+    torch.testing.assert_close(mine.logits, wanted.logits)
+    torch.testing.assert_close(mine.pred_boxes, wanted.pred_boxes)
+    assert again.config.id2label == theirs.config.id2label and again.config.num_queries == 5
+    kept = json.loads((tmp_path / "back" / "preprocessor_config.json").read_text())
+    assert kept["size"] == {"height": 40, "width": 40} and kept["image_processor_type"] == "DetrImageProcessor"
+    assert load(tmp_path / "mine", "cpu").card.task == "detection"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [({"use_timm_backbone": True}, "use_timm_backbone is True"), ({"auxiliary_loss": True}, "auxiliary_loss is True"),
+     ({"position_embedding_type": "learned"}, "position_embedding_type is 'learned'"),
+     ({"backbone_config": {"model_type": "swin"}}, "must be a resnet"),
+     ({"backbone_config": BACKBONE | {"model_type": "resnet", "hidden_act": "gelu"}}, "hidden_act is 'gelu'"),
+     ({"backbone_config": BACKBONE | {"model_type": "resnet", "out_features": ["stage1"]}}, "out_features"),
+     ({"decoder_ffn_dim": 48}, "decoder_ffn_dim is 48")],
+)  # fmt: skip
+def test_what_headway_would_compute_otherwise_is_refused(change: dict[str, Any], line: str, tmp_path: Path) -> None:
+    made("bottleneck", tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(InputError, match=line):
+        load(tmp_path, "cpu")
+
+
+def test_a_detector_of_headways_own_kind_says_why_it_cannot_be_exported(tmp_path: Path) -> None:
+    from headway.hub.families.detr import DETR
+    from headway.models.box_head import Anchors, Boxes
+    from headway.models.detr import DetrConfig as Own
+    from headway.models.detr import ResNet
+
+    with pytest.raises(InputError, match="model.stem=convolutions has no counterpart"):
+        DETR.config_out(Own(), (3,), Boxes())
+    with pytest.raises(InputError, match="head.start has no counterpart"):
+        DETR.config_out(Own(stem=ResNet()), (3,), Boxes(start=Anchors()))
