@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers.models.whisper import generation_whisper as theirs
 
-from headway.generate.word_times import beginnings, matches, median_filter, warp
+from headway.generate.word_times import beginnings, matches, median_filter, moved, pauses, spoken, warp
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (5, 1), (4, 9), (9, 4), (23, 61)])
@@ -54,3 +54,24 @@ def test_tokens_begin_where_their_heads_look() -> None:
     weights = weights / weights.sum(-1, keepdim=True)
     assert matches(weights).shape == (4, 60)
     assert beginnings(weights).tolist() == edges[:-1]
+
+
+def test_a_boundary_moves_to_the_pause_near_it_and_each_pause_serves_one() -> None:
+    quiet = [(0.0, 0.2), (0.8, 1.0), (1.5, 1.9), (3.0, 3.0)]
+    assert moved([0.0, 1.1, 1.95, 2.9], quiet) == [(0.2, 0.8), (1.0, 1.5), (1.9, 3.0)]
+    assert moved([0.0, 2.4, 2.9], quiet) == [(0.2, 2.4), (2.4, 3.0)]  # no pause is near the middle
+    assert moved([0.0, 1.0, 2.0], []) == [(0.0, 1.0), (1.0, 2.0)]
+
+
+def test_pauses_are_what_is_quiet_beside_its_neighbours() -> None:
+    time = np.arange(4000) / 8000
+    tone = np.sin(2 * np.pi * 440 * time) * np.repeat([0.0, 0.5, 1e-4, 0.01], 1000)
+    found = pauses(tone.astype(np.float32), 8000, 80)
+    assert found[0] == pytest.approx((0.0, 0.12), abs=0.011) and found[1][0] == pytest.approx(0.25, abs=0.011)
+    assert pauses(np.zeros(800, np.float32), 8000, 80) == [(0.0, 0.1)]
+
+
+def test_digits_with_commas_between_them_are_words() -> None:
+    tokens = [" 0", ",", "5", ",", " 12", "."]
+    assert spoken([0, 0, 0, 0, 1, 1], tokens) == [0, 0, 1, 1, 2, 2]
+    assert spoken([0, 0], [" don", "'t"]) == [0, 0] and spoken([], []) == []

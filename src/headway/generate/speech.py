@@ -25,7 +25,7 @@ class Speaking:
     written; begin_suppress: nor as the first token. latest_start: the greatest first timestamp, in steps of 0.02 s
     (None: any). alignment_heads: (layer, head) of the cross-attention that word times are from (none: all heads of the
     upper half of the layers). most: tokens of a window (0: as many as fit). seed: of what is drawn. words: when
-    each word is said.
+    each word is said; pauses: its times move to the pauses that are near them.
     """
 
     language: str = ""
@@ -44,6 +44,7 @@ class Speaking:
     most: int = 0
     seed: int = 0
     words: bool = False
+    pauses: bool = True
 
     def __post_init__(self) -> None:
         refuse(self.beam < 1, f"beam must be at least 1, not {self.beam}")

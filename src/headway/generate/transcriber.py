@@ -33,7 +33,7 @@ from headway.generate.sounds import is_sound
 from headway.generate.speech import Speaking, SpeechTokens
 from headway.generate.speech_rules import HeardRow, Ruled, Rules
 from headway.generate.stepper import PlainStepper, stepper_for
-from headway.generate.word_times import beginnings, chosen_heads
+from headway.generate.word_times import beginnings, chosen_heads, moved, pauses, spoken
 from headway.models.protocols import Encoded
 from headway.nn import tap
 from headway.plain import from_plain, to_plain
@@ -171,7 +171,8 @@ class Transcriber:
                 frames, begin = -(-len(window_N) // self.hop), one.seek
                 self._take(one, said, frames, speaking)
                 if speaking.words:
-                    new = self._with_words(one.segments[before:], x_SD, begin, frames, one.language, speaking)
+                    quiet = pauses(window_N, self.rate, self.hop) if speaking.pauses else []
+                    new = self._with_words(one.segments[before:], x_SD, begin, frames, quiet, one.language, speaking)
                     one.segments[before:] = new
         return [*done, *(one for one, _ in heard if not one.listening.more(one.seek * self.hop))]
 
@@ -204,24 +205,32 @@ class Transcriber:
         hearing.seek += used
 
     def _with_words(
-        self, segments: list[Segment], x_SD: Tensor, begin: int, frames: int, language: str, speaking: Speaking
-    ) -> list[Segment]:
-        """Segments of one window, which begins at this frame, with the times of their words."""
+        self, segments: list[Segment], x_SD: Tensor, begin: int, frames: int, quiet: Sequence[tuple[float, float]],
+        language: str, speaking: Speaking,
+    ) -> list[Segment]:  # fmt: skip
+        """Segments of one window, which begins at this frame, with the times of their words. quiet: its pauses."""
         said = [self.plain(segment.ids) for segment in segments]
         if not any(said):
             return segments
         opening = self.tokens.opening(replace(speaking, timestamps=False), language)
         starts = self.align(x_SD, opening, [i for ids in said for i in ids], frames, speaking.alignment_heads)
-        times = (begin * self.hop / self.rate + starts * self._place).round(2).tolist()
-        timed, at = [], 0
-        for segment, ids in zip(segments, said, strict=True):
-            words, owner = self.tokenizer.words(ids)
-            ends = np.cumsum(np.bincount(owner, minlength=len(words))).tolist() if ids else []
-            spans = zip(words, [0, *ends], ends, strict=False)
-            found = [Word(word, times[at + first], times[at + last]) for word, first, last in spans]
-            timed.append(replace(segment, words=found))
-            at += len(ids)
-        return timed
+        groups = [self._words(ids) for ids in said]
+        firsts = np.cumsum([0, *(len(word) for words in groups for word in words)])
+        offset = begin * self.hop / self.rate
+        spans = iter(moved((starts[firsts] * self._place).tolist(), quiet))
+        return [
+            replace(segment, words=[self._timed(word, offset, next(spans)) for word in words])
+            for segment, words in zip(segments, groups, strict=True)
+        ]
+
+    def _timed(self, ids: list[int], offset: float, span: tuple[float, float]) -> Word:
+        return Word(self.text(ids).strip(), *(round(offset + time, 2) for time in span))
+
+    def _words(self, ids: list[int]) -> list[list[int]]:
+        """The ids of each word."""
+        _, owner = self.tokenizer.words(ids)
+        numbers = spoken(owner, [self.text([i]) for i in ids])
+        return [[i for i, number in zip(ids, numbers, strict=True) if number == at] for at in sorted(set(numbers))]
 
     @property
     def _place(self) -> float:

@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 SMOOTH = 7  # places of the median filter
 DIAGONAL, DOWN, RIGHT = range(3)
+MARKS = (",", ".", ";", ":", "!", "?")
 
 
 def median_filter(x: Tensor, width: int) -> Tensor:
@@ -80,3 +81,65 @@ def chosen_heads(layers: int, heads: int, named: Sequence[Sequence[int]]) -> lis
     if named:
         return [(int(layer), int(head)) for layer, head in named]
     return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
+
+
+LOUD = 1e-3  # of the loudest frame around: 30 dB below
+AROUND, SHORTEST, NEAR = 0.5, 0.09, 0.3  # seconds: of that, of a pause, and from a boundary to its pause
+LATE = 0.08  # seconds: heads look at a word a little after it begins
+
+
+def pauses(samples_N: NDArray[np.float32], rate: int, hop: int) -> list[tuple[float, float]]:
+    """(from, to) in seconds of stretches that are quiet beside what is around them; both ends of a recording are one,
+    however short."""
+    whole = len(samples_N) / rate
+    frames_TN = samples_N[: len(samples_N) // hop * hop].astype(np.float64).reshape(-1, hop)
+    power_T = (frames_TN**2).mean(1)
+    if not len(power_T) or not power_T.max() > 0:
+        return [(0.0, whole)]
+    around = max(1, round(AROUND * rate / hop))
+    padded = np.pad(power_T, around, mode="edge")
+    loudest_T = np.lib.stride_tricks.sliding_window_view(padded, 2 * around + 1).max(1)
+    quiet_T = power_T <= LOUD * np.maximum(loudest_T, LOUD * power_T.max())
+    edges = np.flatnonzero(np.diff(np.pad(quiet_T.astype(np.int8), 1)))
+    found = [(first * hop / rate, last * hop / rate) for first, last in edges.reshape(-1, 2).tolist()]
+    found = [(first, last) for first, last in found if last - first >= SHORTEST]
+    before = [] if found and found[0][0] == 0.0 else [(0.0, 0.0)]
+    behind = [] if found and found[-1][1] >= whole - hop / rate else [(whole, whole)]
+    return [*before, *found, *behind]
+
+
+def moved(
+    times: Sequence[float], quiet: Sequence[tuple[float, float]], near: float = NEAR
+) -> list[tuple[float, float]]:
+    """When each word begins and ends, of the times at which one follows the other: a boundary becomes the pause near
+    it, where there is one. Each pause is one boundary's, in order; of all ways, that which moves the boundaries least.
+
+    D(b, p) = min(D(b, p−1), D(b−1, p) + near, D(b−1, p−1) + distance(b, p)), over boundaries b and pauses p."""
+    bounds, chosen = len(times), len(quiet)
+    early = [time - LATE for time in times]
+    apart_BP = np.array([[max(p[0] - time, time - p[1], 0.0) for p in quiet] for time in early]).reshape(bounds, chosen)
+    total_BP = np.zeros((bounds + 1, chosen + 1))
+    total_BP[:, 0] = np.arange(bounds + 1) * near
+    for b, p in np.ndindex(bounds, chosen):
+        take = total_BP[b, p] + apart_BP[b, p]
+        total_BP[b + 1, p + 1] = min(total_BP[b + 1, p], total_BP[b, p + 1] + near, take)
+    found = [(time, time) for time in times]
+    b, p = bounds, chosen
+    while b and p:
+        if total_BP[b, p] == total_BP[b, p - 1]:
+            p -= 1
+        elif total_BP[b, p] == total_BP[b - 1, p] + near:
+            b -= 1
+        else:
+            b, p = b - 1, p - 1
+            found[b] = quiet[p]
+    return [(left[1], max(left[1], right[0])) for left, right in zip(found, found[1:], strict=False)]
+
+
+def spoken(owner: Sequence[int], tokens: Sequence[str]) -> list[int]:
+    """The word of each token, a mark between two tokens ending a word too: "0,5" is said as two words."""
+    found: list[int] = []
+    for at, (number, token) in enumerate(zip(owner, tokens, strict=True)):
+        starts = not at or number != owner[at - 1] or (tokens[at - 1][-1:] in MARKS and token[:1].isalnum())
+        found.append((found[-1] if found else -1) + starts)
+    return found
