@@ -18,7 +18,19 @@ from worlds import WORLDS
 
 from headway.cli.app import app
 
-RECIPES = ("gpt", "markov", "translate", "tag", "classify", "nosuch", "ladder", "classify-pictures", "babi", "answer")
+RECIPES = (
+    "gpt",
+    "markov",
+    "translate",
+    "tag",
+    "classify",
+    "nosuch",
+    "ladder",
+    "classify-pictures",
+    "scenes-boxes",
+    "babi",
+    "answer",
+)
 COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 DRAWN = tuple(name for name in COMMANDS if name != "demo")  # it trains for minutes, whatever else is said
 LIVE = ("explore",)  # a server: with --html only

@@ -30,7 +30,7 @@ from media import (
     picture_table,
     sound_arrays,
 )
-from worlds import SMALL, labelled, pairs, questions, stories, strings, tagged, text
+from worlds import SEEN, SMALL, labelled, pairs, questions, scenes, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -52,6 +52,8 @@ SOUNDS = (
     "model.layers=1", "model.width=16", "model.heads=2",
 )  # fmt: skip
 PICTURES = (*SHORT, "model.image=8", "model.patch=4", "model.layers=1", "model.width=16", "model.heads=2")
+BOXES = (*SHORT, *SEEN, "model.layers=1", "head.layers=1", "head.queries=3")
+CAPTIONS = (*SHORT, *SEEN, "model.encoder_layers=1", "model.decoder_layers=1", "search.beam=1")
 STORIES = (*SHORT, "engine.batch=8", "model.width=8")
 STRINGS = (*SHORT, "model.width=16", "search.beam=1")
 LANGUAGES = ("--source", "en", "--target", "fr")
@@ -280,6 +282,9 @@ ALL: dict[str, Kind] = {
     "pictures": Kind(many_forms_of_pictures, (train("classify-pictures", "pictures", settings=PICTURES),)),
     "sounds": Kind(many_forms_of_sounds, (train("classify-sounds", "sounds", settings=SOUNDS),)),
     "sound-arrays": Kind(sound_arrays, (train("classify-sounds", "train.npz", settings=SOUNDS),)),
+    "masks": Kind(scenes, (train("scenes-masks", "train.npz", settings=(*SHORT, *SEEN, "model.layers=1")),)),
+    "boxes": Kind(scenes, (train("scenes-boxes", "train.npz", settings=BOXES),)),
+    "captions": Kind(scenes, (train("scenes-captions", "train.npz", settings=CAPTIONS),)),
     "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),
     "picture-arrays": Kind(picture_arrays, (train("classify-pictures", "train.npz", settings=PICTURES),)),
     "idx": Kind(

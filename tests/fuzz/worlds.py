@@ -23,6 +23,10 @@ ENGINE = (
     "engine.device=cpu", "engine.steps=8", "engine.batch=128", "engine.snapshot=3", "engine.log=4", "engine.average=2",
     "engine.checkpoint=3", "engine.keep=2", "validation.every=4", "validation.score_every=4", "engine.workers=1",
 )  # fmt: skip
+SEEN = (
+    "engine.batch=8", "model.image=16", "model.stem=patches", "model.patch=4", "model.width=16", "model.heads=2",
+    "model.inner=32",
+)  # fmt: skip
 SMALL = ("model.width=16", "model.heads=2", "model.inner=32", "model.max_length=64")
 
 
@@ -101,6 +105,18 @@ def pictures(folder: Path) -> None:
         for number in range(12):
             array = random.integers(0, 120, (8, 8), dtype=np.uint8) + (130 if label == "light" else 0)
             Image.fromarray(array.astype(np.uint8)).save(place / f"{number}.png")
+
+
+def scenes(folder: Path) -> None:
+    """Drawn ones as files, and a picture of them."""
+    from PIL import Image
+
+    from headway.data.annotated import save_annotated
+    from headway.data.scenes import Scenes, drawn
+
+    found = drawn(Scenes(most=2), 3, np.arange(24), 16)
+    save_annotated(folder / "train.npz", found)
+    Image.fromarray(found.pixels_NCHW[0].transpose(1, 2, 0)).save(folder / "0.png")
 
 
 def sounds(folder: Path) -> None:
@@ -227,6 +243,24 @@ WORLDS: dict[str, World] = {
          "model.heads=2", "model.inner=32", "model.drop_path=0.2", "data.augment.operations=2",
          "data.augment.mixup=0.8", "data.augment.cutmix=1.0", "data.augment.erase=0.3"),
         (("predict", "MODEL", "pictures/dark/0.png", "--device", "cpu"),), stores=False,
+    ),
+    "masks": World(
+        scenes, ("scenes-masks", "--data", "train.npz"), (*ENGINE, *SEEN, "model.layers=1", "data.flip=true"),
+        (("predict", "MODEL", "0.png", "--device", "cpu", "--json"),
+         ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json")), stores=False,
+    ),
+    "boxes": World(
+        scenes, ("scenes-boxes",),
+        (*ENGINE, *SEEN, "model.layers=1", "head.layers=1", "head.queries=3", "data.scenes.held=6",
+         "model.dropout=0.1"),
+        (("predict", "MODEL", "0.png", "--device", "cpu", "--json"),
+         ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json")), stores=False,
+    ),
+    "captions": World(
+        scenes, ("scenes-captions", "--data", "train.npz"),
+        (*ENGINE, *SEEN, "model.encoder_layers=1", "model.decoder_layers=1", "model.max_length=32",
+         "model.dropout=0.1"),
+        (("predict", "MODEL", "0.png", "--device", "cpu"),), stores=False,
     ),
     "sounds": World(
         sounds, ("classify-sounds", "--data", "sounds"),
