@@ -5,7 +5,8 @@ The shape is Whisper base with random weights. A repeat goes from spectrograms t
 of the source, and every step. That all write the same tokens is checked in float32 on a small size first. Repeats are
 interleaved; medians. On a GPU: bfloat16, 1 and 16 windows; transformers has three rows: as it comes, with a static
 cache, which `generate` compiles by itself, and with a static cache and the whole forward pass compiled and captured.
-On a CPU: float32, 1 and 4 windows.
+On a CPU: float32, 1 and 4 windows, beside CTranslate2, which faster-whisper runs on, in float32 and int8, where it is
+installed.
 
     PYTHONPATH=src python benchmarks/whisper.py --device cuda
     PYTHONPATH=src python benchmarks/whisper.py --device cuda --profile 1       the kernels of a repeat
@@ -17,25 +18,36 @@ from measure import arguments, interleaved, median, write
 
 # isort: split
 import gc
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
 from torch import Tensor
 
+from headway.card import Card, Loaded
 from headway.data.augment import ImageInputs
 from headway.generate.offline import generate_all
 from headway.generate.request import Request
 from headway.generate.sampling import Sampling
+from headway.generate.speech import Speaking
 from headway.generate.speech_rules import HeardRow, Ruled, Rules
 from headway.generate.stepper import stepper_for
+from headway.hub.ctranslate2_export import write_ctranslate2
 from headway.hub.families.whisper import WHISPER
 from headway.hub.hf_folder import InMemory
 from headway.hub.reading import load_foreign
 from headway.models.whisper import SIZES, Whisper, WhisperConfig
 from headway.nn.weights import lay_out
+from headway.plain import to_plain
+from headway.processors.sound import SoundConfig
+from headway.processors.text import TextConfig, TextProcessor
+from headway.text.foreign import ForeignTokenizer
+from headway.text.tokenizer import Symbols
 
 NEW, SECONDS, VOCABULARY, START = 128, 30.0, 51_865, 50_258
 CASES = {"cuda": [1, 16], "cpu": [1, 4]}
@@ -105,6 +117,44 @@ def ours(model: Whisper, values: Tensor, new: int = NEW, speed: Any = "auto") ->
     return work
 
 
+def tokenizer() -> ForeignTokenizer:
+    """Names for the ids of a Whisper of many languages."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    languages = [f"<|{first}{second}|>" for first in letters for second in letters][:99]
+    named = ["translate", "transcribe", "startoflm", "startofprev", "nocaptions", "notimestamps"]
+    specials = ["<|endoftext|>", "<|startoftranscript|>", *languages, *(f"<|{name}|>" for name in named)]
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(START - 1)}, "t0"))
+    inner.add_special_tokens([*specials, *(f"<|{at * 0.02:.2f}|>" for at in range(1501))])
+    return ForeignTokenizer(inner)
+
+
+def ctranslate2(model: Whisper, values: Tensor, precision: str) -> Callable[[], Any]:
+    """As faster-whisper calls it, with the end suppressed; its files are written and read before the clock starts."""
+    import ctranslate2 as library
+    import numpy as np
+
+    named, sound = tokenizer(), SoundConfig()
+    text = TextConfig(VOCABULARY, symbols=Symbols(START, START - 1), foreign=True)
+    card = Card("whisper", model.config, "transcription", {"sound": sound, "text": text})
+    card.search = to_plain(Speaking())
+    with tempfile.TemporaryDirectory() as folder:
+        processors = {"sound": sound.open(Path(folder)), "text": TextProcessor(text, named)}
+        write_ctranslate2(Path(folder), Loaded(model, card, processors), precision)
+        engine = library.models.Whisper(folder, compute_type=precision, intra_threads=torch.get_num_threads())
+    given = library.StorageView.from_array(np.ascontiguousarray(values.float().numpy()))
+    never = [START - 1, START + 105]  # the end, and <|notimestamps|>, which would change its rules
+
+    def work() -> list[list[int]]:
+        prompts = [[START, START + 1, START + 101, START + 105]] * len(values)
+        found = engine.generate(
+            engine.encode(given), prompts, beam_size=1, max_length=2 * NEW, suppress_tokens=never, suppress_blank=False
+        )
+        assert all(len(one.sequences_ids[0]) == NEW for one in found)
+        return [one.sequences_ids[0] for one in found]
+
+    return work
+
+
 def check_tokens(device: str) -> None:
     """In float32 both write the same tokens."""
     torch.manual_seed(1)
@@ -130,6 +180,8 @@ def works_of(windows: int, device: str) -> dict[str, Callable[[], Any]]:
         works[CAPTURED] = theirs(captured, values, cache_implementation="static")
     model = twin(peer, config)
     if device == "cpu":
+        for precision in ("float32", "int8") if find_spec("ctranslate2") else ():
+            works[f"CTranslate2 (faster-whisper), {precision}"] = ctranslate2(model, values, precision)
         lay_out(model, "many")
     works["headway"] = ours(model, values)
     return works

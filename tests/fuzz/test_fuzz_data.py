@@ -30,7 +30,7 @@ from media import (
     picture_table,
     sound_arrays,
 )
-from worlds import SEEN, SMALL, labelled, pairs, questions, scenes, stories, strings, tagged, text
+from worlds import SEEN, SMALL, labelled, pairs, questions, scenes, speech, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -46,6 +46,11 @@ COUNTED = ("engine.device=cpu", "model.order=3")
 TRANSLATOR = (
     *SHORT, *SMALL, "model.encoder_layers=1", "model.decoder_layers=1", "data.text.size=300", "data.text.min_count=1",
     "search.beam=1",
+)  # fmt: skip
+SPEECH = (
+    *SHORT, "engine.batch=8", "data.rate=8000", "data.window=128", "data.hop=100", "data.text.kind=word",
+    "data.text.size=8", "data.text.min_count=1", "model.bands=8", "model.places=8", "model.encoder_layers=1",
+    "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.inner=32", "model.max_length=8",
 )  # fmt: skip
 SOUNDS = (
     *SHORT, "data.rate=8000", "data.window=128", "data.hop=100", "model.image=8", "model.across=8",
@@ -285,6 +290,7 @@ ALL: dict[str, Kind] = {
     "masks": Kind(scenes, (train("scenes-masks", "train.npz", settings=(*SHORT, *SEEN, "model.layers=1")),)),
     "boxes": Kind(scenes, (train("scenes-boxes", "train.npz", settings=BOXES),)),
     "captions": Kind(scenes, (train("scenes-captions", "train.npz", settings=CAPTIONS),)),
+    "speech": Kind(speech, (train("transcribe", "speech/all.csv", settings=SPEECH),)),
     "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),
     "picture-arrays": Kind(picture_arrays, (train("classify-pictures", "train.npz", settings=PICTURES),)),
     "idx": Kind(

@@ -119,6 +119,23 @@ def scenes(folder: Path) -> None:
     Image.fromarray(found.pixels_NCHW[0].transpose(1, 2, 0)).save(folder / "0.png")
 
 
+def speech(folder: Path) -> None:
+    """Recordings of a tone, each with the word for it."""
+    random, rate = np.random.default_rng(0), 8000
+    (folder / "speech").mkdir()
+    lines = ["path,text"]
+    for number in range(24):
+        word, pitch = (("low", 200), ("high", 2000))[number % 2]
+        tone = 0.3 * np.sin(2 * np.pi * pitch * np.arange(1200) / rate) + 0.01 * random.standard_normal(1200)
+        with wave.open(str(folder / f"speech/{number}.wav"), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(rate)
+            file.writeframes((tone * 32767).astype("<i2").tobytes())
+        lines.append(f"{number}.wav,{word}")
+    (folder / "speech/all.csv").write_text("\n".join(lines) + "\n")
+
+
 def sounds(folder: Path) -> None:
     random, rate = np.random.default_rng(0), 8000
     for label, pitch in (("low", 200), ("high", 2000)):
@@ -268,6 +285,18 @@ WORLDS: dict[str, World] = {
          "model.across=12", "model.layers=1", "model.width=16", "model.heads=2", "model.inner=32",
          "data.augment.mixup=0.5"),
         (("predict", "MODEL", "sounds/low/0.wav", "--device", "cpu"),), stores=False,
+    ),
+    "speech": World(
+        speech, ("transcribe", "--data", "speech/all.csv"),
+        (*ENGINE, "engine.batch=8", "data.rate=8000", "data.window=128", "data.hop=100", "data.text.kind=word",
+         "data.text.size=8", "data.text.min_count=1", "model.bands=8", "model.places=8", "model.encoder_layers=1",
+         "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.inner=32", "model.max_length=8",
+         "model.dropout=0.1"),
+        (
+            ("predict", "MODEL", "speech/0.wav", "--device", "cpu"),
+            ("evaluate", "MODEL", "speech/all.csv", "--device", "cpu", "--json"),
+        ),
+        stores=False,
     ),
     "stories": World(
         stories, ("babi", "--data", "milk_train.txt", "--test", "milk_test.txt"),

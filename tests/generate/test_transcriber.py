@@ -76,7 +76,7 @@ def test_segments_are_cut_as_transformers_cuts_them(both: tuple[Any, Any]) -> No
 def test_the_language_and_silence_are_those_of_transformers(both: tuple[Any, Any]) -> None:
     model, mine = both
     values = features(4)
-    silences, languages = mine._first(mine.encode(list(values[:, None].numpy())))
+    silences, languages = mine.first(mine.encode(list(values[:, None].numpy())))
     starts = torch.full((4, 1), ID["<|startoftranscript|>"])
     with torch.no_grad():
         shares = model(values, decoder_input_ids=starts).logits[:, 0].softmax(-1)

@@ -75,3 +75,43 @@ def test_spectrograms_of_another_size_are_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace(f'"feature_size": {BANDS}', '"feature_size": 13'))
     with pytest.raises(InputError, match="gives spectrograms of 13 × 100"):
         headway.load(tmp_path, "cpu")
+
+
+@pytest.mark.parametrize("timestamps", [False, True], ids=["text", "timestamps"])
+@pytest.mark.parametrize("beam", [1, 3], ids=["greedy", "beam"])
+def test_ctranslate2_writes_the_same_tokens(tmp_path: Path, timestamps: bool, beam: int) -> None:
+    pytest.importorskip("ctranslate2")
+    from headway.hub.ctranslate2_export import export_ctranslate2
+    from headway.hub.ctranslate2_speech import load_transcriber
+
+    write_whisper(tmp_path / "theirs")
+    export_ctranslate2(tmp_path / "theirs", tmp_path / "fast")
+    mine, fast = headway.load(tmp_path / "theirs", "cpu"), load_transcriber(tmp_path / "fast")
+    windows = list(features(4)[:, None].numpy())
+    heard, other = mine.encode(windows), fast.encode(windows)
+    np.testing.assert_allclose(other, heard.numpy(), atol=2e-5)
+    speaking = mine.settings({"timestamps": timestamps, "beam": beam, "most": 20})
+    openings = [mine.tokens.opening(speaking, "de")] * 4
+    found, expected = fast.written(list(other), openings, speaking), mine.written(list(heard), openings, speaking)
+    assert [ids for ids, _ in found] == [ids for ids, _ in expected]
+    if beam == 1:
+        ends = [(one, two) for (ids, one), (_, two) in zip(found, expected, strict=True) if len(ids) < 20]
+        assert all(one == pytest.approx(two, abs=1e-3) for one, two in ends)
+    assert fast.first(other)[0] == pytest.approx(mine.first(heard)[0], abs=1e-4)
+
+
+def test_ctranslate2_times_the_same_places(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    from headway.hub.ctranslate2_speech import load_transcriber
+
+    write_whisper(tmp_path / "theirs")
+    mine, fast = headway.load(tmp_path / "theirs", "cpu"), load_transcriber(tmp_path / "theirs")
+    (window,) = list(features(1)[:, None].numpy())
+    opening = mine.tokens.opening(mine.settings({"timestamps": False}), "en")
+    ids = list(range(40, 52))
+    found = fast.align(fast.encode([window])[0], opening, ids, 100)
+    expected = mine.align(mine.encode([window])[0], opening, ids, 100, mine.speaking.alignment_heads)
+    assert found.tolist() == expected.tolist()
+    samples = (0.1 * np.random.default_rng(6).standard_normal(30_000)).astype(np.float32)
+    how = {"language": "en", "temperatures": (0.0,), "most": 12, "words": True, "logprob": None, "compression": None}
+    assert fast.transcribe(samples, **how).text == mine.transcribe(samples, **how).text

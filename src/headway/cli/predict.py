@@ -59,6 +59,7 @@ def predict(
         "pictures into this folder.",
     ),
     as_json: bool = flag("--json", "A JSON object a line."),
+    engine: str = option("headway", "NAME", "Of a model of speech: headway, or ctranslate2 for fast use on a CPU."),
     device: str = DEVICE,
     dtype: str = DTYPE,
     threads: int = THREADS,
@@ -82,7 +83,10 @@ def predict(
     refuse(live and (inputs or text), "--live reads stdin: leave the recordings out")
     values: list[Any] = [_heard()] if live else task.read(inputs or [], text, texts_of, text_column)
     places = iter(drawn_places(draw, values) if draw is not None else ())
-    for found in task.answer(load(model, device, dtype), values, given):
+    refuse(engine not in ("headway", "ctranslate2"), f"there is no engine '{engine}': write headway or ctranslate2")
+    refuse(engine != "headway" and task.fast is None, f"--engine {engine} has no meaning for the task '{task.name}'")
+    opened = load(model, device, dtype) if task.fast is None or engine == "headway" else task.fast(model, device, dtype)
+    for found in task.answer(opened, values, given):
         print(json_line(found.values) if as_json else found.line)
         if found.drawn is not None:
             found.drawn.save(next(places))

@@ -12,13 +12,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headway.card import Loaded
+from headway.card import Card, Loaded
 from headway.data.augment import ImageInputs
 from headway.device import sent
 from headway.errors import InputError, nearest, refuse
@@ -67,22 +67,39 @@ class Decoded:
     silent: bool
 
 
-class Transcriber:
-    """`headway.load(folder)` gives one: `transcriber.transcribe("talk.wav").text`, or a list of recordings. A recording
-    is a file's path, an array of samples at the model's rate, a pair of an array and its own rate, or (in a list, and
-    for `stream`) an iterator of arrays."""
+class TextTranscriber:
+    """Abstract. Recordings in, text out; how a window is encoded and its text searched for is left open."""
 
     name: str
     what: ClassVar[str] = "recording"
+    at_once: int = 4  # recordings that are heard side by side
 
-    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-        self.card, self.device, self.dtype = loaded.card, device, dtype
-        self.model: Any = loaded.model.to(device, dtype).eval()
-        self.processor, self.tokenizer = loaded.processors["sound"], loaded.target_tokenizer
-        self.tokens = SpeechTokens.of(self.tokenizer, self.card.symbols, self.card.writes.size)
-        self.speaking = from_plain(Speaking, self.card.search, "search") if self.card.search else Speaking()
+    def __init__(self, card: Card, processors: dict[str, Any]) -> None:
+        self.card, self.processor, self.tokenizer = card, processors["sound"], processors["text"].tokenizer
+        self.tokens = SpeechTokens.of(self.tokenizer, card.symbols, card.writes.size)
+        self.speaking = from_plain(Speaking, card.search, "search") if card.search else Speaking()
         self.rate, self.hop, self.frames = (getattr(self.processor.config, name) for name in ("rate", "hop", "frames"))
-        self._ruled: dict[Rules, tuple[Ruled, PlainStepper]] = {}  # kept: what a stepper captures serves later calls
+        self.places, self.context = int(card.config.places), int(card.config.max_length)
+
+    def encode(self, windows: Sequence[Spectrogram]) -> Any:
+        """What the encoder makes of each window."""
+        raise NotImplementedError
+
+    def first(self, heard: Any) -> tuple[list[float], list[dict[str, float]]]:
+        """How probable silence is in each window, and each language: both by what follows the start."""
+        raise NotImplementedError
+
+    def written(
+        self, heard: Sequence[Any], openings: Sequence[list[int]], speaking: Speaking, temperature: float = 0.0
+    ) -> list[tuple[list[int], float]]:
+        """The tokens behind each opening, without the end, and their mean log-probability."""
+        raise NotImplementedError
+
+    def align(
+        self, heard: Any, opening: Sequence[int], ids: Sequence[int], frames: int, heads: Sequence[Sequence[int]] = ()
+    ) -> Any:
+        """The places at which each of these ids begins, and the one at which the last ends."""
+        raise NotImplementedError
 
     @one_or_many(is_sound)
     def transcribe(
@@ -96,7 +113,7 @@ class Transcriber:
         waiting = [Hearing(number, Listening(value, self.rate)) for number, value in enumerate(recordings)][::-1]
         open_now: list[Hearing] = []
         while waiting or open_now:
-            while waiting and len(open_now) < (batch or AT_ONCE.get(self.device.type, AT_ONCE["cpu"])):
+            while waiting and len(open_now) < (batch or self.at_once):
                 open_now.append(waiting.pop())
             for hearing in self._next(open_now, speaking):
                 found[hearing.number] = self._transcript(hearing)
@@ -129,7 +146,7 @@ class Transcriber:
         """How probable each language is in the first window, the most probable first."""
         refuse(not self.tokens.languages, "this model was trained in one language: there is none to detect")
         window_N = Listening(recording, self.rate).window(0, self.frames * self.hop)
-        _, [shares] = self._first(self.encode([self.spectrogram(window_N)]))
+        _, [shares] = self.first(self.encode([self.spectrogram(window_N)]))
         return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
     def settings(self, settings: dict[str, Any]) -> Speaking:
@@ -146,13 +163,6 @@ class Transcriber:
         found: Spectrogram = self.processor.encode([samples_N])[0]
         return found
 
-    @torch.inference_mode()
-    def encode(self, windows: Sequence[Spectrogram]) -> Tensor:
-        """(B, S, D) of windows."""
-        values_BCMF = sent(torch.from_numpy(np.stack(windows)), self.device).to(self.dtype)
-        encoded: Encoded = self.model.encode(ImageInputs(values_BCMF))
-        return encoded.x_BTD
-
     def _next(self, hearings: Sequence[Hearing], speaking: Speaking) -> list[Hearing]:
         """The next window of each recording; those that have no further one."""
         size = self.frames * self.hop
@@ -161,7 +171,7 @@ class Transcriber:
         heard = [(one, window_N) for one, window_N in heard if len(window_N)]
         if heard:
             x_BSD = self.encode([self.spectrogram(window_N) for _, window_N in heard])
-            silences, languages = self._first(x_BSD)
+            silences, languages = self.first(x_BSD)
             for (one, _), shares in zip(heard, languages, strict=True):
                 one.language = one.language or speaking.language or max(shares, key=shares.__getitem__, default="")
             openings = [self.tokens.opening(speaking, one.language) for one, _ in heard]
@@ -235,26 +245,7 @@ class Transcriber:
     @property
     def _place(self) -> float:
         """Seconds of a place of the encoder."""
-        return self.frames / self.model.config.places * self.hop / self.rate
-
-    @torch.inference_mode()
-    def align(
-        self, x_SD: Tensor, opening: Sequence[int], ids: Sequence[int], frames: int, heads: Sequence[Sequence[int]] = ()
-    ) -> Any:
-        """The places at which each of these ids begins, and the one at which the last ends. What the decoder reads at a
-        place is what it wrote before: the row of an id is that of the one before it."""
-        given = [*opening, *ids, self.tokens.end][: self.model.config.max_length]
-        pairs = chosen_heads(self.model.config.decoder_layers, self.model.config.heads, heads)
-        choice = tap.chosen(layers={layer for layer, _ in pairs}, tensors="decoder.*.cross.weights")
-        with tap.record(self.model, choice) as recorder:
-            state = self.model.remember(Encoded(x_SD[None]))
-            self.model.read(torch.tensor([given], device=self.device), state)
-        found = recorder.tensors
-        places = max(1, round(frames / self.frames * self.model.config.places))
-        weights_HTS = torch.stack([found[f"decoder.{layer}.cross.weights"][0, head] for layer, head in pairs]).float()
-        weights_HTS = weights_HTS[..., :places] / weights_HTS[..., :places].sum(-1, keepdim=True)
-        starts = beginnings(weights_HTS, slice(len(opening) - 1, len(opening) + len(ids)))
-        return np.pad(starts, (0, len(ids) + 1 - len(starts)), constant_values=places)  # where the end did not fit
+        return self.frames / self.places * self.hop / self.rate
 
     def plain(self, ids: Sequence[int]) -> list[int]:
         """Without special tokens and timestamps."""
@@ -268,35 +259,20 @@ class Transcriber:
         text = "".join(segment.text for segment in hearing.segments).strip()
         return Transcript(text, hearing.language, hearing.segments)
 
-    @torch.inference_mode()
-    def _first(self, x_BSD: Tensor) -> tuple[list[float], list[dict[str, float]]]:
-        """How probable silence is in each window, and each language: both by what follows the start."""
-        tokens = self.tokens
-        if not tokens.languages and tokens.no_speech is None:
-            return [0.0] * len(x_BSD), [{} for _ in x_BSD]
-        state = self.model.remember(Encoded(x_BSD))
-        starts_B1 = torch.full((len(x_BSD), 1), tokens.start, device=self.device)
-        logits_BV = self.model.logits(starts_B1, state)[0][:, 0].float()
-        silences = [0.0] * len(x_BSD)
-        if tokens.no_speech is not None:
-            silences = logits_BV.softmax(-1)[:, tokens.no_speech].tolist()
-        shares_BL = logits_BV[:, list(tokens.languages.values())].softmax(-1).tolist()
-        return silences, [dict(zip(tokens.languages, shares, strict=True)) for shares in shares_BL]
-
     def decode(
-        self, x_BSD: Tensor, openings: Sequence[list[int]], silences: Sequence[float], speaking: Speaking
+        self, heard: Any, openings: Sequence[list[int]], silences: Sequence[float], speaking: Speaking
     ) -> list[Decoded]:
         """What encoded windows say, at the first temperature that gives a text which does not fail, or at the last."""
         found: dict[int, Decoded] = {}
-        waiting = list(range(len(x_BSD)))
+        waiting = list(range(len(heard)))
         for temperature in speaking.temperatures:
-            texts = self.written([x_BSD[at] for at in waiting], [openings[at] for at in waiting], speaking, temperature)
+            texts = self.written([heard[at] for at in waiting], [openings[at] for at in waiting], speaking, temperature)
             for at, (ids, logprob) in zip(waiting, texts, strict=True):
                 found[at] = self._judged(ids, logprob, temperature, silences[at], speaking)
             waiting = [at for at in waiting if found[at].failed and not found[at].silent]
             if not waiting:
                 break
-        return [found[at] for at in range(len(x_BSD))]
+        return [found[at] for at in range(len(heard))]
 
     def _judged(
         self, ids: list[int], logprob: float, temperature: float, silence: float, speaking: Speaking
@@ -307,6 +283,41 @@ class Transcriber:
         repeated = speaking.compression is not None and ratio > speaking.compression
         silent = improbable and speaking.no_speech is not None and silence > speaking.no_speech
         return Decoded(ids, logprob, temperature, ratio, silence, improbable or repeated, silent)
+
+
+@final
+class Transcriber(TextTranscriber):
+    """`headway.load(folder)` gives one: `transcriber.transcribe("talk.wav").text`, or a list of recordings. A recording
+    is a file's path, an array of samples at the model's rate, a pair of an array and its own rate, or (in a list, and
+    for `stream`) an iterator of arrays."""
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(loaded.card, loaded.processors)
+        self.device, self.dtype, self.at_once = device, dtype, AT_ONCE.get(device.type, AT_ONCE["cpu"])
+        self.model: Any = loaded.model.to(device, dtype).eval()
+        self._ruled: dict[Rules, tuple[Ruled, PlainStepper]] = {}  # kept: what a stepper captures serves later calls
+
+    @torch.inference_mode()
+    def encode(self, windows: Sequence[Spectrogram]) -> Tensor:
+        """(B, S, D) of windows."""
+        values_BCMF = sent(torch.from_numpy(np.stack(windows)), self.device).to(self.dtype)
+        encoded: Encoded = self.model.encode(ImageInputs(values_BCMF))
+        return encoded.x_BTD
+
+    @torch.inference_mode()
+    def first(self, heard: Tensor) -> tuple[list[float], list[dict[str, float]]]:
+        """How probable silence is in each window, and each language: both by what follows the start."""
+        tokens = self.tokens
+        if not tokens.languages and tokens.no_speech is None:
+            return [0.0] * len(heard), [{} for _ in heard]
+        state = self.model.remember(Encoded(heard))
+        starts_B1 = torch.full((len(heard), 1), tokens.start, device=self.device)
+        logits_BV = self.model.logits(starts_B1, state)[0][:, 0].float()
+        silences = [0.0] * len(heard)
+        if tokens.no_speech is not None:
+            silences = logits_BV.softmax(-1)[:, tokens.no_speech].tolist()
+        shares_BL = logits_BV[:, list(tokens.languages.values())].softmax(-1).tolist()
+        return silences, [dict(zip(tokens.languages, shares, strict=True)) for shares in shares_BL]
 
     def written(
         self, heard: Sequence[Tensor], openings: Sequence[list[int]], speaking: Speaking, temperature: float = 0.0
@@ -343,3 +354,22 @@ class Transcriber:
             model = Ruled(self.model, rules).eval()
             self._ruled[rules] = model, stepper_for(model, self.device)
         return self._ruled[rules]
+
+    @torch.inference_mode()
+    def align(
+        self, x_SD: Tensor, opening: Sequence[int], ids: Sequence[int], frames: int, heads: Sequence[Sequence[int]] = ()
+    ) -> Any:
+        """The places at which each of these ids begins, and the one at which the last ends. What the decoder reads at a
+        place is what it wrote before: the row of an id is that of the one before it."""
+        given = [*opening, *ids, self.tokens.end][: self.model.config.max_length]
+        pairs = chosen_heads(self.model.config.decoder_layers, self.model.config.heads, heads)
+        choice = tap.chosen(layers={layer for layer, _ in pairs}, tensors="decoder.*.cross.weights")
+        with tap.record(self.model, choice) as recorder:
+            state = self.model.remember(Encoded(x_SD[None]))
+            self.model.read(torch.tensor([given], device=self.device), state)
+        found = recorder.tensors
+        places = max(1, round(frames / self.frames * self.model.config.places))
+        weights_HTS = torch.stack([found[f"decoder.{layer}.cross.weights"][0, head] for layer, head in pairs]).float()
+        weights_HTS = weights_HTS[..., :places] / weights_HTS[..., :places].sum(-1, keepdim=True)
+        starts = beginnings(weights_HTS, slice(len(opening) - 1, len(opening) + len(ids)))
+        return np.pad(starts, (0, len(ids) + 1 - len(starts)), constant_values=places)  # where the end did not fit

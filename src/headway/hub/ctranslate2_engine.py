@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, final
@@ -47,8 +48,8 @@ def _converted(folder: str | Path, precision: str) -> Any:
         yield Path(made)
 
 
-def _opened(kind: str, folder: str | Path, device: str, precision: str) -> tuple[Any, Card, Codec, Codec]:
-    """CTranslate2's Translator or Generator over the model in a folder."""
+def opened_engine(kind: str, folder: str | Path, device: str, precision: str) -> tuple[Any, Card, dict[str, Any]]:
+    """CTranslate2's class of this name over the model in a folder, its card and its processors."""
     if device not in ("auto", "cpu"):
         raise InputError(f"{ENGINE} is for the CPU: leave --device {device} out, or leave --engine out")
     refuse(precision not in PRECISIONS, f"{ENGINE} has --dtype {', '.join(PRECISIONS)}, not {precision}")
@@ -57,12 +58,18 @@ def _opened(kind: str, folder: str | Path, device: str, precision: str) -> tuple
         card = read_card(place)
         if (found := engine_of(card.family)).name != kind:
             raise InputError(f"{folder} holds another kind of model: headway {found.command} {folder} takes it")
-        engine = getattr(library, kind)(
+        engine = attrgetter(kind)(library)(
             str(place), device="cpu", compute_type="default" if precision == "auto" else precision,
             inter_threads=1, intra_threads=torch.get_num_threads(),
         )  # fmt: skip
-        opened = [processor.tokenizer for processor in open_processors(place, card).values()]
-        return engine, card, opened[0], opened[-1]
+        return engine, card, open_processors(place, card)
+
+
+def _opened(kind: str, folder: str | Path, device: str, precision: str) -> tuple[Any, Card, Codec, Codec]:
+    """A translator or a language model, with its tokenizers."""
+    engine, card, processors = opened_engine(kind, folder, device, precision)
+    tokenizers = [processor.tokenizer for processor in processors.values()]
+    return engine, card, tokenizers[0], tokenizers[-1]
 
 
 def _missing(name: str) -> InputError:

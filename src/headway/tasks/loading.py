@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.device import choose
-from headway.errors import InputError
+from headway.errors import InputError, nearest, refuse
 from headway.folder import find_model, read_card, read_model
 from headway.generate.tracing import called
 from headway.nn.weights import lay_out
@@ -16,7 +16,9 @@ from headway.tasks.task import Task
 
 def task_of(folder: str | Path) -> type[Task]:
     """The task of the model in a folder (or in a run's folder)."""
-    return TASKS[read_card(find_model(folder)).task]
+    name = read_card(find_model(folder)).task
+    refuse(name not in TASKS, f"{folder}: there is no task '{name}'{nearest(name, TASKS)}")
+    return TASKS[name]
 
 
 def load(folder: str | Path, device: str = "auto", dtype: str = "auto", *, verb: str | None = None) -> Any:

@@ -71,9 +71,9 @@ class Task:
     must be, and the processors that it must take. heads: configs that it trains, beside those that name it. headline:
     the figure that tables show, and whether higher is better. unit: what a batch's `tokens` counts, in the plural.
     at_once: of a run that is learned in one pass, the scores that say how much it read, and in how many seconds.
-    verb: the command that asks a finished model; verbs:
-    others that it answers too. opens: makes a trained model ready to answer, from what was loaded, a device and a
-    dtype. data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
+    verb: the command that asks a finished model; verbs: others that it answers too. opens: makes a trained model ready
+    to answer, from what was loaded, a device and a dtype; fast: the same on CTranslate2, from a folder, for `predict`.
+    data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
     """
 
     name: ClassVar[str]
@@ -88,6 +88,7 @@ class Task:
     verb: ClassVar[str]
     verbs: ClassVar[tuple[str, ...]] = ()
     opens: ClassVar[Callable[..., Any]]
+    fast: ClassVar[Callable[..., Any] | None] = None
 
     model: Any
     batches: Any  # of the training data: `batch(step)`

@@ -21,7 +21,8 @@ from headway.errors import refuse
 from headway.evaluate.strings import StringErrors
 from headway.generate.segments import Segment, Transcript, clock, shown, srt, vtt
 from headway.generate.speech import Speaking
-from headway.generate.transcriber import Transcriber
+from headway.generate.transcriber import TextTranscriber, Transcriber
+from headway.hub.ctranslate2_speech import load_transcriber
 from headway.plain import to_plain
 from headway.processors.sound import SoundConfig
 from headway.processors.text import TextConfig, TextProcessor
@@ -73,6 +74,7 @@ class Transcription(Task):
     headline = ("word error rate", False)
     verb = "predict"
     opens = Transcriber
+    fast = staticmethod(load_transcriber)
     shown_losses = with_perplexity
 
     def __init__(self, run: Any, context: RunContext) -> None:
@@ -191,7 +193,7 @@ class Transcription(Task):
         return inputs
 
     @classmethod
-    def answer(cls, model: Transcriber, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
+    def answer(cls, model: TextTranscriber, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
         """Of each recording its text; with `srt` or `vtt` its subtitles, with `words` a line for each word; with
         `live` a line for each segment as it comes."""
         refuse_unknown(options, (*OPTIONS, "words", "srt", "vtt", "live", "translate"), "a model that transcribes")

@@ -43,7 +43,7 @@ def _translator(loaded: Loaded) -> Any:
         table.weight = plain(embed.table.weight)
         side.scale_embeddings = np.float32(embed.scale)
         side.position_encodings.encodings = added_positions(embed.position, config.max_length, config.width)
-        _stack(side, stack, config)
+        fill_stack(side, stack, config)
     weight_VD = model.head.weight
     spec.decoder.projection.weight = plain(weight_VD[:, : config.width])
     if config.output_bias:
@@ -61,7 +61,8 @@ def _choices(config: TransformerConfig) -> dict[str, Any]:
     return {"pre_norm": is_pre_norm(config.norm)} | activation(config.feed_forward)
 
 
-def _stack(side: Any, stack: Any, config: TransformerConfig) -> None:
+def fill_stack(side: Any, stack: Any, config: Any) -> None:
+    """The blocks and the final norm of an encoder or a decoder."""
     slot = "before" if is_pre_norm(config.norm) else "outside"
     if slot == "before":
         side.layer_norm = norm(stack.final)

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.errors import refuse
 from headway.folder import Loaded
-from headway.hub.families import ctranslate2, ctranslate2_decoders, restated
+from headway.hub.families import ctranslate2, ctranslate2_decoders, ctranslate2_speech, restated
 from headway.hub.families.ctranslate2_parts import Engine
 from headway.hub.families.onnx_encoder import encoder
 from headway.hub.families.restated import Weights
@@ -49,7 +49,7 @@ EXPORTS = {
     "vit": Export(Pictures(), beside=image_beside),
     "detr": Export(Pictures(), beside=partial(image_beside, kind="DetrImageProcessor")),
     "ast": Export(Pictures(), beside=sound_beside),
-    "whisper": Export(Speech(), beside=whisper_beside),
+    "whisper": Export(Speech(), ctranslate2=ctranslate2_speech.WHISPER, beside=whisper_beside),
 }
 
 
