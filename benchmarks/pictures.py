@@ -44,6 +44,7 @@ PICTURES = {
         "worked-alignment", "worked-biases", "worked-it", "worked-masks", "worked-positions", "worked-roles",
         "worked-steps", "worked-variance",
     ),
+    "scene_pictures.py": ("scenes",),
     "page_pictures.py": (
         "explore-attention", "explore-beam", "explore-compare", "explore-lines", "explore-next", "explore-positions",
         "explore-states", "explore-steps",

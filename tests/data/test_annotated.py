@@ -13,6 +13,7 @@ from headway.data.annotated import (
     AnnotatedBatches,
     DrawnBatches,
     box_batch,
+    cropped,
     hold_out_annotated,
     mask_batch,
     mirrored,
@@ -60,17 +61,35 @@ def test_mirroring_keeps_boxes_around_their_masks() -> None:
             assert inside.any(0).all() and inside.any(1).all()
 
 
+def test_a_part_that_is_cut_out_keeps_boxes_around_their_masks() -> None:
+    plain = drawn(SCENES, 2, np.arange(6), 32)
+    first, share = np.full((6, 2), [0.25, 0.0]), np.full((6, 2), [0.5, 0.75])
+    found = cropped(plain, first, share)
+    np.testing.assert_array_equal(found.pixels_NCHW[0][:, 1::4, 1::2][..., :4], plain.pixels_NCHW[0][:, 1:24:3, 8:12])
+    kept = 0
+    for row in range(6):
+        for box, kind in zip(*found.boxes(row), strict=True):
+            left, top, right, bottom = (box * 32).round().astype(int)
+            assert (found.masks_NHW[row, top:bottom, left:right] == kind + 1).any()
+            kept += 1
+        assert (found.boxes_NM4[row] >= 0).all() and (found.boxes_NM4[row] <= 1).all()
+    assert 0 < kept < (plain.labels_NM != IGNORED).sum()
+    whole = cropped(plain, np.zeros((6, 2)), np.ones((6, 2)))
+    np.testing.assert_array_equal(whole.pixels_NCHW, plain.pixels_NCHW)
+    np.testing.assert_allclose(whole.boxes_NM4, plain.boxes_NM4)
+
+
 def test_batches_are_a_function_of_seed_and_step_and_full_ones_do_not_count_empty_rows() -> None:
     pictures = drawn(SCENES, 3, np.arange(10), 32)
     for make in (mask_batch, box_batch):
-        how: dict[str, Any] = {"full": True, "flip": True}
+        how: dict[str, Any] = {"full": True, "flip": True, "zoom": 0.6}
         first, second = (AnnotatedBatches(pictures.those, 10, make, SCALE, 4, 7, **how) for _ in range(2))
         steps = [first.batch(step) for step in range(6)]
         assert sorted(i for batch in steps[:3] for i in batch.examples) == list(range(10))
         for step in (5, 2, 4):
             for (name, mine), (_, theirs) in zip(second.batch(step).tensors(), steps[step].tensors(), strict=True):
                 assert mine.equal(theirs), name
-        last = steps[2]
+        last = AnnotatedBatches(pictures.those, 10, make, SCALE, 4, 7, full=True).batch(2)
         assert len(last) == 4 and len(last.examples) == 2 and last.tokens == 2
         kept = {"mean_C11": last.mean_C11, "std_C11": last.std_C11, "pixels_BCHW": last.pixels_BCHW[:2]}
         whole = make(pictures.those(last.examples), kept | {"there_B": last.there_B[:2]}, ())

@@ -29,6 +29,7 @@ from headway.errors import InputError, refuse
 Boxes = NDArray[np.float32]
 Ints = NDArray[np.int64]
 BACKGROUND = "background"
+ENOUGH = 0.3  # of a box that is cut
 ARRAYS = ("pictures", "masks", "boxes", "labels", "rows", "captions", "kinds")
 
 
@@ -76,15 +77,17 @@ class Annotated:
 
 
 def save_annotated(path: Path, found: Annotated) -> None:
-    """As an .npz that `read_annotated` reads."""
+    """As an .npz that `read_annotated` reads; masks and captions where there are any."""
     row_K, at_K = np.nonzero(found.labels_NM != IGNORED)
-    most = max(map(len, found.captions), default=0)
-    captions = [[*some, *[""] * (most - len(some))] for some in found.captions]
-    np.savez_compressed(
-        path, pictures=found.pixels_NCHW.transpose(0, 2, 3, 1), masks=found.masks_NHW, rows=row_K,
-        boxes=found.boxes_NM4[row_K, at_K], labels=found.labels_NM[row_K, at_K], kinds=np.array(found.kinds, np.str_),
-        captions=np.array(captions, np.str_).reshape(len(found), most),
-    )  # fmt: skip
+    arrays: dict[str, NDArray[Any]] = {
+        "pictures": found.pixels_NCHW.transpose(0, 2, 3, 1), "kinds": np.array(found.kinds, np.str_), "rows": row_K,
+        "boxes": found.boxes_NM4[row_K, at_K], "labels": found.labels_NM[row_K, at_K],
+    }  # fmt: skip
+    if found.masks_NHW.size:
+        arrays["masks"] = found.masks_NHW
+    if most := max(map(len, found.captions), default=0):
+        arrays["captions"] = np.array([[*some, *[""] * (most - len(some))] for some in found.captions], np.str_)
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
 
 def read_annotated(
@@ -220,6 +223,29 @@ def mirrored(pictures: Annotated, chosen_N: NDArray[np.bool_]) -> Annotated:
     )
 
 
+def cropped(pictures: Annotated, first_N2: NDArray[np.float64], share_N2: NDArray[np.float64]) -> Annotated:
+    """A part of each picture, scaled up to its size by nearest pixels. first_N2: its left and top, share_N2: its width
+    and height, as shares of the whole. Boxes are cut; those of which less than `ENOUGH` is left are dropped."""
+    height, width = pictures.pixels_NCHW.shape[2:]
+    pixels, masks = np.empty_like(pictures.pixels_NCHW), pictures.masks_NHW.copy()
+    for n, ((left, top), (wide, high)) in enumerate(zip(first_N2, share_N2, strict=True)):
+        rows_H1 = ((top + (np.arange(height) + 0.5) / height * high) * height).astype(np.int64)[:, None]
+        columns_W = ((left + (np.arange(width) + 0.5) / width * wide) * width).astype(np.int64)
+        pixels[n] = pictures.pixels_NCHW[n][:, rows_H1, columns_W]
+        if masks.size:
+            masks[n] = pictures.masks_NHW[n][rows_H1, columns_W]
+    moved_NM22 = (pictures.boxes_NM4.reshape(*pictures.labels_NM.shape, 2, 2) - first_N2[:, None, None]) / share_N2[
+        :, None, None
+    ]
+    cut_NM22 = moved_NM22.clip(0, 1)
+    left_NM, whole_NM = ((part[:, :, 1] - part[:, :, 0]).prod(-1) for part in (cut_NM22, moved_NM22))
+    kept_NM = (pictures.labels_NM != IGNORED) & (left_NM >= ENOUGH * whole_NM)
+    return replace(
+        pictures, pixels_NCHW=pixels, masks_NHW=masks, labels_NM=np.where(kept_NM, pictures.labels_NM, IGNORED),
+        boxes_NM4=(cut_NM22.reshape(pictures.boxes_NM4.shape) * kept_NM[..., None]).astype(np.float32),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class PictureBatch(Batch):
     """Abstract. Pictures as bytes, which become `inputs` where the model is. mean_C11, std_C11: of each channel, in
@@ -276,16 +302,18 @@ class AnnotatedBatches:
 
     pick: the pictures of these numbers, drawn or from memory; count: how many an epoch has. make: `mask_batch`,
     `box_batch`. scale: mean and standard deviation of each channel, in bytes. full: every batch has the same number of
-    rows, empty ones where pictures are missing. flip: pictures are mirrored half of the times.
+    rows, empty ones where pictures are missing. flip: pictures are mirrored half of the times. zoom: a part of at least
+    this share of each side is cut out (1: the whole).
     """
 
     def __init__(
         self, pick: Callable[[Ints], Annotated], count: int, make: Make, scale: Scale, rows: int, seed: int = 0,
-        shuffle: bool = True, full: bool = False, flip: bool = False,
+        shuffle: bool = True, full: bool = False, flip: bool = False, zoom: float = 1.0,
     ) -> None:  # fmt: skip
         self.pick, self.count, self.make = pick, count, make
         self.mean_C11, self.std_C11 = map(torch.from_numpy, scale)
-        self.rows, self.seed, self.shuffle, self.full, self.flip = rows, seed, shuffle, full, flip
+        self.rows, self.seed, self.shuffle, self.full = rows, seed, shuffle, full
+        self.flip, self.zoom = flip, zoom
         self.per_epoch = -(-count // rows)
 
     def numbers(self, step: int) -> Ints:
@@ -300,6 +328,10 @@ class AnnotatedBatches:
         found = self.pick(numbers)
         if self.flip:
             found = mirrored(found, generator(self.seed, step, 1).random(len(found)) < 0.5)
+        if self.zoom < 1:
+            draw_2N2 = generator(self.seed, step, 2).random((2, len(found), 2))
+            share_N2 = self.zoom + (1 - self.zoom) * draw_2N2[0]
+            found = cropped(found, (1 - share_N2) * draw_2N2[1], share_N2)
         pictures = {
             "mean_C11": self.mean_C11, "std_C11": self.std_C11, "pixels_BCHW": torch.from_numpy(found.pixels_NCHW),
             "there_B": torch.ones(len(found), dtype=torch.uint8),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headway.data.image_files import opened
 
 LEAST = 512  # pixels of the longer side: smaller pictures are scaled up, so that labels can be read
-VEIL = 0.55  # how much of a pixel's colour is that of its label
+VEIL = 0.4  # how much of a pixel's colour is that of its label
 # Colours that people tell apart, whatever their eyes (Okabe and Ito 2008).
 COLOURS = (
     (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167),

@@ -169,6 +169,7 @@ class Boxes(HeadChoice):
     name = "boxes"
     task = "detection"
     module = BoxesHead
+    shared = ("head.queries.", "head.layers.", "head.norm.", "head.box.")
     labels: tuple[str, ...] = ("object",)
     start: Learned | Anchors = field(default_factory=Learned)
     queries: int = 100

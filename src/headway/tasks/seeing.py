@@ -39,18 +39,21 @@ class SeenPictures(DividedFiles):
     """Abstract. Pictures with what is in them: .npz files; without any, scenes are drawn.
 
     Without `valid`, the share `hold_out` of the training pictures is. channels: 1 for grey, 3 for colour. flip:
-    training pictures are mirrored half of the times. scenes: how they are drawn, where there are no files. A batch
+    training pictures are mirrored half of the times. zoom: a part of at least this share of each side is cut out of
+    them and scaled up (1: none). scenes: how they are drawn, where there are no files. A batch
     counts pictures.
     """
 
     wanted: ClassVar[str] = "FILE.npz"
     channels: int = 3
     flip: bool = False
+    zoom: float = 1.0
     scenes: Scenes = field(default_factory=Scenes)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse(self.channels not in (1, 3), f"data.channels must be 1 (grey) or 3 (colour), not {self.channels}")
+        refuse(not 0 < self.zoom <= 1, f"data.zoom must be above 0 and at most 1, not {self.zoom}")
         refuse(not self.train and (self.valid or self.test), "data.valid and data.test need data.train: give --data")
 
     def parts(self) -> dict[str, tuple[str, ...]]:
@@ -117,7 +120,7 @@ class Seeing(Task):
         if run.data.train:
             train = self.parts["train"]
             self.batches: Any = AnnotatedBatches(
-                train.those, len(train), make, scale, rows, seed, full=full, flip=run.data.flip
+                train.those, len(train), make, scale, rows, seed, full=full, flip=run.data.flip, zoom=run.data.zoom
             )
         else:
             self.batches = DrawnBatches(self.pick(), run.data.scenes.count, make, scale, rows, seed)

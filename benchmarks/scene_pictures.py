@@ -1,0 +1,74 @@
+"""The pictures of docs/scenes.md: drawn scenes with all that is known of them, and what trained models find.
+
+    PYTHONPATH=src python benchmarks/scene_pictures.py --models runs/scenes
+
+`--models` is where benchmarks/scenes.py left its runs; without it only the first picture is drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from headway.data.annotated import Annotated
+from headway.data.scenes import Scenes, drawn
+from headway.generate.drawing import canvas, with_boxes, with_caption, with_masks
+from headway.tasks.loading import load
+from headway.tasks.seeing import HELD
+
+DOCS = Path(__file__).parent.parent / "docs"
+SHOWN = (1, 2, 3, 8)  # scenes of the test
+SIDE, EDGE, TEXT = 256, 8, 80
+
+
+def truth(scenes: Annotated, row: int) -> Any:
+    """A scene with its masks, boxes and caption."""
+    boxes, kinds = scenes.boxes(row)
+    image = with_masks(canvas(pixels(scenes, row)), scenes.masks_NHW[row])
+    image = with_boxes(image, boxes.tolist(), [scenes.kinds[kind] for kind in kinds], kinds.tolist())
+    return with_caption(image, scenes.captions[row][0])
+
+
+def found(scenes: Annotated, row: int, segmenter: Any, detector: Any, captioner: Any) -> Any:
+    """The same of what the models say."""
+    value = pixels(scenes, row)
+    objects = detector.detect(value)
+    labels = [f"{one.label} {one.probability:.2f}" for one in objects]
+    numbers = [detector.labels.index(one.label) for one in objects]
+    image = with_masks(canvas(value), segmenter.segment(value).labels_HW)
+    return with_caption(with_boxes(image, [one.box for one in objects], labels, numbers), captioner.caption(value))
+
+
+def pixels(scenes: Annotated, row: int) -> Any:
+    return np.ascontiguousarray(scenes.pixels_NCHW[row].transpose(1, 2, 0))
+
+
+def page(images: list[Any]) -> Any:
+    """Side by side, on white."""
+    high = SIDE * max(image.height / image.width for image in images)
+    whole = Image.new("RGB", (len(images) * (SIDE + EDGE) - EDGE, round(high)), "white")
+    for number, image in enumerate(images):
+        scaled = image.resize((SIDE, round(SIDE * image.height / image.width)), Image.Resampling.LANCZOS)
+        whole.paste(scaled, (number * (SIDE + EDGE), 0))
+    return whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, help="folder of the runs of benchmarks/scenes.py")
+    options = parser.parse_args()
+    scenes = drawn(Scenes(), HELD["test"], np.array(SHOWN))
+    rows = range(len(SHOWN))
+    page([truth(scenes, row) for row in rows]).save(DOCS / "scenes.png")
+    if options.models:
+        names = ("scenes-masks", "scenes-boxes", "scenes-captions")
+        models = [load(next(options.models.glob(f"{name}*")), "cpu") for name in names]
+        page([found(scenes, row, *models) for row in rows]).save(DOCS / "scenes-found.png")
+
+
+if __name__ == "__main__":
+    main()
