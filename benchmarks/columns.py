@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formats import Column, code, count, number, rate, share, tenths, times, two_digits
+from formats import Column, code, count, number, rate, share, tenths, times, tiny, two_digits
 
 COMPARED: list[Column] = [
     ("what", "", str),
@@ -48,6 +48,23 @@ DECODING: list[Column] = [
     ("dtype", "numbers", str),
     ("tokens_per_second", "tokens/s", count),
     ("times_transformers", "beside transformers", times),
+]
+WHISPER: list[Column] = [
+    ("who", "Whisper base, 128 tokens", str),
+    ("windows", "windows", count),
+    ("times_real_time", "times real time", number),
+    ("times_transformers", "beside transformers", times),
+    ("times_strongest_transformers", "beside its fastest", times),
+]
+SPEECH: list[Column] = [
+    ("model", "model", str),
+    ("sequences", "sequences", count),
+    ("word_error_rate", "word error rate, %", number),
+    ("words_timed", "words timed", count),
+    ("starts_within_50_ms", "beginnings within 50 ms", tenths),
+    ("ends_within_50_ms", "ends within 50 ms", tenths),
+    ("log_mel_from_transformers", "log-mel, from transformers", tiny),
+    ("log_mel_from_float64", "from float64", tiny),
 ]
 IMPORTED: list[Column] = [
     ("who", "SmolLM2's shape, one text", str),

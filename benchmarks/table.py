@@ -268,6 +268,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "training": lambda results: speed(results, "training", columns.TRAINING),
     "beam": lambda results: speed(results, "beam", columns.BEAM),
     "decoding": lambda results: speed(results, "decoding", columns.DECODING),
+    "whisper": lambda results: speed(results, "whisper", columns.WHISPER),
+    "speech": lambda results: one(results, "speech-whisper-tiny", columns.SPEECH),
     "gpt": lambda results: speed(results, "gpt", columns.GPT),
     "imported": lambda results: speed(results, "imported", columns.IMPORTED),
     "serving": lambda results: speed(results, "serving", columns.SERVING),
