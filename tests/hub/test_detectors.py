@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessorPil, ResNetConfig
 
 from headway.errors import InputError
@@ -93,7 +95,8 @@ def test_a_model_goes_back_as_it_came(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "line"),
-    [({"use_timm_backbone": True}, "use_timm_backbone is True"), ({"auxiliary_loss": True}, "auxiliary_loss is True"),
+    [({"backbone_config": None, "backbone": "vgg16"}, "no backbone 'vgg16'"),
+     ({"auxiliary_loss": True}, "auxiliary_loss is True"),
      ({"position_embedding_type": "learned"}, "position_embedding_type is 'learned'"),
      ({"backbone_config": {"model_type": "swin"}}, "must be a resnet"),
      ({"backbone_config": BACKBONE | {"model_type": "resnet", "hidden_act": "gelu"}}, "hidden_act is 'gelu'"),
@@ -106,6 +109,60 @@ def test_what_headway_would_compute_otherwise_is_refused(change: dict[str, Any],
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(InputError, match=line):
         load(tmp_path, "cpu")
+
+
+def small_timm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """resnet18 of timm's names with few channels."""
+    from headway.hub.families import detr
+    from headway.models.detr import ResNet
+
+    monkeypatch.setitem(detr.TIMM, "resnet50", ResNet(8, (8, 16), (1, 2)))
+
+
+def test_weights_with_the_names_of_timm_are_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = made("bottleneck", tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    names = {
+        r"embedder\.embedder\.convolution": "conv1", r"embedder\.embedder\.normalization": "bn1",
+        r"encoder\.stages\.0\.layers": "layer1", r"encoder\.stages\.1\.layers": "layer2",
+        r"shortcut\.convolution": "downsample.0", r"shortcut\.normalization": "downsample.1",
+        r"layer\.0\.convolution": "conv1", r"layer\.1\.convolution": "conv2", r"layer\.2\.convolution": "conv3",
+        r"layer\.0\.normalization": "bn1", r"layer\.1\.normalization": "bn2", r"layer\.2\.normalization": "bn3",
+    }  # fmt: skip
+    renamed = {}
+    for name, weight in weights.items():
+        if ".conv_encoder." in name:
+            for old, new in names.items():
+                name = re.sub(old, new, name)
+        renamed[name] = weight
+    save_file(renamed, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    facts = json.loads((tmp_path / "config.json").read_text())
+    facts |= {"backbone_config": None, "backbone": "resnet50", "use_timm_backbone": True}
+    (tmp_path / "config.json").write_text(json.dumps(facts))
+    small_timm(monkeypatch)
+    pixels = torch.randn(2, 3, 40, 40)
+    with torch.no_grad():
+        logits, boxes = load(tmp_path, "cpu").model(SimpleNamespace(pixels_BCHW=pixels))
+        wanted = theirs(pixels)
+    torch.testing.assert_close(logits, wanted.logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(boxes, wanted.pred_boxes, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_a_detector_with_timms_own_network_is_the_same(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("timm", exc_type=ImportError)
+    torch.manual_seed(3)
+    small = {key: value for key, value in SMALL.items() if "backbone" not in key}
+    config = DetrConfig(**small, use_timm_backbone=True, use_pretrained_backbone=False, backbone=name)
+    theirs = DetrForObjectDetection(config).eval()
+    theirs.save_pretrained(tmp_path)
+    DetrImageProcessorPil(size={"height": 64, "width": 64}, do_pad=False).save_pretrained(tmp_path)
+    pixels = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        logits, boxes = load(tmp_path, "cpu").model(SimpleNamespace(pixels_BCHW=pixels))
+        wanted = theirs(pixels)
+    torch.testing.assert_close(logits, wanted.logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(boxes, wanted.pred_boxes, rtol=0, atol=1e-5)
 
 
 def test_a_detector_of_headways_own_kind_says_why_it_cannot_be_exported(tmp_path: Path) -> None:

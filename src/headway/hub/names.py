@@ -104,7 +104,8 @@ class Table:
     names: headway's modules and theirs. ours: the parameters of headway's model. prefix: of the foreign names; files of
     the bare model, without a head, leave it out. copies: second names of a tied weight, each with the first: optional,
     and equal where they are present. useless: patterns of names that are no weights, such as masks in older files.
-    endings: other endings of the same names (old → new). shares: the rows of queries, keys and values, as a ratio.
+    endings: other endings of the same names (old → new). spelled: the name here of a weight that files call otherwise.
+    shares: the rows of queries, keys and values, as a ratio.
     vocabulary: how many tokens there are (0: all rows). number: how a layer's number is written. orders: of the rows of
     headway's modules, as theirs lie. shapes: of parameters whose numbers they hold in another shape. doubt: what to ask
     where weights do not fit.
@@ -116,6 +117,7 @@ class Table:
     copies: Mapping[str, str] = field(default_factory=dict)
     useless: tuple[str, ...] = ()
     endings: Mapping[str, str] = field(default_factory=dict)
+    spelled: Callable[[str], str] = str
     shares: tuple[int, int, int] = (1, 1, 1)
     vocabulary: int = 0
     number: Callable[[int], str] = str
@@ -157,8 +159,9 @@ class Table:
         result: dict[str, str] = {}
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in found)
         for name in found:
-            ends = ((old, new) for old, new in self.endings.items() if name.endswith(old))
-            wanted = next((name.removesuffix(old) + new for old, new in ends), name)
+            spelled = self.spelled(name)
+            ends = ((old, new) for old, new in self.endings.items() if spelled.endswith(old))
+            wanted = next((spelled.removesuffix(old) + new for old, new in ends), spelled)
             if bare and wanted not in known:
                 wanted = self.prefix + wanted
             if wanted in known or not any(re.search(pattern, wanted) for pattern in self.useless):

@@ -71,10 +71,10 @@ class CaptionerConfig:
 SIZES = {"tiny": CaptionerConfig(), "small": CaptionerConfig(64, 6, 4, 256, 1024, 4)}
 
 
-def blank(config: CaptionerConfig, sizes: Sequence[int], batch: int, length: int) -> tuple[Any, ...]:
+def blank(config: CaptionerConfig, sizes: Sequence[int], batch: int, *lengths: int) -> tuple[Any, ...]:
     """Pictures of the one size that the model takes, and tokens."""
     pixels_BCHW = torch.zeros(batch, sizes[0], *config.size)
-    return SimpleNamespace(pixels_BCHW=pixels_BCHW), torch.zeros(batch, length, dtype=torch.long)
+    return SimpleNamespace(pixels_BCHW=pixels_BCHW), torch.zeros(batch, lengths[-1], dtype=torch.long)
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,23 @@ from headway.hub.names import Table, below
 from headway.models.box_head import Boxes, Learned
 from headway.models.detr import DetrConfig, ResNet
 
+THEIRS = "model.backbone.conv_encoder.model."
+# Weights of timm's residual networks: the first convolution, and those of stage, layer and number.
+FIRST = re.compile(rf"{re.escape(THEIRS)}(conv|bn)1\.(\w+)")
+LAYER = re.compile(rf"{re.escape(THEIRS)}layer(\d)\.(\d+)\.(conv|bn|downsample\.)(\d)\.(\w+)")
+PARTS = {"conv": "convolution", "bn": "normalization"}
 USUAL_SIZE = 800  # of pictures, where the folder does not say it
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]  # of ImageNet's
 BACKBONE = "backbone_config"
+# Residual networks by timm's names.
+BASIC = (64, 128, 256, 512)
+TIMM = {
+    "resnet18": ResNet(widths=BASIC, depths=(2, 2, 2, 2), layer="basic"),
+    "resnet34": ResNet(widths=BASIC, layer="basic"),
+    "resnet50": ResNet(),
+    "resnet101": ResNet(depths=(3, 4, 23, 3)),
+    "resnet152": ResNet(depths=(3, 8, 36, 3)),
+}
 # Keys of a backbone that change nothing in what it computes.
 PLAIN = {
     "model_type", "hidden_act", "num_channels", "downsample_in_first_stage", "downsample_in_bottleneck", "out_features",
@@ -28,9 +43,15 @@ PLAIN = {
 
 
 def _backbone(keys: Keys) -> ResNet:
-    facts = keys.take(BACKBONE, None, dict)
-    if facts is None or facts.get("model_type") != "resnet":
-        raise InputError(f"{keys.where}: {BACKBONE} must be a resnet of transformers: headway has no other for DETR")
+    facts = keys.take(BACKBONE, None, dict) or {"model_type": "timm_backbone", "backbone": "resnet50"}
+    older = keys.take("backbone")  # how configs named it before they described it
+    if facts.get("model_type") == "timm_backbone":
+        name = older or facts.get("backbone")
+        if name not in TIMM or facts.get("output_stride"):
+            raise InputError(f"{keys.where}: headway has no backbone '{name}' for DETR (it has {', '.join(TIMM)})")
+        return TIMM[name]
+    if facts.get("model_type") != "resnet":
+        raise InputError(f"{keys.where}: {BACKBONE} must be a resnet: headway has no other for DETR")
     inner = Keys(facts, f"{keys.where}, {BACKBONE}")
     inner.used |= PLAIN
     for key, value in (("hidden_act", "relu"), ("downsample_in_first_stage", False),
@@ -72,12 +93,12 @@ FIELDS = {
     "image": Field(lambda keys: USUAL_SIZE, lambda value, config: {}),
     "across": Field(lambda keys: 0, lambda value, config: {}),
 }
-MUST = {"use_timm_backbone": False, "position_embedding_type": "sine", "dilation": False, "auxiliary_loss": False}
+MUST = {"position_embedding_type": "sine", "dilation": False, "auxiliary_loss": False}
 IGNORED = (
     "init_std", "init_xavier_std", "class_cost", "bbox_cost", "giou_cost", "mask_loss_coefficient",
     "dice_loss_coefficient", "encoder_layerdrop", "decoder_layerdrop", "activation_dropout", "backbone",
-    "use_pretrained_backbone", "backbone_kwargs", "num_channels", "scale_embedding", "num_hidden_layers",
-    "tie_word_embeddings", "hidden_size", "num_attention_heads",
+    "use_pretrained_backbone", "use_timm_backbone", "backbone_kwargs", "num_channels", "scale_embedding",
+    "num_hidden_layers", "tie_word_embeddings", "hidden_size", "num_attention_heads",
 )  # fmt: skip
 BLOCK = {
     "attention.query": "self_attn.q_proj",
@@ -111,11 +132,10 @@ def _convolution(ours: str, theirs: str) -> dict[str, str]:
 
 def _names(stem: Any) -> dict[str, str]:
     """Of the residual network: `*` is the number of a layer in its stage."""
-    theirs = "model.backbone.conv_encoder.model."
-    found = _convolution("encoder.embed.first", f"{theirs}embedder.embedder")
+    found = _convolution("encoder.embed.first", f"{THEIRS}embedder.embedder")
     parts = {"bottleneck": 3, "basic": 2}[stem.layer]
     for stage in range(len(stem.widths)):
-        ours, layers = f"encoder.embed.stages.stage{stage + 1}.*", f"{theirs}encoder.stages.{stage}.layers.*"
+        ours, layers = f"encoder.embed.stages.stage{stage + 1}.*", f"{THEIRS}encoder.stages.{stage}.layers.*"
         found |= _convolution(f"{ours}.shortcut", f"{layers}.shortcut")
         for part in range(parts):
             found |= _convolution(f"{ours}.parts.{part}", f"{layers}.layer.{part}")
@@ -154,7 +174,20 @@ KIN = Kin(
 
 def _table(config: DetrConfig, head: Any) -> Table:
     found = names(KIN, config, head)
-    return replace(found, names={**found.names, **_names(config.stem)})
+    return replace(found, names={**found.names, **_names(config.stem)}, spelled=_spelled)
+
+
+def _spelled(name: str) -> str:
+    """The name of a weight of timm's residual network, as transformers' own has it."""
+    if (first := FIRST.fullmatch(name)) is not None:
+        return f"{THEIRS}embedder.embedder.{PARTS[first[1]]}.{first[2]}"
+    if (found := LAYER.fullmatch(name)) is None:
+        return name
+    stage, layer, part, number, end = found.groups()
+    place = f"{THEIRS}encoder.stages.{int(stage) - 1}.layers.{layer}"
+    if part == "downsample.":
+        return f"{place}.shortcut.{('convolution', 'normalization')[int(number)]}.{end}"
+    return f"{place}.layer.{int(number) - 1}.{PARTS[part]}.{end}"
 
 
 def _settle(config: Any, head: Any, folder: Path, names: Collection[str]) -> tuple[Any, Any]:
