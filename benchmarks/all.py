@@ -124,8 +124,8 @@ PIECES = {
         Piece("scenes", "scenes.py --parallel 3 --runs {runs}/scenes", 9, resumes=True),
         Piece("captions, Flickr8k", "flickr8k.py --source {data}/flickr8k --data {runs}/flickr8k-packed --parallel 2 "
               "--runs {runs}/flickr8k", 6, ("data:flickr8k",), resumes=True),
-        Piece("people, Penn-Fudan", "pennfudan.py --source {data}/pennfudan --data {runs}/pennfudan-packed --parallel 5 "
-              "--runs {runs}/pennfudan", 9, ("data:pennfudan",), resumes=True),
+        Piece("people, Penn-Fudan", "pennfudan.py --source {data}/pennfudan --data {runs}/pennfudan-packed "
+              "--parallel 5 --runs {runs}/pennfudan", 9, ("data:pennfudan",), resumes=True),
         Piece("spoken digits", "digits.py --seeds 3 --parallel 4 --runs {runs}/digits", 3,
               ("data:fsdd", "data:audiomnist"), resumes=True),
         Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 3, ("model:multi30k-en-de", "transformers")),
