@@ -159,3 +159,27 @@ def test_sampled_log_probabilities_are_those_before_the_temperature(both: tuple[
 def test_wrong_settings_are_one_line(both: tuple[Any, Any], settings: dict[str, Any], line: str) -> None:
     with pytest.raises(InputError, match=line):
         both[1].transcribe(sung(0.1), **settings)
+
+
+def test_a_trace_has_what_each_token_looked_at(both: tuple[Any, Any]) -> None:
+    _, mine = both
+    trace = mine.trace(sung(0.6), language="en", most=7)
+    weights = trace.tensors["decoder.1.cross.weights"]
+    assert weights.shape == (4, len(trace.tracks["target"].labels), 30)
+    assert trace.tracks["source"].labels[:3] == ("0.00", "0.02", "0.04")
+    assert trace.tracks["target"].labels[:3] == ("<|startoftranscript|>", "<|en|>", "<|transcribe|>")
+    assert not any(name.startswith("encoder") for name in trace.tensors)
+    assert "encoder.0.attention.weights" in mine.trace(sung(0.6), language="en", most=2, tensors="encoder.*").tensors
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("timestamps", [False, True], ids=["text", "timestamps"])
+@pytest.mark.parametrize("beam", [1, 3], ids=["greedy", "beam"])
+def test_captured_steps_write_what_plain_ones_write(tmp_path: Any, timestamps: bool, beam: int) -> None:
+    write_whisper(tmp_path)
+    values = features(5)
+    texts = []
+    for device in ("cpu", "cuda"):
+        mine = headway.load(tmp_path, device, "float32")
+        texts.append(ours(mine, values, mine.settings({"timestamps": timestamps, "beam": beam})))
+    assert texts[0] == texts[1]

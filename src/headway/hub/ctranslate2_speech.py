@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import refuse
+from headway.generate.hearing import TextTranscriber
 from headway.generate.speech import Speaking
-from headway.generate.transcriber import TextTranscriber
 from headway.generate.word_times import SMOOTH
 from headway.hub.ctranslate2_engine import ENGINE, opened_engine
 from headway.hub.extras import wanted

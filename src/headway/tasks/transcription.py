@@ -19,9 +19,10 @@ from headway.data.sounds import QUIET, SoundAugment, SoundDraws, read_sounds
 from headway.data.transcripts import TranscriptBatches
 from headway.errors import refuse
 from headway.evaluate.strings import StringErrors
+from headway.generate.hearing import TextTranscriber
 from headway.generate.segments import Segment, Transcript, clock, shown, srt, vtt
 from headway.generate.speech import Speaking
-from headway.generate.transcriber import TextTranscriber, Transcriber
+from headway.generate.transcriber import Transcriber
 from headway.hub.ctranslate2_speech import load_transcriber
 from headway.plain import to_plain
 from headway.processors.sound import SoundConfig
