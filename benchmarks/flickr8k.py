@@ -26,7 +26,8 @@ from scenes import nearest
 from scores import trained
 from side_by_side import side_by_side, training_options
 
-from headway.data.annotated import Annotated, read_annotated
+from headway.data.annotated import Annotated
+from headway.data.annotated_files import read_annotated
 from headway.evaluate.captions import CaptionScores
 
 PARTS = {"train": "train", "valid": ("dev", "valid", "val", "validation"), "test": "test"}

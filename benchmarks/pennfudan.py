@@ -24,7 +24,8 @@ from PIL import Image
 from scores import trained
 from side_by_side import mean, side_by_side, spread, training_options
 
-from headway.data.annotated import Annotated, joined, read_annotated, save_annotated
+from headway.data.annotated import Annotated, joined
+from headway.data.annotated_files import read_annotated, save_annotated
 from headway.evaluate.boxes import BoxScores, FoundBoxes
 from headway.evaluate.masks import OverlapScores
 from headway.tasks.detection import true_boxes

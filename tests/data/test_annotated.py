@@ -17,9 +17,8 @@ from headway.data.annotated import (
     hold_out_annotated,
     mask_batch,
     mirrored,
-    read_annotated,
-    save_annotated,
 )
+from headway.data.annotated_files import read_annotated, save_annotated
 from headway.data.scenes import Scenes, drawn
 from headway.errors import InputError
 

@@ -111,7 +111,7 @@ def scenes(folder: Path) -> None:
     """Drawn ones as files, and a picture of them."""
     from PIL import Image
 
-    from headway.data.annotated import save_annotated
+    from headway.data.annotated_files import save_annotated
     from headway.data.scenes import Scenes, drawn
 
     found = drawn(Scenes(most=2), 3, np.arange(24), 16)

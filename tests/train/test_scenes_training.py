@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import headway
-from headway.data.annotated import save_annotated
+from headway.data.annotated_files import save_annotated
 from headway.data.scenes import Scenes, drawn
 from headway.errors import InputError
 from headway.generate.drawing import canvas, with_boxes

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,17 +18,14 @@ from torch import Tensor
 from headway.batch import IGNORED, Batch, column
 from headway.data.augment import ImageInputs, generator
 from headway.data.batches import permutation
-from headway.data.examples import arrays_in
-from headway.data.image_files import Bytes, picture
-from headway.data.readers import must_be_there
+from headway.data.image_files import Bytes
 from headway.data.split import hold_out_by_hash
-from headway.errors import InputError, refuse
+from headway.errors import refuse
 
 Boxes = NDArray[np.float32]
 Ints = NDArray[np.int64]
 BACKGROUND = "background"
 ENOUGH = 0.3  # of a box that is cut
-ARRAYS = ("pictures", "masks", "boxes", "labels", "rows", "captions", "kinds")
 
 
 @dataclass(frozen=True)
@@ -74,119 +69,6 @@ class Annotated:
             digest.update(np.ascontiguousarray(array).data)
         digest.update(repr((self.kinds, self.captions)).encode())
         return digest.hexdigest()
-
-
-def save_annotated(path: Path, found: Annotated) -> None:
-    """As an .npz that `read_annotated` reads; masks and captions where there are any."""
-    row_K, at_K = np.nonzero(found.labels_NM != IGNORED)
-    arrays: dict[str, NDArray[Any]] = {
-        "pictures": found.pixels_NCHW.transpose(0, 2, 3, 1), "kinds": np.array(found.kinds, np.str_), "rows": row_K,
-        "boxes": found.boxes_NM4[row_K, at_K], "labels": found.labels_NM[row_K, at_K],
-    }  # fmt: skip
-    if found.masks_NHW.size:
-        arrays["masks"] = found.masks_NHW
-    if most := max(map(len, found.captions), default=0):
-        arrays["captions"] = np.array([[*some, *[""] * (most - len(some))] for some in found.captions], np.str_)
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
-
-
-def read_annotated(
-    places: Sequence[str | Path], channels: int, size: tuple[int, int], needs: str,
-    read: Callable[[Any], Bytes] | None = None,
-) -> Annotated:  # fmt: skip
-    """The pictures of all .npz files, in order, scaled to `size`. needs: the array that must be there beside
-    them: masks, boxes or captions."""
-    return joined([_read(Path(place), channels, size, needs, read) for place in places])
-
-
-def _read(
-    place: Path, channels: int, size: tuple[int, int], needs: str, read: Callable[[Any], Bytes] | None
-) -> Annotated:
-    must_be_there(place)
-    refuse(place.suffix != ".npz", f"{place} is no .npz with the arrays pictures and {needs}: give one")
-    arrays = arrays_in(place)
-    for name in ("pictures", needs):
-        refuse(name not in arrays, f"{place} has no array '{name}' (it has {', '.join(arrays) or 'none'})")
-    pictures = arrays["pictures"]
-    if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or not pictures.size:
-        raise InputError(f"{place}: pictures must be bytes (N, H, W, 3) or (N, H, W), not {_shown(pictures)}")
-    one = read or partial(picture, channels=channels, size=size)
-    count = len(pictures)
-    boxes_NM4, labels_NM = _boxes(place, arrays, count)
-    kinds = tuple(arrays["kinds"].astype(np.str_).tolist()) if "kinds" in arrays else _numbered(place, arrays)
-    most = int(labels_NM.max(initial=IGNORED))
-    refuse(most >= len(kinds), f"{place} has the label {most}, and {len(kinds)} kinds")
-    return Annotated(
-        np.stack([one(value) for value in pictures]), kinds, boxes_NM4, labels_NM,
-        _masks(place, arrays, pictures.shape[:3], size, len(kinds)), _captions(place, arrays, count),
-        tuple(f"{place}, picture {number}" for number in range(count)),
-    )  # fmt: skip
-
-
-def _shown(array: NDArray[Any]) -> str:
-    return f"{array.dtype} {array.shape}"
-
-
-def _numbered(place: Path, arrays: dict[str, NDArray[Any]]) -> tuple[str, ...]:
-    """Names for labels that the file does not name."""
-    most = int(arrays["labels"].max(initial=-1)) + 1 if "labels" in arrays else 0
-    masks = int(arrays["masks"].max(initial=0)) if "masks" in arrays else 0
-    return tuple(map(str, range(max(most, masks))))
-
-
-def _boxes(place: Path, arrays: dict[str, NDArray[Any]], count: int) -> tuple[Boxes, Ints]:
-    """Padded to the most boxes of a picture; none where the file has none."""
-    if "boxes" not in arrays:
-        return np.zeros((count, 0, 4), np.float32), np.zeros((count, 0), np.int64)
-    boxes_K4 = arrays["boxes"]
-    for name in ("labels", "rows"):
-        refuse(name not in arrays, f"{place} has boxes and no array '{name}': each box needs its label and its picture")
-    label_K, row_K = arrays["labels"], arrays["rows"]
-    if boxes_K4.ndim != 2 or boxes_K4.shape[1] != 4 or not len(boxes_K4) == len(label_K) == len(row_K):
-        raise InputError(f"{place}: boxes (K, 4) need K labels and K rows, not {_shown(boxes_K4)}, {_shown(label_K)}")
-    boxes_K4 = boxes_K4.astype(np.float32)
-    wrong = ~np.isfinite(boxes_K4).all(1) | (boxes_K4[:, 2:] <= boxes_K4[:, :2]).any(1)
-    wrong |= (boxes_K4 < 0).any(1) | (boxes_K4 > 1).any(1)
-    if wrong.any():
-        at = int(wrong.argmax())
-        raise InputError(f"{place}: box {at} is {boxes_K4[at].tolist()}: left, top, right, bottom must be shares of "
-                         "the picture, from 0 to 1, and left of right, top above bottom")  # fmt: skip
-    refuse(((row_K < 0) | (row_K >= count)).any(), f"{place}: rows must name pictures from 0 to {count - 1}")
-    refuse((label_K < 0).any(), f"{place}: a label is negative: labels count from 0 on")
-    each_N = np.bincount(row_K, minlength=count)
-    boxes_NM4 = np.zeros((count, each_N.max(initial=0), 4), np.float32)
-    labels_NM = np.full(boxes_NM4.shape[:2], IGNORED, np.int64)
-    order = np.argsort(row_K, kind="stable")
-    at_K = np.concatenate([np.arange(some) for some in each_N]) if len(order) else order
-    boxes_NM4[row_K[order], at_K], labels_NM[row_K[order], at_K] = boxes_K4[order], label_K[order]
-    return boxes_NM4, labels_NM
-
-
-def _masks(
-    place: Path, arrays: dict[str, NDArray[Any]], shape: tuple[int, ...], size: tuple[int, int], kinds: int
-) -> Bytes:
-    if "masks" not in arrays:
-        return np.zeros((shape[0], 0, 0), np.uint8)
-    masks_NHW = arrays["masks"]
-    if masks_NHW.dtype != np.uint8 or masks_NHW.shape != shape:
-        raise InputError(f"{place}: masks must be bytes of the pictures' size {shape}, not {_shown(masks_NHW)}")
-    refuse(int(masks_NHW.max(initial=0)) > kinds, f"{place}: a mask has {masks_NHW.max()}, there are {kinds} kinds")
-    # Nearest pixels: a label between two labels is none.
-    rows_H, columns_W = ((np.arange(new) + 0.5) * old // new for old, new in zip(shape[1:], size, strict=True))
-    return np.ascontiguousarray(masks_NHW[:, rows_H.astype(int)][:, :, columns_W.astype(int)])
-
-
-def _captions(place: Path, arrays: dict[str, NDArray[Any]], count: int) -> tuple[tuple[str, ...], ...]:
-    if "captions" not in arrays:
-        return ((),) * count
-    texts = arrays["captions"]
-    if texts.dtype.kind != "U" or texts.ndim not in (1, 2) or len(texts) != count:
-        raise InputError(f"{place}: captions must be texts (N) or (N, K) of {count} pictures, not {_shown(texts)}")
-    rows = texts.reshape(count, -1).tolist()
-    found = tuple(tuple(text for text in row if text.strip()) for row in rows)
-    if () in found:
-        raise InputError(f"{place}: picture {found.index(())} has no caption")
-    return found
 
 
 def joined(parts: Sequence[Annotated]) -> Annotated:

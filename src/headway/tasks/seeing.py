@@ -11,14 +11,8 @@ import numpy as np
 import torch
 
 from headway.card import Card
-from headway.data.annotated import (
-    Annotated,
-    AnnotatedBatches,
-    DrawnBatches,
-    Make,
-    hold_out_annotated,
-    read_annotated,
-)
+from headway.data.annotated import Annotated, AnnotatedBatches, DrawnBatches, Make, hold_out_annotated
+from headway.data.annotated_files import read_annotated
 from headway.data.scenes import Scenes, drawn
 from headway.errors import InputError, refuse
 from headway.plain import to_plain
@@ -36,7 +30,7 @@ DRAWN = "scenes"  # in place of a file: the scenes of the test
 
 @dataclass(frozen=True)
 class SeenPictures(DividedFiles):
-    """Abstract. Pictures with what is in them: .npz files; without any, scenes are drawn.
+    """Abstract. Pictures with what is in them, by files (`headway.data.annotated_files`); without any, drawn scenes.
 
     Without `valid`, the share `hold_out` of the training pictures is. channels: 1 for grey, 3 for colour. flip:
     training pictures are mirrored half of the times. zoom: a part of at least this share of each side is cut out of
@@ -44,7 +38,7 @@ class SeenPictures(DividedFiles):
     counts pictures.
     """
 
-    wanted: ClassVar[str] = "FILE.npz"
+    wanted: ClassVar[str] = "FILE.npz (or a .json of COCO's form)"
     channels: int = 3
     flip: bool = False
     zoom: float = 1.0
