@@ -33,12 +33,12 @@ from headway.tasks.loading import load
 from headway.tasks.segmentation import Segmentation
 
 SIDE, FOLDS, PLACES = 128, 5, 5
-SCENES = ["engine.steps=6000", "engine.batch=64"]
-FINE = ["engine.steps=1500", "engine.batch=32", "schedule.warmup=100", "validation.every=250",
+SCENES = ["engine.steps=6000", "engine.batch=64", "schedule.peak=0.0008"]
+FINE = ["engine.steps=1500", "engine.batch=32", "schedule.peak=0.0003", "schedule.warmup=100", "validation.every=250",
         "validation.score_every=250", "data.flip=true", "data.zoom=0.6"]  # fmt: skip
 SHAPE = {
-    "scenes-boxes": [f"model.image={SIDE}", "model.stem.layers=3", "schedule.peak=0.0003"],
-    "scenes-masks": [f"model.image={SIDE}", "model.patch=8", "schedule.peak=0.0005"],
+    "scenes-boxes": [f"model.image={SIDE}", "model.stem.layers=3"],
+    "scenes-masks": [f"model.image={SIDE}", "model.patch=8"],
 }
 
 

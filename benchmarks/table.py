@@ -21,6 +21,7 @@ from typing import Any
 import columns
 import columns_attention as attention
 import columns_encoders as encoders
+import columns_seeing as seeing
 from formats import Column, count, number, share
 from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
 from studies import STUDIES
@@ -278,6 +279,9 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "conv_seq2seq": lambda results: speed(results, "conv-seq2seq", columns.CONV_SEQ2SEQ),
     "tagging": lambda results: speed(results, "tagging", encoders.TAGGING),
     "digits": lambda results: speed(results, "digits", encoders.DIGITS),
+    "scenes": lambda results: speed(results, "scenes", seeing.SCENES),
+    "flickr8k": lambda results: speed(results, "flickr8k", seeing.FLICKR8K),
+    "pennfudan": lambda results: speed(results, "pennfudan", seeing.PENNFUDAN),
     "text_cnn": lambda results: speed(results, "text-cnn", encoders.TEXT_CNN),
     "classifiers": lambda results: speed(results, "classifiers", encoders.CLASSIFIERS),
     "awareness": lambda results: speed(results, "classifiers", encoders.AWARENESS),

@@ -1,0 +1,40 @@
+"""Columns of the tables about what is in pictures."""
+
+from __future__ import annotations
+
+from formats import Column, code, count, number
+
+
+def three(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+SCENES: list[Column] = [
+    ("recipe", "recipe", code),
+    ("who", "who", str),
+    ("mean_iou", "mean IoU", three),
+    ("map", "mAP", three),
+    ("ap50", "AP50", three),
+    ("exact", "exactly right", three),
+    ("cider", "CIDEr", three),
+    ("bleu", "BLEU-4", number),
+    ("parameters", "weights", count),
+    ("steps", "steps", count),
+    ("training seconds", "s", number),
+]
+FLICKR8K: list[Column] = [
+    ("who", "who", str),
+    ("cider", "CIDEr", three),
+    ("bleu", "BLEU-4", number),
+    ("parameters", "weights", count),
+    ("steps", "steps", count),
+    ("training seconds", "s", number),
+]
+PENNFUDAN: list[Column] = [
+    ("fold", "fold", str),
+    ("ap50", "AP50 of boxes", three),
+    ("fixed_ap50", "fixed boxes", three),
+    ("map", "mAP of boxes", three),
+    ("iou", "IoU of masks", three),
+    ("fixed_iou", "a fixed mask", three),
+]
