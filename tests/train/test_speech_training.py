@@ -20,6 +20,7 @@ from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.transcription import Transcription
 from small_runs import told, train_quietly
+from speech_world import write_whisper
 
 RATE = 8000
 PITCH = {"low": 250, "middle": 800, "high": 2400}
@@ -145,3 +146,16 @@ def test_words_are_timed_in_order(trained: Path) -> None:
 def test_wrong_runs_are_one_line(table: Path, tmp_path: Path, settings: list[str], line: str) -> None:
     with pytest.raises(InputError, match=line):
         train(table, tmp_path / "run", "engine.steps=1", *settings)
+
+
+def test_an_imported_model_learns_on(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several languages, with the special tokens before the text; it then writes as it was taught."""
+    write_whisper(tmp_path / "whisper")
+    small = ("engine.steps=30", "engine.batch=16", "schedule.peak=0.003", "schedule.warmup=5", "engine.average=0")
+    how = ("--out", tmp_path / "run", "--device", "cpu", "--set", *small, "validation.sentences=2")
+    told(
+        "train", "transcribe", "--data", table, "--init", tmp_path / "whisper", *how, "data.language=en", capsys=capsys
+    )
+    model = headway.load(tmp_path / "run", "cpu")
+    assert model.speaking.language == "en" and not model.speaking.timestamps and model.speaking.suppress
+    assert told("predict", tmp_path / "run", table.parent / "000.wav", "--device", "cpu", capsys=capsys)

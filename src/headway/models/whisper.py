@@ -62,10 +62,10 @@ SIZES = {
 }
 
 
-def blank(config: WhisperConfig, sizes: Sequence[int], batch: int, length: int) -> tuple[Any, ...]:
-    """Spectrograms of the one size that the model takes, and tokens."""
+def blank(config: WhisperConfig, sizes: Sequence[int], batch: int, *lengths: int) -> tuple[Any, ...]:
+    """Spectrograms of the one size that the model takes, and tokens of the last length."""
     values_BCHW = torch.zeros(batch, sizes[0], *config.size)
-    return SimpleNamespace(pixels_BCHW=values_BCHW), torch.zeros(batch, length, dtype=torch.long)
+    return SimpleNamespace(pixels_BCHW=values_BCHW), torch.zeros(batch, lengths[-1], dtype=torch.long)
 
 
 @final

@@ -93,7 +93,9 @@ class Transcription(Task):
         sizes = earlier.card.sizes if earlier else (1, len(tokenizer))
         self.model = first_model(run, context, sizes, (tokenizer,), None, earlier)
         writes = earlier.card.writes if earlier else TextConfig(len(tokenizer), run.data.text)
-        search = earlier.card.search if earlier else to_plain(Speaking(timestamps=False))
+        search = (earlier.card.search if earlier else to_plain(Speaking())) | {
+            "timestamps": False, "language": run.data.language,
+        }  # fmt: skip
         self.card = Card(
             run.model.name, run.model, self.name, {"sound": reads, "text": writes}, search=search, run=to_plain(run)
         )
