@@ -110,3 +110,12 @@ def test_any_encoder_of_pictures_takes_the_head() -> None:
     share, boxes = model.head.boxes(model.encode(batch().inputs))
     assert share.shape == (3, 5, 3) and boxes.shape == (3, 5, 4)
     torch.testing.assert_close(share.sum(-1), torch.ones(3, 5))
+
+
+def test_half_precision_finds_nearly_the_same_boxes() -> None:
+    torch.manual_seed(2)
+    model = build("detr", CONFIG, (3,), replace(HEAD, start=Anchors())).eval()
+    with torch.no_grad():
+        _, wanted = model.head.boxes(model.encode(batch().inputs))
+        _, found = model.bfloat16().head.boxes(model.encode(batch().inputs))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0.02)

@@ -129,10 +129,12 @@ class AnchorQueries(nn.Module):
         return self.anchors_Q4.expand(rows, -1, -1)
 
     def at(self, boxes_BQ4: Tensor) -> Tensor:
-        x, y, wide, high = boxes_BQ4.sigmoid().unbind(-1)
+        precise = torch.promote_types(boxes_BQ4.dtype, torch.float32)  # angles need more digits than bfloat16 has
+        x, y, wide, high = boxes_BQ4.to(precise).sigmoid().unbind(-1)
         shares = (y + self.offset[0], x + self.offset[1], high, wide)
         parts = [place(share_BQ, self.width // 2, self.turns, self.base) for share_BQ in shares]
-        found_BQD: Tensor = torch.cat(parts[:2], -1) + self.map(torch.cat(parts, -1))
+        both_BQD, all_BQD = (torch.cat(some, -1).to(boxes_BQ4.dtype) for some in (parts[:2], parts))
+        found_BQD: Tensor = both_BQD + self.map(all_BQD)
         return found_BQD
 
     def follow(self, boxes_BQ4: Tensor, better_BQ4: Tensor) -> Tensor:
