@@ -51,6 +51,25 @@ def test_the_first_keys_of_each_row_equal_the_readable_twin(heads, width, querie
 
 
 @on_each_device
+@pytest.mark.parametrize("dtype", PRECISION)
+@pytest.mark.parametrize(("heads", "width", "keys"), [(4, 32, 700), (3, 20, 513), (8, 64, 1504)])
+def test_many_keys_are_read_by_many_programs(heads, width, keys, dtype, device, monkeypatch):
+    """Rows of all lengths, one of no key and one of a few in the first tile."""
+    split, seen = kernels._split, []
+    monkeypatch.setattr(kernels, "_split", lambda *given: seen.append(1) or split(*given))
+    lengths = [0, 3, keys // 2, keys - 4, keys]
+    q, k, v = (torch.randn(len(lengths), heads, count, width) for count in (1, keys, keys))
+    for b, length in enumerate(lengths):
+        k[b, :, length:], v[b, :, length:] = torch.nan, torch.nan
+    q, k, v = (x.to(dtype).to(device) for x in (q, k, v))
+    prefix_B = torch.tensor(lengths, device=device)
+    mixed = attend_prefix(q, k, v, prefix_B)
+    assert seen and mixed.dtype == dtype
+    torch.testing.assert_close(mixed.double(), exact(q, k, v, prefix_B), rtol=0, atol=PRECISION[dtype])
+    assert not mixed[0].any()
+
+
+@on_each_device
 @pytest.mark.parametrize("queries", [1, 3])
 def test_any_strides_are_read_right(queries, device):
     q, k, v, prefix_B = queries_keys_values(4, 32, queries, device=device)

@@ -9,6 +9,7 @@ B rows, T queries, S keys (a tile of them inside a kernel), H heads, K head widt
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ MOST_QUERIES = 16
 WIDEST = 128
 MOST_HEADS = 64
 FEW_PROGRAMS = 512  # up to so many do not fill a GPU: each then reads more keys at a time
-MANY_KEYS = 512  # with as many, a program has one head
+MANY_KEYS = 512  # with as many, each tile of them has a program
 # Keys times head width that a program of one query holds at a time.
 TILE = 2048
 
@@ -80,6 +81,50 @@ def _one_query(
     h_H1 = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
     k_1K = tl.arange(0, WIDTH)[None, :]
     tl.store(mixed + b * (H * K) + h_H1 * K + k_1K, mixed_HK, mask=(h_H1 < H) & (k_1K < K))
+
+
+@jit
+def _part_of_keys(
+    q: tensor, k: tensor, v: tensor, parts: tensor, highs: tensor, sums: tensor, prefix: tensor, scale: tensor,
+    S: tensor, q_b: tensor, q_h: tensor, q_k: tensor,
+    k_b: tensor, k_h: tensor, k_s: tensor, k_k: tensor,
+    v_b: tensor, v_h: tensor, v_s: tensor, v_k: tensor,
+    H: constexpr, K: constexpr, KEYS: constexpr, PARTS: constexpr, WIDTH: constexpr
+) -> None:  # fmt: skip
+    """One query of one row and head over one of PARTS tiles of its keys: the greatest score, and the sums beside it."""
+    b, h, p = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    n = tl.minimum(tl.load(prefix + b).to(tl.int32), S)
+    at_S, k_K = p * KEYS + tl.arange(0, KEYS), tl.arange(0, WIDTH)
+    inside_SK = (at_S < n)[:, None] & (k_K < K)[None, :]
+    at_S1, k_1K = at_S[:, None].to(tl.int64), k_K[None, :]
+    k_SK = tl.load(k + b * k_b + h * k_h + at_S1 * k_s + k_1K * k_k, mask=inside_SK, other=0.0).to(tl.float32)
+    v_SK = tl.load(v + b * v_b + h * v_h + at_S1 * v_s + k_1K * v_k, mask=inside_SK, other=0.0).to(tl.float32)
+    q_K = tl.load(q + b * q_b + h * q_h + k_K * q_k, mask=k_K < K, other=0.0).to(tl.float32) * scale
+    score_S = tl.where(at_S < n, tl.sum(q_K[None, :] * k_SK, 1), -1.0e30)
+    high = tl.max(score_S, 0)
+    share_S = tl.where(at_S < n, tl.exp(score_S - high), 0.0)
+    place = (b * H + h) * PARTS + p
+    tl.store(highs + place, high)
+    tl.store(sums + place, tl.sum(share_S, 0))
+    tl.store(parts + place * K + k_K, tl.sum(share_S[:, None] * v_SK, 0), mask=k_K < K)
+
+
+@jit
+def _joined_parts(
+    parts: tensor, highs: tensor, sums: tensor, mixed: tensor,
+    H: constexpr, K: constexpr, PARTS: constexpr, MOST: constexpr, WIDTH: constexpr
+) -> None:  # fmt: skip
+    """What `_part_of_keys` found in the tiles of one row and head, as one softmax."""
+    place = tl.program_id(0).to(tl.int64) * H + tl.program_id(1)
+    p_P, k_K = tl.arange(0, MOST), tl.arange(0, WIDTH)
+    high_P = tl.load(highs + place * PARTS + p_P, mask=p_P < PARTS, other=-1.0e30)
+    sum_P = tl.load(sums + place * PARTS + p_P, mask=p_P < PARTS, other=0.0)
+    inside_PK = (p_P < PARTS)[:, None] & (k_K < K)[None, :]
+    part_PK = tl.load(parts + (place * PARTS + p_P[:, None]) * K + k_K[None, :], mask=inside_PK, other=0.0)
+    share_P = tl.exp(high_P - tl.max(high_P, 0))
+    total = tl.sum(share_P * sum_P, 0)
+    mixed_K = tl.sum(share_P[:, None] * part_PK, 0) / tl.where(total > 0, total, 1.0)
+    tl.store(mixed + place * K + k_K, mixed_K, mask=k_K < K)
 
 
 @jit
@@ -207,6 +252,25 @@ def takes_step(qkv_BD: Tensor, kv_2CBHK: Tensor) -> bool:
     return fits and available(qkv_BD) and qkv_BD.dtype == kv_2CBHK.dtype
 
 
+def _split(common: tuple[Any, ...], strides: tuple[int, ...], width: int) -> None:
+    """One query of each row over many keys: a program for each tile of them, and one that joins the tiles of a head."""
+    q_BHTK, k_BHSK, v_BHSK, mixed_BTHK, prefix_B, scale, keys = common
+    rows, heads, _, head_width = q_BHTK.shape
+    tile = 4 * TILE // width
+    count = triton.cdiv(keys, tile)
+    parts = torch.empty(rows, heads, count, head_width + 2, dtype=torch.float32, device=q_BHTK.device).flatten()
+    whole = rows * heads * count
+    mixed, highs, sums = parts.split([whole * head_width, whole, whole])
+    launch(
+        _part_of_keys, (rows, heads, count), q_BHTK, k_BHSK, v_BHSK, mixed, highs, sums, prefix_B, scale, keys,
+        *strides, H=heads, K=head_width, KEYS=tile, PARTS=count, WIDTH=width, num_warps=4,
+    )  # fmt: skip
+    launch(
+        _joined_parts, (rows, heads), mixed, highs, sums, mixed_BTHK,
+        H=heads, K=head_width, PARTS=count, MOST=triton.next_power_of_2(count), WIDTH=width, num_warps=4,
+    )  # fmt: skip
+
+
 @torch.library.custom_op("headway::attend_prefix", mutates_args=())
 def _attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Tensor) -> Tensor:
     """The result is (B, T, H, K), the order of the output projection."""
@@ -220,13 +284,15 @@ def _attend_prefix(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, prefix_B: Ten
     common = (q_BHTK, k_BHSK, v_BHSK, mixed_BTHK, prefix_B.contiguous(), 1.0 / math.sqrt(head_width), k_BHSK.shape[2])
     key_value_strides = (*k_BHSK.stride(), *v_BHSK.stride())
     if queries == 1:
-        some, tile, warps = min(triton.next_power_of_2(heads), max(1, TILE // 8 // width)), TILE, 4
-        if k_BHSK.shape[2] >= MANY_KEYS and rows * heads <= FEW_PROGRAMS:
-            some, tile, warps = 1, 4 * TILE, 8
         q_b, q_h, _, q_k = q_BHTK.stride()
+        strides = (q_b, q_h, q_k, *key_value_strides)
+        if k_BHSK.shape[2] >= MANY_KEYS and rows * heads <= FEW_PROGRAMS:
+            _split(common, strides, width)
+            return mixed_BTHK
+        some = min(triton.next_power_of_2(heads), max(1, TILE // 8 // width))
         launch(
-            _one_query, (rows, triton.cdiv(heads, some)), *common, q_b, q_h, q_k, *key_value_strides,
-            H=heads, K=head_width, KEYS=tile // (some * width), HEADS=some, WIDTH=width, num_warps=warps,
+            _one_query, (rows, triton.cdiv(heads, some)), *common, *strides,
+            H=heads, K=head_width, KEYS=TILE // (some * width), HEADS=some, WIDTH=width, num_warps=4,
         )  # fmt: skip
     else:
         launch(
