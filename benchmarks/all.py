@@ -128,6 +128,7 @@ PIECES = {
               "--parallel 5 --runs {runs}/pennfudan", 9, ("data:pennfudan",), resumes=True),
         Piece("spoken digits", "digits.py --seeds 3 --parallel 4 --runs {runs}/digits", 3,
               ("data:fsdd", "data:audiomnist"), resumes=True),
+        scores("sequences of spoken digits", "fsdd-sequences", 4, ("data:fsdd",)),
         Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 3, ("model:multi30k-en-de", "transformers")),
         Piece("growth", "growth.py --layers 4 --repeats 5 --lengths 256 1024 4096 16384 32768 "
               "--widths 256 512 1024 2048", 5, ("file:.peers/nanogpt_model.py",)),
