@@ -1,12 +1,10 @@
-"""CIDEr and BLEU, against pycocoevalcap."""
+"""CIDEr and BLEU against pycocoevalcap: what it gave, and, in the long tests, the package itself, which is large."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from pycocoevalcap.bleu.bleu import Bleu
-from pycocoevalcap.cider.cider import Cider
 
 from headway.evaluate.captions import CaptionScores, bleu, cider
 
@@ -23,8 +21,22 @@ def made(seed: int, references: int) -> tuple[list[str], list[list[str]]]:
     return given, true
 
 
+@pytest.mark.parametrize(("references", "wanted"), [(1, 5.592061136741759), (5, 2.097106099403209)])
+def test_cider_is_what_pycocoevalcap_gave(references: int, wanted: float) -> None:
+    given, true = made(references, references)
+    given[0] = true[0][0]
+    assert CaptionScores.of(given, true).cider == pytest.approx(wanted, abs=1e-9)
+
+
+def test_bleu_is_what_pycocoevalcap_gave() -> None:
+    assert bleu(*made(3, 5)) == pytest.approx(72.34500035781379, rel=1e-3)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("references", [1, 5])
 def test_cider_is_that_of_pycocoevalcap(references: int) -> None:
+    from pycocoevalcap.cider.cider import Cider
+
     given, true = made(references, references)
     given[0] = true[0][0]
     wanted, each = Cider().compute_score(dict(enumerate(true)), {n: [text] for n, text in enumerate(given)})
@@ -33,7 +45,10 @@ def test_cider_is_that_of_pycocoevalcap(references: int) -> None:
     assert found.cider == pytest.approx(wanted) and found.exact >= 0.05
 
 
+@pytest.mark.long
 def test_bleu_is_that_of_pycocoevalcap() -> None:
+    from pycocoevalcap.bleu.bleu import Bleu
+
     given, true = made(3, 5)
     wanted, _ = Bleu(4).compute_score(dict(enumerate(true)), {n: [text] for n, text in enumerate(given)}, verbose=0)
     assert bleu(given, true) == pytest.approx(100 * wanted[3], rel=1e-3)
