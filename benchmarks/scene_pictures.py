@@ -27,10 +27,9 @@ SIDE, EDGE, TEXT = 256, 8, 80
 
 def truth(scenes: Annotated, row: int) -> Any:
     """A scene with its masks, boxes and caption."""
-    boxes, kinds = scenes.boxes(row)
-    image = with_masks(canvas(pixels(scenes, row)), scenes.masks_NHW[row])
-    image = with_boxes(image, boxes.tolist(), [scenes.kinds[kind] for kind in kinds], kinds.tolist())
-    return with_caption(image, scenes.captions[row][0])
+    (boxes, kinds), value = scenes.boxes(row), pixels(scenes, row)
+    image = with_boxes(canvas(value), boxes.tolist(), [scenes.kinds[kind] for kind in kinds], kinds.tolist())
+    return with_caption(above(image, with_masks(canvas(value), scenes.masks_NHW[row])), scenes.captions[row][0])
 
 
 def found(scenes: Annotated, row: int, segmenter: Any, detector: Any, captioner: Any) -> Any:
@@ -39,8 +38,17 @@ def found(scenes: Annotated, row: int, segmenter: Any, detector: Any, captioner:
     objects = detector.detect(value)
     labels = [f"{one.label} {one.probability:.2f}" for one in objects]
     numbers = [detector.labels.index(one.label) for one in objects]
-    image = with_masks(canvas(value), segmenter.segment(value).labels_HW)
-    return with_caption(with_boxes(image, [one.box for one in objects], labels, numbers), captioner.caption(value))
+    image = with_boxes(canvas(value), [one.box for one in objects], labels, numbers)
+    masks = with_masks(canvas(value), segmenter.segment(value).labels_HW)
+    return with_caption(above(image, masks), captioner.caption(value))
+
+
+def above(first: Any, second: Any) -> Any:
+    """One picture on top of the other: the masks do not hide what colour a shape has."""
+    whole = Image.new("RGB", (first.width, first.height + second.height + 2 * EDGE), "white")
+    whole.paste(first, (0, 0))
+    whole.paste(second, (0, first.height + 2 * EDGE))
+    return whole
 
 
 def pixels(scenes: Annotated, row: int) -> Any:
