@@ -254,6 +254,7 @@ def test_a_comparison_that_is_being_trained_is_not_touched(headway: Headway, tex
     assert listing(tmp_path) == before
 
 
+@pytest.mark.long
 def test_translators_are_compared_by_the_length_of_the_source_too(headway: Headway, tmp_path: Path) -> None:
     rows, out = sample(400, seed=3), tmp_path / "out"
     sides = [write(tmp_path, name, [getattr(row, name) for row in rows]) for name in ("source", "target")]

@@ -148,6 +148,7 @@ def test_weights_with_the_names_of_timm_are_the_same_weights(tmp_path: Path, mon
     torch.testing.assert_close(boxes, wanted.pred_boxes, rtol=0, atol=1e-5)
 
 
+@pytest.mark.gpu  # where timm is: it needs a torchvision that fits torch
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_a_detector_with_timms_own_network_is_the_same(name: str, tmp_path: Path) -> None:
     pytest.importorskip("timm", exc_type=ImportError)

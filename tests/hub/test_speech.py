@@ -77,10 +77,10 @@ def test_spectrograms_of_another_size_are_refused(tmp_path: Path) -> None:
         headway.load(tmp_path, "cpu")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("timestamps", [False, True], ids=["text", "timestamps"])
 @pytest.mark.parametrize("beam", [1, 3], ids=["greedy", "beam"])
 def test_ctranslate2_writes_the_same_tokens(tmp_path: Path, timestamps: bool, beam: int) -> None:
-    pytest.importorskip("ctranslate2")
     from headway.hub.ctranslate2_export import export_ctranslate2
     from headway.hub.ctranslate2_speech import load_transcriber
 
@@ -100,8 +100,8 @@ def test_ctranslate2_writes_the_same_tokens(tmp_path: Path, timestamps: bool, be
     assert fast.first(other)[0] == pytest.approx(mine.first(heard)[0], abs=1e-4)
 
 
+@pytest.mark.long
 def test_ctranslate2_times_the_same_places(tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
     from headway.hub.ctranslate2_speech import load_transcriber
 
     write_whisper(tmp_path / "theirs")
