@@ -16,11 +16,10 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from headway.errors import refuse
 from headway.models import parts
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.protocols import Encoded
-from headway.models.vit import Convolutions, LearnedGrid, NoPosition, Patches, Sinusoids
+from headway.models.vit import Convolutions, LearnedGrid, NoPosition, OnGrid, Patches, Sinusoids
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Stack
 from headway.nn.embedding import Head, TokenEmbedding, token_table
@@ -30,7 +29,7 @@ SIZED = ("channels and a vocabulary of {}", "data.text.size")
 
 
 @dataclass(frozen=True)
-class CaptionerConfig:
+class CaptionerConfig(OnGrid):
     """`image`: the height of a picture in pixels, and its width unless `across` is another. `stem`: what makes vectors
     of pixels; `patch`: of a patch, where it has patches. `position`: of the places. `max_length`: the most tokens of a
     caption, its start counted."""
@@ -54,18 +53,7 @@ class CaptionerConfig:
     max_length: int = 64
 
     def __post_init__(self) -> None:
-        refuse(self.across < 0, f"model.across must be 0 (as high as wide) or more, not {self.across}")
-        assert all(self.sides)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width of a picture."""
-        return self.image, self.across or self.image
-
-    @property
-    def sides(self) -> tuple[int, int]:
-        """Rows of places, and places in a row."""
-        return self.stem.sides(self)
+        self.check_grid()
 
 
 SIZES = {"tiny": CaptionerConfig(), "small": CaptionerConfig(64, 6, 4, 256, 1024, 4)}

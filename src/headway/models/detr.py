@@ -17,7 +17,7 @@ from torch import nn
 from headway.errors import refuse
 from headway.models import parts
 from headway.models.protocols import Encoded, Encodes
-from headway.models.vit import Convolutions, Patches, along_both
+from headway.models.vit import Convolutions, OnGrid, Patches, along_both
 from headway.nn.patches import PictureEmbedding
 from headway.nn.placed import PlacedAttention, PlacedBlock, PlacedStack, ScaledGrid
 from headway.nn.position import Position
@@ -55,7 +55,7 @@ class ResNet:
 
 
 @dataclass(frozen=True)
-class DetrConfig:
+class DetrConfig(OnGrid):
     """`image`: the height of a picture in pixels, and its width unless `across` is another. `stem`: what makes vectors
     of pixels; `patch`: of a patch, where it has patches. `turns`, `base`: of the sinusoids that say where a place is:
     the fastest turns so often along a side, the slowest `base` times less."""
@@ -78,22 +78,11 @@ class DetrConfig:
     base: float = 10_000.0
 
     def __post_init__(self) -> None:
-        refuse(self.across < 0, f"model.across must be 0 (as high as wide) or more, not {self.across}")
         for name in ("turns", "base"):
             value = getattr(self, name)
             refuse(not 0 < value < math.inf, f"model.{name} must be above 0, not {value}")
         refuse(self.width % 4, f"model.width {self.width} must be a multiple of 4: half of it is for rows")
-        assert all(self.sides)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width of a picture."""
-        return self.image, self.across or self.image
-
-    @property
-    def sides(self) -> tuple[int, int]:
-        """Rows of places, and places in a row."""
-        return self.stem.sides(self)
+        self.check_grid()
 
 
 SIZES = {

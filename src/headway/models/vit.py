@@ -142,8 +142,32 @@ class NoPosition:
         return Position()
 
 
+class OnGrid:
+    """Of the config of a model of pictures: `image` pixels high and, unless `across` is another number, as wide; `stem`
+    makes a grid of places of them."""
+
+    image: Any
+    across: Any
+    stem: Any
+
+    def check_grid(self) -> None:
+        refuse(self.across < 0, f"model.across must be 0 (as high as wide) or more, not {self.across}")
+        assert all(self.sides)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of a picture."""
+        return self.image, self.across or self.image
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows of places, and places in a row."""
+        found: tuple[int, int] = self.stem.sides(self)
+        return found
+
+
 @dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(OnGrid):
     """`image`: the height of a picture in pixels, and its width unless `across` is another. `patch`: of a patch.
     `before`: learned tokens before the places: 0 for none (the head must then pool), 1 for the class token, 2 for that
     and DeiT's. `drop_path`: how often the last layer is left out of a row in training (Huang et al. 2016); earlier ones
@@ -172,18 +196,7 @@ class ViTConfig:
         refuse(not 0 <= self.before <= 2, f"model.before must be 0, 1 or 2, not {self.before}")
         refuse(not 0 <= self.drop_path < 1, f"model.drop_path must lie in [0, 1), not {self.drop_path}")
         refuse(self.layer_scale < 0, f"model.layer_scale must be 0 (none) or more, not {self.layer_scale}")
-        refuse(self.across < 0, f"model.across must be 0 (as high as wide) or more, not {self.across}")
-        assert all(self.sides)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width of a picture."""
-        return self.image, self.across or self.image
-
-    @property
-    def sides(self) -> tuple[int, int]:
-        """Rows of places, and places in a row."""
-        return self.stem.sides(self)
+        self.check_grid()
 
 
 SIZES = {

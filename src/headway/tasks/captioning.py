@@ -82,10 +82,6 @@ class Captioning(Seeing):
         name, count = self.run.data.judge, self.run.validation.sentences
         return name, Figure(self.scores("valid", count).figures()[name], True, 4)
 
-    def final_figures(self) -> dict[str, Any]:
-        figures = self.scores("test").figures() if "test" in self.held else {}
-        return {f"test {name}": round(value, 4) for name, value in figures.items()}
-
     def scores(self, part: str, count: int = 0) -> CaptionScores:
         """Of the present weights on a part that is not trained on, or on the first pictures of it."""
         pictures, self.captioner.model = self.parts[part], self.model.eval()

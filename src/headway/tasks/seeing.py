@@ -155,6 +155,14 @@ class Seeing(Task):
         size = (config.height, config.width)
         return read_annotated(files, config.size, size, cls.needs, model.image.read)
 
+    def scores(self, part: str) -> Any:
+        """Of the present weights on a part that is not trained on: has `figures()`."""
+        raise NotImplementedError
+
+    def final_figures(self) -> dict[str, Any]:
+        figures = self.scores("test").figures() if "test" in self.held else {}
+        return {f"test {name}": round(value, 4) for name, value in figures.items()}
+
 
 class SeeingParts(Seeing):
     """Abstract. By an encoder with a head. make: a batch of pictures."""

@@ -43,10 +43,6 @@ class Segmentation(SeeingParts):
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         return "mean_iou", Figure(self.scores("valid").mean_iou, True, 4)
 
-    def final_figures(self) -> dict[str, Any]:
-        figures = self.scores("test").figures() if "test" in self.held else {}
-        return {f"test {name}": round(value, 4) for name, value in figures.items()}
-
     @torch.no_grad()
     def scores(self, part: str) -> OverlapScores:
         """Of the present weights on a part that is not trained on."""
