@@ -25,7 +25,7 @@ from headway.nn import tap
 from headway.nn.convolution import Convolution, FoldedRows
 from headway.nn.pooling import AttentionPooling, OverTime, Pooling, dynamic_k, k_max
 
-SPREAD = 0.25  # of word vectors at the start (Kim 2014, 3.2)
+SPREAD, FILTERS = 0.25, 0.01  # of word vectors at the start (Kim 2014, 3.2), of filters (his program)
 
 
 class WindowsOfWords(nn.Module):
@@ -36,6 +36,9 @@ class WindowsOfWords(nn.Module):
         self.convolutions = nn.ModuleList(
             Convolution(width, choice.maps, size, choice.padding) for size in choice.sizes
         )
+        for convolution in self.convolutions:
+            nn.init.uniform_(convolution.map.weight, -FILTERS, FILTERS)  # type: ignore[union-attr, arg-type]
+            nn.init.zeros_(convolution.map.bias)  # type: ignore[union-attr, arg-type]
         self.pools = nn.ModuleList(_pool(choice.pooling, choice.maps) for _ in choice.sizes)
         self.width = choice.maps * len(choice.sizes)
 
