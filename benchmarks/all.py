@@ -95,7 +95,7 @@ PIECES = {
                9, (M30K, "data:tatoeba"), "--parallel 7"),
         scores("recurrent translators, word by word", "multi30k-de-en-lstm-before multi30k-de-en-lstm-feeding "
                "multi30k-de-en-cnn-lstm", 9, (M30K,), "--parallel 3"),
-        Piece("road", "road.py --seeds 3 --tokens 16M --parallel 7 --runs {runs}/road --recipes "
+        Piece("road", "road.py --seeds 3 --tokens 8M --parallel 7 --runs {runs}/road --recipes "
               "multi30k-de-en-lstm-plain multi30k-de-en-lstm multi30k-de-en-lstm-dot "
               "multi30k-de-en-lstm-multiplicative multi30k-de-en-lstm-scaled-dot multi30k-de-en-conv multi30k-de-en",
               10, (M30K,), resumes=True),

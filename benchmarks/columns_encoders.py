@@ -29,7 +29,7 @@ TAGGING: list[Column] = [
     ("head", "head", str),
     ("figure", "figure", str),
     ("test", "test", lambda value: f"{value:.4f}"),
-    ("spread", "± over seeds", lambda value: f"{value:.4f}"),
+    ("spread", "± over seeds", lambda value: f"{value:.4f}" if value else ""),
     ("published", "quoted from Huang et al. 2015", lambda value: f"{value:.4f}"),
     ("validation", "validation", lambda value: f"{value:.4f}"),
     ("parameters", "weights", count),

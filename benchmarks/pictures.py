@@ -45,6 +45,7 @@ PICTURES = {
         "worked-steps", "worked-variance",
     ),
     "scene_pictures.py": ("scenes",),
+    "road.py": ("road", "road-lengths"),
     "page_pictures.py": (
         "explore-attention", "explore-beam", "explore-compare", "explore-lines", "explore-next", "explore-positions",
         "explore-states", "explore-steps",

@@ -172,7 +172,7 @@ def labels(options: Namespace) -> list[dict[str, Any]]:
             values = [one[figure] for one in some]
             rows.append({
                 "recipe": recipe, "learns": way, "figure": figure, "mean": mean(values),
-                "spread": spread(values) or 0.0, "each": values, "steps": some[0]["steps"], "peak": PEAKS[way],
+                "spread": spread(values), "each": values, "steps": some[0]["steps"], "peak": PEAKS[way],
             })  # fmt: skip
     return rows
 

@@ -26,6 +26,8 @@ from formats import Column, count, number, share
 from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
 from studies import STUDIES
 
+from headway.recipes import GROUPS
+
 ROOT = Path(__file__).parent.parent
 REACHES = ROOT / "src" / "headway" / "recipes" / "reaches.json"  # what `headway recipes` says
 RESULTS = ROOT / "benchmarks" / "results"
@@ -264,6 +266,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "front": front,
     "scores": scores,
     "translation": lambda results: scores(results, ("BLEU",)),
+    "road_scores": lambda results: scores(results, ("BLEU",), tuple(GROUPS["road"])),
     "labels": lambda results: scores(results, ("f1", "accuracy")),
     "language": lambda results: scores(results, ("perplexity", "loss")),
     "training": lambda results: speed(results, "training", columns.TRAINING),

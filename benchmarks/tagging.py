@@ -69,7 +69,7 @@ def row(recipe: str, head: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
     each = [round(float(score[f"test {case.figure}"]), 4) for score in scores]
     return {
         "data": case.data, "model": case.model, "head": HEADS[head], "recipe": recipe, "figure": case.figure,
-        "test": mean(each), "each_seed": each, "spread": spread(each) or 0.0,
+        "test": mean(each), "each_seed": each, "spread": spread(each),
         "validation": mean(score[f"validation {case.figure}"] for score in scores),
         "published": case.published if head == "crf" else None, "parameters": scores[0]["parameters"],
         "seconds_each": mean((score["training seconds"] for score in scores), 1),

@@ -38,8 +38,8 @@ WAYS = {
     # At this rank only the attention's maps, so that at most 2 % of the weights are trained.
     "lora-16": [*LORA, "engine.adapters.rank=16", "engine.adapters.alpha=32", "engine.adapters.on=qkv,output"],
 }
-RATES = {"head": (1e-3, 3e-3), "last-2": (5e-5, 1e-4), "all": (3e-5, 6e-5), "by-layer": (6e-5, 1.2e-4)}
-LORA_RATES = (5e-4, 1e-3)
+RATES = {"head": (1e-3, 3e-3), "last-2": (1e-4, 2e-4), "all": (6e-5, 1.2e-4), "by-layer": (1.2e-4, 2.4e-4)}
+LORA_RATES = (1e-3, 2e-3)
 
 
 class Job(NamedTuple):
@@ -72,7 +72,7 @@ def row(found: dict[Job, dict[str, Any]]) -> dict[str, Any]:
     each = [score[f"test {figure}"] for score in scores]
     return {
         "recipe": job.recipe, "learns": job.way, "figure": f"test {figure}", "mean": mean(each),
-        "spread": spread(each) or 0.0, "each": each,
+        "spread": spread(each), "each": each,
         "validation": mean(score[f"validation {figure}"] for score in scores),
         "trained": scores[0]["trained"], "share": round(scores[0]["trained"] / scores[0]["weights"], 5),
         "steps": scores[0]["steps"], "peak": job.rate,

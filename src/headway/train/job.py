@@ -44,6 +44,18 @@ from headway.train.writer import Named, Writer
 
 EXAMPLE = 200  # characters of an example that a validation shows
 SMALL = 20_000_000  # parameters up to which launching kernels costs more than running them
+SHORT = (
+    1e16  # operations of a whole run up to which compiling its steps costs more time than it saves: about a minute's
+)
+
+
+def best_speed(device: str, weights: int, tokens: int, *, whole: bool, small_kernels: bool) -> str:
+    """What `auto` means for a run that trains so many weights by so many tokens. whole: one process, one part a step.
+    small_kernels: a recurrent layer is one kernel already, and around it there is little to compile."""
+    if device == "cpu":
+        return "plain"
+    small = small_kernels or weights <= SMALL or 6 * weights * tokens <= SHORT
+    return "graphs" if small and whole else "plain" if small_kernels else "compile"
 
 
 @dataclass
@@ -192,14 +204,11 @@ class Job:
         )  # fmt: skip
 
     def _speed(self) -> str:
-        if self.device.type == "cpu":
-            return "plain"
-        # A recurrent layer is one kernel already: around it there is little to compile.
-        few = self.objective.small_kernels
-        small = few or sum(weight.numel() for weight in self.masters.weights) <= SMALL
-        if small and self.run.engine.accumulate == 1 and self.ranks.count == 1:
-            return "graphs"
-        return "plain" if few else "compile"
+        engine = self.run.engine
+        return best_speed(
+            self.device.type, sum(weight.numel() for weight in self.masters.weights), engine.batch * engine.steps,
+            whole=engine.accumulate == 1 and self.ranks.count == 1, small_kernels=self.objective.small_kernels,
+        )  # fmt: skip
 
     def _step(self, objective: Any) -> Any:
         """The step function: plain, captured, compiled, or both."""

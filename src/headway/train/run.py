@@ -48,8 +48,8 @@ class Engine:
     last step come down by then (0: never).
     average: the model is the mean of the last so many snapshots, taken every `snapshot` steps (0 or 1: no mean).
     speed: `plain` launches kernels one by one; `graphs` captures the step for each shape of batch as a CUDA graph
-    (no compile time: best for small models); `compile` captures what torch.compile made of it (a minute or more
-    at the start, best for large ones); `auto` chooses by device and size.
+    (no compile time: best for small models and short runs); `compile` captures what torch.compile made of it (a
+    minute or more at the start, best for large ones); `auto` chooses by device, size and steps.
     dtype: `tf32` is float32 with products in TensorFloat-32 (GPU only); `bfloat16` keeps float32 masters.
     checkpoint: every so many steps all that is needed to resume is written in the background; the last
     `keep` stay, and every one whose step is a multiple of `keep_every` (0: none).
