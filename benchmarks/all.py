@@ -6,9 +6,9 @@
 A piece is one command of `benchmarks/`, which writes its records by itself. The same call goes on where it was stopped:
 `--runs` remembers which pieces are done, and trainings resume. With `--minutes` nothing is begun that would not be done
 in time, and what runs over is stopped. What a piece lacks (data, a model, a package, a browser) is told, and it is left
-out. `--only NAME...` takes some pieces, `--list` shows them all, `--again` forgets what was done. With `--at-once N`
-pieces whose figures are no times share the machine, a GPU through CUDA's multi-process service where it is installed;
-those that measure times follow, one by one.
+out. `--only NAME...` takes some pieces, in this order, `--list` shows them all, `--again` forgets what was done. With
+`--at-once N` pieces whose figures are no times share the machine, a GPU through CUDA's multi-process service where it is
+installed; those that measure times follow, one by one.
 
 Models that several pieces look at lie in `--models`: all-MiniLM-L6-v2 as `minilm`, and those that `scores` pieces have
 trained, which are copied there, so that what a GPU has trained can be carried to where it is looked at.
@@ -43,7 +43,8 @@ SHORTEST = 60  # seconds that are worth a training's start
 @dataclass(frozen=True)
 class Piece:
     """A command of this folder. minutes: what it takes, about. needs: paths or packages, see `missing`. resumes: the
-    same call resumes it where it was stopped. shares: others may run beside it, its figures are no times."""
+    same call resumes it where it was stopped. shares: others may run beside it, its figures are no times. ahead: its
+    kernels go before those of the pieces beside it, as its trainings follow one another or are long."""
 
     name: str
     words: str
@@ -51,14 +52,17 @@ class Piece:
     needs: tuple[str, ...] = ()
     resumes: bool = False
     shares: bool = False
+    ahead: bool = False
 
     @property
     def beside(self) -> bool:
         return self.resumes or self.shares
 
 
-def scores(name: str, recipes: str, minutes: float, needs: tuple[str, ...], more: str = "") -> Piece:
-    return Piece(name, f"scores.py {recipes} --runs {{runs}}/scores {more}", minutes, needs, resumes=True)
+def scores(
+    name: str, recipes: str, minutes: float, needs: tuple[str, ...], more: str = "", ahead: bool = False
+) -> Piece:
+    return Piece(name, f"scores.py {recipes} --runs {{runs}}/scores {more}", minutes, needs, resumes=True, ahead=ahead)
 
 
 M30K, PTB, SHAKESPEARE, NOVELS = "data:multi30k", "data:ptb", "data:tinyshakespeare", "data:novels"
@@ -76,14 +80,15 @@ PIECES = {
         Piece("convolutional training", "conv_seq2seq.py", 4),
         Piece("text-cnn", "text_cnn.py --seeds 3 --parallel 12 --runs {runs}/text-cnn", 8,
               ("data:textcls", "data:sst2_glue"), resumes=True),
-        Piece("tags of words", "tagging.py --init {models}/minilm --seeds 3 --parallel 10 --runs {runs}/tagging", 20,
+        Piece("tags of words", "tagging.py --init {models}/minilm --seeds 3 --parallel 6 --runs {runs}/tagging", 20,
               ("model:minilm", "data:conll2003", "data:conll2000", "data:ud_english_ewt"), resumes=True),
         Piece("transfer", "transfer.py {models}/minilm --seeds 3 --parallel 8 --runs {runs}/transfer", 9,
-              ("model:minilm", "data:sst2_glue", "data:cola", "data:textcls"), resumes=True),
+              ("model:minilm", "data:sst2_glue", "data:cola", "data:textcls"), resumes=True, ahead=True),
         Piece("classifiers", "classifiers.py --init {models}/minilm --seeds 3 --parallel 12 --runs {runs}/classifiers",
               9, ("model:minilm", "data:textcls", "sklearn"), resumes=True),
-        scores("treebank", "ptb-mlp-direct ptb-lstm-small ptb-lstm-large lab-01-language-model lab-02-translation", 9,
-               (PTB, "data:tatoeba"), "--parallel 5"),
+        scores("treebank", "ptb-mlp-direct ptb-lstm-small lab-01-language-model lab-02-translation", 9,
+               (PTB, "data:tatoeba"), "--parallel 4"),
+        scores("treebank, 2 × 1500", "ptb-lstm-large", 20, (PTB,), ahead=True),
         scores("AWD-LSTM as published", "ptb-awd-lstm-averaged", 60, (PTB,)),
         Piece("depth", "depth.py", 6, (SHAKESPEARE,), resumes=True),
         Piece("lengths", "lengths.py", 5, (SHAKESPEARE,), resumes=True),
@@ -102,11 +107,8 @@ PIECES = {
         Piece("rnn-seq2seq", "rnn_seq2seq.py", 3),
         Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
         scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
-        Piece("pre-training", "pretraining.py --parts words --runs {runs}/pretraining", 12,
-              (NOVELS, "data:wikitext2"), resumes=True),
-        Piece("pre-training, labels",
-              "pretraining.py --parts labels --seeds 3 --parallel 6 --runs {runs}/pretraining", 8,
-              (NOVELS, "data:wikitext2", "data:textcls", "data:cola"), resumes=True),
+        Piece("pre-training",
+              "pretraining.py --parts words labels --seeds 3 --parallel 6 --runs {runs}/pretraining", 18, (NOVELS, "data:wikitext2", "data:sst2_glue", "data:cola"), resumes=True),
         Piece("pre-training, speed", "pretraining.py --parts speed", 4, ("transformers",)),
         Piece("senses", "senses.py MiniLM={models}/minilm BERT={runs}/pretraining/novels-bert "
               "tagger={runs}/tagging/conll2003-bilstm-crf-crf-seed-1 "
@@ -246,11 +248,13 @@ class Calls:
         words = [word.format(**self.places) for word in piece.words.split()]
         words += ["--device", self.options.device] * (words[0] not in WITHOUT_DEVICE[:1])
         words += ["--out", str(self.options.out)] * (self.options.out is not None and "pictures" not in words[0])
+        behind = {} if piece.ahead else {"CUDA_MPS_CLIENT_PRIORITY": "1"}  # of kernels, where processes share a GPU
         log, start = self.options.runs / f"all-{piece.name.replace(' ', '-')}.txt", time.monotonic()
         with log.open("a") as file:
             child = subprocess.Popen(
-                [sys.executable, str(HERE / words[0]), *words[1:]], stdout=file, stderr=file, start_new_session=True
-            )
+                [sys.executable, str(HERE / words[0]), *words[1:]],
+                stdout=file, stderr=file, start_new_session=True, env=os.environ | behind,
+            )  # fmt: skip
             self.running.append(child)
             try:
                 child.wait(max(1.0, self.left()))
@@ -322,7 +326,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", required=True, choices=PIECES)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end this call by then")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these pieces")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these pieces, in this order")
     parser.add_argument("--list", action="store_true", help="show the pieces, and what is missing for them")
     parser.add_argument("--at-once", type=int, default=1, help="pieces that share the machine")
     parser.add_argument("--again", action="store_true", help="forget which pieces are done")
@@ -335,7 +339,8 @@ def main() -> int:
         unknown = set(options.only) - {piece.name for piece in pieces}
         if unknown:
             parser.error(f"there is no piece {sorted(unknown)[0]!r}; --list shows those there are")
-        pieces = [piece for piece in pieces if piece.name in options.only]
+        named = {piece.name: piece for piece in pieces}
+        pieces = [named[name] for name in options.only]
     options.runs.mkdir(parents=True, exist_ok=True)
     calls = Calls(options)
     if options.list:

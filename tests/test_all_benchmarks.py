@@ -83,3 +83,11 @@ def test_pieces_that_share_the_machine_run_at_the_same_time(
     assert call(script, pieces, tmp_path, monkeypatch, "--at-once", "3") == script.MORE
     assert "fails: failed" in capsys.readouterr().out
     assert set(json.loads((tmp_path / "runs" / "all-cpu.json").read_text())) == {"times", "one", "two"}
+
+
+def test_some_pieces_run_in_the_order_they_were_named(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pieces = [script.Piece(name, f"counts.py {tmp_path}/{name}", 1) for name in ("one", "two", "three")]
+    assert call(script, pieces, tmp_path, monkeypatch, "--only", "three", "one") == 0
+    assert list(json.loads((tmp_path / "runs" / "all-cpu.json").read_text())) == ["three", "one"]
