@@ -7,8 +7,8 @@ A piece is one command of `benchmarks/`, which writes its records by itself. The
 `--runs` remembers which pieces are done, and trainings resume. With `--minutes` nothing is begun that would not be done
 in time, and what runs over is stopped. What a piece lacks (data, a model, a package, a browser) is told, and it is left
 out. `--only NAME...` takes some pieces, in this order, `--list` shows them all, `--again` forgets what was done. With
-`--at-once N` pieces whose figures are no times share the machine, a GPU through CUDA's multi-process service where it is
-installed; those that measure times follow, one by one.
+`--at-once N` pieces whose figures are no times share the machine, a GPU through CUDA's multi-process service where it
+is installed; those that measure times follow, one by one.
 
 Models that several pieces look at lie in `--models`: all-MiniLM-L6-v2 as `minilm`, and those that `scores` pieces have
 trained, which are copied there, so that what a GPU has trained can be carried to where it is looked at.
@@ -108,7 +108,8 @@ PIECES = {
         Piece("g2p", "g2p.py --parallel 10 --runs {runs}/g2p", 9, ("data:sigmorphon2020_g2p",), resumes=True),
         scores("labels", "conll2003-tagger fashion-mnist-vit", 1, ("data:conll2003", "data:fashion_mnist")),
         Piece("pre-training",
-              "pretraining.py --parts words labels --seeds 3 --parallel 6 --runs {runs}/pretraining", 18, (NOVELS, "data:wikitext2", "data:sst2_glue", "data:cola"), resumes=True),
+              "pretraining.py --parts words labels --seeds 3 --parallel 6 --runs {runs}/pretraining", 18,
+              (NOVELS, "data:wikitext2", "data:sst2_glue", "data:cola"), resumes=True),
         Piece("pre-training, speed", "pretraining.py --parts speed", 4, ("transformers",)),
         Piece("senses", "senses.py MiniLM={models}/minilm BERT={runs}/pretraining/novels-bert "
               "tagger={runs}/tagging/conll2003-bilstm-crf-crf-seed-1 "
