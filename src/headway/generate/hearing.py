@@ -24,7 +24,8 @@ from headway.generate.one_or_many import one_or_many
 from headway.generate.segments import Segment, Transcript, Word, cut
 from headway.generate.sounds import is_sound
 from headway.generate.speech import Speaking, SpeechTokens
-from headway.generate.word_times import moved, pauses, spoken
+from headway.generate.spelling import HALF
+from headway.generate.word_times import UNSPACED, grouped, moved, pauses, spoken, unspaced
 from headway.plain import from_plain, to_plain
 from headway.processors.sound import Spectrogram
 
@@ -168,7 +169,7 @@ class TextTranscriber:
                 self._take(one, said, frames, speaking)
                 if speaking.words:
                     quiet = pauses(window_N, self.rate, self.hop) if speaking.pauses else []
-                    new = self._with_words(one.segments[before:], x_SD, begin, frames, quiet, one.language, speaking)
+                    new = self._with_words(one.segments[before:], x_SD, begin, frames, quiet, one, speaking)
                     one.segments[before:] = new
         return [*done, *(one for one, _ in heard if not one.listening.more(one.seek * self.hop))]
 
@@ -202,31 +203,37 @@ class TextTranscriber:
 
     def _with_words(
         self, segments: list[Segment], x_SD: Tensor, begin: int, frames: int, quiet: Sequence[tuple[float, float]],
-        language: str, speaking: Speaking,
+        hearing: Hearing, speaking: Speaking,
     ) -> list[Segment]:  # fmt: skip
-        """Segments of one window, which begins at this frame, with the times of their words. quiet: its pauses."""
+        """Segments of one window, which begins at this frame, with the times of their words, none of them behind the
+        beginning of the next window. quiet: its pauses."""
         said = [self.plain(segment.ids) for segment in segments]
         if not any(said):
             return segments
-        opening = self.tokens.opening(replace(speaking, timestamps=False), language)
+        opening = self.tokens.opening(replace(speaking, timestamps=False), hearing.language)
         starts = self.align(x_SD, opening, [i for ids in said for i in ids], frames, speaking.alignment_heads)
-        groups = [self._words(ids) for ids in said]
+        spaces = hearing.language not in UNSPACED or speaking.task == "translate"
+        groups = [self._words(ids, spaces) for ids in said]
         firsts = np.cumsum([0, *(len(word) for words in groups for word in words)])
-        offset = begin * self.hop / self.rate
         spans = iter(moved((starts[firsts] * self._place).tolist(), quiet))
+        offset, last = (at * self.hop / self.rate for at in (begin, hearing.seek))
+
+        def timed(ids: list[int], span: tuple[float, float]) -> Word:
+            return Word(self.text(ids).strip(), *(round(min(offset + time, last), 2) for time in span))
+
         return [
-            replace(segment, words=[self._timed(word, offset, next(spans)) for word in words])
+            replace(segment, words=[one for ids in words if (one := timed(ids, next(spans))).text])
             for segment, words in zip(segments, groups, strict=True)
         ]
 
-    def _timed(self, ids: list[int], offset: float, span: tuple[float, float]) -> Word:
-        return Word(self.text(ids).strip(), *(round(offset + time, 2) for time in span))
-
-    def _words(self, ids: list[int]) -> list[list[int]]:
-        """The ids of each word."""
-        _, owner = self.tokenizer.words(ids)
-        numbers = spoken(owner, [self.text([i]) for i in ids])
-        return [[i for i, number in zip(ids, numbers, strict=True) if number == at] for at in sorted(set(numbers))]
+    def _words(self, ids: list[int], spaces: bool) -> list[list[int]]:
+        """The ids of each word. spaces: stand between words."""
+        if spaces:
+            _, owner = self.tokenizer.words(ids)
+            return grouped(ids, spoken(owner, [self.text([i]) for i in ids]))
+        runs = grouped(ids, self.tokenizer.characters(ids))
+        words = grouped(runs, unspaced([self.text(run) for run in runs]))
+        return [[i for run in word for i in run] for word in words]
 
     @property
     def _place(self) -> float:
@@ -239,7 +246,8 @@ class TextTranscriber:
         return [i for i in ids if (times is None or i < times) and not self.tokenizer.is_special(i)]
 
     def text(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(self.plain(ids)))
+        """Without half a character at its end."""
+        return str(self.tokenizer.decode(self.plain(ids))).rstrip(HALF)
 
     def _transcript(self, hearing: Hearing) -> Transcript:
         text = "".join(segment.text for segment in hearing.segments).strip()
