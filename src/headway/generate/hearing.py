@@ -2,13 +2,15 @@
 
 A recording is heard window by window (30 s of Whisper). The timestamps that the model writes say where a window's last
 whole segment ends: the next window starts there. A window whose text repeats itself, or that the model finds
-improbable, is decoded anew at a higher temperature (Radford et al. 2023, 4.5).
+improbable, is decoded anew at a higher temperature. A window is given the text of those before it (Radford et al.
+2023, 4.5).
 
 B windows, N samples, M mel bands, F frames, S places, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +20,7 @@ import numpy as np
 from torch import Tensor
 
 from headway.card import Card
-from headway.errors import InputError, nearest, refuse
+from headway.errors import InputError, Notice, nearest, refuse
 from headway.generate.listening import Listening
 from headway.generate.one_or_many import one_or_many
 from headway.generate.segments import Segment, Transcript, Word, cut
@@ -29,13 +31,18 @@ from headway.generate.word_times import UNSPACED, grouped, moved, pauses, spoken
 from headway.plain import from_plain, to_plain
 from headway.processors.sound import Spectrogram
 
+FREE = 0.5  # temperature: a text that was drawn above it misleads the windows behind it
+
 
 @dataclass
 class Hearing:
-    """One recording while it is transcribed. seek: the frame that its next window starts with."""
+    """One recording while it is transcribed. prompt: tokens that its windows are given; previous: the text before
+    its next window, which is given behind them; seek: the frame that this window starts with."""
 
     number: int
     listening: Listening
+    prompt: list[int] = field(default_factory=list)
+    previous: list[int] = field(default_factory=list)
     seek: int = 0
     language: str = ""
     segments: list[Segment] = field(default_factory=list)
@@ -97,7 +104,8 @@ class TextTranscriber:
         `batch` bounds the recordings that are heard side by side; `progress` is called with the number done so far."""
         speaking = self.settings(settings)
         found: dict[int, Transcript] = {}
-        waiting = [Hearing(number, Listening(value, self.rate)) for number, value in enumerate(recordings)][::-1]
+        prompt = self.prompt(speaking)
+        waiting = [Hearing(number, Listening(one, self.rate), prompt) for number, one in enumerate(recordings)][::-1]
         open_now: list[Hearing] = []
         while waiting or open_now:
             while waiting and len(open_now) < (batch or self.at_once):
@@ -113,7 +121,7 @@ class TextTranscriber:
         """The segments of one recording as they come. every: seconds after which what was heard since the last whole
         segment is looked at, before its window is full; None: windows are full, but for the last."""
         speaking = self.settings(settings)
-        hearing, reported, done = Hearing(0, Listening(recording, self.rate)), 0, False
+        hearing, reported, done = Hearing(0, Listening(recording, self.rate), self.prompt(speaking)), 0, False
         step = self.frames if every is None or not self.tokens.timed(speaking) else int(every * self.rate / self.hop)
         hearing.patience = step = max(1, min(step, self.frames))
         while not done:
@@ -143,7 +151,25 @@ class TextTranscriber:
             raise InputError(f"this model knows no language '{speaking.language}'{known}")
         if speaking.task != "transcribe" and speaking.task not in self.tokens.tasks:
             raise InputError(f"this model does not {speaking.task}: it was trained to transcribe alone")
+        refuse(speaking.prompt and self.tokens.previous is None, "this model takes no prompt: no token marks it")
         return speaking
+
+    def prompt(self, speaking: Speaking) -> list[int]:
+        """The tokens of the prompt; the last of them, where it is longer than fits."""
+        if not speaking.prompt:
+            return []
+        ids = [int(i) for i in self.tokenizer.encode(f" {speaking.prompt.strip()}")]
+        special = self.tokenizer.tokens(i for i in ids if self.tokenizer.is_special(i))
+        refuse(special, f"the prompt has special tokens in it ({', '.join(special)}): leave them out")
+        kept = self._latest(ids)
+        if len(kept) < len(ids):
+            line = f"the prompt has {len(ids)} tokens, this model takes {len(kept)}: its beginning is left out"
+            warnings.warn(line, Notice, stacklevel=3)
+        return kept
+
+    def _latest(self, ids: list[int]) -> list[int]:
+        """What a window is given of the text before it: half of the context, less one for the mark before it."""
+        return ids[max(0, len(ids) - (self.context // 2 - 1)) :]
 
     def spectrogram(self, samples_N: Any) -> Spectrogram:
         """(1, M, F) of a window, filled up with silence."""
@@ -161,7 +187,7 @@ class TextTranscriber:
             silences, languages = self.first(x_BSD)
             for (one, _), shares in zip(heard, languages, strict=True):
                 one.language = one.language or speaking.language or max(shares, key=shares.__getitem__, default="")
-            openings = [self.tokens.opening(speaking, one.language) for one, _ in heard]
+            openings = [self._opening(one, speaking) for one, _ in heard]
             found = self.decode(x_BSD, openings, silences, speaking)
             for (one, window_N), x_SD, said in zip(heard, x_BSD, found, strict=True):
                 before = len(one.segments)
@@ -173,6 +199,10 @@ class TextTranscriber:
                     one.segments[before:] = new
         return [*done, *(one for one, _ in heard if not one.listening.more(one.seek * self.hop))]
 
+    def _opening(self, hearing: Hearing, speaking: Speaking) -> list[int]:
+        before = self._latest([*hearing.prompt, *hearing.previous])
+        return self.tokens.behind(before, self.tokens.opening(speaking, hearing.language))
+
     def _take(self, hearing: Hearing, said: Decoded, frames: int, speaking: Speaking) -> None:
         """The segments of a window, and where the next one starts."""
         seconds = self.hop / self.rate
@@ -183,7 +213,7 @@ class TextTranscriber:
         found, used = cut(said.ids, timed, frames, seconds)
         if used == frames == hearing.patience < self.frames:
             return  # more is to come, and no segment has ended
-        begin, whole = hearing.seek * seconds, frames * seconds
+        begin, whole, before = hearing.seek * seconds, frames * seconds, len(hearing.segments)
         for start, end, ids in found:
             text, start, end = self.text(ids), min(start, whole), min(end, whole)  # it may think of silence behind
             if text.strip():
@@ -200,6 +230,9 @@ class TextTranscriber:
                     )
                 )
         hearing.seek += used
+        new = [i for segment in hearing.segments[before:] for i in segment.ids]
+        kept = speaking.previous and said.temperature <= FREE
+        hearing.previous = self._latest([*hearing.previous, *new]) if kept else []
 
     def _with_words(
         self, segments: list[Segment], x_SD: Tensor, begin: int, frames: int, quiet: Sequence[tuple[float, float]],

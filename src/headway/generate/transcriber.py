@@ -143,7 +143,7 @@ class Transcriber(TextTranscriber, Answering):
         heard = self.encode([values])
         _, [shares] = self.first(heard)
         language = speaking.language or max(shares, key=shares.__getitem__, default="")
-        opening = self.tokens.opening(speaking, language)
+        opening = self.tokens.behind(self.prompt(speaking), self.tokens.opening(speaking, language))
         [(ids, _)] = self.written(list(heard), [opening], speaking)
         read = [*opening, *ids][: self.context]
         choice = checked(self.model, tap.chosen(layers, heads, DECODER if tensors is None else tensors))
