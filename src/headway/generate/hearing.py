@@ -243,12 +243,9 @@ class TextTranscriber:
         said = [self.plain(segment.ids) for segment in segments]
         if not any(said):
             return segments
-        opening = self.tokens.opening(replace(speaking, timestamps=False), hearing.language)
-        starts = self.align(x_SD, opening, [i for ids in said for i in ids], frames, speaking.alignment_heads)
-        spaces = hearing.language not in UNSPACED or speaking.task == "translate"
-        groups = [self._words(ids, spaces) for ids in said]
-        firsts = np.cumsum([0, *(len(word) for words in groups for word in words)])
-        spans = iter(moved((starts[firsts] * self._place).tolist(), quiet))
+        groups = [self.words(ids, hearing.language, speaking) for ids in said]
+        every = [word for words in groups for word in words]
+        spans = iter(self.spans(every, x_SD, frames, quiet, hearing.language, speaking))
         offset, last = (at * self.hop / self.rate for at in (begin, hearing.seek))
 
         def timed(ids: list[int], span: tuple[float, float]) -> Word:
@@ -259,9 +256,19 @@ class TextTranscriber:
             for segment, words in zip(segments, groups, strict=True)
         ]
 
-    def _words(self, ids: list[int], spaces: bool) -> list[list[int]]:
-        """The ids of each word. spaces: stand between words."""
-        if spaces:
+    def spans(
+        self, words: Sequence[list[int]], x_SD: Tensor, frames: int, quiet: Sequence[tuple[float, float]],
+        language: str, speaking: Speaking,
+    ) -> list[tuple[float, float]]:  # fmt: skip
+        """When each word of a window begins and ends, in seconds from its beginning. quiet: its pauses."""
+        opening = self.tokens.opening(replace(speaking, timestamps=False), language)
+        starts = self.align(x_SD, opening, [i for word in words for i in word], frames, speaking.alignment_heads)
+        firsts = np.cumsum([0, *(len(word) for word in words)])
+        return moved((starts[firsts] * self._place).tolist(), quiet)
+
+    def words(self, ids: list[int], language: str, speaking: Speaking) -> list[list[int]]:
+        """The ids of each word."""
+        if language not in UNSPACED or speaking.task == "translate":
             _, owner = self.tokenizer.words(ids)
             return grouped(ids, spoken(owner, [self.text([i]) for i in ids]))
         runs = grouped(ids, self.tokenizer.characters(ids))
