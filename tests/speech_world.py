@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +25,30 @@ SUPPRESSED, AT_BEGIN = [5, 9, 11, ID["<|startoftranscript|>"], ID["<|startofprev
 HEADS = [[0, 1], [1, 0], [1, 3]]
 
 
-def tokenizer() -> Tokenizer:
+def tokenizer(named: Sequence[str] = NAMED) -> Tokenizer:
     inner = Tokenizer(models.BPE({letter: at for at, letter in enumerate(BYTES)}, []))
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    inner.add_special_tokens([*NAMED, *(f"<|{at * 0.02:.2f}|>" for at in range(PLACES + 1))])
+    inner.add_special_tokens([*named, *(f"<|{at * 0.02:.2f}|>" for at in range(PLACES + 1))])
     return inner
 
 
-def write_whisper(folder: Path, seed: int = 3, spread: float = 0.25, **generation: Any) -> Any:
-    """A folder as transformers writes it; the model is returned. spread: of the weights; more makes texts vary more."""
+def write_whisper(
+    folder: Path,
+    seed: int = 3,
+    spread: float = 0.25,
+    context: int = 40,
+    named: Sequence[str] = NAMED,
+    **generation: Any,
+) -> Any:
+    """A folder as transformers writes it; the model is returned. spread: of the weights; more makes texts vary more.
+    context: the most tokens. named: the special tokens before the timestamps."""
     torch.manual_seed(seed)
     transformers.utils.logging.set_verbosity_error()
     end = ID["<|endoftext|>"]
     config = transformers.WhisperConfig(
         vocab_size=VOCABULARY, d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=37, decoder_ffn_dim=37, num_mel_bins=BANDS,
-        max_source_positions=PLACES, max_target_positions=40, pad_token_id=end, bos_token_id=end, eos_token_id=end,
+        max_source_positions=PLACES, max_target_positions=context, pad_token_id=end, bos_token_id=end, eos_token_id=end,
         decoder_start_token_id=ID["<|startoftranscript|>"], begin_suppress_tokens=None,
     )  # fmt: skip
     model = transformers.WhisperForConditionalGeneration(config).eval()
@@ -52,15 +61,15 @@ def write_whisper(folder: Path, seed: int = 3, spread: float = 0.25, **generatio
         "task_to_id": {"transcribe": ID["<|transcribe|>"], "translate": ID["<|translate|>"]},
         "is_multilingual": True, "no_timestamps_token_id": ID["<|notimestamps|>"], "suppress_tokens": SUPPRESSED,
         "begin_suppress_tokens": AT_BEGIN, "max_initial_timestamp_index": 20, "alignment_heads": HEADS,
-        "prev_sot_token_id": ID["<|startofprev|>"], "max_length": 40,
+        "prev_sot_token_id": ID["<|startofprev|>"], "max_length": context,
     }  # fmt: skip
     for key, value in (facts | generation).items():
         setattr(model.generation_config, key, value)
     model.save_pretrained(folder)
-    inner = tokenizer()
+    inner = tokenizer(named)
     inner.save(str(folder / "tokenizer.json"))
-    named = {"eos_token": NAMED[0], "bos_token": NAMED[0], "pad_token": NAMED[0], "unk_token": NAMED[0]}
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | named))
+    roles = {"eos_token": NAMED[0], "bos_token": NAMED[0], "pad_token": NAMED[0], "unk_token": NAMED[0]}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | roles))
     extractor = transformers.WhisperFeatureExtractor(feature_size=BANDS, chunk_length=1)
     extractor.save_pretrained(folder)
     return model

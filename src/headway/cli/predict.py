@@ -46,6 +46,10 @@ def predict(
     seed: int = option(None, "N", "Of a model that samples: the random generator's seed.", min=0),
     language: str = option(None, "CODE", "Of a model of speech: what is spoken (default: detected)."),
     translate: bool = flag("--translate", "Of a model of speech: the text in English."),
+    prompt: str = option(None, "TEXT", "Of a model of speech: names as they are spelled, or the text before."),
+    no_previous_text: bool = flag(
+        "--no-previous-text", "Of a model of speech: each window is heard without the text of those before it."
+    ),
     words: bool = flag("--words", "Of a model of speech: when each word is said, a line a word."),
     srt: bool = flag("--srt", "Of a model of speech: subtitles as SubRip."),
     vtt: bool = flag("--vtt", "Of a model of speech: subtitles as WebVTT."),
@@ -74,7 +78,7 @@ def predict(
     options: dict[str, Any] = {
         "pairs": pairs, "all": every, "truncate": truncate, "max_new_tokens": max_new_tokens, "beam_size": beam_size,
         "seed": seed, "conll": conll, "tag_scheme": tag_scheme, "language": language, "translate": translate,
-        "words": words, "srt": srt, "vtt": vtt, "live": live,
+        "prompt": prompt, "no_previous_text": no_previous_text, "words": words, "srt": srt, "vtt": vtt, "live": live,
         "draw": draw, "context": context, "no_answer": no_answer, "max_answer_tokens": max_answer_tokens,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None and value is not False}

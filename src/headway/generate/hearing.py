@@ -2,13 +2,15 @@
 
 A recording is heard window by window (30 s of Whisper). The timestamps that the model writes say where a window's last
 whole segment ends: the next window starts there. A window whose text repeats itself, or that the model finds
-improbable, is decoded anew at a higher temperature (Radford et al. 2023, 4.5).
+improbable, is decoded anew at a higher temperature. A window is given the text of those before it (Radford et al.
+2023, 4.5).
 
 B windows, N samples, M mel bands, F frames, S places, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,23 +20,29 @@ import numpy as np
 from torch import Tensor
 
 from headway.card import Card
-from headway.errors import InputError, nearest, refuse
+from headway.errors import InputError, Notice, nearest, refuse
 from headway.generate.listening import Listening
 from headway.generate.one_or_many import one_or_many
 from headway.generate.segments import Segment, Transcript, Word, cut
 from headway.generate.sounds import is_sound
 from headway.generate.speech import Speaking, SpeechTokens
-from headway.generate.word_times import moved, pauses, spoken
+from headway.generate.spelling import HALF
+from headway.generate.word_times import UNSPACED, grouped, moved, pauses, spoken, unspaced
 from headway.plain import from_plain, to_plain
 from headway.processors.sound import Spectrogram
+
+FREE = 0.5  # temperature: a text that was drawn above it misleads the windows behind it
 
 
 @dataclass
 class Hearing:
-    """One recording while it is transcribed. seek: the frame that its next window starts with."""
+    """One recording while it is transcribed. prompt: tokens that its windows are given; previous: the text before
+    its next window, which is given behind them; seek: the frame that this window starts with."""
 
     number: int
     listening: Listening
+    prompt: list[int] = field(default_factory=list)
+    previous: list[int] = field(default_factory=list)
     seek: int = 0
     language: str = ""
     segments: list[Segment] = field(default_factory=list)
@@ -96,7 +104,8 @@ class TextTranscriber:
         `batch` bounds the recordings that are heard side by side; `progress` is called with the number done so far."""
         speaking = self.settings(settings)
         found: dict[int, Transcript] = {}
-        waiting = [Hearing(number, Listening(value, self.rate)) for number, value in enumerate(recordings)][::-1]
+        prompt = self.prompt(speaking)
+        waiting = [Hearing(number, Listening(one, self.rate), prompt) for number, one in enumerate(recordings)][::-1]
         open_now: list[Hearing] = []
         while waiting or open_now:
             while waiting and len(open_now) < (batch or self.at_once):
@@ -112,7 +121,7 @@ class TextTranscriber:
         """The segments of one recording as they come. every: seconds after which what was heard since the last whole
         segment is looked at, before its window is full; None: windows are full, but for the last."""
         speaking = self.settings(settings)
-        hearing, reported, done = Hearing(0, Listening(recording, self.rate)), 0, False
+        hearing, reported, done = Hearing(0, Listening(recording, self.rate), self.prompt(speaking)), 0, False
         step = self.frames if every is None or not self.tokens.timed(speaking) else int(every * self.rate / self.hop)
         hearing.patience = step = max(1, min(step, self.frames))
         while not done:
@@ -142,7 +151,25 @@ class TextTranscriber:
             raise InputError(f"this model knows no language '{speaking.language}'{known}")
         if speaking.task != "transcribe" and speaking.task not in self.tokens.tasks:
             raise InputError(f"this model does not {speaking.task}: it was trained to transcribe alone")
+        refuse(speaking.prompt and self.tokens.previous is None, "this model takes no prompt: no token marks it")
         return speaking
+
+    def prompt(self, speaking: Speaking) -> list[int]:
+        """The tokens of the prompt; the last of them, where it is longer than fits."""
+        if not speaking.prompt:
+            return []
+        ids = [int(i) for i in self.tokenizer.encode(f" {speaking.prompt.strip()}")]
+        special = self.tokenizer.tokens(i for i in ids if self.tokenizer.is_special(i))
+        refuse(special, f"the prompt has special tokens in it ({', '.join(special)}): leave them out")
+        kept = self._latest(ids)
+        if len(kept) < len(ids):
+            line = f"the prompt has {len(ids)} tokens, this model takes {len(kept)}: its beginning is left out"
+            warnings.warn(line, Notice, stacklevel=3)
+        return kept
+
+    def _latest(self, ids: list[int]) -> list[int]:
+        """What a window is given of the text before it: half of the context, less one for the mark before it."""
+        return ids[max(0, len(ids) - (self.context // 2 - 1)) :]
 
     def spectrogram(self, samples_N: Any) -> Spectrogram:
         """(1, M, F) of a window, filled up with silence."""
@@ -160,7 +187,7 @@ class TextTranscriber:
             silences, languages = self.first(x_BSD)
             for (one, _), shares in zip(heard, languages, strict=True):
                 one.language = one.language or speaking.language or max(shares, key=shares.__getitem__, default="")
-            openings = [self.tokens.opening(speaking, one.language) for one, _ in heard]
+            openings = [self._opening(one, speaking) for one, _ in heard]
             found = self.decode(x_BSD, openings, silences, speaking)
             for (one, window_N), x_SD, said in zip(heard, x_BSD, found, strict=True):
                 before = len(one.segments)
@@ -168,9 +195,13 @@ class TextTranscriber:
                 self._take(one, said, frames, speaking)
                 if speaking.words:
                     quiet = pauses(window_N, self.rate, self.hop) if speaking.pauses else []
-                    new = self._with_words(one.segments[before:], x_SD, begin, frames, quiet, one.language, speaking)
+                    new = self._with_words(one.segments[before:], x_SD, begin, frames, quiet, one, speaking)
                     one.segments[before:] = new
         return [*done, *(one for one, _ in heard if not one.listening.more(one.seek * self.hop))]
+
+    def _opening(self, hearing: Hearing, speaking: Speaking) -> list[int]:
+        before = self._latest([*hearing.prompt, *hearing.previous])
+        return self.tokens.behind(before, self.tokens.opening(speaking, hearing.language))
 
     def _take(self, hearing: Hearing, said: Decoded, frames: int, speaking: Speaking) -> None:
         """The segments of a window, and where the next one starts."""
@@ -182,7 +213,7 @@ class TextTranscriber:
         found, used = cut(said.ids, timed, frames, seconds)
         if used == frames == hearing.patience < self.frames:
             return  # more is to come, and no segment has ended
-        begin, whole = hearing.seek * seconds, frames * seconds
+        begin, whole, before = hearing.seek * seconds, frames * seconds, len(hearing.segments)
         for start, end, ids in found:
             text, start, end = self.text(ids), min(start, whole), min(end, whole)  # it may think of silence behind
             if text.strip():
@@ -199,34 +230,50 @@ class TextTranscriber:
                     )
                 )
         hearing.seek += used
+        new = [i for segment in hearing.segments[before:] for i in segment.ids]
+        kept = speaking.previous and said.temperature <= FREE
+        hearing.previous = self._latest([*hearing.previous, *new]) if kept else []
 
     def _with_words(
         self, segments: list[Segment], x_SD: Tensor, begin: int, frames: int, quiet: Sequence[tuple[float, float]],
-        language: str, speaking: Speaking,
+        hearing: Hearing, speaking: Speaking,
     ) -> list[Segment]:  # fmt: skip
-        """Segments of one window, which begins at this frame, with the times of their words. quiet: its pauses."""
+        """Segments of one window, which begins at this frame, with the times of their words, none of them behind the
+        beginning of the next window. quiet: its pauses."""
         said = [self.plain(segment.ids) for segment in segments]
         if not any(said):
             return segments
-        opening = self.tokens.opening(replace(speaking, timestamps=False), language)
-        starts = self.align(x_SD, opening, [i for ids in said for i in ids], frames, speaking.alignment_heads)
-        groups = [self._words(ids) for ids in said]
-        firsts = np.cumsum([0, *(len(word) for words in groups for word in words)])
-        offset = begin * self.hop / self.rate
-        spans = iter(moved((starts[firsts] * self._place).tolist(), quiet))
+        groups = [self.words(ids, hearing.language, speaking) for ids in said]
+        every = [word for words in groups for word in words]
+        spans = iter(self.spans(every, x_SD, frames, quiet, hearing.language, speaking))
+        offset, last = (at * self.hop / self.rate for at in (begin, hearing.seek))
+
+        def timed(ids: list[int], span: tuple[float, float]) -> Word:
+            return Word(self.text(ids).strip(), *(round(min(offset + time, last), 2) for time in span))
+
         return [
-            replace(segment, words=[self._timed(word, offset, next(spans)) for word in words])
+            replace(segment, words=[one for ids in words if (one := timed(ids, next(spans))).text])
             for segment, words in zip(segments, groups, strict=True)
         ]
 
-    def _timed(self, ids: list[int], offset: float, span: tuple[float, float]) -> Word:
-        return Word(self.text(ids).strip(), *(round(offset + time, 2) for time in span))
+    def spans(
+        self, words: Sequence[list[int]], x_SD: Tensor, frames: int, quiet: Sequence[tuple[float, float]],
+        language: str, speaking: Speaking,
+    ) -> list[tuple[float, float]]:  # fmt: skip
+        """When each word of a window begins and ends, in seconds from its beginning. quiet: its pauses."""
+        opening = self.tokens.opening(replace(speaking, timestamps=False), language)
+        starts = self.align(x_SD, opening, [i for word in words for i in word], frames, speaking.alignment_heads)
+        firsts = np.cumsum([0, *(len(word) for word in words)])
+        return moved((starts[firsts] * self._place).tolist(), quiet)
 
-    def _words(self, ids: list[int]) -> list[list[int]]:
+    def words(self, ids: list[int], language: str, speaking: Speaking) -> list[list[int]]:
         """The ids of each word."""
-        _, owner = self.tokenizer.words(ids)
-        numbers = spoken(owner, [self.text([i]) for i in ids])
-        return [[i for i, number in zip(ids, numbers, strict=True) if number == at] for at in sorted(set(numbers))]
+        if language not in UNSPACED or speaking.task == "translate":
+            _, owner = self.tokenizer.words(ids)
+            return grouped(ids, spoken(owner, [self.text([i]) for i in ids]))
+        runs = grouped(ids, self.tokenizer.characters(ids))
+        words = grouped(runs, unspaced([self.text(run) for run in runs]))
+        return [[i for run in word for i in run] for word in words]
 
     @property
     def _place(self) -> float:
@@ -239,7 +286,8 @@ class TextTranscriber:
         return [i for i in ids if (times is None or i < times) and not self.tokenizer.is_special(i)]
 
     def text(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(self.plain(ids)))
+        """Without half a character at its end."""
+        return str(self.tokenizer.decode(self.plain(ids))).rstrip(HALF)
 
     def _transcript(self, hearing: Hearing) -> Transcript:
         text = "".join(segment.text for segment in hearing.segments).strip()

@@ -22,6 +22,12 @@ def is_sound(value: Any) -> bool:
     return isinstance(value, str | Path | np.ndarray | tuple)
 
 
+def brightness(values_MT: Any) -> Any:
+    """(M, T, 1) of bytes: a spectrogram as the page draws it."""
+    low, high = float(values_MT.min()), float(values_MT.max())
+    return ((values_MT - low) / max(high - low, 1e-6) * 255).round().astype(np.uint8)[:, :, None]
+
+
 class SoundModel(GridModel):
     """`headway.load(folder)` gives one: `model.classify("seven.wav")`, or a list of recordings. A recording is a file's
     path, an array of samples at the model's rate, or a pair of an array and its own rate."""
@@ -37,6 +43,4 @@ class SoundModel(GridModel):
 
     def shown(self, value: Any) -> Any:
         """The spectrogram, the lowest band in its first row; loud is bright."""
-        [values_MT] = self.processor.read(value)
-        low, high = float(values_MT.min()), float(values_MT.max())
-        return ((values_MT - low) / max(high - low, 1e-6) * 255).round().astype(np.uint8)[:, :, None]
+        return brightness(self.processor.read(value)[0])

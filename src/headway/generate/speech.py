@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,7 +26,8 @@ class Speaking:
     written; begin_suppress: nor as the first token. latest_start: the greatest first timestamp, in steps of 0.02 s
     (None: any). alignment_heads: (layer, head) of the cross-attention that word times are from (none: all heads of the
     upper half of the layers). most: tokens of a window (0: as many as fit). seed: of what is drawn. words: when
-    each word is said; pauses: its times move to the pauses that are near them.
+    each word is said; pauses: its times move to the pauses that are near them. previous: a window is given the text
+    before it; prompt: what the first window is given in its place, such as names as they are spelled.
     """
 
     language: str = ""
@@ -45,6 +47,8 @@ class Speaking:
     seed: int = 0
     words: bool = False
     pauses: bool = True
+    previous: bool = True
+    prompt: str = ""
 
     def __post_init__(self) -> None:
         refuse(self.beam < 1, f"beam must be at least 1, not {self.beam}")
@@ -52,6 +56,7 @@ class Speaking:
         for one in self.temperatures:
             refuse(not 0 <= one < float("inf"), f"a temperature must be 0 or more, not {one}")
         refuse(self.most < 0, f"most must be 0 (as many as fit) or more, not {self.most}")
+        refuse(self.prompt and not self.prompt.strip(), "the prompt is blank: leave it out, or write names in it")
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,10 @@ class SpeechTokens:
         if self.no_times is not None and not self.timed(speaking):
             told.append(self.no_times)
         return told
+
+    def behind(self, before: Sequence[int], opening: list[int]) -> list[int]:
+        """An opening with the text before its window."""
+        return [self.previous, *before, *opening] if before and self.previous is not None else opening
 
     def timed(self, speaking: Speaking) -> bool:
         """Whether timestamps are written."""

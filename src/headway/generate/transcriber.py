@@ -6,6 +6,8 @@ B windows, N samples, M mel bands, F frames, S places, D width, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -21,11 +23,12 @@ from headway.generate.offline import generate_all
 from headway.generate.request import Request
 from headway.generate.sampling import Sampling
 from headway.generate.search import Search
+from headway.generate.sounds import brightness
 from headway.generate.speech import Speaking
 from headway.generate.speech_rules import HeardRow, Ruled, Rules
 from headway.generate.stepper import PlainStepper, stepper_for
 from headway.generate.tracing import Answering, check_one, checked, nexts, token_track, trace_of
-from headway.generate.word_times import beginnings, chosen_heads
+from headway.generate.word_times import beginnings, chosen_heads, grouped, pauses
 from headway.models.protocols import Encoded
 from headway.nn import tap
 from headway.processors.sound import Spectrogram
@@ -134,8 +137,9 @@ class Transcriber(TextTranscriber, Answering):
         tensors: Sequence[str] | str | None = None, top: int = 5, **settings: Any,
     ) -> Trace:  # fmt: skip
         """What happens inside the decoder while the first window of a recording is transcribed: its cross-attention
-        looks at the moments of the encoder. `layers`, `heads`, `tensors`, `top`: as in `Translator.trace`; the encoder,
-        whose attention has a number for each pair of moments, is traced where `tensors` name it."""
+        looks at the moments of the encoder, and `about["said"]` is when each word is said. `layers`, `heads`,
+        `tensors`, `top`: as in `Translator.trace`; the encoder, whose attention has a number for each pair of moments,
+        is traced where `tensors` name it."""
         check_one(recording)
         speaking = self.settings(settings)
         window_N = Listening(recording, self.rate).window(0, self.frames * self.hop)
@@ -143,7 +147,7 @@ class Transcriber(TextTranscriber, Answering):
         heard = self.encode([values])
         _, [shares] = self.first(heard)
         language = speaking.language or max(shares, key=shares.__getitem__, default="")
-        opening = self.tokens.opening(speaking, language)
+        opening = self.tokens.behind(self.prompt(speaking), self.tokens.opening(speaking, language))
         [(ids, _)] = self.written(list(heard), [opening], speaking)
         read = [*opening, *ids][: self.context]
         choice = checked(self.model, tap.chosen(layers, heads, DECODER if tensors is None else tensors))
@@ -153,7 +157,32 @@ class Transcriber(TextTranscriber, Answering):
             logits_RTV, _ = self.model.logits(torch.tensor([read], device=self.device), state)
         places = max(1, round(len(window_N) / self.hop / self.frames * self.moments))
         moments = tuple(f"{at * self._place:.2f}" for at in range(places))
+        told = (
+            Path(recording).name if isinstance(recording, str | Path) else f"{len(window_N) / self.rate:.2f} s of sound"
+        )
         special = [self.tokenizer.is_special(i) or at < len(opening) for at, i in enumerate(read)]
-        tracks = [Track("source", "moments", moments), token_track("target", self.tokenizer, read, special)]
+        source = Track("source", "moments", moments, text=told)
+        tracks = [source, token_track("target", self.tokenizer, read, special)]
         about, more = nexts(logits_RTV[0], self.tokenizer, [*read[1:], self.tokens.end], top)
-        return trace_of(self.model, recorder, tracks, name=self.name, about=about, more=more)
+        about |= {"said": self._said(heard[0], read, len(opening), window_N, language, speaking)}
+        trace = trace_of(self.model, recorder, tracks, name=self.name, about=about, more=more)
+        shown_MFC = brightness(values[0][:, : -(-len(window_N) // self.hop)])
+        return replace(
+            trace, tensors=trace.tensors | {"pixels": shown_MFC},
+            axes=trace.axes | {"pixels": ("height", "width", "channel")},
+        )  # fmt: skip
+
+    def _said(
+        self, x_SD: Tensor, read: Sequence[int], first: int, window_N: Any, language: str, speaking: Speaking
+    ) -> dict[str, Any]:
+        """The seconds of a window, and of each word its text, when it begins and ends, and the places of its tokens in
+        what the decoder read, whose text begins at `first`."""
+        places = [at for at, i in enumerate(read) if at >= first and self.plain([i])]
+        words = self.words([read[at] for at in places], language, speaking)
+        quiet = pauses(window_N, self.rate, self.hop) if speaking.pauses else []
+        frames = -(-len(window_N) // self.hop)
+        spans = self.spans(words, x_SD, frames, quiet, language, speaking) if words else []
+        own = grouped(places, [number for number, word in enumerate(words) for _ in word])
+        texts = [self.text(word).strip() for word in words]
+        told = [[text, *map(float, span), some] for text, span, some in zip(texts, spans, own, strict=True) if text]
+        return {"seconds": len(window_N) / self.rate, "words": told}

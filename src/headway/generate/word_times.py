@@ -9,7 +9,10 @@ H heads, T tokens, S places.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
+from itertools import groupby
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +21,11 @@ from torch import Tensor
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+One = TypeVar("One")
 SMOOTH = 7  # places of the median filter
 DIAGONAL, DOWN, RIGHT = range(3)
 MARKS = (",", ".", ";", ":", "!", "?")
+UNSPACED = ("zh", "yue", "ja", "th", "lo", "my")  # languages that write no spaces between words
 
 
 def median_filter(x: Tensor, width: int) -> Tensor:
@@ -143,3 +148,30 @@ def spoken(owner: Sequence[int], tokens: Sequence[str]) -> list[int]:
         starts = not at or number != owner[at - 1] or (tokens[at - 1][-1:] in MARKS and token[:1].isalnum())
         found.append((found[-1] if found else -1) + starts)
     return found
+
+
+def unspaced(runs: Sequence[str]) -> list[int]:
+    """The word of each run of characters in a language that writes no spaces between words: a run is a word, with the
+    marks around it and the vowel signs and accents that are written on it."""
+    found: list[int] = []
+    for at, run in enumerate(runs):
+        joins = at and (_follows(run) or _leads(runs[at - 1]))
+        found.append((found[-1] if found else -1) + (not joins))
+    return found
+
+
+def _follows(run: str) -> bool:
+    """Whether it belongs to what is before it: a mark, a sign on a letter, or a part of no character."""
+    kinds = [unicodedata.category(letter) for letter in run]
+    return not kinds or kinds[0][0] == "M" or all(kind in ("Pe", "Pf", "Po", "Pd") for kind in kinds)
+
+
+def _leads(run: str) -> bool:
+    """Whether it belongs to what is behind it: a space, or a mark that opens."""
+    return bool(run) and all(unicodedata.category(letter) in ("Ps", "Pi", "Zs") for letter in run)
+
+
+def grouped(values: Sequence[One], numbers: Sequence[int]) -> list[list[One]]:
+    """The values that have the same number, of numbers that never decrease."""
+    pairs = groupby(zip(numbers, values, strict=True), key=lambda pair: pair[0])
+    return [[value for _, value in some] for _, some in pairs]

@@ -54,14 +54,24 @@ class FastTranscriber(TextTranscriber):
     def written(
         self, heard: Sequence[Any], openings: Sequence[list[int]], speaking: Speaking, temperature: float = 0.0
     ) -> list[tuple[list[int], float]]:
-        sampled = temperature > 0
-        refuse(sampled and speaking.seed, f"{ENGINE} draws from a seed of its own: leave --seed out")
-        most = min(speaking.most or self.context, self.context - len(openings[0]))
-        # It writes at most half of its `max_length`.
+        refuse(temperature > 0 and speaking.seed, f"{ENGINE} draws from a seed of its own: leave --seed out")
+        found: dict[int, tuple[list[int], float]] = {}
+        for length in {len(opening) for opening in openings}:  # the start must be at the same place in all of them
+            rows = [row for row, opening in enumerate(openings) if len(opening) == length]
+            given = [heard[row] for row in rows], [openings[row] for row in rows]
+            found |= zip(rows, self._searched(*given, speaking, temperature), strict=True)
+        return [found[row] for row in range(len(openings))]
+
+    def _searched(
+        self, heard: Sequence[Any], openings: Sequence[list[int]], speaking: Speaking, temperature: float
+    ) -> list[tuple[list[int], float]]:
+        """Of openings of one length."""
+        sampled, most = temperature > 0, min(speaking.most or self.context, self.context - len(openings[0]))
+        # It writes at most half of its `max_length`, and of an opening counts all but the last token.
         found = self.engine.generate(
             self._view(np.stack(list(heard))), [list(opening) for opening in openings],
             beam_size=1 if sampled else speaking.beam, length_penalty=speaking.length_penalty, return_scores=True,
-            max_length=max(len(openings[0]) + most, 2 * most), suppress_blank=bool(speaking.begin_suppress),
+            max_length=max(len(openings[0]) - 1 + most, 2 * most), suppress_blank=bool(speaking.begin_suppress),
             suppress_tokens=list(speaking.suppress), sampling_topk=0 if sampled else 1,
             sampling_temperature=temperature if sampled else 1.0,
             max_initial_timestamp_index=ANY_START if speaking.latest_start is None else speaking.latest_start,

@@ -33,7 +33,10 @@ from headway.tasks.start import RunContext, earlier_model, first_model
 from headway.tasks.task import Figure, Prediction, Report, Task, entropy, refuse_unknown, with_perplexity
 from headway.text.tokenizer import TextOptions, Tokenizer
 
-OPTIONS = {"beam_size": "beam", "language": "language", "seed": "seed", "max_new_tokens": "most"}
+OPTIONS = {
+    "beam_size": "beam", "language": "language", "seed": "seed", "max_new_tokens": "most", "prompt": "prompt",
+}  # fmt: skip
+FLAGS = ("words", "srt", "vtt", "live", "translate", "no_previous_text")
 AT_ONCE = 16  # recordings that are in memory
 
 
@@ -199,11 +202,13 @@ class Transcription(Task):
     def answer(cls, model: TextTranscriber, values: Sequence[Any], options: dict[str, Any]) -> Iterator[Prediction]:
         """Of each recording its text; with `srt` or `vtt` its subtitles, with `words` a line for each word; with
         `live` a line for each segment as it comes."""
-        refuse_unknown(options, (*OPTIONS, "words", "srt", "vtt", "live", "translate"), "a model that transcribes")
+        refuse_unknown(options, (*OPTIONS, *FLAGS), "a model that transcribes")
         told = [name for name in ("words", "srt", "vtt", "live") if name in options]
         refuse(len(told) > 1, f"choose one of {' and '.join(f'--{name}' for name in told)}")
+        refuse("prompt" in options and not options["prompt"].strip(), "--prompt is empty: leave it out")
         settings = {name: options[option] for option, name in OPTIONS.items() if option in options}
         settings |= {"task": "translate"} if "translate" in options else {}
+        settings |= {"previous": False} if "no_previous_text" in options else {}
         if "live" in options:
             for segment in model.stream(values[0], every=LIVE, **settings):
                 yield Prediction(_line(segment), _segment(segment))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -33,6 +34,17 @@ def whole_characters(tokens: Sequence[bytes]) -> list[str]:
         shown.append(text)
         start += len(token)
     return shown
+
+
+def character_runs(tokens: Sequence[bytes]) -> list[int]:
+    """For each token the number of its run: the fewest tokens that are whole characters together."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    runs, number = [], 0
+    for token in tokens:
+        runs.append(number)
+        decoder.decode(token)
+        number += not decoder.getstate()[0]
+    return runs
 
 
 def _owners(whole: bytes) -> Iterator[int]:

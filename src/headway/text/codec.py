@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import processors
 
 from headway.errors import InputError, of_library
-from headway.text.characters import whole_characters
+from headway.text.characters import character_runs, whole_characters
 from headway.text.chat import Chat
 
 SPACE_MARK = "▁"
@@ -75,6 +75,10 @@ class Codec(Protocol):
     def labels(self, ids: Iterable[int]) -> list[str]:
         """As `tokens`, of tokens that stand behind each other: characters that several of them share are whole."""
         return [printable(text) for text in whole_characters([self._raw(i) for i in self._checked(ids)])]
+
+    def characters(self, ids: Iterable[int]) -> list[int]:
+        """For each id the number of its run: the fewest ids that are whole characters together."""
+        return character_runs([self._raw(i) for i in self._checked(ids)])
 
     def words(self, ids: Iterable[int]) -> tuple[list[str], list[int]]:
         """The words, and for each id the index of its word: attention over tokens is merged by it. A special token is a
