@@ -89,17 +89,15 @@ class MaskConvolutions(nn.Module):
         self.first = GroupedConvolution(width + heads, width + heads, activation)
         self.second = GroupedConvolution(width + heads, widths[0], activation)
         pairs = list(zip(widths, widths[1:], strict=False))
-        self.steps = nn.ModuleList(
-            [Joined(join, *pair, activation) for join, pair in zip(finer, pairs, strict=True)]
-            if finer
-            else [Doubled(*pair, activation) for pair in pairs]
-        )
+        every: list[nn.Module] = [Joined(join, *pair, activation) for join, pair in zip(finer, pairs, strict=False)]
+        every = every or [Doubled(*pair, activation) for pair in pairs]
+        self.steps = nn.ModuleDict({f"step{number}": step for number, step in enumerate(every, 1)})
         self.output = convolution(widths[-1], 1, 3)
 
     def forward(self, x_BDRC: Tensor, weights_PHRC: Tensor, finer: Sequence[Tensor], row_P: Tensor) -> Tensor:
         """(P, R', C'), at the finest resolution."""
         x_PNRC = self.second(self.first(torch.cat([x_BDRC[row_P], weights_PHRC], 1)))
-        for step, map_BNRC in zip(self.steps, finer or (None,) * len(self.steps), strict=True):
+        for step, map_BNRC in zip(self.steps.values(), finer or (None,) * len(self.steps), strict=True):
             x_PNRC = step(x_PNRC, map_BNRC, row_P)
         logits_PRC: Tensor = self.output(x_PNRC)[:, 0]
         return logits_PRC
