@@ -63,9 +63,9 @@ def test_logits_boxes_and_masks_are_those_of_transformers(case: str, tmp_path: P
     torch.testing.assert_close(boxes, wanted.pred_boxes, rtol=0, atol=1e-5)
     torch.testing.assert_close(masks, wanted.pred_masks, rtol=0, atol=1e-5)
     assert masks.shape == (2, 5, 18, 26) and masks.std() > 0.1
-    for row, found in enumerate(mine.outline(pictures, threshold=0.2)):
+    for row, found in enumerate(mine.outline(pictures, threshold=0.02)):
         share = wanted.logits[row].softmax(-1)[:, :-1]
-        kept = [query for query in share.amax(-1).argsort(descending=True).tolist() if share[query].max() >= 0.2]
+        kept = [query for query in share.amax(-1).argsort(descending=True).tolist() if share[query].max() >= 0.02]
         assert kept and [one.label for one in found.objects] == [mine.labels[share[query].argmax()] for query in kept]
         large = torch.nn.functional.interpolate(wanted.pred_masks[row][None], (72, 104), mode="bilinear")[0].sigmoid()
         for number, query in enumerate(kept, 1):
