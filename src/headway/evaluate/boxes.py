@@ -45,7 +45,8 @@ def compared_boxes(true: FoundBoxes, found: FoundBoxes) -> Compared:
 
 def mask_overlaps(a_DHW: NDArray[np.bool_], b_GHW: NDArray[np.bool_]) -> Floats:
     """(D, G): intersection over union, in pixels; 0 where both are empty."""
-    a_DN, b_GN = (masks.reshape(len(masks), -1).astype(np.float32) for masks in (a_DHW, b_GHW))
+    pixels = a_DHW.shape[1] * a_DHW.shape[2]
+    a_DN, b_GN = (masks.reshape(-1, pixels).astype(np.float32) for masks in (a_DHW, b_GHW))
     inner = (a_DN @ b_GN.T).astype(np.float64)
     return inner / np.maximum(a_DN.sum(1)[:, None] + b_GN.sum(1) - inner, 1.0)
 
