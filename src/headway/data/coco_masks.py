@@ -19,16 +19,6 @@ LARGEST = 1 << 14  # pixels of a side
 MOST = np.iinfo(np.int16).max  # objects of a picture
 
 
-def _library(place: Path) -> Any:
-    try:
-        from pycocotools import mask
-    except ImportError:
-        raise InputError(
-            f"to read the masks of {place}, install pycocotools: pip install 'headway[detection]'"
-        ) from None
-    return mask
-
-
 def object_map(outlines: Sequence[Any], size: tuple[int, int], place: Path) -> Shorts:
     """(H, W): the number of the object of each pixel, from 1 on, 0 for none. Where several cover a pixel, it is the
     smallest's, so that none is hidden by what lies behind it."""
@@ -44,20 +34,16 @@ def object_map(outlines: Sequence[Any], size: tuple[int, int], place: Path) -> S
 
 def outline_mask(outline: Any, size: tuple[int, int], place: Path) -> NDArray[np.bool_]:
     """(H, W): the pixels of one `segmentation`."""
-    library, (height, width) = _library(place), size
+    return _polygons(outline, size, place) if isinstance(outline, list) else _runs(outline, size, place)
+
+
+def _polygons(outline: list[Any], size: tuple[int, int], place: Path) -> NDArray[np.bool_]:
     try:
-        if isinstance(outline, list):
-            runs = library.merge(library.frPyObjects(_polygons(outline, size, place), height, width))
-        else:
-            runs = _runs(outline, size, place)
-            runs = runs if isinstance(runs["counts"], bytes) else library.frPyObjects(runs, height, width)
-        found: NDArray[np.bool_] = library.decode(runs).astype(bool)
-    except (ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise InputError(f"{place}: a segmentation cannot be read: {str(error)[:80]}") from None
-    return found
-
-
-def _polygons(outline: list[Any], size: tuple[int, int], place: Path) -> list[list[float]]:
+        from pycocotools import mask
+    except ImportError:
+        raise InputError(
+            f"to read the masks of {place}, install pycocotools: pip install 'headway[detection]'"
+        ) from None
     far = 2 * max(size)  # what lies further out needs memory, and shows nothing
     for points in outline:
         good = isinstance(points, list) and len(points) >= 6 and len(points) % 2 == 0
@@ -65,20 +51,34 @@ def _polygons(outline: list[Any], size: tuple[int, int], place: Path) -> list[li
             raise InputError(f"{place}: a polygon must be three or more points x, y in the picture, not "
                              f"{str(points)[:80]}")  # fmt: skip
     refuse(not outline, f"{place}: a segmentation has no polygon")
-    return outline
+    found: NDArray[np.bool_] = mask.decode(mask.merge(mask.frPyObjects(outline, *size))).astype(bool)
+    return found
 
 
-def _runs(outline: Any, size: tuple[int, int], place: Path) -> dict[str, Any]:
-    """Lengths of runs, outside and inside by turns, down the columns; or the same packed into a text."""
+def _runs(outline: Any, size: tuple[int, int], place: Path) -> NDArray[np.bool_]:
+    """Lengths of runs, outside and inside by turns, down the columns; or the same packed into a text. The library
+    writes beyond its memory where runs do not fit the picture, so they are read here."""
     counts = outline.get("counts") if isinstance(outline, dict) else None
-    if isinstance(counts, str) and counts.isascii():
-        counts = counts.encode()
-    good = isinstance(counts, bytes) or (
-        isinstance(counts, list)
-        and all(type(run) is int and run >= 0 for run in counts)
-        and sum(counts) == np.prod(size)
-    )
-    if not good or list(outline.get("size", ())) != list(size):
+    runs = unpacked(counts) if isinstance(counts, str) else counts
+    good = isinstance(runs, list) and all(type(run) is int and run >= 0 for run in runs)
+    if not good or sum(runs) != size[0] * size[1] or outline.get("size") != list(size):
         raise InputError(f"{place}: a segmentation must be polygons, or `counts` that fill its `size` "
                          f"{list(size)}, not {str(outline)[:80]}")  # fmt: skip
-    return {"size": list(size), "counts": counts}
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(size[::-1]).T
+
+
+def unpacked(text: str) -> list[int] | None:
+    """The runs of a text: each in letters of five bits, the lowest first, and a sixth that says whether more follow;
+    from the fourth on its difference to the last but one. None where it is no such text."""
+    runs: list[int] = []
+    value = shift = 0
+    for letter in text:
+        bits = ord(letter) - ord("0")
+        if not 0 <= bits < 64 or shift > 60:
+            return None
+        value, shift = value | (bits & 31) << shift, shift + 5
+        if not bits & 32:
+            value -= bits >> 4 << shift  # negative
+            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+            value = shift = 0
+    return None if shift else runs
