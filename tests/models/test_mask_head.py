@@ -15,7 +15,7 @@ from headway.errors import InputError
 from headway.models import build
 from headway.models.box_head import Anchors
 from headway.models.detr import DetrConfig, ResNet
-from headway.models.mask_head import BoxesAndMasks, dice, focal
+from headway.models.mask_head import BoxesAndMasks, Content, Placed, dice, focal
 from headway.models.vit import Convolutions, Patches, ViTConfig
 from headway.nn.boxes import corners, middles
 
@@ -59,15 +59,17 @@ def test_the_loss_and_its_gradient_are_those_of_transformers(stem: str, train: b
     """Also in train mode, with dropout of the same seed."""
     torch.manual_seed(2)
     config = replace(CONFIG, stem=STEMS[stem], dropout=0.1 if train else 0.0)
-    model = build("detr", config, (3,), replace(HEAD, focal=0.7, dice=1.3, activation="gelu")).train(train)
+    head = replace(HEAD, focal=0.7, dice=1.3, activation="gelu", look=Placed() if train else Content())
+    model = build("detr", config, (3,), head).train(train)
     wanted = batch()
     torch.manual_seed(3)
     encoded = model.encode(wanted.inputs)
     mine = model.head.losses(encoded, wanted)
     torch.manual_seed(3)
     encoded = model.encode(wanted.inputs)
-    found, y_BQD = model.head.decoded(encoded)
-    masks = model.head.drawn(encoded, y_BQD.flatten(0, 1), torch.arange(3).repeat_interleave(5)).unflatten(0, (3, 5))
+    found, *queries = model.head.decoded(encoded)
+    rows = torch.arange(3).repeat_interleave(5)
+    masks = model.head.drawn(encoded, *(part.flatten(0, 1) for part in queries), rows).unflatten(0, (3, 5))
     assert masks.shape == (3, 5, SIDES[stem], SIDES[stem])
     judge = ImageLoss(HungarianMatcher(1, 5, 2), 2, 0.1, ["labels", "boxes", "masks"])
     there = LABELS != IGNORED

@@ -59,7 +59,7 @@ def _runs(outline: Any, size: tuple[int, int], place: Path) -> NDArray[np.bool_]
     """Lengths of runs, outside and inside by turns, down the columns; or the same packed into a text. The library
     writes beyond its memory where runs do not fit the picture, so they are read here."""
     counts = outline.get("counts") if isinstance(outline, dict) else None
-    runs = unpacked(counts) if isinstance(counts, str) else counts
+    runs: Any = unpacked(counts) if isinstance(counts, str) else counts
     good = isinstance(runs, list) and all(type(run) is int and run >= 0 for run in runs)
     if not good or sum(runs) != size[0] * size[1] or outline.get("size") != list(size):
         raise InputError(f"{place}: a segmentation must be polygons, or `counts` that fill its `size` "

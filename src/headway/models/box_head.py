@@ -69,8 +69,8 @@ class BoxesHead(Head):
     def found(self, encoded: Encoded) -> DecodedBoxes:
         return self.decoded(encoded)[0]
 
-    def decoded(self, encoded: Encoded) -> tuple[DecodedBoxes, Tensor]:
-        """What every layer finds, and the queries' vectors (B, Q, D) behind the last."""
+    def decoded(self, encoded: Encoded) -> tuple[DecodedBoxes, Tensor, Tensor]:
+        """What every layer finds, and behind the last the queries' vectors and where they are, each (B, Q, D)."""
         source_BSD = encoded.x_BTD
         from_SD = source_BSD.new_zeros(()) if encoded.at_TD is None else encoded.at_TD
         start_BQ4 = self.queries.start(len(source_BSD))
@@ -84,8 +84,9 @@ class BoxesHead(Head):
             every.append((self.labels(normed_BQD), boxes_BQ4))
             start_BQ4 = self.queries.follow(start_BQ4, boxes_BQ4)
         tap.at_layer(None)
+        at_BQD = self.queries.at(start_BQ4)
         logits, boxes = zip(*every, strict=True)
-        return DecodedBoxes(torch.stack(logits), torch.stack(boxes).sigmoid()), normed_BQD
+        return DecodedBoxes(torch.stack(logits), torch.stack(boxes).sigmoid()), normed_BQD, at_BQD.expand_as(normed_BQD)
 
     def boxes(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
         found = self.found(encoded)

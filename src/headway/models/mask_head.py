@@ -7,8 +7,8 @@ height and W width of a picture, R rows and C columns of a mask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from headway.models.box_head import Boxes, BoxesHead
 from headway.models.head import ACTIVATIONS
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.nn.boxes import corners
-from headway.nn.object_masks import AttentionMap, MaskConvolutions
+from headway.nn.object_masks import AttentionMap, MaskConvolutions, PlacedAttentionMap
 
 ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
 
@@ -51,22 +51,23 @@ class BoxesAndMasksHead(BoxesHead):
         super().__init__(encoder, config)
         shape: Any = encoder.config
         self.sides, self.before = shape.sides, shape.before
-        self.attention = AttentionMap(encoder.width, shape.heads)
+        self.attention = config.look.build(encoder.width, shape.heads)
         self.masks = MaskConvolutions(
             encoder.width, shape.heads, encoder.channels[-2::-1], ACTIVATIONS[config.activation]
         )
 
     def forward(self, encoded: Encoded) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
         """The logits and boxes of the last layer, and the logits of masks, (B, Q, R, C)."""
-        found, y_BQD = self.decoded(encoded)
+        found, y_BQD, at_BQD = self.decoded(encoded)
         row_P = torch.arange(len(y_BQD), device=y_BQD.device).repeat_interleave(y_BQD.shape[1])
-        masks_PRC = self.drawn(encoded, y_BQD.flatten(0, 1), row_P)
+        masks_PRC = self.drawn(encoded, y_BQD.flatten(0, 1), at_BQD.flatten(0, 1), row_P)
         return found.logits_NBQL[-1], found.boxes_NBQ4[-1], masks_PRC.unflatten(0, y_BQD.shape[:2])
 
-    def drawn(self, encoded: Encoded, y_PD: Tensor, row_P: Tensor) -> Tensor:
-        """(P, R, C): the logits of the masks of some queries. row_P: the picture of each."""
+    def drawn(self, encoded: Encoded, y_PD: Tensor, at_PD: Tensor, row_P: Tensor) -> Tensor:
+        """(P, R, C): the logits of the masks of some queries. at_PD: where each is, row_P: its picture."""
         x_BSD = encoded.x_BTD[:, self.before :]
-        weights_PHS = self.attention(y_PD, x_BSD, row_P)
+        from_SD = x_BSD.new_zeros(()) if encoded.at_TD is None else encoded.at_TD[self.before :]
+        weights_PHS = self.attention(y_PD, at_PD, x_BSD, from_SD, row_P)
         *finer, x_BDRC = encoded.maps or (x_BSD.mT.unflatten(2, self.sides),)
         return self.masks(x_BDRC, weights_PHS.unflatten(2, self.sides), finer[::-1], row_P)
 
@@ -77,10 +78,11 @@ class BoxesAndMasksHead(BoxesHead):
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         """Those of `BoxesHead`, and of the last layer's pairs the focal and the dice loss of masks, which are scaled to
         the picture's size."""
-        found, y_BQD = self.decoded(encoded)
+        found, y_BQD, at_BQD = self.decoded(encoded)
         terms, query_BM = self.matched(found, batch, smoothing)
         row_P, at_P = ((batch.labels_BM != IGNORED) & (query_BM < self.config.queries)).nonzero(as_tuple=True)
-        masks_PRC = self.drawn(encoded, y_BQD[row_P, query_BM[row_P, at_P]], row_P)
+        query_P = query_BM[row_P, at_P]
+        masks_PRC = self.drawn(encoded, y_BQD[row_P, query_P], at_BQD[row_P, query_P], row_P)
         objects_PHW = batch.objects_BHW[row_P]
         target_PHW = (objects_PHW == at_P[:, None, None] + 1).float()
         large_PHW = scaled(masks_PRC.float(), target_PHW.shape[1:])
@@ -98,14 +100,35 @@ def scaled(masks_PRC: Tensor, size: tuple[int, ...]) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Content:
+    """By what queries and places hold, as DETR."""
+
+    name: ClassVar[str] = "content"
+
+    def build(self, width: int, heads: int) -> AttentionMap:
+        return AttentionMap(width, heads)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """By where they are, too."""
+
+    name: ClassVar[str] = "placed"
+
+    def build(self, width: int, heads: int) -> AttentionMap:
+        return PlacedAttentionMap(width, heads)
+
+
+@dataclass(frozen=True)
 class BoxesAndMasks(Boxes):
-    """Objects with their boxes and masks. `focal`, `dice`: how much the losses of masks count. `activation`: between
-    the convolutions that draw them. The rest: as of `Boxes`."""
+    """Objects with their boxes and masks. `look`: how a query finds the places of its mask. `focal`, `dice`: how much
+    the losses of masks count. `activation`: between the convolutions that draw them. The rest: as of `Boxes`."""
 
     name = "boxes-and-masks"
     task = "instance-segmentation"
     module = BoxesAndMasksHead
     shared = (*Boxes.shared, "head.attention.", "head.masks.")
+    look: Content | Placed = field(default_factory=Content)
     focal: float = 1.0
     dice: float = 1.0
     activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"

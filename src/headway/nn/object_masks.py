@@ -28,11 +28,20 @@ class AttentionMap(nn.Module):
             nn.init.xavier_uniform_(part.weight)
             nn.init.zeros_(part.bias)
 
-    def forward(self, q_PD: Tensor, x_BSD: Tensor, row_P: Tensor) -> Tensor:
-        """(P, H, S). row_P: the picture of each query."""
+    def forward(self, q_PD: Tensor, at_PD: Tensor, x_BSD: Tensor, from_SD: Tensor, row_P: Tensor) -> Tensor:
+        """(P, H, S). at_PD, from_SD: where queries and places are, which is not used here. row_P: the picture of each
+        query."""
         q_PHK, k_BSHK = (part.unflatten(-1, (self.heads, -1)) for part in (self.query(q_PD), self.key(x_BSD)))
         scores_PHS = torch.einsum("phk,pshk->phs", q_PHK, k_BSHK[row_P]) / math.sqrt(q_PHK.shape[-1])
         return scores_PHS.flatten(1).softmax(-1).view_as(scores_PHS)
+
+
+class PlacedAttentionMap(AttentionMap):
+    """The same of q + p and x + r, p and r where queries and places are: as in every other attention of the model. The
+    vector of a query that is a box need not say where it is."""
+
+    def forward(self, q_PD: Tensor, at_PD: Tensor, x_BSD: Tensor, from_SD: Tensor, row_P: Tensor) -> Tensor:
+        return super().forward(q_PD + at_PD, at_PD, x_BSD + from_SD, from_SD, row_P)
 
 
 class GroupedConvolution(nn.Module):
