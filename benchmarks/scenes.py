@@ -1,5 +1,5 @@
-"""What is in drawn scenes: masks, boxes, both of each object, and captions, each beside simple answers that learn nothing
-of shapes.
+"""What is in drawn scenes: masks, boxes, both of each object, and captions, each beside simple answers that learn
+nothing of shapes.
 
     PYTHONPATH=src python benchmarks/scenes.py --device cuda --parallel 3 --runs runs/scenes
 
