@@ -15,6 +15,8 @@ SCENES: list[Column] = [
     ("mean_iou", "mean IoU", three),
     ("map", "mAP", three),
     ("ap50", "AP50", three),
+    ("mask_map", "mAP of masks", three),
+    ("mask_ap50", "AP50 of masks", three),
     ("exact", "exactly right", three),
     ("cider", "CIDEr", three),
     ("bleu", "BLEU-4", number),

@@ -53,17 +53,20 @@ def pack(source: Path) -> Annotated:
     parts = []
     for name in sorted(name for name in files if name.endswith(".jpg")):
         people = np.asarray(files[name.replace(".jpg", "_mask.png")])
-        boxes = []
+        boxes, objects = [], np.zeros(people.shape, np.int16)
         for number in range(1, int(people.max()) + 1):
             rows, columns = np.nonzero(people == number)
             if len(rows):
                 edges = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
                 boxes.append(np.array(edges, np.float32) / [*people.shape[::-1], *people.shape[::-1]])
+                objects[rows, columns] = len(boxes)
         scaled = files[name].convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-        mask = Image.fromarray((people > 0).astype(np.uint8)).resize((SIDE, SIDE), Image.Resampling.NEAREST)
+        nearest = Image.fromarray(objects.astype(np.uint8)).resize((SIDE, SIDE), Image.Resampling.NEAREST)
+        numbers = np.asarray(nearest)[None]
         parts.append(Annotated(
             np.asarray(scaled).transpose(2, 0, 1)[None], ("person",), np.array(boxes, np.float32)[None],
-            np.zeros((1, len(boxes)), np.int64), np.asarray(mask)[None], ((),), (name,),
+            np.zeros((1, len(boxes)), np.int64), (numbers > 0).astype(np.uint8), numbers.astype(np.int16), ((),),
+            (name,),
         ))  # fmt: skip
     return joined(parts)
 

@@ -17,6 +17,7 @@ from PIL import Image
 from headway.data.annotated import Annotated
 from headway.data.scenes import Scenes, drawn
 from headway.generate.drawing import canvas, with_boxes, with_caption, with_masks
+from headway.tasks.detection import with_objects
 from headway.tasks.loading import load
 from headway.tasks.seeing import HELD
 
@@ -32,15 +33,16 @@ def truth(scenes: Annotated, row: int) -> Any:
     return with_caption(above(image, with_masks(canvas(value), scenes.masks_NHW[row])), scenes.captions[row][0])
 
 
-def found(scenes: Annotated, row: int, segmenter: Any, detector: Any, captioner: Any) -> Any:
-    """The same of what the models say."""
+def found(scenes: Annotated, row: int, segmenter: Any, detector: Any, captioner: Any, outliner: Any = None) -> Any:
+    """The same of what the models say; below the masks by patches, where there is such a model, those of objects."""
     value = pixels(scenes, row)
-    objects = detector.detect(value)
-    labels = [f"{one.label} {one.probability:.2f}" for one in objects]
-    numbers = [detector.labels.index(one.label) for one in objects]
-    image = with_boxes(canvas(value), [one.box for one in objects], labels, numbers)
-    masks = with_masks(canvas(value), segmenter.segment(value).labels_HW)
-    return with_caption(above(image, masks), captioner.caption(value))
+    image = with_objects(canvas(value), detector.detect(value), detector.labels)
+    image = above(image, with_masks(canvas(value), segmenter.segment(value).labels_HW))
+    if outliner is not None:
+        outlines = outliner.outline(value)
+        masks = with_masks(canvas(value), outlines.labels_HW)
+        image = above(image, with_objects(masks, outlines.objects, outliner.labels))
+    return with_caption(image, captioner.caption(value))
 
 
 def above(first: Any, second: Any) -> Any:
@@ -75,6 +77,7 @@ def main() -> None:
     if options.models:
         names = ("scenes-masks", "scenes-boxes", "scenes-captions")
         models = [load(next(options.models.glob(f"{name}*")), "cpu") for name in names]
+        models += [load(place, "cpu") for place in sorted(options.models.glob("scenes-objects*"))[:1]]
         page([found(scenes, row, *models) for row in rows]).save(DOCS / "scenes-found.png")
 
 

@@ -1,8 +1,9 @@
-"""What is in drawn scenes: masks, boxes and captions, each beside simple answers that learn nothing of shapes.
+"""What is in drawn scenes: masks, boxes, both of each object, and captions, each beside simple answers that learn
+nothing of shapes.
 
     PYTHONPATH=src python benchmarks/scenes.py --device cuda --parallel 3 --runs runs/scenes
 
-Three recipes are trained (those that have ended are not trained again) and scored on scenes that none of them has seen.
+Four recipes are trained (those that have ended are not trained again) and scored on scenes that none of them has seen.
 The simple answers: the commonest (background everywhere, the mean box of each label, the commonest caption), and that
 of the nearest of 10,000 other scenes by their pixels, averaged to 8 × 8.
 """
@@ -22,14 +23,15 @@ from side_by_side import side_by_side, training_options
 
 from headway.data.annotated import Annotated
 from headway.data.scenes import SHAPES, Scenes, drawn
-from headway.evaluate.boxes import BoxScores, FoundBoxes
+from headway.evaluate.boxes import BoxScores, Compared, FoundBoxes, mask_overlaps
 from headway.evaluate.captions import CaptionScores
 from headway.evaluate.masks import OverlapScores
+from headway.evaluate.objects import ObjectScores
 from headway.tasks.detection import true_boxes
 from headway.tasks.seeing import HELD
 
 OTHERS = 10_000
-RECIPES = ("scenes-masks", "scenes-boxes", "scenes-captions")
+RECIPES = ("scenes-masks", "scenes-boxes", "scenes-objects", "scenes-captions")
 
 
 def thumbnails(pictures: Annotated) -> Any:
@@ -47,6 +49,16 @@ def nearest(known: Annotated, asked: Annotated) -> Any:
 
 def boxes_of_nearest(known: Annotated, at: Any) -> list[FoundBoxes]:
     return [FoundBoxes(*known.boxes(i), np.ones(len(known.boxes(i)[0]))) for i in at]
+
+
+def objects_of_nearest(known: Annotated, asked: Annotated, at: Any) -> ObjectScores:
+    found = boxes_of_nearest(known, at)
+    pairs = [
+        Compared(mask_overlaps(known.outlines(i), asked.outlines(row)), one.labels_D, one.scores_D, asked.boxes(row)[1])
+        for row, (i, one) in enumerate(zip(at, found, strict=True))
+    ]
+    count, pixels = len(SHAPES), OverlapScores.of([(asked.masks_NHW, known.masks_NHW[at])], len(SHAPES) + 1)
+    return ObjectScores(BoxScores.of_pairs(pairs, count), BoxScores.of(true_boxes(asked), found, count), pixels)
 
 
 def mean_boxes(known: Annotated, count: int) -> list[FoundBoxes]:
@@ -68,6 +80,7 @@ def simple(known: Annotated, asked: Annotated) -> list[dict[str, Any]]:
         ("scenes-masks", "nearest scene", OverlapScores.of([(asked.masks_NHW, known.masks_NHW[at])], count)),
         ("scenes-boxes", "mean boxes", BoxScores.of(true, mean_boxes(known, len(asked)), len(SHAPES))),
         ("scenes-boxes", "nearest scene", BoxScores.of(true, boxes_of_nearest(known, at), len(SHAPES))),
+        ("scenes-objects", "nearest scene", objects_of_nearest(known, asked, at)),
         ("scenes-captions", "commonest caption", CaptionScores.of([common] * len(asked), asked.captions)),
         ("scenes-captions", "nearest scene", CaptionScores.of([known.captions[i][0] for i in at], asked.captions)),
     ]

@@ -17,6 +17,7 @@ from headway.data.annotated import (
     hold_out_annotated,
     mask_batch,
     mirrored,
+    object_batch,
 )
 from headway.data.annotated_files import read_annotated, save_annotated
 from headway.data.scenes import Scenes, drawn
@@ -40,6 +41,8 @@ def test_what_is_written_is_read(store: Path) -> None:
     for row in range(12):
         for mine, theirs in zip(found.boxes(row), wanted.boxes(row), strict=True):
             np.testing.assert_array_equal(mine, theirs)
+        np.testing.assert_array_equal(found.outlines(row), wanted.outlines(row))
+        np.testing.assert_array_equal(found.labelled(row), wanted.masks_NHW[row])
     twice = read_annotated([store, store], 3, (32, 32), "boxes")
     assert len(twice) == 24 and twice.labels_NM.shape[1] == most
     smaller = read_annotated([store], 1, (16, 16), "captions")
@@ -58,6 +61,32 @@ def test_mirroring_keeps_boxes_around_their_masks() -> None:
             left, top, right, bottom = (box * 32).round().astype(int)
             inside = found.masks_NHW[row, top:bottom, left:right] == kind + 1
             assert inside.any(0).all() and inside.any(1).all()
+        np.testing.assert_array_equal(found.labelled(row), found.masks_NHW[row])
+
+
+def test_objects_lie_in_their_boxes_whatever_is_done_to_pictures(tmp_path: Path) -> None:
+    plain = drawn(SCENES, 2, np.arange(8), 32)
+    cut = cropped(mirrored(plain, np.ones(8, bool)), np.full((8, 2), [0.3, 0.1]), np.full((8, 2), 0.6))
+    save_annotated(tmp_path / "cut.npz", cut)
+    again = read_annotated([tmp_path / "cut.npz"], 3, (32, 32), "objects")
+    for found in (plain, cut, again):
+        for row in range(8):
+            for (left, top, right, bottom), outline in zip(found.boxes(row)[0] * 32, found.outlines(row), strict=True):
+                rows, columns = np.nonzero(outline)
+                assert len(rows) and left - 1 <= columns.min() <= columns.max() <= right + 1
+                assert top - 1 <= rows.min() <= rows.max() <= bottom + 1
+    assert [len(again.boxes(row)[0]) for row in range(8)] == [len(cut.boxes(row)[0]) for row in range(8)]
+    for row in range(8):
+        np.testing.assert_array_equal(again.outlines(row), cut.outlines(row))
+        np.testing.assert_array_equal(again.labelled(row), cut.labelled(row))
+
+
+def test_files_of_which_some_have_no_masks_are_joined_without(store: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.npz"
+    with np.load(store) as file:
+        np.savez(bare, **{name: file[name] for name in file.files if name not in ("masks", "objects")})
+    found = read_annotated([store, bare], 3, (32, 32), "boxes")
+    assert len(found) == 24 and found.masks_NHW.shape == found.objects_NHW.shape == (24, 0, 0)
 
 
 def test_a_part_that_is_cut_out_keeps_boxes_around_their_masks() -> None:
@@ -80,7 +109,7 @@ def test_a_part_that_is_cut_out_keeps_boxes_around_their_masks() -> None:
 
 def test_batches_are_a_function_of_seed_and_step_and_full_ones_do_not_count_empty_rows() -> None:
     pictures = drawn(SCENES, 3, np.arange(10), 32)
-    for make in (mask_batch, box_batch):
+    for make in (mask_batch, box_batch, object_batch):
         how: dict[str, Any] = {"full": True, "flip": True, "zoom": 0.6}
         first, second = (AnnotatedBatches(pictures.those, 10, make, SCALE, 4, 7, **how) for _ in range(2))
         steps = [first.batch(step) for step in range(6)]
@@ -131,6 +160,12 @@ def changed(store: Path, **arrays: Any) -> Path:
       "rows must name pictures from 0 to 11"),
      ("boxes", {"boxes": np.array([[0.1, 0.1, 0.5, 0.6]]), "labels": np.full(1, 7), "rows": np.zeros(1, int)},
       "has the label 7, and 4 kinds"),
+     ("objects", {"objects": None}, "has no array 'objects'"),
+     ("objects", {"objects": np.zeros((12, 32, 31), int)}, "objects must be whole numbers of the pictures' size"),
+     ("objects", {"objects": np.zeros((12, 32, 32))}, "objects must be whole numbers of the pictures' size"),
+     ("objects", {"objects": np.full((12, 32, 32), 9)}, "picture 0 has . boxes, and objects from 9 to 9"),
+     ("objects", {"objects": np.full((12, 32, 32), -1)}, "objects from -1 to -1"),
+     ("objects", {"boxes": None}, "has objects and no array 'boxes'"),
      ("captions", {"captions": np.array(["a"] * 11)}, "captions must be texts"),
      ("captions", {"captions": np.array(["a"] * 11 + [" "])}, "picture 11 has no caption")],
 )  # fmt: skip

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from pycocotools import mask as library
 from pycocotools.coco import COCO
 
 from headway.data.annotated_files import read_annotated
@@ -80,3 +82,73 @@ def test_a_file_that_cannot_be_learned_from_is_refused(change: dict[str, Any], l
 def test_masks_are_not_read_from_such_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no array 'masks'"):
         read_annotated([written(tmp_path, FACTS)], 3, (8, 8), "masks")
+
+
+def runs_of(mask_HW: Any) -> list[int]:
+    """Lengths of runs down the columns, the first of them outside."""
+    flat, runs, last = np.asarray(mask_HW).T.ravel(), [0], 0
+    for value in flat.tolist():
+        if value != last:
+            runs.append(0)
+            last = value
+        runs[-1] += 1
+    return runs
+
+
+def outlined(**changes: Any) -> dict[str, Any]:
+    """Boxes with masks of all three kinds: polygons, runs, and packed runs; a crowd is left out."""
+    square, bar = np.zeros((10, 20), int), np.zeros((10, 10), int)
+    square[1:6, 2:10], bar[:, 3:5] = 1, 1
+    packed = library.encode(np.asfortranarray(bar.astype(np.uint8)))
+    kinds = {
+        1: [[1.0, 0.5, 9.0, 0.5, 9.0, 8.5, 1.0, 8.5], [12, 1, 18, 1, 15, 8]],
+        2: {"size": [10, 20], "counts": runs_of(square)},
+        3: {"size": [10, 10], "counts": packed["counts"].decode()},
+    }
+    notes = [one | {"segmentation": kinds[one["id"]], "iscrowd": 0} for one in FACTS["annotations"][:3]]
+    crowd = notes[2] | {"id": 9, "iscrowd": 1, "segmentation": {"size": [10, 10], "counts": [0, 100]}}
+    return FACTS | {"annotations": [*notes, crowd]} | changes
+
+
+def test_masks_of_all_kinds_are_those_of_pycocotools(tmp_path: Path) -> None:
+    path = written(tmp_path, outlined())
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO(str(path))
+    for size, image, row in (((10, 20), 7, 0), ((10, 10), 3, 1)):
+        found = read_annotated([path], 3, size, "objects")
+        wanted = [coco.annToMask(one) > 0 for one in coco.loadAnns(coco.getAnnIds(image)) if not one["iscrowd"]]
+        outlines = found.outlines(row)
+        assert len(outlines) == len(wanted) > 0
+        np.testing.assert_array_equal(outlines.any(0), np.any(wanted, 0))
+        smallest = min(range(len(wanted)), key=lambda at: wanted[at].sum())
+        np.testing.assert_array_equal(outlines[smallest], wanted[smallest])  # a pixel of several is the smallest's
+    assert read_annotated([path], 3, (5, 5), "objects").objects_NHW.shape == (2, 5, 5)
+    assert not read_annotated([path], 3, (5, 5), "boxes").objects_NHW.size
+
+
+def with_outline(outline: Any) -> dict[str, Any]:
+    return outlined(annotations=[FACTS["annotations"][0] | {"segmentation": outline}])
+
+
+@pytest.mark.parametrize(
+    ("outline", "line"),
+    [(None, "must be polygons, or `counts`"), ([], "has no polygon"), ([[1, 2, 3, 4]], "three or more points"),
+     ([[1, 2, 3, 4, 5, "x"]], "three or more points"),
+     ([[1, 2, 3, 4, 5, 1e12]], "three or more points"), ({"size": [10, 20]}, "`counts` that fill its `size`"),
+     ({"size": [20, 10], "counts": [0, 200]}, "`counts` that fill its `size`"),
+     ({"size": [10, 20], "counts": [0, 201]}, "`counts` that fill its `size`"),
+     ({"size": [10, 20], "counts": [300, -100]}, "`counts` that fill its `size`"),
+     ({"size": [10, 20], "counts": "zzzz" * 9}, "a segmentation"),
+     ({"size": [10, 20], "counts": "é"}, "a segmentation")],
+)  # fmt: skip
+def test_a_mask_that_cannot_be_read_is_refused(outline: Any, line: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=line):
+        read_annotated([written(tmp_path, with_outline(outline))], 3, (8, 8), "objects")
+
+
+def test_without_pycocotools_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, outlined())
+    monkeypatch.setitem(sys.modules, "pycocotools", None)
+    assert len(read_annotated([path], 3, (8, 8), "boxes")) == 2
+    with pytest.raises(InputError, match=r"install pycocotools: pip install 'headway\[detection\]'"):
+        read_annotated([path], 3, (8, 8), "objects")

@@ -28,6 +28,7 @@ RECIPES = (
     "ladder",
     "classify-pictures",
     "scenes-boxes",
+    "scenes-objects",
     "babi",
     "answer",
 )

@@ -273,6 +273,12 @@ WORLDS: dict[str, World] = {
         (("predict", "MODEL", "0.png", "--device", "cpu", "--json"),
          ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json")), stores=False,
     ),
+    "objects": World(
+        scenes, ("scenes-objects", "--data", "train.npz"),
+        (*ENGINE, *SEEN, "model.layers=1", "head.layers=1", "head.queries=3", "data.flip=true", "model.dropout=0.1"),
+        (("predict", "MODEL", "0.png", "--device", "cpu", "--json"),
+         ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json")), stores=False,
+    ),
     "captions": World(
         scenes, ("scenes-captions", "--data", "train.npz"),
         (*ENGINE, *SEEN, "model.encoder_layers=1", "model.decoder_layers=1", "model.max_length=32",

@@ -234,6 +234,7 @@ KINDS = {
     ),
     "pictures": Kind(ours=tiny_pictures.ours, theirs=tiny_pictures.theirs),
     "boxes": Kind(ours=tiny_pictures.ours_of_boxes, theirs=tiny_pictures.theirs_of_boxes),
+    "object-masks": Kind(ours=tiny_pictures.ours_of_masks, theirs=tiny_pictures.theirs_of_masks),
     "sounds": Kind(ours=tiny_pictures.ours_of_sounds, theirs=tiny_pictures.theirs_of_sounds),
     "speech": Kind(ours=tiny_speech.ours, theirs=tiny_speech.theirs, cached=tiny_speech.cached),
 }
@@ -645,6 +646,10 @@ TINY |= {
 }
 TINY |= {
     name: Tiny(*row, "boxes", stored=tiny_pictures.boxes_as_in_files) for name, row in tiny_pictures.BOX_ROWS.items()
+}
+TINY |= {
+    name: Tiny(*row, "object-masks", stored=tiny_pictures.masks_as_in_files)
+    for name, row in tiny_pictures.MASK_ROWS.items()
 }
 TINY |= {name: Tiny(*row, "speech") for name, row in tiny_speech.ROWS.items()}
 

@@ -41,8 +41,23 @@ DETR = {
     },
 }  # fmt: skip
 BOX_ROWS = {"detr": ("DetrForObjectDetection", DETR)}
+MASKED = DETR | {
+    "d_model": 32, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "backbone_config": {
+        "model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1],
+        "out_features": ["stage1", "stage2", "stage3", "stage4"],
+    },
+}  # fmt: skip
+MASK_ROWS = {"detr-masks": ("DetrForSegmentation", MASKED)}
 # What transformers calls in another way than its files do.
 BOX_NAMES = {"backbone.model.": "backbone.conv_encoder.model.", ".mlp.": ".", "attn.o_proj": "attn.out_proj"}
+MASK_NAMES = BOX_NAMES | {
+    "attention.q_proj": "attention.q_linear", "attention.k_proj": "attention.k_linear",
+    "output_conv": "out_lay",
+    **{f"conv{number}.conv": f"lay{number}" for number in (1, 2)},
+    **{f"conv{number}.norm": f"gn{number}" for number in (1, 2)},
+    **{f"fpn_stages.{step}.{theirs}": f"{ours}{step + more}" for step in range(3)
+       for theirs, ours, more in (("fpn_adapter", "adapter", 1), ("refine.conv", "lay", 3), ("refine.norm", "gn", 3))},
+}  # fmt: skip
 NAMES = {
     ".layers.": ".encoder.layer.", "attention.q_proj": "attention.attention.query", "attention.o_proj":
     "attention.output.dense", "attention.k_proj": "attention.attention.key", "attention.v_proj":
@@ -52,6 +67,10 @@ NAMES = {
 
 def boxes_as_in_files(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return as_in_files(weights, BOX_NAMES)
+
+
+def masks_as_in_files(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return as_in_files(weights, MASK_NAMES)
 
 
 def as_in_files(weights: Mapping[str, Tensor], names: Mapping[str, str] = NAMES) -> dict[str, Tensor]:
@@ -109,3 +128,19 @@ def ours_of_boxes(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
 def theirs_of_boxes(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
     found = model(_pixels(32, 3, len(ids_BT), next(model.parameters()).dtype))
     return torch.cat([found.logits, found.pred_boxes], -1).flatten(1)[:, None].expand(-1, ids_BT.shape[1], -1)
+
+
+def ours_of_masks(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    """Of pictures of 64 pixels, as `ours_of_boxes`, and the masks."""
+    model.encoder.grid, model.head.sides = (
+        ScaledGrid(model.config.width, 2, 2).to(model.head.norm.weight.device),
+        (2, 2),
+    )
+    found = model(SimpleNamespace(pixels_BCHW=_pixels(64, 3, len(ids_BT), model.head.norm.weight.dtype)))
+    return torch.cat([part.flatten(1) for part in found], -1)[:, None].expand(-1, ids_BT.shape[1], -1)
+
+
+def theirs_of_masks(model: Any, ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    found = model(_pixels(64, 3, len(ids_BT), next(model.parameters()).dtype))
+    parts = (found.logits, found.pred_boxes, found.pred_masks)
+    return torch.cat([part.flatten(1) for part in parts], -1)[:, None].expand(-1, ids_BT.shape[1], -1)

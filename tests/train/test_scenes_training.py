@@ -27,7 +27,7 @@ SMALL = (
     "model.stem=patches", "model.width=32", "model.inner=64", "model.heads=2", "schedule.peak=0.003",
     "schedule.warmup=20", "data.scenes.held=24", "data.scenes.most=2",
 )  # fmt: skip
-STEPS = {"scenes-masks": 80, "scenes-boxes": 40, "scenes-captions": 30}
+STEPS = {"scenes-masks": 80, "scenes-boxes": 40, "scenes-objects": 20, "scenes-captions": 30}
 LAYERS = {"scenes-captions": ("model.encoder_layers=2", "model.decoder_layers=1")}
 RECIPE = pytest.mark.parametrize("recipe", STEPS)
 
@@ -108,6 +108,37 @@ def test_objects_are_found_drawn_and_scored(
     trace = model.trace(str(pictures[0]))
     assert trace.about["objects"][0][0] in model.labels
     assert trace.axes["head.1.cross.weights"] == ("head", "queries", "patches")
+
+
+def test_objects_are_outlined_drawn_and_scored(
+    runs: dict[str, Path], pictures: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs["scenes-objects"]
+    score = json.loads((folder / "model" / "headway.json").read_text())["score"]
+    found = json.loads(told("evaluate", folder, "scenes", "--json", "--device", "cpu", capsys=capsys))
+    for name in ("mask_map", "mask_ap50", "map", "mean_iou", "pixel_accuracy"):
+        assert found[name] == pytest.approx(score[f"test {name}"], abs=1e-4), name
+    assert list(found["each"])[0] == "IoU of background" and len(found["each"]) == 5 and found["pictures"] == 24
+    model = headway.load(str(folder))
+    assert model.asked() == ["detect", "outline", "trace"]
+    found = model.outline(pictures[0], threshold=0.0)
+    assert len(found.objects) == 12 and found.objects_HW.shape == (32, 32) and found.objects_HW.max() <= 12
+    labels = [0, *(1 + model.labels.index(one.label) for one in found.objects)]
+    np.testing.assert_array_equal(found.labels_HW, np.array(labels)[found.objects_HW])
+    assert [one.label for one in model.detect(pictures[0], threshold=0.0)] == [one.label for one in found.objects]
+    answer = json.loads(told("predict", folder, pictures[0], "--json", "--draw", tmp_path / "a.png", capsys=capsys))
+    certain = model.outline(pictures[0])
+    assert answer["masks"] == certain.objects_HW.tolist() and len(answer["objects"]) == len(certain.objects)
+    assert sum(one["pixels"] for one in answer["objects"]) == pytest.approx((certain.objects_HW > 0).mean(), abs=1e-4)
+    assert Image.open(tmp_path / "a.png").size == (512, 512)
+    assert model.trace(str(pictures[0])).about["objects"][0][0] in model.labels
+
+
+def test_a_model_of_boxes_is_what_masks_may_start_from(runs: dict[str, Path], tmp_path: Path) -> None:
+    one = ("engine.steps=1", "schedule.peak=0", "validation.every=1", "validation.score_every=1", "data.scenes.held=8")
+    train_quietly(run_of("scenes-objects", *one, f"init={runs['scenes-boxes']}"), tmp_path / "more")
+    first, second = (load(place, "cpu").model.state_dict() for place in (runs["scenes-boxes"], tmp_path / "more"))
+    assert all(torch.equal(first[name], second[name]) for name in first if not name.startswith("head.labels."))
 
 
 def test_pictures_are_described_and_scored(

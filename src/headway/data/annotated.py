@@ -24,6 +24,7 @@ from headway.errors import refuse
 
 Boxes = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Shorts = NDArray[np.int16]
 BACKGROUND = "background"
 ENOUGH = 0.3  # of a box that is cut
 
@@ -34,7 +35,8 @@ class Annotated:
 
     kinds: the names of the labels. boxes_NM4: left, top, right and bottom, as shares of width and height; labels_NM:
     the kind of each, IGNORED where a picture has fewer boxes. masks_NHW: 0 for the background, else 1 and the kind.
-    captions: those of each picture.
+    objects_NHW: 0 for the background, else 1 and the number of a box among those of the picture. captions: those of
+    each picture.
     """
 
     pixels_NCHW: Bytes
@@ -42,6 +44,7 @@ class Annotated:
     boxes_NM4: Boxes
     labels_NM: Ints
     masks_NHW: Bytes
+    objects_NHW: Shorts
     captions: tuple[tuple[str, ...], ...]
     names: tuple[str, ...] = ()
 
@@ -51,7 +54,7 @@ class Annotated:
     def those(self, at: Sequence[int] | Ints) -> Annotated:
         """Some of them, by their numbers."""
         rows = np.asarray(at, np.int64)
-        arrays = (self.boxes_NM4[rows], self.labels_NM[rows], self.masks_NHW[rows])
+        arrays = (self.boxes_NM4[rows], self.labels_NM[rows], self.masks_NHW[rows], self.objects_NHW[rows])
         captions = tuple(self.captions[i] for i in rows.tolist())
         return Annotated(
             self.pixels_NCHW[rows], self.kinds, *arrays, captions, tuple(self.names[i] for i in rows.tolist())
@@ -62,10 +65,20 @@ class Annotated:
         there_M = self.labels_NM[row] != IGNORED
         return self.boxes_NM4[row, there_M], self.labels_NM[row, there_M]
 
+    def labelled(self, row: int) -> Shorts:
+        """(H, W): of one picture's objects, 0 for the background, else 1 and the kind."""
+        labels_O = np.concatenate([[0], self.labels_NM[row] + 1])  # IGNORED is background
+        return labels_O.astype(np.int16)[self.objects_NHW[row]]
+
+    def outlines(self, row: int) -> NDArray[np.bool_]:
+        """(K, H, W): the pixels of each of one picture's `boxes`."""
+        [at_K] = np.nonzero(self.labels_NM[row] != IGNORED)
+        return self.objects_NHW[row] == at_K[:, None, None] + 1
+
     @property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        for array in (self.pixels_NCHW, self.boxes_NM4, self.labels_NM, self.masks_NHW):
+        for array in (self.pixels_NCHW, self.boxes_NM4, self.labels_NM, self.masks_NHW, self.objects_NHW):
             digest.update(np.ascontiguousarray(array).data)
         digest.update(repr((self.kinds, self.captions)).encode())
         return digest.hexdigest()
@@ -82,9 +95,15 @@ def joined(parts: Sequence[Annotated]) -> Annotated:
     ]
     return Annotated(
         np.concatenate([part.pixels_NCHW for part in parts]), first.kinds, np.concatenate(boxes),
-        np.concatenate(labels), np.concatenate([part.masks_NHW for part in parts]),
+        np.concatenate(labels), _of_all([part.masks_NHW for part in parts]),
+        _of_all([part.objects_NHW for part in parts]),
         tuple(some for part in parts for some in part.captions), tuple(name for part in parts for name in part.names),
     )  # fmt: skip
+
+
+def _of_all(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Of all pictures, or of none where some have none."""
+    return np.concatenate(parts if all(part.size for part in parts) else [part[:, :0, :0] for part in parts])
 
 
 def hold_out_annotated(pictures: Annotated, share: float) -> tuple[Annotated, Annotated]:
@@ -101,6 +120,7 @@ def mirrored(pictures: Annotated, chosen_N: NDArray[np.bool_]) -> Annotated:
         pictures,
         pixels_NCHW=np.where(chosen_N[:, None, None, None], pictures.pixels_NCHW[..., ::-1], pictures.pixels_NCHW),
         masks_NHW=np.where(chosen_N[:, None, None], pictures.masks_NHW[..., ::-1], pictures.masks_NHW),
+        objects_NHW=np.where(chosen_N[:, None, None], pictures.objects_NHW[..., ::-1], pictures.objects_NHW),
         boxes_NM4=np.where(chosen_N[:, None, None], left_NM4, pictures.boxes_NM4).astype(np.float32),
     )
 
@@ -109,13 +129,15 @@ def cropped(pictures: Annotated, first_N2: NDArray[np.float64], share_N2: NDArra
     """A part of each picture, scaled up to its size by nearest pixels. first_N2: its left and top, share_N2: its width
     and height, as shares of the whole. Boxes are cut; those of which less than `ENOUGH` is left are dropped."""
     height, width = pictures.pixels_NCHW.shape[2:]
-    pixels, masks = np.empty_like(pictures.pixels_NCHW), pictures.masks_NHW.copy()
+    pixels = np.empty_like(pictures.pixels_NCHW)
+    masks, objects = pictures.masks_NHW.copy(), pictures.objects_NHW.copy()
     for n, ((left, top), (wide, high)) in enumerate(zip(first_N2, share_N2, strict=True)):
         rows_H1 = ((top + (np.arange(height) + 0.5) / height * high) * height).astype(np.int64)[:, None]
         columns_W = ((left + (np.arange(width) + 0.5) / width * wide) * width).astype(np.int64)
         pixels[n] = pictures.pixels_NCHW[n][:, rows_H1, columns_W]
-        if masks.size:
-            masks[n] = pictures.masks_NHW[n][rows_H1, columns_W]
+        for new, old in ((masks, pictures.masks_NHW), (objects, pictures.objects_NHW)):
+            if new.size:
+                new[n] = old[n][rows_H1, columns_W]
     moved_NM22 = (pictures.boxes_NM4.reshape(*pictures.labels_NM.shape, 2, 2) - first_N2[:, None, None]) / share_N2[
         :, None, None
     ]
@@ -123,7 +145,8 @@ def cropped(pictures: Annotated, first_N2: NDArray[np.float64], share_N2: NDArra
     left_NM, whole_NM = ((part[:, :, 1] - part[:, :, 0]).prod(-1) for part in (cut_NM22, moved_NM22))
     kept_NM = (pictures.labels_NM != IGNORED) & (left_NM >= ENOUGH * whole_NM)
     return replace(
-        pictures, pixels_NCHW=pixels, masks_NHW=masks, labels_NM=np.where(kept_NM, pictures.labels_NM, IGNORED),
+        pictures, pixels_NCHW=pixels, masks_NHW=masks, objects_NHW=objects,
+        labels_NM=np.where(kept_NM, pictures.labels_NM, IGNORED),
         boxes_NM4=(cut_NM22.reshape(pictures.boxes_NM4.shape) * kept_NM[..., None]).astype(np.float32),
     )  # fmt: skip
 
@@ -166,6 +189,17 @@ class BoxBatch(PictureBatch):
         return dict.fromkeys(("loss", "nll", "distance", "overlap"), boxes) | {"tokens": int(self.there_B.sum())}
 
 
+@dataclass(frozen=True)
+class ObjectBatch(BoxBatch):
+    """objects_BHW: as those of `Annotated`."""
+
+    objects_BHW: Tensor = column()
+
+    def counted(self) -> dict[str, float]:
+        counts = super().counted()
+        return counts | dict.fromkeys(("focal", "dice"), counts["loss"])
+
+
 Scale = tuple[NDArray[np.float32], NDArray[np.float32]]
 Make = Callable[[Annotated, Any, tuple[int, ...]], Any]  # the pictures: fields of `PictureBatch`
 
@@ -179,13 +213,19 @@ def box_batch(found: Annotated, pictures: Any, examples: tuple[int, ...]) -> Box
     return BoxBatch(**pictures, boxes_BM4=boxes, labels_BM=labels, examples=examples)
 
 
+def object_batch(found: Annotated, pictures: Any, examples: tuple[int, ...]) -> ObjectBatch:
+    boxes, labels = torch.from_numpy(found.boxes_NM4), torch.from_numpy(found.labels_NM)
+    objects = torch.from_numpy(found.objects_NHW)
+    return ObjectBatch(**pictures, boxes_BM4=boxes, labels_BM=labels, objects_BHW=objects, examples=examples)
+
+
 class AnnotatedBatches:
     """Endless batches, epoch after epoch, each in a new order: a function of the pictures, the seed and the step.
 
     pick: the pictures of these numbers, drawn or from memory; count: how many an epoch has. make: `mask_batch`,
-    `box_batch`. scale: mean and standard deviation of each channel, in bytes. full: every batch has the same number of
-    rows, empty ones where pictures are missing. flip: pictures are mirrored half of the times. zoom: a part of at least
-    this share of each side is cut out (1: the whole).
+    `box_batch`, `object_batch`. scale: mean and standard deviation of each channel, in bytes. full: every batch has the
+    same number of rows, empty ones where pictures are missing. flip: pictures are mirrored half of the times. zoom: a
+    part of at least this share of each side is cut out (1: the whole).
     """
 
     def __init__(

@@ -1,8 +1,9 @@
 """Pictures with what is in them, from files.
 
 A .npz has the arrays `pictures` (N, H, W, 3) or (N, H, W), of bytes, and of these what a task needs: `masks` (N, H, W);
-`boxes` (K, 4), `labels` (K) and `rows` (K); `captions` (N) or (N, M); `kinds`, the names of the labels. A .json is
-that of COCO (Lin et al. 2014): `images`, whose files lie beside it, `annotations` with boxes or captions, `categories`.
+`boxes` (K, 4), `labels` (K) and `rows` (K), and beside them `objects` (N, H, W); `captions` (N) or (N, M); `kinds`, the
+names of the labels. A .json is that of COCO (Lin et al. 2014): `images`, whose files lie beside it, `annotations` with
+boxes, masks or captions, `categories`.
 
 N pictures, K boxes, M the most boxes, or captions, of a picture, H height, W width.
 """
@@ -18,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.batch import IGNORED
-from headway.data.annotated import Annotated, Boxes, Ints, joined
+from headway.data.annotated import Annotated, Boxes, Ints, Shorts, joined
+from headway.data.coco_masks import MOST, object_map
 from headway.data.examples import arrays_in
 from headway.data.image_files import Bytes, picture
 from headway.data.readers import must_be_there
@@ -35,17 +37,26 @@ def save_annotated(path: Path, found: Annotated) -> None:
     }  # fmt: skip
     if found.masks_NHW.size:
         arrays["masks"] = found.masks_NHW
+    if found.objects_NHW.size:
+        arrays["objects"] = _renumbered(found)
     if most := max(map(len, found.captions), default=0):
         arrays["captions"] = np.array([[*some, *[""] * (most - len(some))] for some in found.captions], np.str_)
     np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+def _renumbered(found: Annotated) -> Shorts:
+    """The objects by the numbers of the boxes that are written."""
+    there_NM = found.labels_NM != IGNORED
+    new_NO = np.pad(np.where(there_NM, there_NM.cumsum(1), 0), ((0, 0), (1, 0)))
+    return new_NO[np.arange(len(found))[:, None, None], found.objects_NHW].astype(np.int16)
 
 
 def read_annotated(
     places: Sequence[str | Path], channels: int, size: tuple[int, int], needs: str,
     read: Callable[[Any], Bytes] | None = None,
 ) -> Annotated:  # fmt: skip
-    """The pictures of all files, in order, scaled to `size`. needs: what must be there beside them: masks, boxes or
-    captions."""
+    """The pictures of all files, in order, scaled to `size`. needs: what must be there beside them: masks, boxes,
+    objects or captions."""
     return joined([_read(Path(place), channels, size, needs, read) for place in places])
 
 
@@ -57,7 +68,7 @@ def _read(
         raise InputError(
             f"{place} is no .npz with the arrays pictures and {needs}, and no .json as COCO has it: give one"
         )
-    arrays = FORMS[place.suffix](place)
+    arrays = FORMS[place.suffix](place, needs)
     for name in ("pictures", needs):
         refuse(name not in arrays, f"{place} has no array '{name}' (it has {', '.join(arrays) or 'none'})")
     pictures = arrays["pictures"]
@@ -69,7 +80,8 @@ def _read(
     refuse(most >= len(kinds), f"{place} has the label {most}, and {len(kinds)} kinds")
     return Annotated(
         np.stack(list(map(one, pictures))), kinds, boxes_NM4, labels_NM,
-        _masks(place, arrays, size, len(kinds)), _captions(place, arrays, count),
+        _masks(place, arrays, size, len(kinds)), _objects(place, arrays, size, labels_NM),
+        _captions(place, arrays, count),
         tuple(arrays.get("names", (f"{place}, picture {number}" for number in range(count)))),
     )  # fmt: skip
 
@@ -120,9 +132,33 @@ def _masks(place: Path, arrays: dict[str, Any], size: tuple[int, int], kinds: in
     if masks_NHW.dtype != np.uint8 or masks_NHW.shape != shape:
         raise InputError(f"{place}: masks must be bytes of the pictures' size {shape}, not {_shown(masks_NHW)}")
     refuse(int(masks_NHW.max(initial=0)) > kinds, f"{place}: a mask has {masks_NHW.max()}, there are {kinds} kinds")
-    # Nearest pixels: a label between two labels is none.
-    rows_H, columns_W = ((np.arange(new) + 0.5) * old // new for old, new in zip(shape[1:], size, strict=True))
-    return np.ascontiguousarray(masks_NHW[:, rows_H.astype(int)][:, :, columns_W.astype(int)])
+    return np.ascontiguousarray(_nearest(masks_NHW, size))
+
+
+def _nearest(labels_NHW: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    """Scaled by nearest pixels: a label between two labels is none."""
+    sides = zip(labels_NHW.shape[-2:], size, strict=True)
+    rows_H, columns_W = (((np.arange(new) + 0.5) * old // new).astype(int) for old, new in sides)
+    return labels_NHW[..., rows_H[:, None], columns_W]
+
+
+def _objects(place: Path, arrays: dict[str, Any], size: tuple[int, int], labels_NM: Ints) -> Shorts:
+    """Each map scaled to `size`: those of a .json have the sizes of their pictures."""
+    if "objects" not in arrays:
+        return np.zeros((len(labels_NM), 0, 0), np.int16)
+    maps, each_N = arrays["objects"], (labels_NM != IGNORED).sum(1)
+    if isinstance(maps, np.ndarray):
+        shape = arrays["pictures"].shape[:3]
+        if maps.dtype.kind not in "iu" or maps.shape != shape:
+            raise InputError(
+                f"{place}: objects must be whole numbers of the pictures' size {shape}, not {_shown(maps)}"
+            )
+        refuse("boxes" not in arrays, f"{place} has objects and no array 'boxes': each object needs its box")
+        for number, (map_HW, boxes) in enumerate(zip(maps, each_N.tolist(), strict=True)):
+            least, most = int(map_HW.min()), int(map_HW.max())
+            refuse(least < 0 or most > min(boxes, MOST),
+                   f"{place}: picture {number} has {boxes} boxes, and objects from {least} to {most}")  # fmt: skip
+    return np.stack([_nearest(map_HW, size).astype(np.int16) for map_HW in maps])
 
 
 def _captions(place: Path, arrays: dict[str, Any], count: int) -> tuple[tuple[str, ...], ...]:
@@ -138,7 +174,7 @@ def _captions(place: Path, arrays: dict[str, Any], count: int) -> tuple[tuple[st
     return found
 
 
-def _arrays(place: Path) -> dict[str, Any]:
+def _arrays(place: Path, needs: str) -> dict[str, Any]:
     arrays: dict[str, Any] = arrays_in(place)
     pictures = arrays.get("pictures", np.zeros((1, 1, 1), np.uint8))
     if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or not pictures.size:
@@ -146,8 +182,8 @@ def _arrays(place: Path) -> dict[str, Any]:
     return arrays
 
 
-def _coco(place: Path) -> dict[str, Any]:
-    """As the arrays of a .npz, with paths in place of pictures."""
+def _coco(place: Path, needs: str) -> dict[str, Any]:
+    """As the arrays of a .npz, with paths in place of pictures; masks are decoded where they are needed."""
     facts = read_object(place)
     images, notes, categories = (_rows(facts, key, place) for key in ("images", "annotations", "categories"))
     refuse(not images, f"{place} has no images")
@@ -157,6 +193,7 @@ def _coco(place: Path) -> dict[str, Any]:
     number_of = {key: number for number, key in enumerate(sorted(kinds))}
     sizes = [(_whole(image, "width", place), _whole(image, "height", place)) for image in images]
     boxes, labels, rows = [], [], []
+    outlines: list[list[Any]] = [[] for _ in images]
     captions: list[list[str]] = [[] for _ in images]
     for note in notes:
         row = at.get(_whole(note, "image_id", place))
@@ -170,11 +207,14 @@ def _coco(place: Path) -> dict[str, Any]:
             boxes.append(_edges(note["bbox"], *sizes[row], place))
             labels.append(number_of[kind])
             rows.append(row)
+            outlines[row].append(note.get("segmentation"))
     files = [place.parent / str(image.get("file_name", "")) for image in images]
     found: dict[str, Any] = {"pictures": files, "names": tuple(map(str, files))}
     if boxes:
         found |= {"boxes": np.array(boxes, np.float32), "labels": np.array(labels), "rows": np.array(rows)}
         found["kinds"] = np.array([kinds[key] for key in sorted(kinds)], np.str_)
+        if needs == "objects":
+            found["objects"] = [object_map(some, size[::-1], place) for some, size in zip(outlines, sizes, strict=True)]
     if any(captions):
         most = max(map(len, captions))
         found["captions"] = np.array([[*some, *[""] * (most - len(some))] for some in captions], np.str_)
@@ -206,4 +246,4 @@ def _edges(box: Any, width: int, height: int, place: Path) -> list[float]:
     return [min(max(edge, 0.0), 1.0) for edge in edges]
 
 
-FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {".npz": _arrays, ".json": _coco}
+FORMS: dict[str, Callable[[Path, str], dict[str, Any]]] = {".npz": _arrays, ".json": _coco}

@@ -148,6 +148,7 @@ def drawn(scenes: Scenes, seed: int, numbers: Numbers, size: int = PIXELS) -> An
             [at] = np.nonzero((found.kinds_BK[:, k] == kind) & (reach_B > 0))
             covered = inside(kind, along - x_B[at, None], along - y_B[at, None], reach_B[at])
             owner_BHW[at] += covered * np.int32(k + 1)  # shapes do not touch
+    objects_BHW = owner_BHW.astype(np.int16)
     owner_BHW += (np.arange(rows) * (most + 1)).astype(owner_BHW.dtype)[:, None, None]  # a row of one table for all
     kinds_BO = np.concatenate([np.zeros((rows, 1), np.uint8), 1 + found.kinds_BK.astype(np.uint8)], 1)
     masks_BHW = kinds_BO.ravel().take(owner_BHW)
@@ -157,7 +158,7 @@ def drawn(scenes: Scenes, seed: int, numbers: Numbers, size: int = PIXELS) -> An
     boxes_BK4 = (np.stack(edges, -1) / size).astype(np.float32) * there_BK[..., None]
     return Annotated(
         _painted(scenes, seed, numbers_B, found, owner_BHW, masks_BHW > 0), SHAPES, boxes_BK4,
-        np.where(there_BK, found.kinds_BK, IGNORED), masks_BHW, tuple((text,) for text in captions(found)),
+        np.where(there_BK, found.kinds_BK, IGNORED), masks_BHW, objects_BHW, tuple((text,) for text in captions(found)),
         tuple(f"scene {number} of seed {seed}" for number in numbers_B.tolist()),
     )  # fmt: skip
 

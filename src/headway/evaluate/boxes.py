@@ -1,6 +1,6 @@
 """How well objects are found: average precision, as COCO computes it (Lin et al. 2014).
 
-K labels, T thresholds of overlap, D found boxes, G true boxes.
+K labels, T thresholds of overlap, D found objects, G true objects, H height, W width.
 """
 
 from __future__ import annotations
@@ -26,6 +26,29 @@ class FoundBoxes(NamedTuple):
     boxes_D4: NDArray[Any]
     labels_D: NDArray[Any]
     scores_D: NDArray[Any]
+
+
+class Compared(NamedTuple):
+    """What was found in one picture, with labels and how certain each is, beside what is there: the overlap of each
+    pair. It is kept in place of boxes or masks: those of many pictures would need much memory."""
+
+    iou_DG: Floats
+    labels_D: NDArray[Any]
+    scores_D: NDArray[Any]
+    labels_G: NDArray[Any]
+
+
+def compared_boxes(true: FoundBoxes, found: FoundBoxes) -> Compared:
+    iou_DG = overlaps(found.boxes_D4.astype(np.float64), true.boxes_D4.astype(np.float64))
+    return Compared(iou_DG, found.labels_D, found.scores_D, true.labels_D)
+
+
+def mask_overlaps(a_DHW: NDArray[np.bool_], b_GHW: NDArray[np.bool_]) -> Floats:
+    """(D, G): intersection over union, in pixels; 0 where both are empty."""
+    pixels = a_DHW.shape[1] * a_DHW.shape[2]
+    a_DN, b_GN = (masks.reshape(-1, pixels).astype(np.float32) for masks in (a_DHW, b_GHW))
+    inner = (a_DN @ b_GN.T).astype(np.float64)
+    return inner / np.maximum(a_DN.sum(1)[:, None] + b_GN.sum(1) - inner, 1.0)
 
 
 def overlaps(a_D4: Floats, b_G4: Floats) -> Floats:
@@ -75,8 +98,13 @@ class BoxScores(NamedFigures):
     @classmethod
     def of(cls, true: Sequence[FoundBoxes], found: Sequence[FoundBoxes], labels: int) -> BoxScores:
         """Of the true and the found boxes of each picture."""
-        there = [label for label in range(labels) if any((one.labels_D == label).any() for one in true)]
-        rows = [precision_of(label, true, found) for label in there]
+        return cls.of_pairs([compared_boxes(*one) for one in zip(true, found, strict=True)], labels)
+
+    @classmethod
+    def of_pairs(cls, pictures: Sequence[Compared], labels: int) -> BoxScores:
+        """Of boxes or of masks."""
+        there = [label for label in range(labels) if any((one.labels_G == label).any() for one in pictures)]
+        rows = [precision_of(label, pictures) for label in there]
         return cls(np.array(rows).reshape(-1, len(THRESHOLDS)))
 
     @property
@@ -93,14 +121,14 @@ class BoxScores(NamedFigures):
         return float(self.precision_KT[:, 5].mean()) if len(self.precision_KT) else 0.0
 
 
-def precision_of(label: int, true: Sequence[FoundBoxes], found: Sequence[FoundBoxes]) -> Floats:
+def precision_of(label: int, pictures: Sequence[Compared]) -> Floats:
     """Of one label, over all pictures."""
     hit, scores, count = [], [], 0
-    for there, given in zip(true, found, strict=True):
-        wanted_G4 = there.boxes_D4[there.labels_D == label].astype(np.float64)
-        at_D = np.nonzero(given.labels_D == label)[0]
-        at_D = at_D[np.argsort(-given.scores_D[at_D], kind="mergesort")][:MOST]
-        hit.append(hits(overlaps(given.boxes_D4[at_D].astype(np.float64), wanted_G4)))
-        scores.append(given.scores_D[at_D].astype(np.float64))
-        count += len(wanted_G4)
+    for one in pictures:
+        wanted_G = one.labels_G == label
+        at_D = np.nonzero(one.labels_D == label)[0]
+        at_D = at_D[np.argsort(-one.scores_D[at_D], kind="mergesort")][:MOST]
+        hit.append(hits(one.iou_DG[at_D][:, wanted_G]))
+        scores.append(one.scores_D[at_D].astype(np.float64))
+        count += int(wanted_G.sum())
     return precision(np.concatenate(hit, 1), np.concatenate(scores), count)

@@ -34,12 +34,13 @@ def canvas(value: Any) -> Any:
     return found.resize((found.width * scale, found.height * scale), Image.Resampling.NEAREST) if scale > 1 else found
 
 
-def with_masks(image: Any, labels_HW: NDArray[np.uint8]) -> Any:
+def with_masks(image: Any, labels_HW: NDArray[Any]) -> Any:
     """Every pixel veiled by the colour of its label; label 0, the background, stays as it is."""
     from PIL import Image
 
-    scaled = np.asarray(Image.fromarray(labels_HW).resize(image.size, Image.Resampling.NEAREST))
-    palette = np.array([(0, 0, 0), *(colour(number) for number in range(int(labels_HW.max(initial=0))))], float)
+    colour_HW = np.where(labels_HW > 0, 1 + (labels_HW - 1) % len(COLOURS), 0).astype(np.uint8)
+    scaled = np.asarray(Image.fromarray(colour_HW).resize(image.size, Image.Resampling.NEAREST))
+    palette = np.array([(0, 0, 0), *COLOURS], float)
     plain = np.asarray(image, float)
     veiled = np.where((scaled > 0)[..., None], (1 - VEIL) * plain + VEIL * palette[scaled], plain)
     return Image.fromarray(veiled.round().astype(np.uint8))

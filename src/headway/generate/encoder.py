@@ -38,7 +38,7 @@ BUDGET = {"cpu": 1024, "cuda": 1 << 16}  # tokens of a batch, padding counted
 # What a method needs of the head.
 NEEDS = {
     "fill": "words", "classify": "classes", "tag": "tags", "find": "spans", "choose": "choices", "segment": "pixels",
-    "detect": "boxes",
+    "detect": "boxes", "outline": "objects",
 }  # fmt: skip
 Progress = Callable[[int], None]
 Answer = TypeVar("Answer")

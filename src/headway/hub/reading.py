@@ -64,7 +64,8 @@ def _card(found: Checkpoint) -> Card:
         processors = foreign.processors(folder, config, sizes[0])
         if more:
             processors["text"] = TextConfig(sizes[-1], symbols=more.pop("symbols"), foreign=True)
-        return Card(foreign.family, config, FAMILIES[foreign.family].task, processors, head, **more)
+        task = foreign.task(head) if foreign.task else FAMILIES[foreign.family].task
+        return Card(foreign.family, config, task, processors, head, **more)
     text = TextOptions(joint=len(set(sizes)) == 1 if folder is None else not two_sided(folder))
     return text_card(foreign.family, config, sizes, text, foreign=True, head=head, **more)
 

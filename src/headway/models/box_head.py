@@ -67,11 +67,15 @@ class BoxesHead(Head):
         return found.logits_NBQL[-1], found.boxes_NBQ4[-1]
 
     def found(self, encoded: Encoded) -> DecodedBoxes:
+        return self.decoded(encoded)[0]
+
+    def decoded(self, encoded: Encoded) -> tuple[DecodedBoxes, Tensor, Tensor]:
+        """What every layer finds, and behind the last the queries' vectors and where they are, each (B, Q, D)."""
         source_BSD = encoded.x_BTD
         from_SD = source_BSD.new_zeros(()) if encoded.at_TD is None else encoded.at_TD
         start_BQ4 = self.queries.start(len(source_BSD))
         x_BQD = source_BSD.new_zeros(*start_BQ4.shape[:2], source_BSD.shape[-1])
-        every: list[tuple[Tensor, Tensor]] = []
+        normed_BQD, every = x_BQD, []
         for number, layer in enumerate(self.layers):
             tap.at_layer(number)
             x_BQD = layer(x_BQD, self.queries.at(start_BQ4), source_BSD, from_SD)
@@ -80,17 +84,23 @@ class BoxesHead(Head):
             every.append((self.labels(normed_BQD), boxes_BQ4))
             start_BQ4 = self.queries.follow(start_BQ4, boxes_BQ4)
         tap.at_layer(None)
+        at_BQD = self.queries.at(start_BQ4)
         logits, boxes = zip(*every, strict=True)
-        return DecodedBoxes(torch.stack(logits), torch.stack(boxes).sigmoid())
+        return DecodedBoxes(torch.stack(logits), torch.stack(boxes).sigmoid()), normed_BQD, at_BQD.expand_as(normed_BQD)
 
     def boxes(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        logits_BQL, boxes_BQ4 = self(encoded)
-        return logits_BQL.float().softmax(-1), corners(boxes_BQ4.float())
+        found = self.found(encoded)
+        return found.logits_NBQL[-1].float().softmax(-1), corners(found.boxes_NBQ4[-1].float())
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        """The sum over all layers of the labels' cross-entropy, the boxes' distance |b − b'|₁ and 1 − GIoU, of the
+        return self.matched(self.found(encoded), batch, smoothing)[0]
+
+    def matched(self, found: DecodedBoxes, batch: Any, smoothing: float) -> tuple[Terms, Tensor]:
+        """The losses, and the query of each true box behind the last layer, (B, M), as `match` gives them.
+
+        The sum over all layers of the labels' cross-entropy, the boxes' distance |b − b'|₁ and 1 − GIoU, of the
         matching that costs least (Carion et al. 2020, eq. 1 and 2); "nothing" counts less than a label."""
-        config, found = self.config, DecodedBoxes(*(part.float() for part in self.found(encoded)))
+        config, found = self.config, DecodedBoxes(*(part.float() for part in found))
         pairs_NBM = match(found, batch.boxes_BM4, batch.labels_BM, config)
         there_BM = batch.labels_BM != IGNORED
         nothing, labels_BM = len(config.labels), batch.labels_BM
@@ -111,7 +121,8 @@ class BoxesHead(Head):
         apart_N = ((1 - giou_NBM) * matched_NBM).sum((1, 2))
         loss = (labels_N + config.distance * far_N + config.overlap * apart_N).sum()
         shown = {"nll": labels_N[-1], "distance": far_N[-1], "overlap": apart_N[-1]}
-        return {"loss": (loss, 1.0)} | {name: (term.detach(), 0.0) for name, term in shown.items()}
+        terms = {"loss": (loss, 1.0)} | {name: (term.detach(), 0.0) for name, term in shown.items()}
+        return terms, pairs_NBM[-1]
 
 
 @torch.no_grad()
@@ -168,8 +179,8 @@ class Boxes(HeadChoice):
 
     name = "boxes"
     task = "detection"
-    module = BoxesHead
-    shared = ("head.queries.", "head.layers.", "head.norm.", "head.box.")
+    module: ClassVar[Any] = BoxesHead
+    shared: ClassVar[tuple[str, ...]] = ("head.queries.", "head.layers.", "head.norm.", "head.box.")
     labels: tuple[str, ...] = ("object",)
     start: Learned | Anchors = field(default_factory=Learned)
     queries: int = 100

@@ -1,5 +1,5 @@
 """DETR's encoder (Carion et al. 2020, "End-to-end object detection with Transformers"): convolutions, and a Transformer
-whose queries and keys are told in every layer where they are. Its decoder is the head `boxes`.
+whose queries and keys are told in every layer where they are. Its decoder is the head `boxes`, or `boxes-and-masks`.
 
 B batch, C channels, H height, W width, T places, D width.
 """
@@ -114,10 +114,11 @@ class Detr(Encodes):
         self.config, self.context = config, math.prod(config.sides)
         self.width, self.dropout = config.width, config.dropout
         self.embed = config.stem.build(config, channels, Position())
+        self.channels = self.embed.channels
         self.grid = ScaledGrid(config.width, *config.sides, config.turns, config.base)
         self.encoder = PlacedStack(placed_blocks(config, config.layers), config.norm.final(config.width))
 
     def encode(self, inputs: Any) -> Encoded:
-        x_BTD = self.embed(inputs.pixels_BCHW)
+        x_BTD, maps = self.embed.with_maps(inputs.pixels_BCHW)
         at_TD = self.grid().to(x_BTD.dtype)
-        return Encoded(self.encoder(x_BTD, at_TD), at_TD=at_TD)
+        return Encoded(self.encoder(x_BTD, at_TD), at_TD=at_TD, maps=maps)

@@ -68,6 +68,10 @@ class Head(nn.Module):
         left, top, right and bottom as shares of the picture."""
         raise InputError(f"this model finds no objects: it {self.does}")
 
+    def objects(self, encoded: Encoded) -> tuple[Tensor, Tensor, Tensor]:
+        """As `boxes`, and of every query the logits of its mask, (B, Q, R, C): of a grid over the picture."""
+        raise InputError(f"this model finds no masks of objects: it {self.does}")
+
     def choices(self, encoded: Encoded) -> Tensor:
         """A logit for each text, (B,): how well it fits among the choices that it is one of."""
         raise InputError(f"this model chooses among no texts: it {self.does}")

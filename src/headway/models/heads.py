@@ -37,6 +37,7 @@ from headway.models.label_heads import (
     LinearClasses,
     TwoTokens,
 )
+from headway.models.mask_head import BoxesAndMasks
 from headway.models.picture_heads import Pixels
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.models.token_heads import Crf, Replaced, Spans, Tags
@@ -256,6 +257,7 @@ class MultipleChoice(HeadChoice):
 EVERY = (
     Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, TwoTokens, Answers, NextSentence,
     MultipleChoice, Tags, Replaced, Spans, Crf, Pixels, Boxes,
+    BoxesAndMasks,
 )  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007

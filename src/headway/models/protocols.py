@@ -31,12 +31,14 @@ class Scores(Protocol):
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """What an encoder gives: its last layer, the rows' lengths (None: no row is padded), every layer's output where the
-    model keeps them, and where each vector is, for a head that attends to them (None: the vectors say it)."""
+    model keeps them, where each vector is, for a head that attends to them (None: the vectors say it), and the feature
+    maps (B, C, H, W) below the first layer, the finest first, for a head that draws (none: its front end has none)."""
 
     x_BTD: Tensor
     lengths_B: Tensor | None = None
     layers: tuple[Tensor, ...] = ()
     at_TD: Tensor | None = None
+    maps: tuple[Tensor, ...] = ()
 
 
 class Encodes(nn.Module):
@@ -44,7 +46,7 @@ class Encodes(nn.Module):
 
     width: of the last layer. dropout: what a head takes unless it has its own. context: the most positions that it
     reads; None: any number. per_token: whether it gives a vector for every token, or a single one for the whole.
-    letters: the most of each token that it reads (0: none).
+    letters: the most of each token that it reads (0: none). channels: of the feature maps that `encode` gives.
     """
 
     config: Any = None
@@ -53,6 +55,7 @@ class Encodes(nn.Module):
     context: int | None = None
     per_token: bool = True
     letters: int = 0
+    channels: tuple[int, ...] = ()
     tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
 
     @property

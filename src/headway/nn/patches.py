@@ -35,8 +35,15 @@ class PictureEmbedding(nn.Module):
         learned = [nn.Parameter(torch.empty(width).normal_(std=0.02)) for _ in range(before)]
         self.class_D, self.distilled_D = [*learned, None, None][:2]
 
+    channels: tuple[int, ...] = ()  # of the maps that `with_maps` gives
+
     def forward(self, pixels_BCHW: Tensor) -> Tensor:
-        places_BTD = self.places(pixels_BCHW)
+        return self.with_maps(pixels_BCHW)[0]
+
+    def with_maps(self, pixels_BCHW: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The tokens, and the feature maps (B, C, H, W) that the places were made of, the finest first: the last is the
+        grid of the places themselves. None where there is no map but that grid."""
+        places_BTD, maps = self.seen(pixels_BCHW)
         before = [vector_D for vector_D in (self.class_D, self.distilled_D) if vector_D is not None]
         first = [vector_D.expand(len(places_BTD), 1, -1) for vector_D in before]
         tokens_BTD = torch.cat([*first, places_BTD], 1)
@@ -44,7 +51,11 @@ class PictureEmbedding(nn.Module):
         if tap.recording():
             tap.save(self, "tokens", tokens_BTD)
             tap.save(self, "hidden", x_BTD)
-        return x_BTD
+        return x_BTD, maps
+
+    def seen(self, pixels_BCHW: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The places, and the maps of `with_maps`."""
+        return self.places(pixels_BCHW), ()
 
     def places(self, pixels_BCHW: Tensor) -> Tensor:
         """A vector for each place of a grid over the picture, row by row."""
@@ -96,12 +107,15 @@ class ConvolutionalEmbedding(PictureEmbedding):
         )
         for layer in self.layers:
             nn.init.kaiming_normal_(layer.weight)  # type: ignore[arg-type]
+        self.channels = tuple(widths[1:])
 
-    def places(self, pixels_BCHW: Tensor) -> Tensor:
+    def seen(self, pixels_BCHW: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         x_BDHW = pixels_BCHW.to(self.layers[0].weight.dtype)  # type: ignore[arg-type]
+        maps = []
         for layer in self.layers:
             x_BDHW = F.max_pool2d(F.relu(layer(x_BDHW)), 3, 2, 1)
-        return x_BDHW.flatten(2).mT
+            maps.append(x_BDHW)
+        return x_BDHW.flatten(2).mT, tuple(maps)
 
 
 class FrameEmbedding(PictureEmbedding):

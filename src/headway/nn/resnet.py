@@ -103,11 +103,14 @@ class ResNetEmbedding(PictureEmbedding):
                 before = to
             stages[f"stage{number + 1}"] = nn.Sequential(*layers)
         self.stages, self.map = nn.ModuleDict(stages), nn.Conv2d(before, width, 1)
+        self.channels = (*widths[:-1], width)
 
-    def places(self, pixels_BCHW: Tensor) -> Tensor:
+    def seen(self, pixels_BCHW: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         x_BCHW = self.first(pixels_BCHW.to(self.map.weight.dtype))
         x_BCHW = F.max_pool2d(F.relu(x_BCHW), 3, 2, 1)
+        maps = []
         for stage in self.stages.values():
             x_BCHW = stage(x_BCHW)
+            maps.append(x_BCHW)
         found_BDHW: Tensor = self.map(x_BCHW)
-        return found_BDHW.flatten(2).mT
+        return found_BDHW.flatten(2).mT, (*maps[:-1], found_BDHW)

@@ -9,6 +9,7 @@ from headway.tasks.captioning import Captioning
 from headway.tasks.classification import Classification
 from headway.tasks.detection import Detection
 from headway.tasks.encoding import Embedding
+from headway.tasks.instances import InstanceSegmentation
 from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
 from headway.tasks.pictures import ImageClassification
@@ -25,7 +26,7 @@ from headway.tasks.word_vectors import WordVectors
 
 EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
-    SoundClassification, Segmentation, Detection, Captioning,
+    SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
     Transcription,
 )  # fmt: skip

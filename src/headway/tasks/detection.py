@@ -12,7 +12,7 @@ from headway.batch import IGNORED
 from headway.data.annotated import Annotated, BoxBatch, box_batch
 from headway.evaluate.boxes import BoxScores, FoundBoxes
 from headway.generate.drawing import canvas, with_boxes
-from headway.generate.seeing import Detector
+from headway.generate.seeing import Detector, Object
 from headway.hub.extras import wanted
 from headway.tasks.labelling import reported
 from headway.tasks.seeing import SeeingParts, SeenPictures, sample_pictures
@@ -32,18 +32,19 @@ class Detection(SeeingParts):
     """Judged by mean average precision."""
 
     name = "detection"
-    data = BoxedPictures
+    data: ClassVar[Any] = BoxedPictures
     headline = ("map", True)
     opens = Detector
     needs = "boxes"
     make = staticmethod(box_batch)
+    terms: ClassVar[tuple[str, ...]] = ("loss", "distance", "overlap")
 
     def __init__(self, run: Any, context: Any) -> None:
         wanted("scipy.optimize", "detection")
         super().__init__(run, context)
 
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
-        return {name: losses[name] for name in ("loss", "distance", "overlap")}
+        return {name: losses[name] for name in self.terms}
 
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         return "map", Figure(self.scores("valid").map, True, 4)
@@ -68,16 +69,8 @@ class Detection(SeeingParts):
         refuse_unknown(options, ("draw",), "a model that finds objects")
         for value in values:
             objects = model.detect(value)
-            boxes = [[round(edge, 4) for edge in one.box] for one in objects]
-            shares = [round(one.probability, 4) for one in objects]
-            rows = list(zip(objects, shares, boxes, strict=True))
-            texts = [f"{one.label} {share:.4f} {' '.join(map('{:.4f}'.format, box))}" for one, share, box in rows]
-            facts = [{"label": one.label, "probability": share, "box": box} for one, share, box in rows]
-            drawn = None
-            if "draw" in options:
-                labels = [f"{one.label} {one.probability:.2f}" for one in objects]
-                numbers = [model.labels.index(one.label) for one in objects]
-                drawn = with_boxes(canvas(value), [one.box for one in objects], labels, numbers)
+            texts, facts = described(objects)
+            drawn = with_objects(canvas(value), objects, model.labels) if "draw" in options else None
             yield Prediction("\t".join(texts), {"picture": value, "objects": facts}, drawn)
 
     @classmethod
@@ -86,6 +79,21 @@ class Detection(SeeingParts):
         truth = cls.truth(model, files)
         found = [boxes for some in model.detect_read(truth.pixels_NCHW) for boxes in found_boxes(*some)]
         return reported(BoxScores.of(true_boxes(truth), found, len(model.labels)), len(truth), "pictures")
+
+
+def described(objects: Sequence[Object]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Each as text, and as values for a program."""
+    boxes = [[round(edge, 4) for edge in one.box] for one in objects]
+    shares = [round(one.probability, 4) for one in objects]
+    rows = list(zip(objects, shares, boxes, strict=True))
+    texts = [f"{one.label} {share:.4f} {' '.join(map('{:.4f}'.format, box))}" for one, share, box in rows]
+    return texts, [{"label": one.label, "probability": share, "box": box} for one, share, box in rows]
+
+
+def with_objects(image: Any, objects: Sequence[Object], labels: Sequence[str]) -> Any:
+    """Their boxes drawn onto a picture."""
+    texts = [f"{one.label} {one.probability:.2f}" for one in objects]
+    return with_boxes(image, [one.box for one in objects], texts, [labels.index(one.label) for one in objects])
 
 
 def found_boxes(share_BQL: torch.Tensor, boxes_BQ4: torch.Tensor) -> list[FoundBoxes]:

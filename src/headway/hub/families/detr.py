@@ -1,4 +1,5 @@
-"""DETR (Carion et al. 2020) in the Hugging Face format ↔ `headway.models.detr` with the head `boxes`."""
+"""DETR (Carion et al. 2020) in the Hugging Face format ↔ `headway.models.detr` with the head `boxes`, or
+`boxes-and-masks`."""
 
 from __future__ import annotations
 
@@ -8,21 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, refuse
 from headway.hub.config_keys import Field, Keys, NoCounterpart, choice, number, size
-from headway.hub.families.encoder import Kin, Row, foreign, labels_in, names
+from headway.hub.families.encoder import Kin, Row, activation_of, foreign, labels_in, names
 from headway.hub.families.foreign import ACTIVATIONS, Usual
 from headway.hub.hf_folder import optional_json
 from headway.hub.image_processor import FILE, image_config, processor_facts
 from headway.hub.names import Table, below
 from headway.models.box_head import Boxes, Learned
 from headway.models.detr import DetrConfig, ResNet
+from headway.models.mask_head import BoxesAndMasks
+from headway.nn.object_masks import GROUPS
 
 THEIRS = "model.backbone.conv_encoder.model."
 # Weights of timm's residual networks: the first convolution, and those of stage, layer and number.
 FIRST = re.compile(rf"{re.escape(THEIRS)}(conv|bn)1\.(\w+)")
 LAYER = re.compile(rf"{re.escape(THEIRS)}layer(\d)\.(\d+)\.(conv|bn|downsample\.)(\d)\.(\w+)")
 PARTS = {"conv": "convolution", "bn": "normalization"}
+OUTER = {Boxes: "", BoxesAndMasks: "detr."}  # what stands before the names of all but the masks' weights
+STAGES = 4  # of the residual network whose maps their masks are drawn with
 USUAL_SIZE = 800  # of pictures, where the folder does not say it
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]  # of ImageNet's
 BACKBONE = "backbone_config"
@@ -71,10 +76,10 @@ def _backbone(keys: Keys) -> ResNet:
 def _backbone_keys(stem: Any, config: Any) -> dict[str, Any]:
     if not isinstance(stem, ResNet):
         raise NoCounterpart
-    last = f"stage{len(stem.widths)}"
+    stages = [f"stage{number + 1}" for number in range(len(stem.widths))]  # masks need all, boxes the last
     facts = {
         "model_type": "resnet", "embedding_size": stem.first, "hidden_sizes": list(stem.widths),
-        "depths": list(stem.depths), "layer_type": stem.layer, "hidden_act": "relu", "out_features": [last],
+        "depths": list(stem.depths), "layer_type": stem.layer, "hidden_act": "relu", "out_features": stages,
         "downsample_in_first_stage": False, "downsample_in_bottleneck": False,
     }  # fmt: skip
     return {BACKBONE: facts, "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
@@ -126,6 +131,22 @@ HEAD = {
 }
 
 
+# In the order of `MaskConvolutions`: adapters join the maps of the residual network.
+MASKS = {
+    **{name: f"detr.{theirs}" for name, theirs in HEAD.items()},
+    "head.attention.query": "bbox_attention.q_linear",
+    "head.attention.key": "bbox_attention.k_linear",
+    "head.masks.first.convolution": "mask_head.lay1",
+    "head.masks.first.norm": "mask_head.gn1",
+    "head.masks.second.convolution": "mask_head.lay2",
+    "head.masks.second.norm": "mask_head.gn2",
+    **{f"head.masks.steps.step{step + 1}.join": f"mask_head.adapter{step + 1}" for step in range(STAGES - 1)},
+    **{f"head.masks.steps.step{step + 1}.refine.convolution": f"mask_head.lay{step + 3}" for step in range(STAGES - 1)},
+    **{f"head.masks.steps.step{step + 1}.refine.norm": f"mask_head.gn{step + 3}" for step in range(STAGES - 1)},
+    "head.masks.output": "mask_head.out_lay",
+}
+
+
 def _convolution(ours: str, theirs: str) -> dict[str, str]:
     return {f"{ours}.convolution": f"{theirs}.convolution", f"{ours}.norm": f"{theirs}.normalization"}
 
@@ -150,11 +171,16 @@ def _head(keys: Keys, config: Any) -> Boxes:
     )  # fmt: skip
 
 
+def _whole(value: float) -> float:
+    """As their configs write it."""
+    return int(value) if value == int(value) else value
+
+
 def _head_keys(head: Boxes) -> dict[str, Any]:
     if head.start != Learned():
         raise NoCounterpart("head.start")
     numbered = dict(enumerate(head.labels))
-    far, over = (int(value) if value == int(value) else value for value in (head.distance, head.overlap))
+    far, over = map(_whole, (head.distance, head.overlap))
     return {
         "num_queries": head.queries, "decoder_layers": head.layers, "bbox_loss_coefficient": far,
         "giou_loss_coefficient": over, "eos_coefficient": head.nothing, "is_encoder_decoder": True,
@@ -163,22 +189,51 @@ def _head_keys(head: Boxes) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _masks_head(keys: Keys, config: Any) -> BoxesAndMasks:
+    maps = (keys.take(BACKBONE, None, dict) or {}).get("out_features")
+    refuse(len(config.stem.widths) != STAGES or (maps is not None and len(maps) != STAGES),
+           f"{keys.where}: masks need the maps of all {STAGES} stages of a residual network")  # fmt: skip
+    widths = (config.width + config.heads, *(config.width >> step for step in range(1, STAGES + 1)))
+    refuse(any(width >= GROUPS and width % GROUPS for width in widths) or config.width < 1 << STAGES,
+           f"{keys.where}: d_model {config.width} with {config.heads} heads has no groups of {GROUPS} for the masks' "
+           "norms")  # fmt: skip
+    weights = (keys.number(key, 1) for key in ("mask_loss_coefficient", "dice_loss_coefficient"))
+    return BoxesAndMasks(**vars(_head(keys, config)), **dict(zip(("focal", "dice"), weights, strict=True)),
+                         activation=activation_of(config))  # fmt: skip
+
+
+def _masks_head_keys(head: BoxesAndMasks) -> dict[str, Any]:
+    return _head_keys(head) | {
+        "mask_loss_coefficient": _whole(head.focal), "dice_loss_coefficient": _whole(head.dice),
+    }  # fmt: skip
+
+
 KIN = Kin(
     "detr", "Detr", "model.", {
         **below("encoder.encoder.layers.*.", "model.encoder.layers.*.", BLOCK),
         "encoder.embed.map": "model.input_projection",
     },
-    {"ForObjectDetection": Row(Boxes, _head, HEAD, write=_head_keys)}, (r"num_batches_tracked$",),
+    {
+        "ForObjectDetection": Row(Boxes, _head, HEAD, write=_head_keys),
+        "ForSegmentation": Row(BoxesAndMasks, _masks_head, MASKS, write=_masks_head_keys),
+    },
+    (r"num_batches_tracked$",),
 )  # fmt: skip
 
 
 def _table(config: DetrConfig, head: Any) -> Table:
-    found = names(KIN, config, head)
-    return replace(found, names={**found.names, **_names(config.stem)}, spelled=_spelled)
+    found, outer = names(KIN, config, head), OUTER[type(head)]
+    below_head = {ours: outer + theirs for ours, theirs in {**KIN.names, **_names(config.stem)}.items()}
+    return replace(found, names={**found.names, **below_head}, spelled=_spelled, prefix=outer + KIN.prefix)
 
 
 def _spelled(name: str) -> str:
     """The name of a weight of timm's residual network, as transformers' own has it."""
+    outer = OUTER[BoxesAndMasks]
+    return outer + _spelled(name.removeprefix(outer)) if name.startswith(outer) else _own_name(name)
+
+
+def _own_name(name: str) -> str:
     if (first := FIRST.fullmatch(name)) is not None:
         return f"{THEIRS}embedder.embedder.{PARTS[first[1]]}.{first[2]}"
     if (found := LAYER.fullmatch(name)) is None:
@@ -210,5 +265,5 @@ def _processors(folder: Path | None, config: DetrConfig, channels: int) -> dict[
 
 DETR = replace(
     foreign(KIN, DetrConfig(stem=ResNet()), FIELDS, Usual(), must=MUST, ignored=IGNORED),
-    names=_table, size_key="num_channels", settle=_settle, processors=_processors,
+    names=_table, size_key="num_channels", settle=_settle, processors=_processors, task=lambda head: str(head.task),
 )  # fmt: skip

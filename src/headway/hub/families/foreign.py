@@ -54,8 +54,9 @@ class Foreign:
     and head completed by the folder's other files and its weights' names. constants: tables of a formula, stored
     like weights. seq2seq: a target is decoded by the folder's settings. languages: a target begins with the token of
     its language, which these must say. size_key: of the size of what it reads. processors: of a model that reads no
-    text, the configs of its processors by the folder, headway's config and that size. channels: of what a model reads
-    that writes text; the size is then that of its vocabulary. search: settings of generation by the folder's.
+    text, the configs of its processors by the folder, headway's config and that size; task: its task by the head (None:
+    the family's). channels: of what a model reads that writes text; the size is then that of its vocabulary. search:
+    settings of generation by the folder's.
     """
 
     model_type: str
@@ -75,6 +76,7 @@ class Foreign:
     languages: bool = False
     size_key: str = "vocab_size"
     processors: Callable[[Path | None, Any, int], dict[str, Any]] | None = None
+    task: Callable[[Any], str] | None = None
     channels: tuple[int, ...] = ()
     search: Callable[[dict[str, Any], str], dict[str, Any]] = search_in
 
