@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     for name, line in (("a.txt", "is no .npz with"), ("b.npz", "is no whole .npz"), ("c.npz", "c.npz")):
         with pytest.raises(InputError, match=line):
             read_annotated([tmp_path / name], 3, (32, 32), "masks")
+    with zipfile.ZipFile(tmp_path / "e.npz", "w") as archive:
+        archive.writestr("pictures.npy", b"no array")
+    with pytest.raises(InputError, match="e.npz is no whole .npz of plain arrays: pictures is none"):
+        read_annotated([tmp_path / "e.npz"], 3, (32, 32), "masks")
     np.savez(tmp_path / "d.npz", pictures=np.zeros((2, 4, 4), np.uint8), masks=np.ones((2, 4, 4), np.uint8))
     found = read_annotated([tmp_path / "d.npz"], 3, (4, 4), "masks")
     assert found.kinds == ("0",) and found.captions == ((), ()) and (found.labels_NM == IGNORED).all()

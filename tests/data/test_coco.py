@@ -16,6 +16,7 @@ from pycocotools import mask as library
 from pycocotools.coco import COCO
 
 from headway.data.annotated_files import read_annotated
+from headway.data.coco_masks import outline_mask
 from headway.errors import InputError
 
 FACTS: dict[str, Any] = {
@@ -124,6 +125,16 @@ def test_masks_of_all_kinds_are_those_of_pycocotools(tmp_path: Path) -> None:
         np.testing.assert_array_equal(outlines[smallest], wanted[smallest])  # a pixel of several is the smallest's
     assert read_annotated([path], 3, (5, 5), "objects").objects_NHW.shape == (2, 5, 5)
     assert not read_annotated([path], 3, (5, 5), "boxes").objects_NHW.size
+
+
+def test_packed_runs_of_any_mask_are_unpacked(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    for size in ((1, 1), (3, 50), (40, 7), (300, 200)):
+        for share in (0.0, 0.02, 0.5, 1.0):
+            wanted = rng.random(size) < share
+            packed = library.encode(np.asfortranarray(wanted.astype(np.uint8)))["counts"].decode()
+            found = outline_mask({"size": list(size), "counts": packed}, size, tmp_path)
+            np.testing.assert_array_equal(found, wanted)
 
 
 def with_outline(outline: Any) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_an_outliner_of_headways_own_kind_says_why_it_cannot_be_exported() -> No
     from headway.models.box_head import Anchors
     from headway.models.detr import DetrConfig as Own
     from headway.models.detr import ResNet
-    from headway.models.mask_head import BoxesAndMasks
+    from headway.models.mask_head import BoxesAndMasks, Placed
 
     resnet = Own(stem=ResNet())
     with pytest.raises(InputError, match="model.stem=convolutions has no counterpart"):
@@ -124,5 +124,7 @@ def test_an_outliner_of_headways_own_kind_says_why_it_cannot_be_exported() -> No
         DETR.config_out(resnet, (3,), BoxesAndMasks(start=Anchors()))
     with pytest.raises(InputError, match="head.activation.* has no counterpart"):
         DETR.config_out(resnet, (3,), BoxesAndMasks(activation="gelu"))
+    with pytest.raises(InputError, match="head.look.* has no counterpart"):
+        DETR.config_out(resnet, (3,), BoxesAndMasks(look=Placed()))
     with pytest.raises(InputError, match="maps of all 4 stages"):
         DETR.config_out(Own(stem=ResNet(8, (8, 16), (1, 1))), (3,), BoxesAndMasks())

@@ -70,9 +70,12 @@ def arrays_in(place: Path) -> dict[str, Any]:
     must_be_there(place)
     try:
         with np.load(place, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            found = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{place} is no whole .npz of plain arrays: {error}") from error
+    for name, value in found.items():  # numpy gives the bytes of a member whose first bytes are not an array's
+        refuse(not isinstance(value, np.ndarray), f"{place} is no whole .npz of plain arrays: {name} is none")
+    return found
 
 
 def read_all(
