@@ -17,6 +17,7 @@ from typing import Any, final
 import torch
 
 from headway.errors import InputError, refuse
+from headway.extras import wanted
 from headway.folder import FAST_WEIGHTS, Card, find_model, open_processors, read_card, read_model
 from headway.generate.attention import Attention
 from headway.generate.one_or_many import is_text, one_or_many
@@ -25,7 +26,6 @@ from headway.generate.search import Hypothesis, Search
 from headway.generate.shown import Shown
 from headway.generate.translator import TextTranslator, Translation
 from headway.hub.ctranslate2_export import engine_of, write_ctranslate2
-from headway.hub.extras import wanted
 from headway.hub.families.ctranslate2_parts import entries
 from headway.text.codec import Codec
 from headway.text.tokenizer import END

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import refuse
+from headway.extras import wanted
 from headway.generate.hearing import TextTranscriber
 from headway.generate.speech import Speaking
 from headway.generate.word_times import SMOOTH
 from headway.hub.ctranslate2_engine import ENGINE, opened_engine
-from headway.hub.extras import wanted
 from headway.processors.sound import Spectrogram
 
 ANY_START = 1 << 20  # steps of 0.02 s

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from headway.atomic import written
 from headway.errors import InputError, refuse
+from headway.extras import wanted
 from headway.folder import Loaded, read_model
-from headway.hub.extras import wanted
 from headway.hub.gguf_architectures import ARCHITECTURES, Architecture
 from headway.hub.gguf_tokenizer import SPLITS
 from headway.hub.hf_export import held

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError, nearest, of_library
+from headway.extras import wanted
 from headway.hub.checkpoint import Checkpoint
-from headway.hub.extras import wanted
 from headway.hub.gguf_architectures import ARCHITECTURES, Architecture, stored_shape
 from headway.hub.gguf_tokenizer import gguf_tokenizer
 from headway.hub.hf_folder import NotMapped

@@ -10,7 +10,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Split
 
 from headway.errors import InputError, nearest, of_library, refuse
-from headway.hub.extras import wanted
+from headway.extras import wanted
 from headway.hub.sentencepiece import BPE, CONTROL, LONGEST, UNUSED, USER, SentencePieces
 from headway.text.foreign import ForeignTokenizer, Settings
 

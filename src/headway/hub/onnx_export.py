@@ -15,8 +15,8 @@ from torch.export import Dim
 
 from headway.atomic import replaced_folder
 from headway.errors import InputError
+from headway.extras import wanted
 from headway.folder import read_model
-from headway.hub.extras import wanted
 from headway.hub.families.exports import EXPORTS, export_of
 from headway.hub.hf_export import held
 from headway.hub.hf_folder import CONFIG, write_json

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError, of_library
+from headway.extras import wanted
 from headway.hub.checkpoint import Checkpoint
-from headway.hub.extras import wanted
 from headway.hub.hf_folder import CONFIG, InMemory
 from headway.hub.model_type import with_model_type
 from headway.hub.names import listed

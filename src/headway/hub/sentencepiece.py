@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from headway.errors import InputError, refuse
-from headway.hub.extras import wanted
+from headway.extras import wanted
 from headway.text.codec import SPACE_MARK
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED = range(1, 6)  # types of a token in the file

@@ -11,9 +11,9 @@ import torch
 from headway.batch import IGNORED
 from headway.data.annotated import Annotated, BoxBatch, box_batch
 from headway.evaluate.boxes import BoxScores, FoundBoxes
+from headway.extras import wanted
 from headway.generate.drawing import canvas, with_boxes
 from headway.generate.seeing import Detector, Object
-from headway.hub.extras import wanted
 from headway.tasks.labelling import reported
 from headway.tasks.seeing import SeeingParts, SeenPictures, sample_pictures
 from headway.tasks.task import Figure, Prediction, Report, refuse_unknown

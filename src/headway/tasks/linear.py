@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headway.errors import refuse
 from headway.evaluate.labels import Judge
-from headway.hub.extras import wanted
+from headway.extras import wanted
 from headway.models import build
 from headway.nn.grams import gram_keys
 from headway.tasks.objective import Config

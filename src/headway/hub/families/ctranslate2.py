@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headway.errors import refuse
+from headway.extras import wanted
 from headway.folder import Loaded
-from headway.hub.extras import wanted
 from headway.hub.families.ctranslate2_parts import (
     Engine,
     activation,

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
+from headway.extras import wanted
 from headway.folder import Loaded
-from headway.hub.extras import wanted
 from headway.models import parts
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Position, Sinusoidal

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headway.errors import refuse
+from headway.extras import wanted
 from headway.folder import Loaded
 from headway.generate.speech import Speaking, SpeechTokens
 from headway.generate.word_times import chosen_heads
-from headway.hub.extras import wanted
 from headway.hub.families.ctranslate2 import fill_stack
 from headway.hub.families.ctranslate2_parts import Engine, added_positions, entries, plain
 from headway.models import parts

@@ -1,4 +1,4 @@
-"""Libraries that only some formats need: imported where they are used; a missing one is reported with its command."""
+"""Libraries that only some parts need: imported where they are used; a missing one is reported with its command."""
 
 from __future__ import annotations
 
