@@ -14,9 +14,9 @@ import typer
 from forked import ROUNDS, Record, call, load_modules
 from hypothesis import HealthCheck, given, seed, settings
 from lines import fault
-from worlds import WORLDS
 
 from headway.cli.app import app
+from worlds import WORLDS
 
 RECIPES = (
     "gpt",
@@ -32,6 +32,7 @@ RECIPES = (
     "babi",
     "answer",
 )
+ACTED_IN = ("lane-keeping", "CartPole-v1", "Pendulum-v1", "nosuch-v1", "nosuch:x-v0", "x/y")
 COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 DRAWN = tuple(name for name in COMMANDS if name != "demo")  # it trains for minutes, whatever else is said
 LIVE = ("explore",)  # a server: with --html only
@@ -80,7 +81,7 @@ def values(option: Any) -> some.SearchStrategy[str]:
 def lines(draw: Any, names: tuple[str, ...] = DRAWN) -> list[str]:
     name = draw(some.sampled_from(names))
     found = [name]
-    first = some.sampled_from(RECIPES) if name in ("train", "compare") else some.sampled_from(PLACES)
+    first = some.sampled_from({"train": RECIPES, "compare": RECIPES, "collect": ACTED_IN}.get(name, PLACES))
     found += draw(some.lists(first | some.sampled_from(PLACES), max_size=3))
     options = [option for option in COMMANDS[name].params if option.param_type_name == "option"]
     for option in draw(some.lists(some.sampled_from(options), max_size=4, unique=True)) if options else ():
@@ -111,6 +112,8 @@ def asked(line: list[str]) -> list[str]:
     words = ["run/model" if word == "MODEL" else "run" if word == "RUN" else word for word in line]
     if words[0] in ("train", "compare") and "--dry-run" not in words:
         words += ["--set", "engine.steps=1", "model.width=16"] if "--set" not in words else ["--dry-run"]
+    if words[0] == "collect":
+        words = [*words, "--episodes", "2", "--steps", "5"]  # the last one counts
     return words
 
 

@@ -38,6 +38,9 @@ GROUPS = {
         "score": "How likely a text is, or each answer.",
         "evaluate": "BLEU of translations, perplexity of a text.",
     },
+    "Act": {
+        "collect": "Episodes of a policy in a world, to learn from.",
+    },
     "Look inside": {
         "explore": "Look inside, on a page in the browser.",
         "analyse": "What a model's heads do: table, picture.",

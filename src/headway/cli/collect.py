@@ -1,0 +1,72 @@
+"""headway collect"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+from headway.cli.options import argument, flag, option
+from headway.errors import refuse
+
+MOST = 10_000_000  # episodes
+
+
+def collect(
+    world: str = argument("WORLD", "A world's name: CartPole-v1, lane-keeping, or any other id of gymnasium.", None),
+    policy: str = option("random", "NAME", "Who acts: expert or random."),
+    episodes: int = option(100, "N", "How many episodes.", min=1),
+    noise: float = option(
+        0.0,
+        "SHARE",
+        "Of choices, the share that is random; of numbers, the deviation of what is added.",
+        min=0.0,
+    ),
+    pictures: int = option(0, "PIXELS", "Keep a picture of each step too, of so many pixels a side.", min=0),
+    steps: int = option(0, "N", "Cut episodes after so many steps; 0: where the world does.", min=0),
+    seed: int = option(1, "N", "Of all that is random.", min=0),
+    out: str = option("", "FILE", "Where they go, an .npz (default: WORLD-POLICY.npz)."),
+    worlds: bool = flag("--worlds", "List the worlds that are installed, and stop."),
+) -> None:
+    """Let a policy act in a world and keep what happens: states, actions and rewards, to learn from."""
+    from rich.progress import track
+
+    from headway.data.trajectories import save_trajectories
+    from headway.generate.acting import episodes as acted
+    from headway.generate.acting import gathered
+    from headway.worlds.catalog import open_world, world_names
+    from headway.worlds.policies import policy_named
+
+    if worlds:
+        print("\n".join(world_names()))
+        return
+    refuse(not world, "name a world, such as CartPole-v1; headway collect --worlds lists them")
+    refuse(episodes > MOST, f"--episodes is {episodes:,}: {MOST:,} at most")
+    refuse(not math.isfinite(noise), f"--noise is {noise}: a share from 0 on")
+    refuse(pictures > 4096, f"--pictures is {pictures}: 4,096 pixels a side at most")
+    opened = open_world(world)
+    chosen = policy_named(policy, opened)
+    target = Path(out or f"{world.replace('/', '-')}-{policy}.npz")
+    refuse(target.suffix != ".npz", f"{target}: trajectories are written as an .npz")
+    refuse(not target.parent.is_dir(), f"there is no folder {target.parent}")
+    how = {"noise": noise, "pictures": pictures, "most": steps or None}
+    try:
+        every = acted(opened, chosen, episodes, seed, **how)
+        found = list(track(every, "acting", episodes, console=_console(), transient=True))
+    finally:
+        opened.close()
+    about = {"policy": policy, "noise": noise, "episodes": episodes, "seed": seed}
+    kept = gathered(opened, found, (about,))
+    save_trajectories(target, kept)
+    returns = kept.returns_E
+    print(f"{len(kept):,} episodes, {len(kept.rewards_K):,} steps")
+    print(f"return: {returns.min():.4g} to {returns.max():.4g}, mean {returns.mean():.4g}")
+    if (kept.succeeded_E >= 0).all():
+        print(f"succeeded: {100 * kept.succeeded_E.mean():.1f} %")
+    print(f"trajectories: {target} ({target.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)
+
+
+def _console():  # type: ignore[no-untyped-def]
+    from rich.console import Console
+
+    return Console(stderr=True)

@@ -1,0 +1,93 @@
+"""A world of gymnasium, by its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headway.errors import InputError, nearest, refuse
+from headway.extras import wanted
+from headway.worlds.world import Bytes, Choices, Floats, Moved, Numbers, Space
+
+SAYS = ("success", "is_success")  # what worlds call it in their `info`
+
+
+def ids() -> list[str]:
+    """The worlds that are registered."""
+    return sorted(wanted("gymnasium", "worlds").registry)
+
+
+class GymWorld:
+    """States are flattened to one row of numbers, actions are as gymnasium has them. It is carried as its seed and the
+    actions since: `restore` repeats them, since most worlds have no state to take out."""
+
+    def __init__(self, name: str) -> None:
+        gymnasium = wanted("gymnasium", "worlds")
+        try:
+            world = gymnasium.make(name, render_mode="rgb_array")
+        except gymnasium.error.Error as error:
+            known = ids()
+            refuse(name not in known, f"there is no world {name!r}{nearest(name, known, 'headway collect --worlds')}")
+            raise InputError(f"the world {name!r} cannot be opened: {' '.join(str(error).split())}") from error
+        except ImportError as error:  # a package of its own, such as mujoco
+            raise InputError(f"the world {name!r} needs {error.name or 'a package'}, which is not installed") from error
+        self.name, self.spaces = name, gymnasium.spaces
+        self.actions = self._actions(world.action_space)
+        self.first = int(getattr(world.action_space, "start", 0))
+        self.observed = world.observation_space
+        self.states = self._states()
+        self.world: Any = world
+        self.seed, self.done = 0, list[Any]()
+
+    def _actions(self, space: Any) -> Space:
+        if isinstance(space, self.spaces.Discrete):
+            return Choices(int(space.n))
+        ours = isinstance(space, self.spaces.Box) and len(space.shape) == 1
+        refuse(not ours, f"the actions of '{self.name}' are {space}: headway takes one of several, or a row of numbers")
+        return Numbers(tuple(map(float, space.low)), tuple(map(float, space.high)))
+
+    def _states(self) -> Numbers:
+        try:
+            flat = self.spaces.flatten_space(self.observed)
+            return Numbers(tuple(map(float, flat.low)), tuple(map(float, flat.high)))
+        except (NotImplementedError, AttributeError) as error:
+            raise InputError(f"the states of '{self.name}' are {self.observed}: they are no row of numbers") from error
+
+    def reset(self, seed: int) -> Floats:
+        self.seed, self.done = seed, []
+        state, _ = self.world.reset(seed=seed)
+        return self._flat(state)
+
+    def step(self, action: Any) -> Moved:
+        if isinstance(self.actions, Numbers):
+            given: Any = self.actions.bounded(action)
+            self.done.append(given.tolist())
+        else:
+            given = int(action)
+            self.done.append(given)
+            given += self.first
+        state, reward, ended, cut, info = self.world.step(given)
+        said = next((bool(info[key]) for key in SAYS if key in info), None)
+        return Moved(self._flat(state), float(reward), bool(ended), bool(cut), said)
+
+    def _flat(self, state: Any) -> Floats:
+        return np.asarray(self.spaces.flatten(self.observed, state), np.float32)
+
+    def picture(self, size: int) -> Bytes:
+        from PIL import Image
+
+        seen = Image.fromarray(self.world.render())
+        return np.asarray(seen.resize((size, size), Image.Resampling.BILINEAR), np.uint8)
+
+    def carried(self) -> dict[str, Any]:
+        return {"seed": self.seed, "actions": list(self.done)}
+
+    def restore(self, carried: dict[str, Any]) -> Floats:
+        state_S = self.reset(int(carried["seed"]))
+        for action in carried["actions"]:
+            state_S = self.step(action).state_S
+        return state_S
+
+    def close(self) -> None:
+        self.world.close()

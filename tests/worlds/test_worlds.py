@@ -1,0 +1,144 @@
+"""Worlds: gymnasium's are gymnasium's, ours follows its equations, and each goes on where it was, to the bit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from headway.errors import InputError
+from headway.worlds import Choices, Numbers, World, open_world
+from headway.worlds.lane import BENT, HALF, SPEED, STEEPEST, STEP, WHEELBASE, LaneKeeping
+from headway.worlds.policies import policy_named
+from headway.worlds.world import space_of
+
+NAMES = ("CartPole-v1", "Pendulum-v1", "lane-keeping")
+
+
+def walked(world: World, steps: int, draw: np.random.Generator) -> list[tuple[Any, ...]]:
+    found = []
+    for _ in range(steps):
+        moved = world.step(world.actions.random(draw))
+        found.append((moved.state_S.tobytes(), moved.reward, moved.over))
+    return found
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+def test_a_world_of_gymnasium_is_its_own(name: str) -> None:
+    ours, theirs = open_world(name), gymnasium.make(name)
+    state, _ = theirs.reset(seed=7)
+    space = theirs.observation_space
+    assert np.array_equal(ours.reset(7), np.asarray(gymnasium.spaces.flatten(space, state), np.float32))
+    assert ours.states.width == gymnasium.spaces.flatdim(space)
+    draw = np.random.default_rng(0)
+    for _ in range(30):
+        action = ours.actions.random(draw)
+        moved, (state, reward, ended, cut, _) = ours.step(action), theirs.step(action)
+        assert np.array_equal(moved.state_S, np.asarray(gymnasium.spaces.flatten(space, state), np.float32))
+        assert (moved.reward, moved.ended, moved.cut) == (float(reward), ended, cut)
+        if moved.over:
+            break
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_world_is_restored_to_the_bit(name: str) -> None:
+    world, other = open_world(name), open_world(name)
+    world.reset(3)
+    walked(world, 7, np.random.default_rng(0))
+    other.restore(json.loads(json.dumps(world.carried())))
+    assert walked(world, 5, np.random.default_rng(2)) == walked(other, 5, np.random.default_rng(2))
+
+
+def test_the_lane_follows_its_equations() -> None:
+    """Small steps of the same equations from the same place, in one long double computation."""
+    world = LaneKeeping()
+    world.reset(5)
+    y, heading, place, steering = world.y, world.heading, world.place, 0.2
+    moved = world.step(np.array([steering]))
+    parts = 2000
+    for _ in range(parts):
+        bend = float(world.curvature(np.array(place)))
+        along = SPEED * np.cos(heading) / (1 - y * bend)
+        y += STEP / parts * SPEED * np.sin(heading)
+        heading += STEP / parts * (SPEED * np.tan(steering * STEEPEST) / WHEELBASE - along * bend)
+        place += STEP / parts * along
+    assert world.place == pytest.approx(place, abs=0.01)
+    assert world.heading == pytest.approx(heading, abs=0.01)
+    assert world.y == pytest.approx(y, abs=0.02)
+    assert moved.state_S[0] == np.float32(world.y / HALF)
+
+
+def test_the_roads_bend_as_much_as_they_should() -> None:
+    places = np.linspace(0, 3000, 20_000)
+    world, bends = LaneKeeping(), []
+    for seed in range(20):
+        world.reset(seed)
+        bends.append(world.curvature(places))
+    assert np.std(bends) == pytest.approx(BENT, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "name, expert, random", [("CartPole-v1", 490, 60), ("Pendulum-v1", -450, -700), ("lane-keeping", 290, 60)]
+)
+def test_experts_do_what_random_actions_do_not(name: str, expert: float, random: float) -> None:
+    from headway.generate.acting import episodes
+
+    world = open_world(name)
+    best, worst = (
+        [episode.total for episode in episodes(world, policy_named(policy, world), 5, seed=1)]
+        for policy in ("expert", "random")
+    )
+    assert min(best) > expert and np.mean(worst) < random
+
+
+def test_the_car_is_drawn_on_the_road_it_is_on() -> None:
+    world = LaneKeeping()
+    world.reset(1)
+    seen = world.picture(64)
+    assert seen.shape == (64, 64, 3) and seen.dtype == np.uint8
+    assert seen[-1, 32].tolist() == [200, 40, 40]
+    world.y = 6.0
+    off = world.picture(64)
+    assert off[-1, 5].tolist() == [70, 120, 60] and (off != seen).any()
+
+
+def test_a_world_of_gymnasium_is_drawn() -> None:
+    world = open_world("CartPole-v1")
+    world.reset(1)
+    assert world.picture(48).shape == (48, 48, 3)
+
+
+@pytest.mark.parametrize("space", [Choices(3), Numbers((-1.0, -np.inf), (1.0, np.inf))])
+def test_spaces_are_written_and_read(space: Any) -> None:
+    assert space_of(space.plain()) == space
+
+
+def test_noise_of_choices_is_a_share_and_of_numbers_a_deviation() -> None:
+    draw = np.random.default_rng(0)
+    kept = [Choices(4).shaken(2, 0.4, draw) == 2 for _ in range(4000)]
+    assert np.mean(kept) == pytest.approx(0.6 + 0.4 / 4, abs=0.03)
+    moved = [float(Numbers((-10.0,), (10.0,)).shaken(np.zeros(1), 0.1, draw)[0]) for _ in range(4000)]
+    assert np.std(moved) == pytest.approx(1.0, rel=0.05)
+    assert Numbers((-1.0,), (1.0,)).shaken(np.array([1.0]), 5.0, draw)[0] <= 1
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("CartPol-v1", "there is no world 'CartPol-v1'; did you mean 'CartPole-v1'?"),
+        ("lane keeping please", "headway collect --worlds shows those there are"),
+        ("CartPole-v99", "CartPole"),
+    ],
+)
+def test_an_unknown_world_is_one_line(name: str, said: str) -> None:
+    with pytest.raises(InputError, match=".*") as caught:
+        open_world(name)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_world_without_an_expert_says_which_have_one() -> None:
+    with pytest.raises(InputError, match=r"'FrozenLake-v1' has no expert here; these have one: .*CartPole-v1"):
+        policy_named("expert", open_world("FrozenLake-v1"))
