@@ -43,6 +43,44 @@ def test_a_world_of_gymnasium_is_its_own(name: str) -> None:
             break
 
 
+class Spoken(gymnasium.Env[Any, Any]):
+    """A grid, a direction, and a mission in words, as MiniGrid's worlds have them; actions are counted from 1."""
+
+    class Mission(gymnasium.spaces.Space[str]):
+        pass
+
+    observation_space = gymnasium.spaces.Dict({
+        "direction": gymnasium.spaces.Discrete(4),
+        "image": gymnasium.spaces.Box(0, 255, (2, 2), np.uint8),
+        "mission": Mission(),
+    })  # fmt: skip
+    action_space = gymnasium.spaces.Discrete(3, start=1)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.seen(2), {}
+
+    def seen(self, direction: int) -> dict[str, Any]:
+        return {"direction": direction, "image": np.full((2, 2), 9, np.uint8), "mission": "find the key"}
+
+    def step(self, action: int) -> Any:
+        return self.seen(int(action)), float(action), action == 3, False, {"success": action == 3}
+
+
+def test_of_a_state_in_parts_the_numbers_are_read() -> None:
+    gymnasium.register("Spoken-v0", Spoken, disable_env_checker=True)
+    try:
+        world = open_world("Spoken-v0")
+        assert world.reset(1).tolist() == [0, 0, 1, 0, 9, 9, 9, 9] and world.states.width == 8
+        moved = world.step(2)  # the third of them is gymnasium's 3
+        assert moved.state_S[:4].tolist() == [0, 0, 0, 1]
+        assert (moved.reward, moved.ended, moved.succeeded) == (3.0, True, True)
+        with pytest.raises(InputError, match="the world 'Spoken-v0' draws no pictures"):
+            world.picture(8)
+    finally:
+        del gymnasium.registry["Spoken-v0"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_world_is_restored_to_the_bit(name: str) -> None:
     world, other = open_world(name), open_world(name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,21 +14,42 @@ from headway.extras import wanted
 from headway.worlds.world import Bytes, Choices, Floats, Moved, Numbers, Space
 
 SAYS = ("success", "is_success")  # what worlds call it in their `info`
+PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # that register their worlds when they are imported
 
 
 def ids() -> list[str]:
     """The worlds that are registered."""
-    return sorted(wanted("gymnasium", "worlds").registry)
+    return sorted(_gymnasium(tuple(PACKAGES)).registry)
+
+
+def _gymnasium(prefixes: tuple[str, ...]) -> Any:
+    """The library, with the worlds of these packages where they are installed."""
+    found = wanted("gymnasium", "worlds")
+    for package in {PACKAGES[prefix] for prefix in prefixes}:
+        with suppress(ModuleNotFoundError):
+            import_module(package)
+    return found
+
+
+def _made(gymnasium: Any, name: str) -> Any:
+    """With pictures, where the world can draw any."""
+    with warnings.catch_warnings():  # it warns of what is tried here
+        warnings.simplefilter("ignore")
+        try:
+            return gymnasium.make(name, render_mode="rgb_array")
+        except TypeError:
+            return gymnasium.make(name)
 
 
 class GymWorld:
-    """States are flattened to one row of numbers, actions are as gymnasium has them. It is carried as its seed and the
+    """States are flattened to one row of numbers, of several parts those that are numbers (a mission in words is none);
+    actions are as gymnasium has them. It is carried as its seed and the
     actions since: `restore` repeats them, since most worlds have no state to take out."""
 
     def __init__(self, name: str) -> None:
-        gymnasium = wanted("gymnasium", "worlds")
+        gymnasium = _gymnasium(tuple(prefix for prefix in PACKAGES if name.startswith(prefix)))
         try:
-            world = gymnasium.make(name, render_mode="rgb_array")
+            world = _made(gymnasium, name)
         except gymnasium.error.Error as error:
             known = ids()
             refuse(name not in known, f"there is no world {name!r}{nearest(name, known, 'headway collect --worlds')}")
@@ -35,8 +59,7 @@ class GymWorld:
         self.name, self.spaces = name, gymnasium.spaces
         self.actions = self._actions(world.action_space)
         self.first = int(getattr(world.action_space, "start", 0))
-        self.observed = world.observation_space
-        self.states = self._states()
+        self.observed, self.states = self._states(world.observation_space)
         self.world: Any = world
         self.seed, self.done = 0, list[Any]()
 
@@ -47,12 +70,21 @@ class GymWorld:
         refuse(not ours, f"the actions of '{self.name}' are {space}: headway takes one of several, or a row of numbers")
         return Numbers(tuple(map(float, space.low)), tuple(map(float, space.high)))
 
-    def _states(self) -> Numbers:
+    def _states(self, space: Any) -> tuple[Any, Numbers]:
+        """What of a state is read, and its bounds."""
+        if isinstance(space, self.spaces.Dict):
+            space = self.spaces.Dict({key: part for key, part in space.items() if self._flat_of(part)})
+        flat = self._flat_of(space)
+        refuse(flat is None or not flat.shape[0], f"the states of {self.name!r} are no row of numbers: {space}")
+        return space, Numbers(tuple(map(float, flat.low)), tuple(map(float, flat.high)))
+
+    def _flat_of(self, space: Any) -> Any:
+        """The row of numbers that a space can be written as, or None."""
         try:
-            flat = self.spaces.flatten_space(self.observed)
-            return Numbers(tuple(map(float, flat.low)), tuple(map(float, flat.high)))
-        except (NotImplementedError, AttributeError) as error:
-            raise InputError(f"the states of '{self.name}' are {self.observed}: they are no row of numbers") from error
+            flat = self.spaces.flatten_space(space)
+        except NotImplementedError:
+            return None
+        return flat if isinstance(flat, self.spaces.Box) else None
 
     def reset(self, seed: int) -> Floats:
         self.seed, self.done = seed, []
@@ -72,11 +104,14 @@ class GymWorld:
         return Moved(self._flat(state), float(reward), bool(ended), bool(cut), said)
 
     def _flat(self, state: Any) -> Floats:
+        if isinstance(self.observed, self.spaces.Dict):
+            state = {key: state[key] for key in self.observed}
         return np.asarray(self.spaces.flatten(self.observed, state), np.float32)
 
     def picture(self, size: int) -> Bytes:
         from PIL import Image
 
+        refuse(self.world.render_mode != "rgb_array", f"the world {self.name!r} draws no pictures")
         seen = Image.fromarray(self.world.render())
         return np.asarray(seen.resize((size, size), Image.Resampling.BILINEAR), np.uint8)
 
