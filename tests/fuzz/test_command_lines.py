@@ -14,9 +14,9 @@ import typer
 from forked import ROUNDS, Record, call, load_modules
 from hypothesis import HealthCheck, given, seed, settings
 from lines import fault
+from worlds import WORLDS
 
 from headway.cli.app import app
-from worlds import WORLDS
 
 RECIPES = (
     "gpt",
