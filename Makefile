@@ -6,6 +6,9 @@ RUN := $(VENV)/bin/python -m
 PIP := $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt
 CODE := src tests benchmarks
 
+# Every test of the command line starts Python: compiled modules are kept, whatever the surroundings say.
+unexport PYTHONDONTWRITEBYTECODE
+
 .NOTPARALLEL:
 .PHONY: help demo test test-all check browser clean
 

@@ -79,6 +79,7 @@ def test_layers_show_the_lectures_examples(headway: Headway, plain: Any) -> None
     assert "L = 50, d = 8, k = 4" in told and "4·L·d² + 2·L²·d" in told
 
 
+@pytest.mark.long
 def test_bert_and_the_energy_table(headway: Headway, plain: Any) -> None:
     assert plain("bert-base")["parameters"] == 109_482_240
     assert "335,141,888 parameters" in headway("cost", "bert-large", "--length", 16, 32).out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from browsing import Visit, need_browser
 from headway.explore.payload import payload, strongest
 from made_pages import made_trace, written
@@ -25,6 +27,7 @@ def readout(visit: Visit, canvas: str) -> list[str]:
     )
 
 
+@pytest.mark.long
 def test_two_thousand_tokens_are_drawn_and_scroll(browser, tmp_path):
     trace = strongest(made_trace([f"w{i}" for i in range(2000)], layers=2, heads=4, spread=3))
     with Visit(browser, written(tmp_path / "p.html", trace.to_bytes("uint8")), "#row=1500&column=900") as visit:

@@ -25,7 +25,7 @@ from headway.hub.names import by_group
 from headway.hub.reading import import_foreign
 
 NEW = ("decoder", "mamba")
-DECODERS = [name for name, tiny in TINY.items() if FOREIGN[facts_of(tiny.build())["model_type"]].family in NEW]
+DECODERS = [name for name, tiny in TINY.items() if FOREIGN[tiny.model_type].family in NEW]
 
 
 def ids() -> Tensor:

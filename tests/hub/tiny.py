@@ -60,6 +60,11 @@ class Tiny:
     change: Callable[[Any], None] = lambda model: None  # what a config cannot say
     stored: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] = dict  # its weights as they are named in files
 
+    @property
+    def model_type(self) -> str:
+        kind = getattr(transformers, self.config or self.architecture)
+        return str((kind if self.config else kind.config_class).model_type)
+
     def build(self, dtype: torch.dtype = torch.float32) -> Any:
         """Random weights, none of them at its first value: zeros and ones would hide a mistake."""
         torch.manual_seed(3)

@@ -143,6 +143,7 @@ def test_bad_input_is_said_once_and_ends_the_job(runs: Runs) -> None:
     assert not runs.folder("bad").exists()
 
 
+@pytest.mark.long
 def test_a_process_that_fails_alone_says_why_and_nobody_waits(runs: Runs) -> None:
     """Without a launcher that would end the first."""
     nowhere = {1: {"HEADWAY_CACHE": "/dev/null/cache"}}

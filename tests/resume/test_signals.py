@@ -103,6 +103,7 @@ def test_a_signal_at_any_step_changes_nothing(
     assert all(found[key] == expected[key] for key in ("weights", "log", "score"))
 
 
+@pytest.mark.long
 def test_a_second_one_during_a_slow_save_leaves_at_once(world: World, undisturbed: Path, tmp_path: Path) -> None:
     with start(world, tmp_path, signal.SIGINT, "slow") as running:
         limit = time.monotonic() + 300

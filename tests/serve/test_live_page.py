@@ -198,6 +198,7 @@ def test_an_imported_bert_fills_its_gap_by_a_click(browser, tmp_path):
         assert visit.errors == []
 
 
+@pytest.mark.long
 def test_two_thousand_tokens_of_ones_own_and_their_steps(browser):
     torch.manual_seed(5)
     model = GPT(GPTConfig(layers=2, heads=4, width=16, max_length=2100), len(TOKENIZER)).eval()
