@@ -129,6 +129,7 @@ def test_the_tables_of_the_lecture_need_no_torch() -> None:
     assert answer.stderr == b"False\n"
 
 
+@pytest.mark.long
 def test_the_page_shows_what_the_command_says(headway: Headway) -> None:
     page = (Path(__file__).parents[2] / "docs" / "cost.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```console\n\$ headway ([^\n]*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -42,6 +42,7 @@ def test_two_thousand_tokens_are_drawn_and_scroll(browser, tmp_path):
         assert visit.colours(".main canvas") > 3 and visit.errors == []
 
 
+@pytest.mark.long
 def test_a_trace_of_144_heads_over_512_tokens_opens(browser, tmp_path):
     path = written(tmp_path / "p.html", payload(made_trace([f"w{i}" for i in range(512)], layers=12, heads=12)))
     with Visit(browser, path, "#row=300&column=200") as visit:

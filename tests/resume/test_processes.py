@@ -133,6 +133,7 @@ def test_a_killed_process_is_brought_back(runs: Runs, how: str, rank: int) -> No
     assert result(place.root / out) == result(runs.calm(how))
 
 
+@pytest.mark.long
 def test_bad_input_is_said_once_and_ends_the_job(runs: Runs) -> None:
     (runs.place.root / "bad.en").write_bytes(b"a line\n\xff\n")
     command = [part.replace("train.en", "bad.en") for part in runs.place.command("bad", SAME)]
