@@ -16,7 +16,6 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zstandard
 from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
@@ -24,6 +23,7 @@ from damaged import damage
 from forked import ROUNDS, Record, call
 from lines import fault
 from media import (
+    coco_scenes,
     many_forms_of_pictures,
     many_forms_of_sounds,
     numbered_pictures,
@@ -31,13 +31,9 @@ from media import (
     picture_table,
     sound_arrays,
 )
-from PIL import Image
-from pycocotools import mask
 from worlds import SEEN, SMALL, labelled, pairs, questions, scenes, speech, stories, strings, tagged, text
 
 from headway.cli.app import main
-from headway.data.scenes import Scenes
-from headway.data.scenes import drawn as made_scenes
 
 Make = Callable[[Path], None]
 TIMES = 1  # that each folder is damaged in a short round
@@ -110,27 +106,6 @@ def zipped_pairs(folder: Path) -> None:
     with zipfile.ZipFile(folder / "train.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(folder / "train.tsv", "train.tsv")
     (folder / "train.tsv").unlink()
-
-
-def coco_scenes(folder: Path) -> None:
-    """Pictures beside a .json of COCO's form, whose masks are polygons, runs and packed runs."""
-    found = made_scenes(Scenes(most=2), 3, np.arange(9), 16)
-    images = [{"id": row, "file_name": f"{row}.png", "width": 16, "height": 16} for row in range(len(found))]
-    notes = []
-    for row in range(len(found)):
-        Image.fromarray(found.pixels_NCHW[row].transpose(1, 2, 0)).save(folder / f"{row}.png")
-        for (left, top, right, bottom), kind, outline in zip(*found.boxes(row), found.outlines(row), strict=True):
-            packed = mask.encode(np.asfortranarray(outline.astype(np.uint8)))
-            a, b, c, d = (float(edge) * 16 for edge in (left, top, right, bottom))
-            ends = np.nonzero(np.diff(outline.T.ravel().astype(np.int8)))[0] + 1
-            runs = np.diff([0, *ends, outline.size]).tolist()
-            kinds = ([[a, b, c, b, c, d, a, d]], {"size": [16, 16], "counts": packed["counts"].decode()},
-                     {"size": [16, 16], "counts": ([0] if outline[0, 0] else []) + runs})  # fmt: skip
-            notes.append({"image_id": row, "category_id": int(kind), "bbox": [a, b, c - a, d - b],
-                          "segmentation": kinds[len(notes) % 3]})  # fmt: skip
-    names = [{"id": number, "name": name} for number, name in enumerate(found.kinds)]
-    facts = {"images": images, "annotations": notes, "categories": names}
-    (folder / "all.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
 def json_labels(folder: Path) -> None:

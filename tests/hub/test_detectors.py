@@ -13,7 +13,8 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessorPil, ResNetConfig
+from tiny_pictures import saved_detr
+from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessorPil
 
 from headway.errors import InputError
 from headway.hub.hf_export import export_hf
@@ -33,19 +34,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def made(case: str, place: Path, **size: int) -> DetrForObjectDetection:
-    """Their model, saved; random weights, none of them at its first value."""
+def made(case: str, place: Path, width: int = 40) -> DetrForObjectDetection:
     backbone, settings = CASES[case]
-    torch.manual_seed(3)
-    config = DetrConfig(backbone_config=ResNetConfig(**BACKBONE | backbone), **SMALL | settings)
-    model = DetrForObjectDetection(config).eval()
-    with torch.no_grad():
-        for name, weight in model.state_dict().items():
-            noise = torch.randn_like(weight) * 0.2
-            weight.add_(noise.abs() if name.endswith("running_var") else noise)
-    model.save_pretrained(place)
-    DetrImageProcessorPil(size={"height": 40, "width": 40} | size, do_pad=False).save_pretrained(place)
-    return model
+    return saved_detr("DetrForObjectDetection", BACKBONE | backbone, SMALL | settings, place, (40, width))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,7 +12,8 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from transformers import DetrConfig, DetrForSegmentation, DetrImageProcessorPil, ResNetConfig
+from tiny_pictures import saved_detr
+from transformers import DetrForSegmentation, DetrImageProcessorPil
 
 from headway.errors import InputError
 from headway.hub.hf_export import export_hf
@@ -34,18 +35,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def made(case: str, place: Path) -> DetrForSegmentation:
-    """Their model, saved; random weights, none of them at its first value."""
     backbone, settings = CASES[case]
-    torch.manual_seed(3)
-    config = DetrConfig(backbone_config=ResNetConfig(**BACKBONE | backbone), **SMALL | settings)
-    model = DetrForSegmentation(config).eval()
-    with torch.no_grad():
-        for name, weight in model.state_dict().items():
-            noise = torch.randn_like(weight) * 0.2
-            weight.add_(noise.abs() if name.endswith("running_var") else noise)
-    model.save_pretrained(place)
-    DetrImageProcessorPil(size={"height": 72, "width": 104}, do_pad=False).save_pretrained(place)
-    return model
+    return saved_detr("DetrForSegmentation", BACKBONE | backbone, SMALL | settings, place, (72, 104))
 
 
 @pytest.mark.parametrize("case", CASES)

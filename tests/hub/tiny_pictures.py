@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 
 from headway.nn.placed import ScaledGrid
@@ -63,6 +65,23 @@ NAMES = {
     "attention.output.dense", "attention.k_proj": "attention.attention.key", "attention.v_proj":
     "attention.attention.value", "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense",
 }  # fmt: skip
+
+
+def saved_detr(
+    architecture: str, backbone: Mapping[str, Any], settings: Mapping[str, Any], place: Path, size: tuple[int, int]
+) -> Any:
+    """Theirs, saved, for pictures of this height and width; random weights, none of them at its first value."""
+    torch.manual_seed(3)
+    config = transformers.DetrConfig(backbone_config=transformers.ResNetConfig(**backbone), **settings)
+    model = getattr(transformers, architecture)(config).eval()
+    with torch.no_grad():
+        for name, weight in model.state_dict().items():
+            noise = torch.randn_like(weight) * 0.2
+            weight.add_(noise.abs() if name.endswith("running_var") else noise)
+    model.save_pretrained(place)
+    sides = dict(zip(("height", "width"), size, strict=True))
+    transformers.DetrImageProcessorPil(size=sides, do_pad=False).save_pretrained(place)
+    return model
 
 
 def boxes_as_in_files(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Worlds: gymnasium's are gymnasium's, ours follows its equations, and each goes on where it was, to the bit."""
+"""Worlds: gymnasium's are gymnasium's, ours follows its equations, and each is restored to the bit."""
 
 from __future__ import annotations
 

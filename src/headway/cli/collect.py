@@ -29,6 +29,7 @@ def collect(
     worlds: bool = flag("--worlds", "List the worlds that are installed, and stop."),
 ) -> None:
     """Let a policy act in a world and keep what happens: states, actions and rewards, to learn from."""
+    from rich.console import Console
     from rich.progress import track
 
     from headway.data.trajectories import save_trajectories
@@ -52,7 +53,7 @@ def collect(
     how = {"noise": noise, "pictures": pictures, "most": steps or None}
     try:
         every = acted(opened, chosen, episodes, seed, **how)
-        found = list(track(every, "acting", episodes, console=_console(), transient=True))
+        found = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
     finally:
         opened.close()
     about = {"policy": policy, "noise": noise, "episodes": episodes, "seed": seed}
@@ -64,9 +65,3 @@ def collect(
     if (kept.succeeded_E >= 0).all():
         print(f"succeeded: {100 * kept.succeeded_E.mean():.1f} %")
     print(f"trajectories: {target} ({target.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)
-
-
-def _console():  # type: ignore[no-untyped-def]
-    from rich.console import Console
-
-    return Console(stderr=True)

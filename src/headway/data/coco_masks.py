@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from headway.data.annotated import Shorts
 from headway.errors import InputError, refuse
+from headway.extras import wanted
 
 LARGEST = 1 << 14  # pixels of a side
 MOST = np.iinfo(np.int16).max  # objects of a picture
@@ -38,12 +39,7 @@ def outline_mask(outline: Any, size: tuple[int, int], place: Path) -> NDArray[np
 
 
 def _polygons(outline: list[Any], size: tuple[int, int], place: Path) -> NDArray[np.bool_]:
-    try:
-        from pycocotools import mask
-    except ImportError:
-        raise InputError(
-            f"to read the masks of {place}, install pycocotools: pip install 'headway[detection]'"
-        ) from None
+    mask = wanted("pycocotools.mask", "detection")
     far = 2 * max(size)  # what lies further out needs memory, and shows nothing
     for points in outline:
         good = isinstance(points, list) and len(points) >= 6 and len(points) % 2 == 0

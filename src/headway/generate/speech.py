@@ -27,7 +27,7 @@ class Speaking:
     (None: any). alignment_heads: (layer, head) of the cross-attention that word times are from (none: all heads of the
     upper half of the layers). most: tokens of a window (0: as many as fit). seed: of what is drawn. words: when
     each word is said; pauses: its times move to the pauses that are near them. previous: a window is given the text
-    before it; prompt: what the first window is given in its place, such as names as they are spelled.
+    before it; prompt: what every window is given before that, such as names as they are spelled.
     """
 
     language: str = ""
