@@ -12,4 +12,5 @@ def wanted(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise InputError(f"this needs {error.name}, which is not installed: pip install 'headway[{extra}]'") from error
+        package = (error.name or module).partition(".")[0]
+        raise InputError(f"this needs {package}, which is not installed: pip install 'headway[{extra}]'") from error

@@ -24,6 +24,15 @@ def test_says_how_often_a_world_was_mastered(headway: Any, tmp_path: Path) -> No
     assert "succeeded: 100.0 %" in str(said)
 
 
+def test_a_file_that_is_there_is_kept(headway: Any, refuses: Any, tmp_path: Path) -> None:
+    file = tmp_path / "a.npz"
+    file.write_text("mine")
+    words = ("collect", "lane-keeping", "--episodes", "1", "--out", str(file))
+    assert refuses(*words).endswith("a.npz is there already: choose another --out, or pass --overwrite")
+    assert file.read_text() == "mine"
+    assert headway(*words, "--overwrite").code == 0 and len(read_trajectories([file])) == 1
+
+
 def test_lists_worlds(headway: Any) -> None:
     said = str(headway("collect", "--worlds"))
     assert "lane-keeping" in said and "CartPole-v1" in said

@@ -26,6 +26,7 @@ def collect(
     steps: int = option(0, "N", "Cut episodes after so many steps; 0: where the world does.", min=0),
     seed: int = option(1, "N", "Of all that is random.", min=0),
     out: str = option("", "FILE", "Where they go, an .npz (default: WORLD-POLICY.npz)."),
+    overwrite: bool = flag("--overwrite", "Replace a file that is there."),
     worlds: bool = flag("--worlds", "List the worlds that are installed, and stop."),
 ) -> None:
     """Let a policy act in a world and keep what happens: states, actions and rewards, to learn from."""
@@ -49,6 +50,7 @@ def collect(
     chosen = policy_named(policy, opened)
     target = Path(out or f"{world.replace('/', '-')}-{policy}.npz")
     refuse(target.suffix != ".npz", f"{target}: trajectories are written as an .npz")
+    refuse(target.exists() and not overwrite, f"{target} is there already: choose another --out, or pass --overwrite")
     refuse(not target.parent.is_dir(), f"there is no folder {target.parent}")
     how = {"noise": noise, "pictures": pictures, "most": steps or None}
     try:
