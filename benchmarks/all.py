@@ -82,7 +82,7 @@ PIECES = {
               ("data:textcls", "data:sst2_glue"), resumes=True),
         Piece("tags of words", "tagging.py --init {models}/minilm --seeds 3 --parallel 6 --runs {runs}/tagging", 20,
               ("model:minilm", "data:conll2003", "data:conll2000", "data:ud_english_ewt"), resumes=True),
-        Piece("transfer", "transfer.py {models}/minilm --seeds 3 --parallel 6 --runs {runs}/transfer", 9,
+        Piece("transfer", "transfer.py {models}/minilm --seeds 3 --parallel 10 --runs {runs}/transfer", 9,
               ("model:minilm", "data:sst2_glue", "data:cola", "data:textcls"), resumes=True, ahead=True),
         Piece("classifiers", "classifiers.py --init {models}/minilm --seeds 3 --parallel 6 --runs {runs}/classifiers",
               9, ("model:minilm", "data:textcls", "sklearn"), resumes=True),

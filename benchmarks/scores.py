@@ -15,6 +15,7 @@ from measure import RESULTS, write
 import argparse
 import json
 import math
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ def trained(recipe: str, name: str, runs: Path, settings: Sequence[str], init: s
             words += ["--set", setting]
         with (runs / f"{name}.txt").open("a") as log:
             subprocess.run([sys.executable, "-m", "headway", "--debug", *words], check=True, stdout=log, stderr=log)
+    for part in ("checkpoints", "snapshots"):  # a hundred runs fill a disk; the model and the log stay
+        shutil.rmtree(place / part, ignore_errors=True)
     score: dict[str, Any] = json.loads(card.read_text())["score"]
     print(f"{name}: {score}", flush=True)
     return score | {"parameters": parameters(place / "model")}

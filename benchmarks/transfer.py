@@ -38,7 +38,9 @@ WAYS = {
     # At this rank only the attention's maps, so that at most 2 % of the weights are trained.
     "lora-16": [*LORA, "engine.adapters.rank=16", "engine.adapters.alpha=32", "engine.adapters.on=qkv,output"],
 }
-RATES = {"head": (1e-3, 3e-3), "last-2": (1e-4, 2e-4), "all": (6e-5, 1.2e-4), "by-layer": (1.2e-4, 2.4e-4)}
+RATES = {
+    "head": (1e-3, 3e-3), "last-2": (1e-4, 2e-4), "all": (3e-5, 6e-5, 1.2e-4), "by-layer": (1e-4, 2e-4),
+}  # fmt: skip
 LORA_RATES = (1e-3, 2e-3)
 
 
