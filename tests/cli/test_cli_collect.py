@@ -15,7 +15,13 @@ def test_collects_episodes_and_says_what_they_reached(headway: Any, tmp_path: Pa
     words = ("--policy", "expert", "--noise", "0.5", "--episodes", "4", "--seed", "3", "--out", str(file))
     said = headway("collect", "CartPole-v1", *words)
     found = read_trajectories([file])
-    assert len(found) == 4 and found.policies[0] == {"policy": "expert", "noise": 0.5, "episodes": 4, "seed": 3}
+    assert len(found) == 4 and found.policies[0] == {
+        "policy": "expert",
+        "noise": 0.5,
+        "episodes": 4,
+        "seed": 3,
+        "skill": 1.0,
+    }
     assert f"4 episodes, {len(found.rewards_K):,} steps" in str(said) and "return: " in str(said)
 
 
@@ -43,7 +49,7 @@ def test_lists_worlds(headway: Any) -> None:
     [
         ((), "name a world, such as CartPole-v1"),
         (("CartPol-v1",), "did you mean 'CartPole-v1'?"),
-        (("CartPole-v1", "--policy", "clever"), "there is no policy 'clever': write expert or random"),
+        (("CartPole-v1", "--policy", "clever"), "no policy 'clever': write expert, random or a model's folder"),
         (("CartPole-v1", "--out", "x.txt"), "x.txt: trajectories are written as an .npz"),
         (("CartPole-v1", "--out", "nowhere/x.npz"), "there is no folder nowhere"),
         (("CartPole-v1", "--pictures", "9999"), "4,096 pixels a side at most"),

@@ -18,7 +18,7 @@ from headway.worlds.policies import policy_named
 
 def made(name: str, count: int = 3, seed: int = 1, **how: Any) -> Trajectories:
     world = open_world(name)
-    found = list(episodes(world, policy_named("random", world), count, seed, **how))
+    found = list(episodes([world], policy_named("random", world), count, (seed,), **how))
     return gathered(world, found, ({"policy": "random", "episodes": count},))
 
 

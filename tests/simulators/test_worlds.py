@@ -126,7 +126,7 @@ def test_experts_do_what_random_actions_do_not(name: str, expert: float, random:
 
     world = open_world(name)
     best, worst = (
-        [episode.total for episode in episodes(world, policy_named(policy, world), 5, seed=1)]
+        [episode.total for episode in episodes([world], policy_named(policy, world), 5, (1,))]
         for policy in ("expert", "random")
     )
     assert min(best) > expert and np.mean(worst) < random

@@ -40,6 +40,7 @@ GROUPS = {
     },
     "Act": {
         "collect": "Episodes of a policy in a world, to learn from.",
+        "play": "A trained policy in its world.",
     },
     "Look inside": {
         "explore": "Look inside, on a page in the browser.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 from headway.cli.options import argument, flag, option
 from headway.errors import refuse
@@ -14,13 +15,16 @@ MOST = 10_000_000  # episodes
 
 def collect(
     world: str = argument("WORLD", "A world's name: CartPole-v1, lane-keeping, or any other id of gymnasium.", None),
-    policy: str = option("random", "NAME", "Who acts: expert or random."),
+    policy: str = option("random", "NAME", "Who acts: expert, random, or a model's folder."),
     episodes: int = option(100, "N", "How many episodes.", min=1),
     noise: float = option(
         0.0,
         "SHARE",
         "Of choices, the share that is random; of numbers, the deviation of what is added.",
         min=0.0,
+    ),
+    skill: float = option(
+        1.0, "SHARE", "Of an expert: 1 for as well as it can, less for one that errs.", min=0.0, max=1.0
     ),
     pictures: int = option(0, "PIXELS", "Keep a picture of each step too, of so many pixels a side.", min=0),
     steps: int = option(0, "N", "Cut episodes after so many steps; 0: where the world does.", min=0),
@@ -47,18 +51,20 @@ def collect(
     refuse(not math.isfinite(noise), f"--noise is {noise}: a share from 0 on")
     refuse(pictures > 4096, f"--pictures is {pictures}: 4,096 pixels a side at most")
     opened = open_world(world)
-    chosen = policy_named(policy, opened)
-    target = Path(out or f"{world.replace('/', '-')}-{policy}.npz")
+    chosen = trained(policy, opened, world) if Path(policy).is_dir() else policy_named(policy, opened, skill)
+    target = Path(out or f"{world.replace('/', '-')}-{Path(policy).name}.npz")
     refuse(target.suffix != ".npz", f"{target}: trajectories are written as an .npz")
     refuse(target.exists() and not overwrite, f"{target} is there already: choose another --out, or pass --overwrite")
     refuse(not target.parent.is_dir(), f"there is no folder {target.parent}")
     how = {"noise": noise, "pictures": pictures, "most": steps or None}
+    every_world = [opened, *(open_world(world) for _ in range(min(chosen.at_once, episodes) - 1))]
     try:
-        every = acted(opened, chosen, episodes, seed, **how)
+        every = acted(every_world, chosen, episodes, (seed,), **how)
         found = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
     finally:
-        opened.close()
-    about = {"policy": policy, "noise": noise, "episodes": episodes, "seed": seed}
+        for one in every_world:
+            one.close()
+    about = {"policy": Path(policy).name, "noise": noise, "skill": skill, "episodes": episodes, "seed": seed}
     kept = gathered(opened, found, (about,))
     save_trajectories(target, kept)
     returns = kept.returns_E
@@ -67,3 +73,12 @@ def collect(
     if (kept.succeeded_E >= 0).all():
         print(f"succeeded: {100 * kept.succeeded_E.mean():.1f} %")
     print(f"trajectories: {target} ({target.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)
+
+
+def trained(folder: str, opened: Any, world: str) -> Any:
+    """The policy of a model, told to reach the highest return that it has learned from."""
+    from headway.tasks.loading import load
+
+    actor = load(folder, verb="play")
+    actor.check(opened, world)
+    return actor.policy()

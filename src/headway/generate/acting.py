@@ -5,14 +5,14 @@ E episodes, K steps of all of them, S width of a state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from headway.data.trajectories import Trajectories
-from headway.worlds.policies import Policy
+from headway.worlds.policies import Policy, Seen
 from headway.worlds.world import Bytes, Choices, Floats, World
 
 
@@ -34,34 +34,46 @@ class Episode:
 
 
 def acted(
-    world: World, policy: Policy, seed: int, *, noise: float = 0.0, pictures: int = 0, most: int | None = None
-) -> Episode:
-    """One episode. noise: see `shaken` of the world's actions. pictures: pixels of a side, 0 for none. most: steps."""
-    draw = np.random.default_rng((seed, 1))  # apart from what the world draws with the same seed
-    policy.begin(draw)
-    found, state_S = Episode(seed), world.reset(seed)
-    while most is None or len(found.rewards) < most:
+    worlds: Sequence[World], policy: Policy, seeds: Sequence[int], *, noise: float = 0.0, pictures: int = 0,
+    most: int | None = None,
+) -> list[Episode]:  # fmt: skip
+    """An episode in each world, side by side. noise: see `shaken` of the world's actions. pictures: pixels of a side, 0
+    for none. most: steps."""
+    # Apart from what the worlds draw with the same seeds.
+    draws = [np.random.default_rng((seed, 1)) for seed in seeds]
+    policy.begin(draws)
+    found = [Episode(seed) for seed in seeds]
+    seen = [Seen(world.reset(seed)) for world, seed in zip(worlds, seeds, strict=True)]
+    rows = list(range(len(seeds)))
+    while rows and (most is None or len(found[rows[0]].rewards) < most):
         if pictures:
-            found.pictures.append(world.picture(pictures))
-        action = policy.act(state_S)
-        action = world.actions.shaken(action, noise, draw) if noise else action
-        moved = world.step(action)
-        found.states.append(state_S)
-        found.actions.append(action)
-        found.rewards.append(moved.reward)
-        # A world that says it at every step has succeeded if it ever did.
-        if moved.succeeded is not None:
-            found.succeeded = bool(found.succeeded) or moved.succeeded
-        state_S, found.ended = moved.state_S, moved.ended
-        if moved.over:
-            break
+            for row in rows:
+                found[row].pictures.append(worlds[row].picture(pictures))
+                seen[row] = seen[row]._replace(picture=found[row].pictures[-1])
+        over = set()
+        for row, chosen in zip(rows, policy.act(rows, [seen[row] for row in rows]), strict=True):
+            action = worlds[row].actions.shaken(chosen, noise, draws[row]) if noise else chosen
+            moved, episode = worlds[row].step(action), found[row]
+            episode.states.append(seen[row].state_S)
+            episode.actions.append(action)
+            episode.rewards.append(moved.reward)
+            # A world that says it at every step has succeeded if it ever did.
+            if moved.succeeded is not None:
+                episode.succeeded = bool(episode.succeeded) or moved.succeeded
+            seen[row], episode.ended = Seen(moved.state_S, moved.reward), moved.ended
+            if moved.over:
+                over.add(row)
+        rows = [row for row in rows if row not in over]
     return found
 
 
-def episodes(world: World, policy: Policy, count: int, seed: int, **how: Any) -> Iterator[Episode]:
-    """Each has a seed of its own: the same call gives the same ones, and another seed others."""
-    for seed_of in np.random.SeedSequence(seed).generate_state(count):
-        yield acted(world, policy, int(seed_of), **how)
+def episodes(worlds: Sequence[World], policy: Policy, count: int, seed: Sequence[int], **how: Any) -> Iterator[Episode]:
+    """As many at a time as there are worlds. Each has a seed of its own: the same call gives the same ones, and another
+    seed others."""
+    seeds = [int(one) for one in np.random.SeedSequence(seed).generate_state(count)]
+    for begin in range(0, count, len(worlds)):
+        some = seeds[begin : begin + len(worlds)]
+        yield from acted(worlds[: len(some)], policy, some, **how)
 
 
 def gathered(world: World, found: list[Episode], policies: tuple[dict[str, Any], ...] = ()) -> Trajectories:

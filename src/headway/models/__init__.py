@@ -15,6 +15,7 @@ from headway.models import (
     captioner,
     conv_seq2seq,
     deberta,
+    decision,
     decoder,
     detr,
     gpt,
@@ -24,6 +25,7 @@ from headway.models import (
     modernbert,
     neural_ngram,
     ngram,
+    reactive,
     recurrent,
     rnn_seq2seq,
     rung,
@@ -91,7 +93,7 @@ class Family(NamedTuple):
         return self.role == "steps"
 
 
-PAIR = ("source", "target")
+PAIR, STEPS = ("source", "target"), ("observations", "actions")
 FAMILIES = {
     "transformer": Family(
         transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
@@ -106,6 +108,10 @@ FAMILIES = {
     ),
     "deberta": Family(
         deberta.DebertaConfig, deberta.Deberta, "embedding", sizes=deberta.SIZES, role="encodes", example=blank_texts
+    ),
+    "decision-transformer": Family(
+        decision.DecisionTransformerConfig, decision.DecisionTransformer, "acting", STEPS, role="encodes",
+        example=decision.blank_steps, sized=decision.SIZED,
     ),
     "detr": Family(
         detr.DetrConfig, detr.Detr, "detection", ("image",), detr.SIZES, "encodes", example=vit.blank, sized=vit.SIZED
@@ -124,6 +130,10 @@ FAMILIES = {
     ),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
+    "reactive": Family(
+        reactive.ReactiveConfig, reactive.Reactive, "acting", STEPS, role="encodes", example=decision.blank_steps,
+        sized=decision.SIZED,
+    ),
     "recurrent": Family(recurrent.RecurrentConfig, recurrent.Recurrent, sizes=recurrent.SIZES),
     "rnn-seq2seq": Family(
         rnn_seq2seq.RnnSeq2SeqConfig, rnn_seq2seq.RnnSeq2Seq, "translation", PAIR, rnn_seq2seq.SIZES

@@ -72,6 +72,10 @@ class Head(nn.Module):
         """As `boxes`, and of every query the logits of its mask, (B, Q, R, C): of a grid over the picture."""
         raise InputError(f"this model finds no masks of objects: it {self.does}")
 
+    def actions(self, encoded: Encoded) -> Tensor:
+        """Of every step the probability of each choice, or the numbers of the action, (B, T, A)."""
+        raise InputError(f"this model does not act: it {self.does}")
+
     def choices(self, encoded: Encoded) -> Tensor:
         """A logit for each text, (B,): how well it fits among the choices that it is one of."""
         raise InputError(f"this model chooses among no texts: it {self.does}")

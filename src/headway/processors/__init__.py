@@ -6,8 +6,10 @@ from typing import Any, Union
 
 from headway.processors.image import ImageConfig
 from headway.processors.sound import SoundConfig
+from headway.processors.steps import ActionConfig, ObservationConfig
 from headway.processors.text import TextConfig
 
-PROCESSORS: dict[str, Any] = {config.name: config for config in (TextConfig, ImageConfig, SoundConfig)}
+EVERY = (TextConfig, ImageConfig, SoundConfig, ObservationConfig, ActionConfig)
+PROCESSORS: dict[str, Any] = {config.name: config for config in EVERY}
 
 ProcessorConfig: Any = Union[tuple(PROCESSORS.values())]  # noqa: UP007

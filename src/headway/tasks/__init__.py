@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Union
 
+from headway.tasks.acting import Acting
 from headway.tasks.answers import Choosing, NextSentences, ReplacedTokens
 from headway.tasks.captioning import Captioning
 from headway.tasks.classification import Classification
@@ -28,7 +29,7 @@ EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
-    Transcription,
+    Transcription, Acting,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

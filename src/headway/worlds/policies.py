@@ -5,62 +5,81 @@ S width of a state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from headway.errors import refuse
 from headway.worlds.lane import AHEAD, BENT, HALF, STEEPEST, WHEELBASE
-from headway.worlds.world import Floats, Space, World
+from headway.worlds.world import Bytes, Floats, Space, World
+
+LEAN = 0.25  # rad: of a pole that an expert without skill takes to be upright
+
+
+class Seen(NamedTuple):
+    """What a policy knows before it acts. reward: of the action before, 0 at the first step."""
+
+    state_S: Floats
+    reward: float = 0.0
+    picture: Bytes | None = None
 
 
 class Policy(Protocol):
-    """begin: an episode starts. A policy may draw from `draw` alone, so that an episode is a function of its seed."""
+    """Acts in several episodes side by side. at_once: how many are worth it.
+
+    begin: so many episodes start, each with its own random generator; a policy draws from these alone, so that an
+    episode is a function of its seed. act: the actions of the rows that are not over; all have had as many steps."""
 
     name: str
+    at_once: int
 
-    def begin(self, draw: np.random.Generator) -> None: ...
+    def begin(self, draws: Sequence[np.random.Generator]) -> None: ...
 
-    def act(self, state_S: Floats) -> Any: ...
+    def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]: ...
 
 
 class Random:
-    name = "random"
+    name, at_once = "random", 1
 
     def __init__(self, actions: Space) -> None:
         self.actions = actions
 
-    def begin(self, draw: np.random.Generator) -> None:
-        self.draw = draw
+    def begin(self, draws: Sequence[np.random.Generator]) -> None:
+        self.draws = draws
 
-    def act(self, state_S: Floats) -> Any:
-        return self.actions.random(self.draw)
+    def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]:
+        return [self.actions.random(self.draws[row]) for row in rows]
+
+
+Rule = Callable[[Floats, float], Any]
 
 
 class Expert:
-    """A rule of the state alone."""
+    """A rule of the state alone. skill: 1 for as well as it can; below that it errs in a way of its own, always in the
+    same direction, so that what it does badly can be learned too."""
 
-    name = "expert"
+    name, at_once = "expert", 1
 
-    def __init__(self, rule: Callable[[Floats], Any]) -> None:
-        self.rule = rule
+    def __init__(self, rule: Rule, skill: float = 1.0) -> None:
+        self.rule, self.skill = rule, skill
 
-    def begin(self, draw: np.random.Generator) -> None:
+    def begin(self, draws: Sequence[np.random.Generator]) -> None:
         pass
 
-    def act(self, state_S: Floats) -> Any:
-        return self.rule(state_S)
+    def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]:
+        return [self.rule(one.state_S, self.skill) for one in seen]
 
 
-def balance(state_S: Floats) -> int:
-    """CartPole: push to the side to which the pole falls, and a little so that the cart comes back to the middle."""
+def balance(state_S: Floats, skill: float) -> int:
+    """CartPole: push to the side to which the pole falls, and a little so that the cart comes back to the middle. With
+    less skill it takes a pole that leans to be upright, and the cart runs away, the sooner the more."""
     place, speed, angle, turning = state_S
-    return int(angle + 0.4 * turning + 0.02 * place + 0.06 * speed > 0)
+    return int(angle + 0.4 * turning + skill * (0.02 * place + 0.06 * speed) > (1 - skill) * LEAN)
 
 
-def swing_up(state_S: Floats) -> Floats:
-    """Pendulum: add energy while it is low, then hold it upright."""
+def swing_up(state_S: Floats, skill: float) -> Floats:
+    """Pendulum: add energy while it is low, then hold it upright. With less skill it has less force."""
     up, side, speed = map(float, state_S)
     angle = np.arctan2(side, up)
     if up > 0.8 and abs(speed) < 6:
@@ -68,26 +87,27 @@ def swing_up(state_S: Floats) -> Floats:
     else:
         missing = 5 - (speed**2 / 6 + 5 * up)  # of the energy that it has when upright
         force = 2 * np.sign(speed or 1.0) * np.sign(missing)
-    return np.array([np.clip(force, -2, 2)], np.float32)
+    return np.array([np.clip(force, -2, 2) * skill], np.float32)
 
 
-def keep_lane(state_S: Floats) -> Floats:
-    """Lane keeping: steer as the road bends a little ahead, and against what is left of distance and heading."""
+def keep_lane(state_S: Floats, skill: float) -> Floats:
+    """Lane keeping: steer as the road bends a little ahead, and against what is left of distance and heading. With less
+    skill it keeps to the left of the middle."""
     bend = float(np.interp(3.0, AHEAD, state_S[3:])) * BENT
-    wheels = np.arctan(WHEELBASE * bend) - 0.08 * HALF * float(state_S[0]) - 0.5 * float(state_S[1])
+    wheels = np.arctan(WHEELBASE * bend) - 0.08 * HALF * (float(state_S[0]) - (1 - skill)) - 0.5 * float(state_S[1])
     return np.array([np.clip(wheels / STEEPEST, -1, 1)], np.float32)
 
 
-EXPERTS: dict[str, Callable[[Floats], Any]] = {
+EXPERTS: dict[str, Rule] = {
     "CartPole-v0": balance, "CartPole-v1": balance, "Pendulum-v1": swing_up, "lane-keeping": keep_lane,
 }  # fmt: skip
 
 
-def policy_named(name: str, world: World) -> Policy:
+def policy_named(name: str, world: World, skill: float = 1.0) -> Policy:
     """`random`, or the `expert` of this world."""
     if name == "random":
         return Random(world.actions)
-    refuse(name != "expert", f"there is no policy '{name}': write expert or random")
+    refuse(name != "expert", f"there is no policy '{name}': write expert, random or a model's folder")
     known = ", ".join(EXPERTS)
     refuse(world.name not in EXPERTS, f"'{world.name}' has no expert here; these have one: {known}")
-    return Expert(EXPERTS[world.name])
+    return Expert(EXPERTS[world.name], skill)

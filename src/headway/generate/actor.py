@@ -1,0 +1,144 @@
+"""A trained policy: it sees states, and acts so that it reaches the return that is wanted.
+
+R rows, T steps, S width of a state, A width of an action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.card import Loaded
+from headway.data.steps import StepBatch, StepBatches, StepInputs, Steps, step_inputs
+from headway.errors import refuse
+from headway.generate.acting import Episode, episodes
+from headway.worlds.catalog import open_world
+from headway.worlds.policies import Seen
+from headway.worlds.world import Floats, World
+
+SEVERAL = 256  # windows that are answered at a time
+CPU = torch.device("cpu")
+AT_ONCE = 32  # episodes side by side
+
+
+class Actor:
+    """`headway.load(folder)` gives one: `model.play(episodes=20, wanted=500)`."""
+
+    def __init__(self, loaded: Loaded, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> None:
+        self.model: Any = loaded.model.eval()
+        self.card, self.device, self.dtype = loaded.card, device, dtype
+        self.observations, self.actions = loaded.processors["observations"], loaded.processors["actions"]
+
+    @property
+    def world(self) -> str:
+        return str(self.observations.config.world)
+
+    @property
+    def window(self) -> int:
+        """Steps that it reads at once."""
+        return int(self.model.context)
+
+    @property
+    def most(self) -> float:
+        """The highest return that it has learned from."""
+        return float(self.observations.config.returns[2])
+
+    def open_worlds(self, count: int, name: str = "") -> list[World]:
+        """So many of the world that it was trained for, or of another with the same states and actions."""
+        name = name or self.world
+        refuse(not name, "the model does not say which world it is for: name one with --world")
+        worlds = [open_world(name)]
+        self.check(worlds[0], name)
+        return [*worlds, *(open_world(name) for _ in range(count - 1))]
+
+    def check(self, world: World, name: str) -> None:
+        """Refuse a world, or trajectories, that it does not fit."""
+        size, actions = self.observations.config.size, self.actions.config
+        wide = world.states.width
+        refuse(wide != size, f"'{name}' has states of {wide} numbers, the model's have {size}")
+        other = f"'{name}' has other actions than the model, which has {actions.summary}"
+        refuse(not actions.takes(world.actions), other)
+
+    def play(
+        self, episodes: int = 10, wanted: float | Sequence[float] | None = None, world: str = "", seed: int = 1,
+        sample: bool = False, **how: Any,
+    ) -> list[Episode]:  # fmt: skip
+        """Episodes of the policy. wanted: the return that each is to reach (default: the highest that it has learned
+        from)."""
+        worlds = self.open_worlds(min(episodes, AT_ONCE), world)
+        try:
+            return list(played(worlds, self.policy(wanted, sample), episodes, seed, **how))
+        finally:
+            for one in worlds:
+                one.close()
+
+    def policy(self, wanted: float | Sequence[float] | None = None, sample: bool = False) -> ActorPolicy:
+        return ActorPolicy(self, self.most if wanted is None else wanted, sample)
+
+    @torch.inference_mode()
+    def answered(self, inputs: StepInputs) -> Floats:
+        """(R, T, A): what it would do at every step."""
+        there = inputs.map(lambda tensor: tensor.to(self.device))
+        found: Floats = self.model.head.actions(self.model.encode(there)).float().cpu().numpy()
+        return found
+
+    def of_steps(self, steps: Steps) -> Iterator[tuple[StepBatch, Floats]]:
+        """Batches of windows, which have every step once, and what it would do at each."""
+        windows = StepBatches(steps, self.window, SEVERAL, whole=True)
+        return ((batch, self.answered(batch.inputs)) for batch in windows.epoch())
+
+
+def played(worlds: Sequence[World], policy: ActorPolicy, count: int, seed: int, **how: Any) -> Any:
+    """Episodes whose first states no collected ones have."""
+    return episodes(worlds, policy, count, (seed, 1), **how)
+
+
+class ActorPolicy:
+    """The last steps of each row are read again at every step. wanted: the return to reach, the same for all rows or in
+    turn; what was reached is taken off step by step. sample: choices are drawn by their probabilities."""
+
+    name, at_once = "model", AT_ONCE
+
+    def __init__(self, actor: Actor, wanted: float | Sequence[float], sample: bool) -> None:
+        self.actor, self.sample = actor, sample
+        self.wanted = list(np.atleast_1d(np.asarray(wanted, np.float64)))
+
+    def begin(self, draws: Sequence[np.random.Generator]) -> None:
+        rows, actions = len(draws), self.actor.actions.config.size
+        self.draws = draws
+        self.togo_R = np.resize(np.array(self.wanted), rows)
+        self.blank_RA = np.zeros((rows, actions), np.float32)
+        self.states: list[Floats] = []
+        self.returns: list[Floats] = []
+        self.done: list[Floats] = []
+
+    def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]:
+        actor, at = self.actor, np.asarray(rows)
+        self.togo_R[at] -= [one.reward for one in seen]
+        states_RS = np.zeros((len(self.togo_R), actor.observations.config.size), np.float32)
+        states_RS[at] = actor.observations.encode(np.stack([one.state_S for one in seen]))
+        self.states.append(states_RS)
+        self.returns.append((self.togo_R / actor.observations.config.scale).astype(np.float32))
+        self.done.append(self.blank_RA.copy())
+        given_RA = actor.answered(self._window(at))[:, -1]
+        if self.sample and actor.actions.config.space == "choices":
+            given_RA = np.stack([self._drawn(row, share_A) for row, share_A in zip(rows, given_RA, strict=True)])
+        chosen = actor.actions.decode(given_RA)
+        self.done[-1][at] = actor.actions.encode(np.asarray(chosen))
+        return chosen
+
+    def _window(self, at_R: Any) -> StepInputs:
+        """The last steps of these rows."""
+        steps = len(self.states)
+        first = max(0, steps - self.actor.window)
+        states, done, returns = (np.stack(part[first:], 1)[at_R] for part in (self.states, self.done, self.returns))
+        times_BT = np.broadcast_to(np.arange(first, steps), (len(at_R), steps - first)).copy()
+        return step_inputs(states, done, returns, times_BT)
+
+    def _drawn(self, row: int, share_A: Floats) -> Floats:
+        """One choice, by the first place at which the sum of the probabilities passes a random number."""
+        place = int(np.searchsorted(np.cumsum(share_A), self.draws[row].random() * share_A.sum(), "right"))
+        return np.eye(len(share_A), dtype=np.float32)[min(place, len(share_A) - 1)]

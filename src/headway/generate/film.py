@@ -1,0 +1,48 @@
+"""An episode as a film: a GIF or WebP that repeats, each frame with its step and the return so far.
+
+H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.atomic import written
+from headway.errors import refuse
+from headway.worlds.world import Bytes
+
+SUFFIXES = (".gif", ".webp")
+MOST = 150  # frames; of longer episodes every second, third … step is shown
+STRIP = 18  # pixels below the picture, for the words
+EACH, LAST = 40, 800  # milliseconds of a frame, and of the last one
+
+
+def frames_of(pictures: Sequence[Bytes], rewards: Sequence[float], words: str = "") -> list[Any]:
+    """Pillow's images. `words`: what stands on every frame before the step and the return."""
+    from PIL import Image, ImageDraw
+
+    every = max(1, -(-len(pictures) // MOST))
+    totals = np.cumsum(rewards)
+    at = sorted({*range(0, len(pictures), every), len(pictures) - 1})
+    found = []
+    for step in at:
+        picture = pictures[step]
+        frame = Image.new("RGB", (picture.shape[1], picture.shape[0] + STRIP), (255, 255, 255))
+        frame.paste(Image.fromarray(picture), (0, 0))
+        line = f"{words}step {step + 1}, return {totals[step]:.4g}"
+        ImageDraw.Draw(frame).text((4, picture.shape[0] + 3), line, fill=(30, 30, 30))
+        found.append(frame)
+    return found
+
+
+def write_film(path: Path, frames: Sequence[Any]) -> None:
+    refuse(path.suffix.lower() not in SUFFIXES, f"{path}: a film is written as {' or '.join(SUFFIXES)}")
+    refuse(not frames, f"{path}: there is nothing to show")
+    times = [EACH] * (len(frames) - 1) + [LAST]
+    first, *others = (frame.convert("P", palette=1, colors=64) if path.suffix == ".gif" else frame for frame in frames)
+    with written(path) as part, part.open("wb") as file:
+        first.save(file, path.suffix[1:].upper(), save_all=True, append_images=others, duration=times, loop=0)
