@@ -61,7 +61,7 @@ def _card(found: Checkpoint) -> Card:
         symbols = symbols_in(found.decoding, name, sizes[-1], foreign.languages)
         more = {"symbols": symbols, "search": foreign.search(found.decoding, name)}
     if foreign.processors is not None:
-        processors = foreign.processors(folder, config, sizes[0])
+        processors = foreign.processors(folder, config, *sizes[: len(foreign.size_keys) or 1])
         if more:
             processors["text"] = TextConfig(sizes[-1], symbols=more.pop("symbols"), foreign=True)
         task = foreign.task(head) if foreign.task else FAMILIES[foreign.family].task

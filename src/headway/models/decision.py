@@ -30,7 +30,8 @@ Token = Literal["return", "state", "action"]
 @dataclass(frozen=True)
 class DecisionTransformerConfig:
     """tokens: what is read of a step, in order; without `return` it is a policy that imitates with a memory.
-    max_length: steps that are read at once. longest: steps of an episode whose numbers are told apart."""
+    max_length: steps that are read at once. longest: steps of an episode whose numbers are told apart. places: rows of
+    a table whose first is added to every token, of models from elsewhere that have one."""
 
     name: ClassVar[str] = "decision-transformer"
     layers: int = 3
@@ -44,6 +45,7 @@ class DecisionTransformerConfig:
     tokens: tuple[Token, ...] = ("return", "state", "action")
     max_length: int = 20
     longest: int = 1024
+    places: int = 0
 
     def __post_init__(self) -> None:
         refuse("state" not in self.tokens, "model.tokens must have the state: an action is predicted from it")
@@ -80,6 +82,7 @@ class DecisionTransformer(Encodes):
         widths = {"return": 1, "state": states, "action": actions}
         self.times = nn.Embedding(config.longest, config.width)
         self.embed = nn.ModuleDict({token: nn.Linear(widths[token], config.width) for token in config.tokens})
+        self.place = nn.Embedding(config.places, config.width) if config.places else None
         self.norm, self.drop = nn.LayerNorm(config.width, config.norm.epsilon), Dropout(config.dropout)
         self.decoder = Stack(
             config.layers,
@@ -96,7 +99,8 @@ class DecisionTransformer(Encodes):
         seen = {"return": inputs.returns_BT[..., None], "state": inputs.states_BTS, "action": inputs.actions_BTA}
         time_BTD = self.times(inputs.times_BT.clamp(max=self.config.longest - 1))
         each = [part(seen[name].to(dtype)) + time_BTD for name, part in self.embed.items()]
-        return self.drop(self.norm(torch.stack(each, 2).flatten(1, 2)))
+        x_BMD = self.norm(torch.stack(each, 2).flatten(1, 2))
+        return self.drop(x_BMD if self.place is None else x_BMD + self.place.weight[0])
 
     def encode(self, inputs: Any) -> Encoded:
         x_BMD = self.tokens(inputs)

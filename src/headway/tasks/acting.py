@@ -25,8 +25,8 @@ from headway.tasks.task import Report, Task, entropy, refuse_unknown
 @dataclass(frozen=True)
 class TrajectoryFiles(DividedFiles):
     """Episodes that `headway collect` has written. Without `valid`, the share `hold_out` of the training episodes is.
-    best: the share of the training episodes, those with the highest returns, that is learned from (1: all). A batch of
-    a run counts steps."""
+    best: the share of the episodes, those with the highest returns, that is learned from and validated with (1: all). A
+    batch of a run counts steps."""
 
     name: ClassVar[str] = "trajectories"
     wanted: ClassVar[str] = "EPISODES.npz (headway collect writes it)"
@@ -57,7 +57,8 @@ class Acting(Task):
         with context.ranks.in_turn():
             self.parts = divided(run.data, context, read_trajectories, hold_out_episodes)
         self._tell()
-        self.parts["train"] = best_of(self.parts["train"], run.data.best)
+        for part in ("train", "valid"):
+            self.parts[part] = best_of(self.parts[part], run.data.best)
         observations, actions = self._configs(earlier)
         opened = {"observations": observations.open(context.out), "actions": actions.open(context.out)}
         self.processors = opened

@@ -10,6 +10,7 @@ from headway.hub.families.bart import BART, M2M_100, MBART
 from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
 from headway.hub.families.deberta import DEBERTA
+from headway.hub.families.decision import DECISION
 from headway.hub.families.decoders import GRANITE, MIXTRAL, OLMO2, PHI3, QWEN2_MOE, QWEN3, SMOLLM3
 from headway.hub.families.detr import DETR
 from headway.hub.families.falcon import FALCON
@@ -31,7 +32,7 @@ EVERY = (
     GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, QWEN3, OLMO2, PHI3, GRANITE,
     SMOLLM3, MIXTRAL, QWEN2_MOE, STARCODER2, STABLELM, GEMMA2, GEMMA3, COHERE, GPT_NEOX, PHI, GPTJ, FALCON, GPT_NEO,
     GPT_BIGCODE, OPT, BLOOM, MAMBA, XLM_ROBERTA, CAMEMBERT, ELECTRA, DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5,
-    UMT5, BART, MBART, M2M_100, VIT, DEIT, DETR, AST, WHISPER,
+    UMT5, BART, MBART, M2M_100, VIT, DEIT, DETR, AST, WHISPER, DECISION,
 )  # fmt: skip
 FOREIGN: dict[str, Foreign] = {foreign.model_type: foreign for foreign in EVERY}
 

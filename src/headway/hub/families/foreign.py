@@ -53,8 +53,9 @@ class Foreign:
     head. head_in: the head of an encoder, by its keys and the config; head_out: the keys of any head. settle: config
     and head completed by the folder's other files and its weights' names. constants: tables of a formula, stored
     like weights. seq2seq: a target is decoded by the folder's settings. languages: a target begins with the token of
-    its language, which these must say. size_key: of the size of what it reads. processors: of a model that reads no
-    text, the configs of its processors by the folder, headway's config and that size; task: its task by the head (None:
+    its language, which these must say. size_key: of the size of what it reads; size_keys: of several such sizes.
+    processors: of a model that reads no text, the configs of its processors by the folder, headway's config and those
+    sizes; task: its task by the head (None:
     the family's). channels: of what a model reads that writes text; the size is then that of its vocabulary. search:
     settings of generation by the folder's.
     """
@@ -75,7 +76,8 @@ class Foreign:
     seq2seq: bool = False
     languages: bool = False
     size_key: str = "vocab_size"
-    processors: Callable[[Path | None, Any, int], dict[str, Any]] | None = None
+    size_keys: tuple[str, ...] = ()
+    processors: Callable[..., dict[str, Any]] | None = None
     task: Callable[[Any], str] | None = None
     channels: tuple[int, ...] = ()
     search: Callable[[dict[str, Any], str], dict[str, Any]] = search_in
@@ -98,6 +100,8 @@ class Foreign:
 
     def vocabularies(self, facts: dict[str, Any]) -> tuple[int, ...]:
         """The sizes in config.json."""
+        if self.size_keys:
+            return tuple(Keys(facts, usual=self.defaults).size(key) for key in self.size_keys)
         source = Keys(facts, usual={**SIZES, **self.defaults}).size(self.size_key)
         if self.channels:
             return *self.channels, source
