@@ -91,7 +91,7 @@ def draw(path: Path, rows: list[dict[str, Any]], best: dict[str, float], data: T
     axes.hist(data.returns_E, bins=25, range=(0, 500), weights=np.full(len(data), 1.0), color="0.88", zorder=0,
               label="episodes learned from (number)")  # fmt: skip
     axes.set(xlabel="return that is wanted", ylabel="return that is reached", title=f"{WORLD}, mean over seeds")
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(loc="center right", bbox_to_anchor=(1.0, 0.42), fontsize=9)
     figure.savefig(path, dpi=130)
 
 
