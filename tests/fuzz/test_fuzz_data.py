@@ -31,7 +31,20 @@ from media import (
     picture_table,
     sound_arrays,
 )
-from worlds import SEEN, SMALL, labelled, pairs, questions, scenes, speech, stories, strings, tagged, text
+from worlds import (
+    SEEN,
+    SMALL,
+    labelled,
+    pairs,
+    questions,
+    scenes,
+    speech,
+    stories,
+    strings,
+    tagged,
+    text,
+    trajectories,
+)  # fmt: skip
 
 from headway.cli.app import main
 
@@ -62,6 +75,7 @@ BOXES = (*SHORT, *SEEN, "model.layers=1", "head.layers=1", "head.queries=3")
 CAPTIONS = (*SHORT, *SEEN, "model.encoder_layers=1", "model.decoder_layers=1", "search.beam=1")
 STORIES = (*SHORT, "engine.batch=8", "model.width=8")
 STRINGS = (*SHORT, "model.width=16", "search.beam=1")
+STEERED = (*SHORT, "model.width=16", "model.layers=1", "model.max_length=4")
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 
@@ -293,6 +307,10 @@ ALL: dict[str, Kind] = {
     "objects": Kind(scenes, (train("scenes-objects", "train.npz", settings=BOXES),)),
     "coco-objects": Kind(coco_scenes, (train("scenes-objects", "all.json", settings=BOXES),)),
     "captions": Kind(scenes, (train("scenes-captions", "train.npz", settings=CAPTIONS),)),
+    "trajectories": Kind(
+        trajectories,
+        (train("clone", "train.npz", settings=STEERED), train("decision-transformer", "train.npz", settings=STEERED)),
+    ),
     "speech": Kind(speech, (train("transcribe", "speech/all.csv", settings=SPEECH),)),
     "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),
     "picture-arrays": Kind(picture_arrays, (train("classify-pictures", "train.npz", settings=PICTURES),)),

@@ -136,6 +136,18 @@ def speech(folder: Path) -> None:
     (folder / "speech/all.csv").write_text("\n".join(lines) + "\n")
 
 
+def trajectories(folder: Path) -> None:
+    """Episodes of a car that is steered at random."""
+    from headway.data.trajectories import save_trajectories
+    from headway.generate.acting import episodes, gathered
+    from headway.worlds.lane import LaneKeeping
+    from headway.worlds.policies import policy_named
+
+    world = LaneKeeping()
+    found = list(episodes([world], policy_named("random", world), 12, (3,), most=12))
+    save_trajectories(folder / "train.npz", gathered(world, found))
+
+
 def sounds(folder: Path) -> None:
     random, rate = np.random.default_rng(0), 8000
     for label, pitch in (("low", 200), ("high", 2000)):
@@ -291,6 +303,15 @@ WORLDS: dict[str, World] = {
          "model.across=12", "model.layers=1", "model.width=16", "model.heads=2", "model.inner=32",
          "data.augment.mixup=0.5"),
         (("predict", "MODEL", "sounds/low/0.wav", "--device", "cpu"),), stores=False,
+    ),
+    "policies": World(
+        trajectories, ("decision-transformer", "--data", "train.npz"),
+        (*ENGINE, "engine.batch=32", "model.width=16", "model.layers=1", "model.max_length=4", "model.longest=16"),
+        (
+            ("play", "MODEL", "--device", "cpu", "--episodes", "2", "--steps", "5"),
+            ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json"),
+        ),
+        stores=False,
     ),
     "speech": World(
         speech, ("transcribe", "--data", "speech/all.csv"),
