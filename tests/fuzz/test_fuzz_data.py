@@ -75,7 +75,7 @@ BOXES = (*SHORT, *SEEN, "model.layers=1", "head.layers=1", "head.queries=3")
 CAPTIONS = (*SHORT, *SEEN, "model.encoder_layers=1", "model.decoder_layers=1", "search.beam=1")
 STORIES = (*SHORT, "engine.batch=8", "model.width=8")
 STRINGS = (*SHORT, "model.width=16", "search.beam=1")
-STEERED = (*SHORT, "model.width=16", "model.layers=1", "model.max_length=4")
+STEERED = (*SHORT, "model.width=16", "model.layers=1", "model.max_length=4", "data.episodes=0")
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 

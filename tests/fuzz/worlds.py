@@ -306,7 +306,8 @@ WORLDS: dict[str, World] = {
     ),
     "policies": World(
         trajectories, ("decision-transformer", "--data", "train.npz"),
-        (*ENGINE, "engine.batch=32", "model.width=16", "model.layers=1", "model.max_length=4", "model.longest=16"),
+        (*ENGINE, "engine.batch=32", "model.width=16", "model.layers=1", "model.max_length=4", "model.longest=16",
+         "data.episodes=1"),
         (
             ("play", "MODEL", "--device", "cpu", "--episodes", "2", "--steps", "5"),
             ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json"),

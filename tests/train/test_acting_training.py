@@ -24,7 +24,7 @@ from small_runs import train_quietly
 SMALL = (
     "engine.device=cpu", "engine.steps=200", "engine.batch=320", "engine.log=100", "schedule.warmup=10",
     "schedule.peak=0.005", "validation.every=100", "validation.score_every=100", "model.width=32", "model.layers=1",
-    "model.dropout=0.0",
+    "model.dropout=0.0", "data.episodes=0",
 )  # fmt: skip
 WINDOW = ("model.max_length=2", "model.longest=300", "model.attention_dropout=0.0")
 
@@ -131,3 +131,13 @@ def test_it_learns_on_from_an_earlier_policy(trained: Path, file: Path, tmp_path
     after = load(tmp_path / "run", "cpu").observations.config
     assert (after.mean, after.std, after.scale) == (before.mean, before.std, before.scale)
     assert after.returns != before.returns
+
+
+def test_the_finished_policy_is_played_where_its_world_is_installed(file: Path, tmp_path: Path) -> None:
+    scores = train("clone", file, tmp_path / "here", "engine.steps=4", "data.episodes=2")
+    assert 0 < scores["return"] <= 300 and 0 <= scores["success"] <= 1
+    from dataclasses import replace
+
+    nowhere = tmp_path / "nowhere.npz"
+    save_trajectories(nowhere, replace(read_trajectories([file]), world="Nowhere-v0"))
+    assert "return" not in train("clone", nowhere, tmp_path / "there", "engine.steps=4", "data.episodes=2")

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from headway.card import Card
+from headway.card import Card, Loaded
 from headway.data.steps import StepBatch, StepBatches, StepInputs, best_of, hold_out_episodes, steps_of
 from headway.data.trajectories import Trajectories, read_trajectories
-from headway.errors import refuse
-from headway.generate.actor import Actor
+from headway.errors import InputError, refuse
+from headway.evaluate.episodes import EpisodeScores
+from headway.generate.actor import AT_ONCE, Actor, played
 from headway.plain import to_plain
 from headway.processors.steps import ActionConfig, ObservationConfig
 from headway.tasks.files import DividedFiles, divided
@@ -25,15 +26,17 @@ from headway.tasks.task import Report, Task, entropy, refuse_unknown
 @dataclass(frozen=True)
 class TrajectoryFiles(DividedFiles):
     """Episodes that `headway collect` has written. Without `valid`, the share `hold_out` of the training episodes is.
-    best: the share of the episodes, those with the highest returns, that is learned from and validated with (1: all). A
-    batch of a run counts steps."""
+    best: the share of the episodes, those with the highest returns, that is learned from and validated with (1: all).
+    episodes: how many the finished policy plays, where its world is installed. A batch of a run counts steps."""
 
     name: ClassVar[str] = "trajectories"
     wanted: ClassVar[str] = "EPISODES.npz (headway collect writes it)"
     best: float = 1.0
+    episodes: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        refuse(self.episodes < 0, f"data.episodes must be 0 or more, not {self.episodes}")
         refuse(not 0 < self.best <= 1, f"data.best must be above 0 and at most 1, not {self.best}")
 
 
@@ -112,16 +115,34 @@ class Acting(Task):
         self.valid = self.held["valid"]
 
     def final_figures(self) -> dict[str, Any]:
-        if "test" not in self.held:
-            return {}
+        test = {"test loss": round(self.test_loss(), 4)} if "test" in self.held else {}
+        return test | self.played()
+
+    @torch.no_grad()
+    def test_loss(self) -> float:
         sums = np.zeros(2)
         self.model.eval()
-        with torch.no_grad():
-            for batch in self.held["test"].epoch():
-                there = batch.map(lambda tensor: tensor.to(self.context.device))
-                loss = self.model.head.losses(self.model.encode(there.inputs), there)["loss"][0]
-                sums += float(loss), float(batch.counts["loss"])
-        return {"test loss": round(float(sums[0] / sums[1]), 4)}
+        for batch in self.held["test"].epoch():
+            there = batch.map(lambda tensor: tensor.to(self.context.device))
+            loss = self.model.head.losses(self.model.encode(there.inputs), there)["loss"][0]
+            sums += float(loss), float(batch.counts["loss"])
+        return float(sums[0] / sums[1])
+
+    def played(self) -> dict[str, Any]:
+        """What it reaches in its world when it is asked for the most that it has learned from."""
+        count = self.run.data.episodes
+        actor = Actor(Loaded(self.model, self.card, self.processors), self.context.device, self.context.dtype)
+        try:
+            worlds = actor.open_worlds(min(count, AT_ONCE)) if count else []
+        except InputError as error:  # a machine that trains need not have the world
+            self.log.say(f"it is not played here: {error}")
+            return {}
+        if not worlds:
+            return {}
+        found = EpisodeScores.of(list(played(worlds, actor.policy(), count, 1))).figures()
+        for world in worlds:
+            world.close()
+        return {name: round(found[name], 4) for name in ("return", "success") if name in found}
 
     def guess(self) -> float:
         """Of choices; numbers are not guessed by how frequent they are."""
