@@ -165,6 +165,8 @@ PIECES = {
         Piece("distance", "distance.py", 8),
         Piece("clipping", "clipping.py", 4, (SHAKESPEARE,), resumes=True),
         Piece("last words", "last_words.py --runs {runs}/last-words", 25, ("data:textcls",), resumes=True),
+        Piece("decisions", "decisions.py --seeds 10 --parallel 2 --runs {runs}/decisions", 25, ("gymnasium",),
+              resumes=True),
         Piece("layer times", "layer_times.py", 3),
         Piece("matrix", "matrix.py", 2),
         Piece("vectors", "vectors.py --gensim {python} --threads 1", 6, (NOVELS, "gensim")),

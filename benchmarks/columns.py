@@ -205,3 +205,8 @@ PAIRS: list[Column] = [
         for figure, write in (("share", share), ("nats", two_digits))
     ),
 ]
+DECISIONS: list[Column] = [
+    ("recipe", "policy", lambda value: code(value) if value else ""), ("wanted", "return wanted", count),
+    ("return", "return reached", number), ("spread", "± over seeds", number),
+    ("correlation", "correlation of ten returns", number), ("parameters", "parameters", count), ("seconds", "s", rate),
+]  # fmt: skip

@@ -2,11 +2,13 @@
 
 Episodes of an expert at nine skills, most of them bad (`SKILLS`), are learned from by `decision-transformer`, `clone`
 and `clone-best`, the same steps each, several seeds. Then each acts in worlds whose first states nobody has collected:
-at the return that it learned most of, and the Decision Transformer at ten returns. Draws `results/decisions.png` beside
-its JSON: the return that is wanted, and the one that is reached. Trainings run in processes side by side; one that has
-ended is not trained again: `--runs` is where they lie.
+the highest return that it has learned from, and the Decision Transformer at ten returns. Trainings run in processes
+side by side; one that has ended is not trained again: `--runs` is where they lie. `--picture` draws
+`docs/decisions.png` from the record (the return that is wanted, and the one that is reached), and films the first
+Decision Transformer as `docs/cartpole.gif`.
 
     PYTHONPATH=src python benchmarks/decisions.py --device cpu --seeds 10 --parallel 2
+    PYTHONPATH=src python benchmarks/decisions.py --picture
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from measure import RESULTS, arguments, write
 
 # isort: split
+import json
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +28,7 @@ from side_by_side import grouped, mean, side_by_side, spread, training_options
 from headway.data.trajectories import Trajectories, read_trajectories, save_trajectories
 from headway.evaluate.episodes import EpisodeScores, correlation
 from headway.generate.acting import episodes, gathered
+from headway.generate.film import frames_of, write_film
 from headway.tasks.loading import load
 from headway.worlds.catalog import open_world
 from headway.worlds.policies import policy_named
@@ -40,6 +44,7 @@ SETTINGS = {
 }
 STEPS = ("engine.steps=2000", "engine.batch=640", "schedule.warmup=100", "validation.every=200",
          "validation.score_every=200")  # fmt: skip
+DOCS = Path(__file__).parent.parent / "docs"
 TARGETS = tuple(range(50, 501, 50))
 
 
@@ -73,33 +78,45 @@ def carried_out(job: Job, file: Path, options: Namespace) -> dict[str, Any]:
     return score | {"reached": dict(zip(asked, reached, strict=True))}
 
 
-def draw(path: Path, rows: list[dict[str, Any]], best: dict[str, float], data: Trajectories) -> None:
+def draw(rows: list[dict[str, Any]], data: Trajectories) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
-    wanted = [row["wanted"] for row in rows]
+    told = [row for row in rows if not row["recipe"]]
+    wanted, errors = [row["wanted"] for row in told], [row["spread"] or 0 for row in told]
     axes.plot(wanted, wanted, color="0.7", linestyle=":", label="as wanted")
-    shown = [row["return"] for row in rows]
-    axes.errorbar(
-        wanted, shown, [row["spread"] or 0 for row in rows], marker="o", capsize=3, label="Decision Transformer"
-    )
-    for (name, value), colour in zip(best.items(), ("C1", "C2"), strict=True):
-        axes.axhline(value, color=colour, linestyle="--", label=name)
-    axes.hist(data.returns_E, bins=25, range=(0, 500), weights=np.full(len(data), 1.0), color="0.88", zorder=0,
-              label="episodes learned from (number)")  # fmt: skip
+    reached = [row["return"] for row in told]
+    axes.errorbar(wanted, reached, errors, marker="o", capsize=3, label="Decision Transformer")
+    for row, colour in zip([row for row in rows if row["recipe"] in RECIPES[1:]], ("C1", "C2"), strict=True):
+        axes.axhline(row["return"], color=colour, linestyle="--", label=row["recipe"])
+    axes.hist(data.returns_E, bins=25, range=(0, 500), color="0.88", zorder=0, label="episodes learned from (number)")
     axes.set(xlabel="return that is wanted", ylabel="return that is reached", title=f"{WORLD}, mean over seeds")
     axes.legend(loc="center right", bbox_to_anchor=(1.0, 0.42), fontsize=9)
-    figure.savefig(path, dpi=130)
+    figure.savefig(DOCS / "decisions.png", dpi=130)
+
+
+def film(run: Path) -> None:
+    """An episode of each of three returns that are wanted."""
+    actor, frames = load(run, "cpu"), []
+    for wanted in (50.0, 200.0, 500.0):
+        [episode] = actor.play(1, wanted, pictures=160, seed=2)
+        frames += frames_of(episode.pictures, episode.rewards, f"{wanted:g}: ")[:: 1 if wanted < 500 else 2]
+    write_film(DOCS / "cartpole.gif", frames)
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--episodes", type=int, default=20, help="that each policy plays, of each return")
+    parser.add_argument("--picture", action="store_true", help="only draw what the record has")
     options = training_options(parser, "decisions", seeds=10)
     data = collected(options.runs / "episodes.npz")
+    if options.picture:
+        draw(json.loads((RESULTS / "decisions.json").read_text())["rows"], data)
+        film(options.runs / f"{RECIPES[0]}-seed-1")
+        return
     jobs = [
         Job(recipe, "told" if recipe == RECIPES[0] else "", seed)
         for seed in range(1, options.seeds + 1) for recipe in RECIPES
@@ -126,8 +143,6 @@ def main() -> None:
         "episodes of each return": options.episodes,
     }  # fmt: skip
     write("decisions", options.device, rows + [{"recipe": ""} | row for row in told_rows], options.out, case=case)
-    best = {row["recipe"]: row["return"] for row in rows if row["recipe"] != RECIPES[0]}
-    draw(Path(options.out or RESULTS) / "decisions.png", told_rows, best, data)
 
 
 if __name__ == "__main__":

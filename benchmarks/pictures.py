@@ -46,6 +46,7 @@ PICTURES = {
     ),
     "scene_pictures.py": ("scenes",),
     "road.py": ("road", "road-lengths"),
+    "decisions.py": ("decisions",),
     "page_pictures.py": (
         "explore-attention", "explore-beam", "explore-compare", "explore-lines", "explore-next", "explore-positions",
         "explore-states", "explore-steps",

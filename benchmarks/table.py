@@ -293,6 +293,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "g2p": lambda results: one(results, "g2p", columns.G2P),
     "vectors": lambda results: speed(results, "vectors", columns.VECTORS),
     "shakespeare": lambda results: speed(results, "shakespeare", columns.SHAKESPEARE),
+    "decisions": lambda results: one(results, "decisions", columns.DECISIONS),
     "spans": lambda results: speed(results, "spans", encoders.SPANS),
     "pretraining_words": lambda results: speed(results, "pretraining-words", encoders.PRETRAINING_WORDS),
     "pretraining_labels": lambda results: speed(results, "pretraining-labels", encoders.PRETRAINING_LABELS),

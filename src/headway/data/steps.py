@@ -26,17 +26,20 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True)
 class StepInputs(Batch):
     """What is known at each step: the state, the return from here to the end (wanted, or reached), the number of the
-    step within its episode, and the action, which is known only to later steps."""
+    step within its episode, and the action, which is known only to later steps. memory_BM: what a policy remembers of
+    the steps before these (None: there are none)."""
 
     states_BTS: Tensor = column()
     actions_BTA: Tensor = column()
     returns_BT: Tensor = column()
     times_BT: Tensor = column()
+    memory_BM: Tensor | None = column(default=None)
 
 
-def step_inputs(states_BTS: Any, actions_BTA: Any, returns_BT: Any, times_BT: Any) -> StepInputs:
+def step_inputs(states_BTS: Any, actions_BTA: Any, returns_BT: Any, times_BT: Any, memory_BM: Any = None) -> StepInputs:
     """Of arrays."""
     given = {"states_BTS": states_BTS, "actions_BTA": actions_BTA, "returns_BT": returns_BT, "times_BT": times_BT}
+    given |= {} if memory_BM is None else {"memory_BM": memory_BM}
     tensors: dict[str, Any] = {name: torch.from_numpy(array) for name, array in given.items()}
     return StepInputs(**tensors)
 

@@ -20,6 +20,7 @@ from headway.worlds.policies import Seen
 from headway.worlds.world import Floats, World
 
 SEVERAL = 256  # windows that are answered at a time
+EPISODE = 2**31  # steps that no episode has
 CPU = torch.device("cpu")
 AT_ONCE = 32  # episodes side by side
 
@@ -38,8 +39,8 @@ class Actor:
 
     @property
     def window(self) -> int:
-        """Steps that it reads at once."""
-        return int(self.model.context)
+        """Steps that it reads at once: as many as it was made for, or all of an episode."""
+        return int(self.model.context or EPISODE)
 
     @property
     def most(self) -> float:
@@ -87,7 +88,8 @@ class Actor:
 
     def of_steps(self, steps: Steps) -> Iterator[tuple[StepBatch, Floats]]:
         """Batches of windows, which have every step once, and what it would do at each."""
-        windows = StepBatches(steps, self.window, SEVERAL, whole=True)
+        longest = int(steps.times_K.max()) + 1
+        windows = StepBatches(steps, min(self.window, longest), SEVERAL, whole=True)
         return ((batch, self.answered(batch.inputs)) for batch in windows.epoch())
 
 

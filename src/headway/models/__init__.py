@@ -25,6 +25,7 @@ from headway.models import (
     modernbert,
     neural_ngram,
     ngram,
+    policy_rnn,
     reactive,
     recurrent,
     rnn_seq2seq,
@@ -130,6 +131,10 @@ FAMILIES = {
     ),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),
+    "policy-rnn": Family(
+        policy_rnn.PolicyRnnConfig, policy_rnn.PolicyRnn, "acting", STEPS, role="encodes",
+        example=decision.blank_steps, sized=decision.SIZED,
+    ),
     "reactive": Family(
         reactive.ReactiveConfig, reactive.Reactive, "acting", STEPS, role="encodes", example=decision.blank_steps,
         sized=decision.SIZED,

@@ -5,9 +5,12 @@ B rows, T steps, D width, A width of an action.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import refuse
@@ -16,7 +19,25 @@ from headway.models.protocols import Encoded, Encodes, Terms
 
 
 class Chosen(nn.Module):
-    """log softmax(xW + b): the probability of each choice."""
+    """log softmax(xW + b): the probability of each choice. The same for policies that draw what they do."""
+
+    draws: ClassVar[int] = 1  # random numbers that an action needs
+
+    def __init__(self, size: int = 0) -> None:
+        super().__init__()
+
+    def log_p(self, given_BTA: Tensor, done_BTA: Tensor) -> Tensor:
+        return (self(given_BTA) * done_BTA).sum(-1)
+
+    def entropy(self, given_BTA: Tensor) -> Tensor:
+        log_BTA = self(given_BTA)
+        return -(log_BTA.exp() * log_BTA).sum(-1)
+
+    def drawn(self, given_RA: Tensor, chance_R1: Tensor) -> Tensor:
+        """The choice at which the sum of the probabilities first passes a random number, as a row with one 1."""
+        passed_RA = self.answer(given_RA).cumsum(-1) > chance_R1 * (1 - 1e-6)
+        last_RA = torch.ones_like(passed_RA).index_fill_(-1, torch.arange(passed_RA.shape[-1] - 1), False)
+        return F.one_hot((passed_RA | last_RA).int().argmax(-1), given_RA.shape[-1]).float()
 
     def forward(self, given_BTA: Tensor) -> Tensor:
         return given_BTA.float().log_softmax(-1)
@@ -48,7 +69,32 @@ class Free(Bounded):
         return given_BTA.float()
 
 
+class Gaussian(nn.Module):
+    """A normal distribution around xW + b, whose deviations are learned and the same in every state."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.draws = size
+        self.log_std_A = nn.Parameter(torch.full((size,), -0.5))
+
+    def log_p(self, given_BTA: Tensor, done_BTA: Tensor) -> Tensor:
+        away_BTA = (done_BTA - given_BTA.float()) / self.log_std_A.exp()
+        return -(away_BTA.square() / 2 + self.log_std_A + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def entropy(self, given_BTA: Tensor) -> Tensor:
+        each = (self.log_std_A + 0.5 + 0.5 * math.log(2 * math.pi)).sum()
+        return each.expand(given_BTA.shape[:-1])
+
+    def drawn(self, given_RA: Tensor, chance_RA: Tensor) -> Tensor:
+        normal_RA = torch.special.ndtri(chance_RA.double().clamp(1e-9, 1 - 1e-9)).float()
+        return given_RA.float() + self.log_std_A.exp() * normal_RA
+
+    def answer(self, given_BTA: Tensor) -> Tensor:
+        return given_BTA.float()
+
+
 OUT = {"choices": Chosen, "numbers": Bounded, "free": Free}
+DRAWN = {"choices": Chosen, "numbers": Gaussian, "free": Gaussian}
 
 
 class ActionsHead(Head):
@@ -80,7 +126,7 @@ class Actions(HeadChoice):
 
     name = "actions"
     task = "acting"
-    module = ActionsHead
+    module: ClassVar[Any] = ActionsHead
     space: Literal["choices", "numbers", "free"] = "choices"
     size: int = 2
     dropout: float | None = 0.0
@@ -92,3 +138,28 @@ class Actions(HeadChoice):
         """For the actions of a card."""
         free = config.space == "numbers" and not config.bounded
         return replace(self, space="free" if free else config.space, size=config.size)
+
+
+class ActorCriticHead(ActionsHead):
+    """Beside the actions, the return that is expected from here on: an action is worth what it gives beyond that."""
+
+    def __init__(self, encoder: Encodes, config: ActorCritic) -> None:
+        Head.__init__(self)
+        self.dropout, self.map = own_dropout(encoder, config), nn.Linear(encoder.width, config.size)
+        self.value, self.out = nn.Linear(encoder.width, 1), DRAWN[config.space](config.size)
+        for part, gain in ((self.map, 0.01), (self.value, 1.0)):  # nearly uniform at first (Andrychowicz et al. 2021)
+            nn.init.orthogonal_(part.weight, gain)
+            nn.init.zeros_(part.bias)
+
+    def both(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        """What the actions are drawn from, (B, T, A), and the value of each state, (B, T)."""
+        return self(encoded), self.value(encoded.x_BTD)[..., 0].float()
+
+
+@dataclass(frozen=True)
+class ActorCritic(Actions):
+    """Actions that are drawn, and a value of every state: for policies that learn by acting."""
+
+    name = "actor-critic"
+    task = "reinforcement"
+    module = ActorCriticHead

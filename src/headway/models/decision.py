@@ -34,6 +34,7 @@ class DecisionTransformerConfig:
     a table whose first is added to every token, of models from elsewhere that have one."""
 
     name: ClassVar[str] = "decision-transformer"
+    practises: ClassVar[bool] = False
     layers: int = 3
     width: int = 128
     inner: int = 0
@@ -62,6 +63,7 @@ def blank_steps(config: Any, sizes: Sequence[int], batch: int, *lengths: int) ->
         SimpleNamespace(
             states_BTS=torch.zeros(batch, length, states), actions_BTA=torch.zeros(batch, length, actions),
             returns_BT=torch.zeros(batch, length), times_BT=torch.zeros(batch, length, dtype=torch.long),
+            memory_BM=None,
         ),
     )  # fmt: skip
 

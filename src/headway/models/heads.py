@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
-from headway.models.action_heads import Actions
+from headway.models.action_heads import Actions, ActorCritic
 from headway.models.box_head import Boxes
 from headway.models.head import (
     ACTIVATIONS,
@@ -258,7 +258,7 @@ class MultipleChoice(HeadChoice):
 EVERY = (
     Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, TwoTokens, Answers, NextSentence,
     MultipleChoice, Tags, Replaced, Spans, Crf, Pixels, Boxes,
-    BoxesAndMasks, Actions,
+    BoxesAndMasks, Actions, ActorCritic,
 )  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007

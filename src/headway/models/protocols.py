@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headway.nn import tap
 from headway.nn.embedding import Embedded
 
-__all__ = ["Embedded", "Encoded", "Encodes", "Scores", "Steps", "Terms"]
+__all__ = ["Acts", "Embedded", "Encoded", "Encodes", "Scores", "Steps", "Terms"]
 
 Terms = dict[str, tuple[Tensor, float]]  # the sum of each loss term and its weight; the batch has its count
 # Of each stack, or stack and part ("decoder.cross"; "": of all others), the tracks that it looks from and to.
@@ -77,6 +77,24 @@ class Encodes(nn.Module):
 
     def forward(self, inputs: Any) -> Encoded:
         return self.encode(inputs)
+
+
+class Acts(Encodes):
+    """Abstract. An encoder of steps that can be read as they come: the steps before are a row of numbers that it
+    remembers. Without anything to remember, `encode` is all.
+
+    memory: how many numbers. Its config says whether it `practises`, so learns by acting.
+    """
+
+    memory: int = 0
+
+    def start(self, rows: int, device: torch.device) -> Tensor:
+        """(R, M): before the first step of an episode."""
+        return torch.zeros(rows, self.memory, device=device)
+
+    def follow(self, inputs: Any, memory_RM: Tensor) -> tuple[Encoded, Tensor]:
+        """The steps that come next, and what is remembered behind them."""
+        return self.encode(inputs), memory_RM
 
 
 class Steps(nn.Module):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headway.errors import refuse
-from headway.models.protocols import Encoded, Encodes
+from headway.models.protocols import Acts, Encoded
 from headway.nn.dropout import Dropout
 
 
@@ -22,6 +22,7 @@ class ReactiveConfig:
     which stands alone."""
 
     name: ClassVar[str] = "reactive"
+    practises: ClassVar[bool] = True
     layers: int = 2
     width: int = 256
     dropout: float = 0.1
@@ -33,7 +34,7 @@ class ReactiveConfig:
 
 
 @final
-class Reactive(Encodes):
+class Reactive(Acts):
     """relu(… relu(sW + b) …)"""
 
     tracks = {"": ("steps", "steps")}

@@ -15,6 +15,7 @@ from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
 from headway.tasks.pictures import ImageClassification
 from headway.tasks.questions import QuestionAnswering
+from headway.tasks.reinforcement import Reinforcement
 from headway.tasks.segmentation import Segmentation
 from headway.tasks.sounds import SoundClassification
 from headway.tasks.stories import StoryAnswering
@@ -29,7 +30,7 @@ EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
-    Transcription, Acting,
+    Transcription, Acting, Reinforcement,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

@@ -73,6 +73,7 @@ class Task:
     at_once: of a run that is learned in one pass, the scores that say how much it read, and in how many seconds.
     verb: the command that asks a finished model; verbs: others that it answers too. opens: makes a trained model ready
     to answer, from what was loaded, a device and a dtype; fast: the same on CTranslate2, from a folder, for `predict`.
+    acts: its batches are of what the present weights do, so that none is made ahead of its step.
     data_names: what a run learns from, by content: it must not change between a checkpoint and its resumption.
     """
 
@@ -89,6 +90,7 @@ class Task:
     verbs: ClassVar[tuple[str, ...]] = ()
     opens: ClassVar[Callable[..., Any]]
     fast: ClassVar[Callable[..., Any] | None] = None
+    acts: ClassVar[bool] = False
 
     model: Any
     batches: Any  # of the training data: `batch(step)`
@@ -121,6 +123,13 @@ class Task:
         """The batch of any step, counted from 0: a function of data, seed and step alone."""
         batch: Batch = self.batches.batch(step)
         return batch
+
+    def carried(self) -> dict[str, Tensor]:
+        """What must be saved between steps beside weights (worlds, what was done in them), by name."""
+        return {}
+
+    def resume(self, carried: dict[str, Tensor]) -> None:
+        """Take over what `carried` gave."""
 
     def valid_batches(self) -> Iterable[Batch]:
         found: Iterable[Batch] = self.valid.epoch()

@@ -100,7 +100,9 @@ def _in_steps(run: Run, context: RunContext) -> dict[str, Any]:
     if run.engine.seconds:
         job.keep_to_time()
     try:
-        progress = training.fit(prefetch(job.batch, itertools.count(training.progress.step), run.engine.workers))
+        numbers = itertools.count(training.progress.step)
+        ahead = not job.task.acts
+        progress = training.fit(prefetch(job.batch, numbers, run.engine.workers) if ahead else map(job.batch, numbers))
         job.checkpoints.writer.close()
     except Interrupted as error:
         log.say(str(error))
@@ -201,6 +203,7 @@ class Job:
             run, self.objective, self.masters, own or self._step(wrapped), self.validate, checkpoints,
             self.snapshots, self.log, identity={"run": to_plain(run), "data": task.data_names},
             guess=task.guess(), shown=task.shown, gauge=gauge, unit=task.unit, example=self.example,
+            carried=task.carried, restore=task.resume,
         )  # fmt: skip
 
     def _speed(self) -> str:

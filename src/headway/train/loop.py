@@ -76,7 +76,7 @@ class Training:
 
     identity: must be the same when a checkpoint is resumed (the data, the run). guess: the nll of predicting each token
     by its frequency. shown: gives an example's text. unit: what the tokens of a batch are. example: shows what the
-    model gives at present.
+    model gives at present. carried, restore: what the task saves between steps.
     """
 
     run: Run
@@ -93,6 +93,8 @@ class Training:
     gauge: Gauge | None = None
     unit: str = "tokens"
     example: Callable[[], str] = lambda: ""
+    carried: Callable[[], dict[str, Tensor]] = dict
+    restore: Callable[[dict[str, Tensor]], None] = lambda carried: None
 
     def __post_init__(self) -> None:
         engine, self.ranks = self.run.engine, self.masters.ranks
@@ -125,6 +127,8 @@ class Training:
         self.meter.tokens = facts["meter_tokens"]
         if OBJECTIVE in checkpoint.kinds():
             self.objective.resume(checkpoint.own(OBJECTIVE, rank))
+        if TASK in checkpoint.kinds():
+            self.restore(checkpoint.own(TASK, rank))
         if own:
             put_states(device, own["random"], checkpoint.own("random", rank))
         else:  # an additional process: a seed that no other has had
@@ -160,6 +164,8 @@ class Training:
         files = {"meter": self.meter.sums, "random": states}
         if kept := self.objective.carried():
             files[OBJECTIVE] = kept
+        if kept := self.carried():
+            files[TASK] = kept
         if self.ranks.first or self.masters.sharded:
             files |= self.masters.state()
         self.checkpoints.save(progress.step, files, self.masters.shards(), facts)
@@ -343,4 +349,5 @@ class Training:
 
 
 OBJECTIVE = "carried"  # what the objective takes over from step to step
-OWN = ("meter", "random", OBJECTIVE)  # kinds of tensors that each process keeps for itself
+TASK = "task"  # what the task does
+OWN = ("meter", "random", OBJECTIVE, TASK)  # kinds of tensors that each process keeps for itself
