@@ -102,8 +102,8 @@ def film(run: Path) -> None:
     """An episode of each of three returns that are wanted."""
     actor, frames = load(run, "cpu"), []
     for wanted in (50.0, 200.0, 500.0):
-        [episode] = actor.play(1, wanted, pictures=160, seed=2)
-        frames += frames_of(episode.pictures, episode.rewards, f"{wanted:g}: ")[:: 1 if wanted < 500 else 2]
+        [episode] = actor.play(1, wanted, pictures=200, seed=2)
+        frames += frames_of(episode.pictures, episode.rewards, f"wanted {wanted:g}: ")[:: 1 if wanted < 500 else 2]
     write_film(DOCS / "cartpole.gif", frames)
 
 
