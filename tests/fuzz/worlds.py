@@ -148,6 +148,10 @@ def trajectories(folder: Path) -> None:
     save_trajectories(folder / "train.npz", gathered(world, found))
 
 
+def nothing(folder: Path) -> None:
+    """A policy that learns by acting reads no files."""
+
+
 def sounds(folder: Path) -> None:
     random, rate = np.random.default_rng(0), 8000
     for label, pitch in (("low", 200), ("high", 2000)):
@@ -313,6 +317,12 @@ WORLDS: dict[str, World] = {
             ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json"),
         ),
         stores=False,
+    ),
+    "practice": World(
+        nothing, ("ppo-rnn",),
+        (*ENGINE, "data.world=lane-keeping", "data.rows=2", "data.rollout=12", "data.judged=1", "data.episodes=1",
+         "objective.epochs=2", "objective.parts=2", "model.width=16", "model.max_length=5"),
+        (("play", "MODEL", "--device", "cpu", "--episodes", "2", "--steps", "5"),), stores=False,
     ),
     "speech": World(
         speech, ("transcribe", "--data", "speech/all.csv"),

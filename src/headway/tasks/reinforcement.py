@@ -264,7 +264,7 @@ class Reinforcement(Task):
 
     def valid_losses(self, objective: Any) -> dict[str, float]:
         found = self.scores(self.run.data.judged, 0)
-        return {"loss": -found["return"]} | found
+        return {"loss": -found["return"]} | {name: found[name] for name in ("return", "success") if name in found}
 
     def scores(self, count: int, seed: int) -> dict[str, float]:
         """What the present weights reach in other worlds than those they practise in."""
