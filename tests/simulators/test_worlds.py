@@ -180,3 +180,16 @@ def test_an_unknown_world_is_one_line(name: str, said: str) -> None:
 def test_a_world_without_an_expert_says_which_have_one() -> None:
     with pytest.raises(InputError, match=r"'FrozenLake-v1' has no expert here; these have one: .*CartPole-v1"):
         policy_named("expert", open_world("FrozenLake-v1"))
+
+
+def test_minigrid_is_seen_as_ones_and_zeros_and_says_when_it_succeeds() -> None:
+    pytest.importorskip("minigrid")
+    world = open_world("MiniGrid-Empty-5x5-v0")
+    state_S = world.reset(1)
+    assert set(np.unique(state_S)) == {0.0, 1.0} and world.states.width == 7 * 7 * 20 + 4
+    turn, ahead = 1, 2
+    moves = [ahead, ahead, turn, ahead, ahead]  # to the other corner
+    found = [world.step(action) for action in moves]
+    assert [one.succeeded for one in found] == [False] * 4 + [True] and found[-1].ended
+    carried = world.carried()
+    assert (world.restore(carried) == found[-1].state_S).all()

@@ -34,6 +34,7 @@ from headway.worlds.catalog import open_world
 from headway.worlds.policies import policy_named
 
 MEASURED = 1000  # steps of a random policy, by which states are normalised
+LEAST = 0.25  # deviation that they are divided by: what hardly changed then may change much later
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class Reinforcement(Task):
                 over = moved.over
         found_KS = np.stack(states).astype(np.float64)
         std_S = found_KS.std(0)
-        mean, std = found_KS.mean(0), np.where(std_S < 1e-2, 1.0, std_S)
+        mean, std = found_KS.mean(0), std_S.clip(min=LEAST)
         means, stds = (tuple(np.round(values, 6).tolist()) for values in (mean, std))
         return ObservationConfig(world.states.width, world.name, means, stds), ActionConfig.of(world.actions)
 

@@ -15,6 +15,7 @@ from headway.worlds.world import Bytes, Choices, Floats, Moved, Numbers, Space
 
 SAYS = ("success", "is_success")  # what worlds call it in their `info`
 PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # that register their worlds when they are imported
+REWARDED = ("MiniGrid-", "BabyAI-")  # whose only reward is for success
 
 
 def ids() -> list[str]:
@@ -36,9 +37,12 @@ def _made(gymnasium: Any, name: str) -> Any:
     with warnings.catch_warnings():  # it warns of what is tried here
         warnings.simplefilter("ignore")
         try:
-            return gymnasium.make(name, render_mode="rgb_array")
+            world = gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
         except TypeError:
-            return gymnasium.make(name)
+            world = gymnasium.make(name, disable_env_checker=True)
+    if name.startswith(REWARDED):  # the kind, colour and state of what is at a place are numbers of names
+        world = import_module("minigrid.wrappers").OneHotPartialObsWrapper(world)
+    return world
 
 
 class GymWorld:
@@ -101,6 +105,7 @@ class GymWorld:
             given += self.first
         state, reward, ended, cut, info = self.world.step(given)
         said = next((bool(info[key]) for key in SAYS if key in info), None)
+        said = float(reward) > 0 if self.name.startswith(REWARDED) else said
         return Moved(self._flat(state), float(reward), bool(ended), bool(cut), said)
 
     def _flat(self, state: Any) -> Floats:

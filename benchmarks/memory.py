@@ -1,0 +1,152 @@
+"""What a policy remembers: MiniGrid's memory worlds by recurrent policies and by one without a memory.
+
+An object is seen at the start of a corridor; at its end the policy must turn to the side where the same object is. Each
+policy practises so many steps (`--world-steps`) by PPO, with the same settings, and then plays episodes that it has not
+seen; without a memory half of them can be right. `--speed` measures how many steps a second are learned, beside
+stable-baselines3's RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
+
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS7-v0 --parallel 2
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --speed
+"""
+
+from __future__ import annotations
+
+from measure import arguments, write
+
+# isort: split
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from scores import trained
+from side_by_side import grouped, mean, side_by_side, training_options
+
+from headway.plain import change
+from headway.recipes import RECIPES
+from headway.tasks.reinforcement import Reinforcement
+from headway.tasks.start import RunContext
+from headway.train.log import Log
+from headway.train.optimiser import Masters
+from headway.train.parallel.ranks import ALONE
+from headway.train.step import TrainStep
+
+POLICIES = {
+    "LSTM": ("ppo-rnn", ("model.width=128", "model.max_length=64")),
+    "GRU": ("ppo-rnn", ("model.width=128", "model.max_length=64", "model.cell=gru")),
+    "without memory": ("ppo", ("model.width=128",)),
+}
+ROWS, ROLLOUT, EPOCHS, PARTS = 16, 128, 4, 4
+PEAK = 5e-4
+COMMON = (
+    f"data.rows={ROWS}", f"data.rollout={ROLLOUT}", f"objective.epochs={EPOCHS}", f"objective.parts={PARTS}",
+    f"schedule.peak={PEAK}", "data.judged=16", "data.episodes=200",
+)  # fmt: skip
+
+
+class Job(NamedTuple):
+    world: str
+    policy: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.world}-{self.policy.replace(' ', '-')}-seed-{self.seed}"
+
+
+def settings(job: Job, steps: int, options: Namespace) -> list[str]:
+    updates = max(1, steps // (ROWS * ROLLOUT)) * EPOCHS * PARTS
+    often = max(1, updates // 10)
+    own = [f"data.world={job.world}", f"engine.seed={job.seed}", f"engine.device={options.device}"]
+    times = [f"engine.steps={updates}", f"validation.every={often}", f"validation.score_every={often}"]
+    return [*own, *COMMON, *times, *POLICIES[job.policy][1], *options.settings]
+
+
+def played(job: Job, options: Namespace) -> dict[str, Any]:
+    recipe = POLICIES[job.policy][0]
+    return trained(recipe, job.name, options.runs, settings(job, options.world_steps, options))
+
+
+def learned(options: Namespace) -> None:
+    jobs = [
+        Job(world, policy, seed)
+        for seed in range(1, options.seeds + 1) for world in options.worlds for policy in POLICIES
+    ]  # fmt: skip
+    found = side_by_side(lambda job: played(job, options), jobs, options.parallel)
+    rows = []
+    for (world, policy), own in grouped(found).items():
+        scores = list(own.values())
+        rows.append({
+            "world": world, "policy": policy, "success": mean(one["test success"] for one in scores),
+            "each_seed": [one["test success"] for one in scores], "return": mean(one["test return"] for one in scores),
+            "world_steps": scores[0]["world steps"], "parameters": scores[0]["parameters"],
+            "seconds": mean((one["training seconds"] for one in scores), 1),
+        })  # fmt: skip
+    write("memory", options.device, rows, options.out, case={"seeds": options.seeds, "episodes": 200})
+
+
+def ours(world: str, steps: int, options: Namespace) -> float:
+    """Steps a second, of whole rollouts with all that is learned from them."""
+    job = Job(world, "LSTM", 1)
+    run = change(RECIPES["ppo-rnn"].make(), settings(job, steps, options))
+    context = RunContext(Path(), Log(quiet=True), torch.device(options.device), torch.float32, ALONE)
+    task = Reinforcement(run, context)
+    step = TrainStep(run.objective.build(task.model), Masters(task.model.named_parameters(), run.optimiser, 0.5))
+    updates = steps // (ROWS * ROLLOUT) * EPOCHS * PARTS
+    began = time.perf_counter()
+    for number in range(updates):
+        step(task.batch(number), 1)
+    return ROWS * ROLLOUT * (updates // (EPOCHS * PARTS)) / (time.perf_counter() - began)
+
+
+def theirs(world: str, steps: int) -> float:
+    import gymnasium
+    import minigrid  # noqa: F401
+    from minigrid.wrappers import ImgObsWrapper, OneHotPartialObsWrapper
+    from sb3_contrib import RecurrentPPO
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    def make() -> Any:
+        return gymnasium.wrappers.FlattenObservation(ImgObsWrapper(OneHotPartialObsWrapper(gymnasium.make(world))))
+
+    torch.manual_seed(0)
+    model = RecurrentPPO(
+        "MlpLstmPolicy", DummyVecEnv([make] * ROWS), learning_rate=PEAK, n_steps=ROLLOUT,
+        batch_size=ROWS * ROLLOUT // PARTS, n_epochs=EPOCHS, seed=1, device="cpu",
+        policy_kwargs={"lstm_hidden_size": 128, "net_arch": [], "enable_critic_lstm": False, "shared_lstm": True},
+    )  # fmt: skip
+    rounds = steps // (ROWS * ROLLOUT)
+    began = time.perf_counter()
+    model.learn(rounds * ROWS * ROLLOUT)
+    return rounds * ROWS * ROLLOUT / (time.perf_counter() - began)
+
+
+def speed(options: Namespace) -> None:
+    world, steps = options.worlds[0], options.speed_steps
+    found: dict[str, list[float]] = {"headway": [], "RecurrentPPO": []}
+    for _ in range(options.repeats):
+        found["headway"].append(ours(world, steps, options))
+        found["RecurrentPPO"].append(theirs(world, steps))
+    middle = {who: sorted(values)[len(values) // 2] for who, values in found.items()}
+    rows = [
+        {"who": who, "steps_per_second": round(value, 1), "each": [round(one, 1) for one in found[who]],
+         "times": round(value / middle["RecurrentPPO"], 2)}
+        for who, value in middle.items()
+    ]  # fmt: skip
+    write("memory-speed", options.device, rows, options.out, case={"world": world, "steps": steps})
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--worlds", nargs="+", default=["MiniGrid-MemoryS7-v0"])
+    parser.add_argument("--world-steps", type=int, default=2_000_000)
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--speed-steps", type=int, default=50_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = training_options(parser, "memory", seeds=1)
+    (speed if options.speed else learned)(options)
+
+
+if __name__ == "__main__":
+    main()
