@@ -34,7 +34,7 @@ from headway.worlds.catalog import open_world
 from headway.worlds.policies import policy_named
 
 MEASURED = 1000  # steps of a random policy, by which states are normalised
-LEAST = 0.25  # deviation that they are divided by: what hardly changed then may change much later
+LEAST = 0.1  # deviation that they are divided by: what hardly changed then may change much later
 
 
 @dataclass(frozen=True)
