@@ -143,7 +143,6 @@ def main() -> None:
     parser.add_argument("--world-steps", type=int, default=2_000_000)
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--speed-steps", type=int, default=50_000)
-    parser.add_argument("--repeats", type=int, default=3)
     options = training_options(parser, "memory", seeds=1)
     (speed if options.speed else learned)(options)
 
