@@ -141,3 +141,16 @@ def test_the_finished_policy_is_played_where_its_world_is_installed(file: Path, 
     nowhere = tmp_path / "nowhere.npz"
     save_trajectories(nowhere, replace(read_trajectories([file]), world="Nowhere-v0"))
     assert "return" not in train("clone", nowhere, tmp_path / "there", "engine.steps=4", "data.episodes=2")
+
+
+def test_a_trace_lies_along_the_steps_of_an_episode(trained: Path) -> None:
+    model = load(trained, "cpu")
+    trace = model.trace("3")
+    names = trace.tracks["steps"].labels
+    assert len(names) == 6 == model.limit and [name.split()[0] for name in names[:3]] == ["return", "state", "action"]
+    weights = trace.tensors["decoder.0.attention.weights"]
+    assert weights.shape[-2:] == (6, 6)
+    np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
+    assert np.triu(weights[0], 1).max() == 0  # no step looks at a later one
+    with pytest.raises(InputError, match="the number of an episode"):
+        model.trace("left")

@@ -6,32 +6,52 @@ R rows, T steps, S width of a state, A width of an action.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import torch
 
 from headway.card import Loaded
 from headway.data.steps import StepBatch, StepBatches, StepInputs, Steps, step_inputs
-from headway.errors import refuse
+from headway.errors import InputError, refuse
 from headway.generate.acting import Episode, episodes
+from headway.generate.tracing import Answering, checked, trace_of
+from headway.nn import tap
+from headway.nn.tap import chosen
+from headway.traces import Trace, Track
 from headway.worlds.catalog import open_world
 from headway.worlds.policies import Seen
 from headway.worlds.world import Floats, World
 
 SEVERAL = 256  # windows that are answered at a time
 EPISODE = 2**31  # steps that no episode has
+TRACED = 64  # steps of a trace, of a model that reads a whole episode
 CPU = torch.device("cpu")
 AT_ONCE = 32  # episodes side by side
 
 
-class Actor:
+class Actor(Answering):
     """`headway.load(folder)` gives one: `model.play(episodes=20, wanted=500)`."""
+
+    vocabulary = 0  # it writes no tokens
 
     def __init__(self, loaded: Loaded, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> None:
         self.model: Any = loaded.model.eval()
         self.card, self.device, self.dtype = loaded.card, device, dtype
         self.observations, self.actions = loaded.processors["observations"], loaded.processors["actions"]
+        steps: Any = self.model.context
+        self.limit = TRACED if steps is None else steps * len(self.step_tokens)
+
+    @property
+    def tokenizers(self) -> Never:  # type: ignore[override]
+        raise InputError("this model acts in a world: it has no tokens")
+
+    @property
+    def step_tokens(self) -> tuple[str, ...]:
+        return tuple(self.model.encoder.step_tokens)
+
+    def places(self, text: str) -> int:
+        return int(self.limit)
 
     @property
     def world(self) -> str:
@@ -80,6 +100,34 @@ class Actor:
         return ActorPolicy(self, self.most if wanted is None else wanted, sample)
 
     @torch.inference_mode()
+    def trace(
+        self, value: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
+        tensors: Sequence[str] | str | None = None, top: int = 5,
+    ) -> Trace:  # fmt: skip
+        """What the model computes over the first steps of an episode that it plays, as many as it reads at once. value:
+        the episode's number. `layers`, `heads`, `tensors` keep it small (see `headway.trace`)."""
+        number = str(value).strip()
+        refuse(not number.isdigit(), f"a policy is asked with the number of an episode, as in --text 3, not {number!r}")
+        choice = checked(self.model, chosen(layers, heads, tensors))
+        policy, [world] = self.policy(), self.open_worlds(1)
+        try:
+            [episode] = played([world], policy, 1, int(number), most=self.limit // len(self.step_tokens))
+        finally:
+            world.close()
+        inputs = policy.window(np.array([0])).map(lambda tensor: tensor.to(self.device))
+        with tap.record(self.model, choice) as recorder:
+            self.model(inputs)
+        said = {
+            "return": [f"return {float(one[0]) * self.observations.config.scale:.4g}" for one in policy.returns],
+            "state": [f"state {step}" for step in range(len(episode.rewards))],
+            "action": [f"action {np.round(one, 2).tolist()}" for one in episode.actions],
+        }
+        names = [said[token][step] for step in range(len(episode.rewards)) for token in self.step_tokens]
+        track = Track("steps", "steps", tuple(names[-self.limit :]), text=number)
+        about = {"world": self.world, "return": episode.total}
+        return trace_of(self.model, recorder, [track], name=self.name, about=about)
+
+    @torch.inference_mode()
     def answered(self, inputs: StepInputs) -> Floats:
         """(R, T, A): what it would do at every step."""
         there = inputs.map(lambda tensor: tensor.to(self.device))
@@ -125,14 +173,14 @@ class ActorPolicy:
         self.states.append(states_RS)
         self.returns.append((self.togo_R / actor.observations.config.scale).astype(np.float32))
         self.done.append(self.blank_RA.copy())
-        given_RA = actor.answered(self._window(at))[:, -1]
+        given_RA = actor.answered(self.window(at))[:, -1]
         if self.sample and actor.actions.config.space == "choices":
             given_RA = np.stack([self._drawn(row, share_A) for row, share_A in zip(rows, given_RA, strict=True)])
         chosen = actor.actions.decode(given_RA)
         self.done[-1][at] = actor.actions.encode(np.asarray(chosen))
         return chosen
 
-    def _window(self, at_R: Any) -> StepInputs:
+    def window(self, at_R: Any) -> StepInputs:
         """The last steps of these rows."""
         steps = len(self.states)
         first = max(0, steps - self.actor.window)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headway.errors import refuse
 from headway.models import parts
-from headway.models.protocols import Encoded, Encodes
+from headway.models.protocols import Encoded, OfSteps
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Stack, draw_normal
 from headway.nn.dropout import Dropout
@@ -72,15 +72,13 @@ SIZED = ("{} actions", "data.train")
 
 
 @final
-class DecisionTransformer(Encodes):
+class DecisionTransformer(OfSteps):
     """The last layer at the place of each state. Every token of a step has the vector of the step's number added."""
-
-    tracks = {"": ("steps", "steps")}
 
     def __init__(self, config: DecisionTransformerConfig, states: int, actions: int) -> None:
         super().__init__()
         self.config, self.width, self.dropout = config, config.width, config.dropout
-        self.context = config.max_length
+        self.context, self.step_tokens = config.max_length, config.tokens
         widths = {"return": 1, "state": states, "action": actions}
         self.times = nn.Embedding(config.longest, config.width)
         self.embed = nn.ModuleDict({token: nn.Linear(widths[token], config.width) for token in config.tokens})

@@ -35,8 +35,6 @@ class PolicyRnnConfig:
 class PolicyRnn(Acts):
     """h_t = cell(relu(s_t W + b), h_{t−1})"""
 
-    tracks = {"": ("steps", "steps")}
-
     def __init__(self, config: PolicyRnnConfig, states: int, actions: int) -> None:
         super().__init__()
         self.config, self.width, self.dropout = config, config.width, config.dropout

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headway.nn import tap
 from headway.nn.embedding import Embedded
 
-__all__ = ["Acts", "Embedded", "Encoded", "Encodes", "Scores", "Steps", "Terms"]
+__all__ = ["Acts", "Embedded", "Encoded", "Encodes", "OfSteps", "Scores", "Steps", "Terms"]
 
 Terms = dict[str, tuple[Tensor, float]]  # the sum of each loss term and its weight; the batch has its count
 # Of each stack, or stack and part ("decoder.cross"; "": of all others), the tracks that it looks from and to.
@@ -79,9 +79,17 @@ class Encodes(nn.Module):
         return self.encode(inputs)
 
 
-class Acts(Encodes):
-    """Abstract. An encoder of steps that can be read as they come: the steps before are a row of numbers that it
-    remembers. Without anything to remember, `encode` is all.
+class OfSteps(Encodes):
+    """Abstract. An encoder of trajectories: a vector for every step. step_tokens: what it has a place for, of each
+    step."""
+
+    tracks: ClassVar[Tracks] = {"": ("steps", "steps")}
+    step_tokens: tuple[str, ...] = ("state",)
+
+
+class Acts(OfSteps):
+    """Abstract. Its steps can be read as they come: those before are a row of numbers that it remembers. Without
+    anything to remember, `encode` is all.
 
     memory: how many numbers. Its config says whether it `practises`, so learns by acting.
     """

@@ -37,8 +37,6 @@ class ReactiveConfig:
 class Reactive(Acts):
     """relu(… relu(sW + b) …)"""
 
-    tracks = {"": ("steps", "steps")}
-
     def __init__(self, config: ReactiveConfig, states: int, actions: int) -> None:
         super().__init__()
         self.config, self.width, self.dropout, self.context = config, config.width, config.dropout, config.max_length
