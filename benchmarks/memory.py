@@ -71,7 +71,7 @@ def played(job: Job, options: Namespace) -> dict[str, Any]:
 def learned(options: Namespace) -> None:
     jobs = [
         Job(world, policy, seed)
-        for seed in range(1, options.seeds + 1) for world in options.worlds for policy in POLICIES
+        for seed in range(1, options.seeds + 1) for world in options.worlds for policy in options.policies
     ]  # fmt: skip
     found = side_by_side(lambda job: played(job, options), jobs, options.parallel)
     rows = []
@@ -140,6 +140,7 @@ def speed(options: Namespace) -> None:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--worlds", nargs="+", default=["MiniGrid-MemoryS7-v0"])
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--world-steps", type=int, default=2_000_000)
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--speed-steps", type=int, default=50_000)
