@@ -35,9 +35,9 @@ class Chosen(nn.Module):
 
     def drawn(self, given_RA: Tensor, chance_R1: Tensor) -> Tensor:
         """The choice at which the sum of the probabilities first passes a random number, as a row with one 1."""
-        passed_RA = self.answer(given_RA).cumsum(-1) > chance_R1 * (1 - 1e-6)
-        last_RA = torch.ones_like(passed_RA).index_fill_(-1, torch.arange(passed_RA.shape[-1] - 1), False)
-        return F.one_hot((passed_RA | last_RA).int().argmax(-1), given_RA.shape[-1]).float()
+        passed_RA = self.answer(given_RA).cumsum(-1) > chance_R1
+        passed_RA[..., -1] = True  # the sum may stay below 1 by rounding
+        return F.one_hot(passed_RA.int().argmax(-1), given_RA.shape[-1]).float()
 
     def forward(self, given_BTA: Tensor) -> Tensor:
         return given_BTA.float().log_softmax(-1)
