@@ -193,3 +193,19 @@ def test_minigrid_is_seen_as_ones_and_zeros_and_says_when_it_succeeds() -> None:
     assert [one.succeeded for one in found] == [False] * 4 + [True] and found[-1].ended
     carried = world.carried()
     assert (world.restore(carried) == found[-1].state_S).all()
+
+
+def test_meta_world_begins_by_its_seed_and_its_expert_succeeds() -> None:
+    pytest.importorskip("metaworld")
+    world = open_world("Meta-World/reach-v3")
+    first, same, other = (world.reset(seed).copy() for seed in (5, 5, 6))
+    assert (first == same).all() and (first != other).any() and world.states.width == 39
+    from headway.generate.acting import episodes
+
+    [episode] = episodes([world], policy_named("expert", world), 1, (1,), most=120)
+    assert episode.succeeded
+    state = world.restore(world.carried())
+    again = world.restore(world.carried())
+    assert (state == again).all()
+    with pytest.raises(InputError, match="Meta-World has no task 'reach-v9'"):
+        open_world("Meta-World/reach-v9")

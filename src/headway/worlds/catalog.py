@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headway.worlds.lane import LaneKeeping
+from headway.worlds.meta import PREFIX, MetaWorld
 from headway.worlds.world import World
 
 OWN: dict[str, Callable[[], World]] = {LaneKeeping.name: LaneKeeping}
@@ -14,6 +15,8 @@ def open_world(name: str) -> World:
     """One of our own, or gymnasium's with this id. An unknown name is an error that tells the nearest one."""
     if name in OWN:
         return OWN[name]()
+    if name.startswith(PREFIX):
+        return MetaWorld(name)
     from headway.worlds.gym import GymWorld
 
     return GymWorld(name)

@@ -53,7 +53,7 @@ class GymWorld:
     def __init__(self, name: str) -> None:
         gymnasium = _gymnasium(tuple(prefix for prefix in PACKAGES if name.startswith(prefix)))
         try:
-            world = _made(gymnasium, name)
+            world = self._made(gymnasium, name)
         except gymnasium.error.Error as error:
             known = ids()
             refuse(name not in known, f"there is no world {name!r}{nearest(name, known, 'headway collect --worlds')}")
@@ -66,6 +66,13 @@ class GymWorld:
         self.observed, self.states = self._states(world.observation_space)
         self.world: Any = world
         self.seed, self.done = 0, list[Any]()
+
+    def _made(self, gymnasium: Any, name: str) -> Any:
+        return _made(gymnasium, name)
+
+    def _first(self, seed: int) -> Any:
+        """The first state of an episode, a function of the seed."""
+        return self.world.reset(seed=seed)[0]
 
     def _actions(self, space: Any) -> Space:
         if isinstance(space, self.spaces.Discrete):
@@ -92,8 +99,7 @@ class GymWorld:
 
     def reset(self, seed: int) -> Floats:
         self.seed, self.done = seed, []
-        state, _ = self.world.reset(seed=seed)
-        return self._flat(state)
+        return self._flat(self._first(seed))
 
     def step(self, action: Any) -> Moved:
         if isinstance(self.actions, Numbers):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from headway.errors import refuse
+from headway.worlds import meta
 from headway.worlds.lane import AHEAD, BENT, HALF, STEEPEST, WHEELBASE
 from headway.worlds.world import Bytes, Floats, Space, World
 
@@ -108,6 +109,8 @@ def policy_named(name: str, world: World, skill: float = 1.0) -> Policy:
     if name == "random":
         return Random(world.actions)
     refuse(name != "expert", f"there is no policy '{name}': write expert, random or a model's folder")
+    if world.name.startswith(meta.PREFIX):
+        return Expert(meta.expert(world.name))
     known = ", ".join(EXPERTS)
     refuse(world.name not in EXPERTS, f"'{world.name}' has no expert here; these have one: {known}")
     return Expert(EXPERTS[world.name], skill)
