@@ -34,6 +34,7 @@ from headway.worlds.catalog import open_world
 from headway.worlds.policies import policy_named
 
 MEASURED = 1000  # steps of a random policy, by which states are normalised
+SHAPED = 8  # rows and steps of a batch are a multiple of it
 LEAST = 0.1  # deviation that they are divided by: what hardly changed then may change much later
 
 
@@ -237,7 +238,7 @@ class Reinforcement(Task):
         gains_RT, targets_RT = rollout.advantages(objective.discount, objective.trace)
         gains_RT = (gains_RT - gains_RT.mean()) / (gains_RT.std() + 1e-8)
         rows_B1, starts_B1, lengths_B1 = (segments_B3[:, [at]] for at in range(3))
-        steps_T = np.arange(max(1, int(lengths_B1.max(initial=1))))
+        steps_T = np.arange(_even(int(lengths_B1.max(initial=1))))
         there_BT = steps_T < lengths_B1
         at_BT = np.where(there_BT, starts_B1 + steps_T, starts_B1)
         inputs = step_inputs(
@@ -246,7 +247,8 @@ class Reinforcement(Task):
             rollout.memory_RTM[rows_B1[:, 0], starts_B1[:, 0]],
         )  # fmt: skip
         others = (there_BT, rollout.log_p_RT[rows_B1, at_BT], gains_RT[rows_B1, at_BT], targets_RT[rows_B1, at_BT])
-        return PractisedBatch(inputs, *(torch.from_numpy(one.astype(np.float32)) for one in others))
+        batch = PractisedBatch(inputs, *(torch.from_numpy(one.astype(np.float32)) for one in others))
+        return batch.pad(_even(len(batch)))
 
     def carried(self) -> dict[str, Tensor]:
         kept = {f"practice.{name}": tensor for name, tensor in self.practice.carried().items()}
@@ -323,3 +325,8 @@ class Reinforcement(Task):
     @classmethod
     def evaluate(cls, model: Actor, files: Sequence[str], options: dict[str, Any]) -> Any:
         return Acting.evaluate(model, files, options)
+
+
+def _even(count: int) -> int:
+    """So many or a few more: kernels are made anew for every shape of a batch."""
+    return -(-count // SHAPED) * SHAPED
