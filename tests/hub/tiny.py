@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import tiny_pictures
 import tiny_speech
+import tiny_steps
 import torch
 import transformers
 from torch import Tensor, nn
@@ -238,6 +239,7 @@ KINDS = {
         theirs=lambda model, ids_BT, lengths_B: _side_by_side(_their_answer(model, ids_BT, lengths_B), ids_BT),
     ),
     "pictures": Kind(ours=tiny_pictures.ours, theirs=tiny_pictures.theirs),
+    "steps": Kind(ours=tiny_steps.ours, theirs=tiny_steps.theirs),
     "boxes": Kind(ours=tiny_pictures.ours_of_boxes, theirs=tiny_pictures.theirs_of_boxes),
     "object-masks": Kind(ours=tiny_pictures.ours_of_masks, theirs=tiny_pictures.theirs_of_masks),
     "sounds": Kind(ours=tiny_pictures.ours_of_sounds, theirs=tiny_pictures.theirs_of_sounds),
@@ -657,5 +659,6 @@ TINY |= {
     for name, row in tiny_pictures.MASK_ROWS.items()
 }
 TINY |= {name: Tiny(*row, "speech") for name, row in tiny_speech.ROWS.items()}
+TINY |= {name: Tiny(*row, "steps") for name, row in tiny_steps.ROWS.items()}
 
 each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())

@@ -59,7 +59,8 @@ def _processors(folder: Path | None, config: Any, states: int, actions: int) -> 
 
 DECISION = Foreign(
     "decision_transformer", ("DecisionTransformerModel",), DecisionTransformerConfig(places=1), FIELDS,
-    lambda config, head: TABLE, ignored=IGNORED, head_in=_head, size_keys=("state_dim", "act_dim"),
+    lambda config, head: TABLE, ignored=IGNORED, head_in=_head,
+    head_out=lambda head, config: {"action_tanh": head.space == "numbers"}, size_keys=("state_dim", "act_dim"),
     processors=_processors, defaults={"state_dim": 17, "act_dim": 4},
     must={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
 )  # fmt: skip

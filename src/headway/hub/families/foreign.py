@@ -114,11 +114,8 @@ class Foreign:
         try:
             if fault := misfit(config, self.base, {f"model.{path}" for path in self.fields}, "model"):
                 raise NoCounterpart(fault)
-            facts = (
-                write_fields(config, self.fields)
-                | {self.size_key: sizes[len(self.channels)]}
-                | self.head_out(head, config)
-            )
+            written = dict(zip(self.size_keys or (self.size_key,), sizes[len(self.channels) :], strict=False))
+            facts = write_fields(config, self.fields) | written | self.head_out(head, config)
         except NoCounterpart as fault:
             raise InputError(f"{self.model_type} cannot hold this model: {fault} has no counterpart there") from None
         facts |= {"is_encoder_decoder": True} if self.seq2seq else {}
