@@ -34,6 +34,11 @@ class DataFiles:
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
 
+    @property
+    def without_files(self) -> str:
+        """What a run without files learns from, for a reader."""
+        return "none yet, pass --data"
+
     def parts(self) -> dict[str, tuple[str, ...]]:
         """The names of each part that has any."""
         refuse(not self.train, f"no training data: pass --data {self.wanted}")

@@ -154,6 +154,10 @@ class WorldOptions(DataFiles):
         refuse(not np.isfinite(self.reward) or self.reward <= 0, f"data.reward must be above 0, not {self.reward}")
         refuse(self.train or self.valid or self.test, "a policy that learns by acting reads no files: set data.world")
 
+    @property
+    def without_files(self) -> str:
+        return f"what happens in {self.rows} worlds {self.world}"
+
     def parts(self) -> dict[str, tuple[str, ...]]:
         return {}
 

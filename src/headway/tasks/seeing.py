@@ -50,6 +50,10 @@ class SeenPictures(DividedFiles):
         refuse(not 0 < self.zoom <= 1, f"data.zoom must be above 0 and at most 1, not {self.zoom}")
         refuse(not self.train and (self.valid or self.test), "data.valid and data.test need data.train: give --data")
 
+    @property
+    def without_files(self) -> str:
+        return "scenes that are drawn"
+
     def parts(self) -> dict[str, tuple[str, ...]]:
         return super().parts() if self.train else {}
 

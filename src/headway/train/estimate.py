@@ -67,7 +67,7 @@ def _data_in_words(run: Run) -> str:
     except InputError as error:
         return f"data: {error}"
     if not (files := files_of(run)):
-        return "data: none yet, pass --data"
+        return f"data: {run.data.without_files}"
     size = sum(path.stat().st_size for path in map(Path, files) if path.is_file())
     return f"data: available ({', '.join(files)}{f'; {size / 1e6:,.3g} MB' if size else ''})"
 
