@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,7 @@ def task_names() -> list[str]:
 
 def _tasks() -> Any:
     wanted("metaworld", "worlds")
-    from metaworld.env_dict import ALL_V3_ENVIRONMENTS
-
-    return ALL_V3_ENVIRONMENTS
+    return import_module("metaworld.env_dict").ALL_V3_ENVIRONMENTS
 
 
 class MetaWorld(GymWorld):
@@ -49,10 +48,7 @@ class MetaWorld(GymWorld):
 def expert(name: str) -> Any:
     """The rule of a task, from its state."""
     wanted("metaworld", "worlds")
-    from metaworld.policies import ENV_POLICY_MAP
-
-    made: Any = ENV_POLICY_MAP[name.removeprefix(PREFIX)]
-    policy = made()
+    policy = import_module("metaworld.policies").ENV_POLICY_MAP[name.removeprefix(PREFIX)]()
 
     def rule(state_S: Floats, skill: float) -> Any:
         return policy.get_action(state_S.astype(float))
