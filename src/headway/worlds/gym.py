@@ -51,7 +51,10 @@ class GymWorld:
     actions since: `restore` repeats them, since most worlds have no state to take out."""
 
     def __init__(self, name: str) -> None:
-        gymnasium = _gymnasium(tuple(prefix for prefix in PACKAGES if name.startswith(prefix)))
+        prefixes = tuple(prefix for prefix in PACKAGES if name.startswith(prefix))
+        gymnasium = _gymnasium(prefixes)
+        for prefix in prefixes:
+            wanted(PACKAGES[prefix], "grids")
         try:
             world = self._made(gymnasium, name)
         except gymnasium.error.Error as error:

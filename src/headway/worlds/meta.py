@@ -21,7 +21,7 @@ def task_names() -> list[str]:
 
 
 def _tasks() -> Any:
-    wanted("metaworld", "worlds")
+    wanted("metaworld", "robots")
     return import_module("metaworld.env_dict").ALL_V3_ENVIRONMENTS
 
 
@@ -47,7 +47,7 @@ class MetaWorld(GymWorld):
 
 def expert(name: str) -> Any:
     """The rule of a task, from its state."""
-    wanted("metaworld", "worlds")
+    wanted("metaworld", "robots")
     policy = import_module("metaworld.policies").ENV_POLICY_MAP[name.removeprefix(PREFIX)]()
 
     def rule(state_S: Floats, skill: float) -> Any:
