@@ -210,3 +210,10 @@ DECISIONS: list[Column] = [
     ("return", "return reached", number), ("spread", "± over seeds", number),
     ("correlation", "correlation of ten returns", number), ("parameters", "parameters", count), ("seconds", "s", rate),
 ]  # fmt: skip
+MEMORY: list[Column] = [
+    ("world", "world", code), ("policy", "policy", str), ("success", "success", share), ("return", "return", number),
+    ("world_steps", "steps of practice", count), ("parameters", "parameters", count), ("seconds", "s", rate),
+]  # fmt: skip
+MEMORY_SPEED: list[Column] = [
+    ("who", "", str), ("steps_per_second", "steps/s", rate), ("times", "times", times),
+]  # fmt: skip
