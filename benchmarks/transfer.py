@@ -1,12 +1,13 @@
-"""What an encoder that has read much before is worth, and how many of its weights must be trained: SST-2 seven ways.
+"""What an encoder that has read much before is worth, and how many of its weights must be trained: SST-2 eight ways.
 
 Every way starts from MODEL (all-MiniLM-L6-v2) by the recipe `sst2-minilm`: `head` trains the head alone, `last-2` the
-last two layers too, `all` every weight, `by-layer` every weight at a rate that falls from layer to layer, `lora-N`
-adapters of rank N and the head. Then `trec-minilm`, `mr-minilm` and `cola-minilm`, every weight trained. Each way has
-the best of its rates below by the validation figure of the first seed; the test texts are asked once, by the weights
-that were best in validation. MR has no test of its own: each seed has another tenth of its texts as one. Trainings run
-in processes side by side; one that has ended is not trained again, one that was stopped is resumed: `--runs` is where
-they lie.
+last two layers too, `all` every weight, `all-mean` the same with the mean of all tokens for the text (transformers' own
+head reads the first token: such a model cannot be exported to it), `by-layer` every weight at a rate that falls from
+layer to layer, `lora-N` adapters of rank N and the head. Then `trec-minilm`, `mr-minilm` and `cola-minilm`, `all` and
+`all-mean`. Each way has the best of its rates below by the validation figure of the first seed; the test texts are
+asked once, by the weights that were best in validation. MR has no test of its own: each seed has another tenth of its
+texts as one. Trainings run in processes side by side; one that has ended is not trained again, one that was stopped is
+resumed: `--runs` is where they lie.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/transfer.py MODEL --device cuda --seeds 3 --parallel 8
 """
@@ -33,15 +34,18 @@ WAYS = {
     "head": ["engine.last_layers=0"],
     "last-2": ["engine.last_layers=2"],
     "all": [],
+    "all-mean": ["head.pooling=mean"],
     "by-layer": ["engine.layer_decay=0.8"],
     **{f"lora-{rank}": [*LORA, f"engine.adapters.rank={rank}", f"engine.adapters.alpha={2 * rank}"] for rank in (1, 4)},
     # At this rank only the attention's maps, so that at most 2 % of the weights are trained.
     "lora-16": [*LORA, "engine.adapters.rank=16", "engine.adapters.alpha=32", "engine.adapters.on=qkv,output"],
 }
 RATES = {
-    "head": (1e-3, 3e-3), "last-2": (1e-4, 2e-4), "all": (3e-5, 6e-5, 1.2e-4), "by-layer": (1e-4, 2e-4),
+    "head": (1e-3, 3e-3), "last-2": (1e-4, 2e-4), "all": (3e-5, 6e-5, 1.2e-4), "all-mean": (6e-5, 1.2e-4),
+    "by-layer": (1e-4, 2e-4),
 }  # fmt: skip
 LORA_RATES = (1e-3, 2e-3)
+OTHERS = ("all", "all-mean")  # ways of the other recipes
 
 
 class Job(NamedTuple):
@@ -86,13 +90,13 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("model")
     parser.add_argument("--recipes", nargs="+", choices=FIGURES, default=list(FIGURES))
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="of SST-2; the others train all")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="of SST-2")
     options = training_options(parser, "transfer")
     options.model = str(Path(options.model).resolve())
     of_fold = folds(options.runs) if "mr-minilm" in options.recipes else []
     first = [
         Job(recipe, way, rate, 1) for recipe in options.recipes
-        for way in (options.ways if recipe == "sst2-minilm" else ["all"]) for rate in RATES.get(way, LORA_RATES)
+        for way in (options.ways if recipe == "sst2-minilm" else OTHERS) for rate in RATES.get(way, LORA_RATES)
     ]  # fmt: skip
 
     def all_of(jobs: list[Job]) -> dict[Job, dict[str, Any]]:
