@@ -26,7 +26,8 @@ from scores import trained
 from side_by_side import grouped, mean, side_by_side, spread, training_options
 
 from headway.data.trajectories import Trajectories, read_trajectories, save_trajectories
-from headway.evaluate.episodes import EpisodeScores, correlation
+from headway.evaluate.episodes import EpisodeScores
+from headway.evaluate.label_sets import correlation
 from headway.generate.acting import episodes, gathered
 from headway.generate.film import frames_of, write_film
 from headway.tasks.loading import load
@@ -128,7 +129,7 @@ def main() -> None:
         each = [list(score["reached"].values())[-1] for score in own.values()]
         row = {"recipe": recipe, "return": mean(each, 1), "spread": spread(each, 1), "each": np.round(each, 1).tolist()}
         if told:
-            linear = [correlation(list(one["reached"]), list(one["reached"].values())) for one in own.values()]
+            linear = [correlation(*np.array(list(one["reached"].items()), float).T) for one in own.values()]
             row |= {"wanted": 500, "correlation": mean(linear, 3), "correlations": np.round(linear, 3).tolist()}
         seconds = mean((one["training seconds"] for one in own.values()), 1)
         rows.append(row | {"parameters": next(iter(own.values()))["parameters"], "seconds": seconds})

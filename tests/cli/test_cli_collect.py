@@ -50,6 +50,7 @@ def test_lists_worlds(headway: Any) -> None:
         ((), "name a world, such as CartPole-v1"),
         (("CartPol-v1",), "did you mean 'CartPole-v1'?"),
         (("CartPole-v1", "--policy", "clever"), "no policy 'clever': write expert, random or a model's folder"),
+        (("CartPole-v1", "--skill", "0.5"), "--skill is of an expert, not of the policy 'random'"),
         (("CartPole-v1", "--out", "x.txt"), "x.txt: trajectories are written as an .npz"),
         (("CartPole-v1", "--out", "nowhere/x.npz"), "there is no folder nowhere"),
         (("CartPole-v1", "--pictures", "9999"), "4,096 pixels a side at most"),

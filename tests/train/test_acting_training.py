@@ -115,7 +115,7 @@ def test_data_of_another_world_is_refused(trained: Path, file: Path, tmp_path: P
 
     other = tmp_path / "other.npz"
     save_trajectories(other, replace(read_trajectories([file]), world="elsewhere"))
-    with pytest.raises(InputError, match="is for 'lane-keeping', these episodes are of 'elsewhere'"):
+    with pytest.raises(InputError, match="is for 'lane-keeping', not for 'elsewhere'"):
         train("decision-transformer", other, tmp_path / "run", init=str(trained))
     task, model = headway.tasks.loading.task_of(trained), load(trained, "cpu")
     with pytest.raises(InputError, match="is of 'elsewhere', the model is for 'lane-keeping'"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,12 @@ def play(
     threads: int = THREADS,
 ) -> None:  # fmt: skip
     """Let a policy act in its world: the mean return with its 95 % interval, and how often it succeeded."""
+    import numpy as np
     from rich.console import Console
     from rich.progress import track
 
-    from headway.evaluate.episodes import EpisodeScores, correlation
+    from headway.evaluate.episodes import EpisodeScores
+    from headway.evaluate.label_sets import correlation
     from headway.generate.actor import AT_ONCE, played
     from headway.generate.film import SUFFIXES
     from headway.tasks.loading import load
@@ -47,59 +50,65 @@ def play(
         refuse(target.suffix.lower() not in SUFFIXES, f"--film {target}: a film is written as {' or '.join(SUFFIXES)}")
         refuse(not target.parent.is_dir(), f"there is no folder {target.parent}")
     actor: Any = load(model, device, dtype, verb="play")
-    asked = wanted or [actor.most]
-    for one in asked:
-        refuse(one != one or abs(one) == float("inf"), f"--return is {one}: a finite number")
-        least, _, most = actor.observations.config.returns
-        if wanted and not least <= one <= most:
-            print(f"note: a return of {one:g} is beyond what it has learned from ({least:g} to {most:g}): it has to "
-                  "extrapolate", file=sys.stderr)  # fmt: skip
+    asked = returns_of(actor, wanted)
     worlds = actor.open_worlds(min(episodes, AT_ONCE), world)
+    found: list[tuple[float, Any]] = []
     rows: list[dict[str, Any]] = []
-    kept: list[Any] = []
-    how = {"most": steps or None, "pictures": size if target else 0}
     try:
         for one in asked:
-            every = played(worlds, actor.policy(one, sample), episodes, seed, **how)
-            found = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
-            rows.append({"wanted": one} | EpisodeScores.of(found).figures())
-            kept += shown(kept + found) if target else []
+            every = played(worlds, actor.policy(one, sample), episodes, seed, most=steps or None)
+            some = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
+            rows.append({"wanted": one} | EpisodeScores.of(some).figures())
+            found += [(one, episode) for episode in some]
+        if target is not None:
+            save(target, found, actor, worlds[0], sample=sample, most=steps or None, pictures=size)
     finally:
         for opened in worlds:
             opened.close()
-    linear = correlation([row["wanted"] for row in rows], [row["return"] for row in rows])
-    if target is not None:
-        save(target, shown(kept))
+    reached = np.array([(row["wanted"], row["return"]) for row in rows])
+    linear = correlation(*reached.T) if len(rows) > 1 else None
     if as_json:
         print(json_line({"world": world or actor.world, "episodes": episodes, "seed": seed, "rows": rows,
-                         "correlation": None if linear != linear else linear}))  # fmt: skip
+                         "correlation": linear}))  # fmt: skip
         return
     tell(rows, episodes, bool(wanted), linear)
     if target is not None:
         print(f"film: {target} (best, median, worst)", file=sys.stderr)
 
 
-def shown(found: list[Any]) -> list[Any]:
-    """The best, the median and the worst episode."""
-    order = sorted(found, key=lambda episode: -episode.total)
-    return [order[0], order[len(order) // 2], order[-1]]
+def returns_of(actor: Any, wanted: list[float]) -> list[float]:
+    """The returns to reach; one that the model has never seen is told."""
+    refuse(wanted and not actor.told, "--return has no meaning here: this policy is not told what to reach")
+    least, _, most = actor.observations.config.returns
+    for one in wanted:
+        refuse(not math.isfinite(one), f"--return is {one}: a finite number")
+        if not least <= one <= most:
+            print(f"note: a return of {one:g} is beyond what it has learned from ({least:g} to {most:g}): it has to "
+                  "extrapolate", file=sys.stderr)  # fmt: skip
+    return wanted or [actor.most]
 
 
-def save(target: Path, found: list[Any]) -> None:
+def save(target: Path, found: list[tuple[float, Any]], actor: Any, world: Any, sample: bool, **how: Any) -> None:
+    """A film of the best, the median and the worst episode: those are played again, so that no other is drawn."""
+    from headway.generate.acting import acted
     from headway.generate.film import frames_of, write_film
 
-    names = ("best", "median", "worst")
-    parts = [frames_of(one.pictures, one.rewards, f"{name}: ") for name, one in zip(names, found, strict=True)]
-    write_film(target, [frame for part in parts for frame in part])
+    order = sorted(found, key=lambda pair: -pair[1].total)
+    chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
+    frames = []
+    for name, (wanted, episode) in chosen.items():
+        [again] = acted([world], actor.policy(wanted, sample), [episode.seed], **how)
+        frames += frames_of(again.pictures, again.rewards, f"{name}: ")
+    write_film(target, frames)
 
 
-def tell(rows: list[dict[str, Any]], episodes: int, told: bool, linear: float) -> None:
+def tell(rows: list[dict[str, Any]], episodes: int, told: bool, linear: float | None) -> None:
     for row in rows:
         success = f"   success {100 * row['success']:.1f} %" if "success" in row else ""
         before = f"wanted {row['wanted']:>10.4g}   " if told else ""
         interval = "" if row["interval"] != row["interval"] else f" ± {row['interval']:.4g}"
         print(f"{before}return {row['return']:.4g}{interval} ({row['least']:.4g} to {row['most']:.4g})"
               f"   {row['steps']:.4g} steps{success}")  # fmt: skip
-    if linear == linear:
+    if linear is not None:
         print(f"correlation of wanted and reached: {linear:.3f}")
     print(f"{episodes:,} episodes{' each' if len(rows) > 1 else ''}", file=sys.stderr)

@@ -35,10 +35,3 @@ class EpisodeScores:
             "most": max(self.returns), "steps": float(np.mean(self.steps)),
         }  # fmt: skip
         return found | ({} if self.succeeded is None else {"success": float(np.mean(self.succeeded))})
-
-
-def correlation(wanted: Sequence[float], reached: Sequence[float]) -> float:
-    """Pearson's; nan where one of them does not vary."""
-    if len(wanted) < 2 or np.ptp(wanted) == 0 or np.ptp(reached) == 0:
-        return float("nan")
-    return float(np.corrcoef(wanted, reached)[0, 1])

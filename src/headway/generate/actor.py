@@ -18,6 +18,7 @@ from headway.generate.acting import Episode, episodes
 from headway.generate.tracing import Answering, checked, trace_of
 from headway.nn import tap
 from headway.nn.tap import chosen
+from headway.processors.steps import fits
 from headway.traces import Trace, Track
 from headway.worlds.catalog import open_world
 from headway.worlds.policies import Seen
@@ -63,6 +64,11 @@ class Actor(Answering):
         return int(self.model.context or EPISODE)
 
     @property
+    def told(self) -> bool:
+        """Whether it is told the return to reach."""
+        return bool(self.model.encoder.told)
+
+    @property
     def most(self) -> float:
         """The highest return that it has learned from."""
         return float(self.observations.config.returns[2])
@@ -75,13 +81,12 @@ class Actor(Answering):
         self.check(worlds[0], name)
         return [*worlds, *(open_world(name) for _ in range(count - 1))]
 
-    def check(self, world: World, name: str) -> None:
+    def check(self, world: Any, name: str) -> None:
         """Refuse a world, or trajectories, that it does not fit."""
-        size, actions = self.observations.config.size, self.actions.config
-        wide = world.states.width
-        refuse(wide != size, f"'{name}' has states of {wide} numbers, the model's have {size}")
-        other = f"'{name}' has other actions than the model, which has {actions.summary}"
-        refuse(not actions.takes(world.actions), other)
+        observations, actions = self.observations.config, self.actions.config
+        own = f"{observations.summary}, {actions.summary}"
+        other = f"'{name}' has other states or actions than the model, which is for {own}"
+        refuse(not fits(observations, actions, world), other)
 
     def play(
         self, episodes: int = 10, wanted: float | Sequence[float] | None = None, world: str = "", seed: int = 1,
@@ -175,7 +180,9 @@ class ActorPolicy:
         self.done.append(self.blank_RA.copy())
         given_RA = actor.answered(self.window(at))[:, -1]
         if self.sample and actor.actions.config.space == "choices":
-            given_RA = np.stack([self._drawn(row, share_A) for row, share_A in zip(rows, given_RA, strict=True)])
+            drawn = [self.draws[row].choice(len(p_A), p=p_A / p_A.sum())
+                     for row, p_A in zip(rows, given_RA.astype(np.float64), strict=True)]  # fmt: skip
+            given_RA = np.eye(given_RA.shape[1], dtype=np.float32)[drawn]
         chosen = actor.actions.decode(given_RA)
         self.done[-1][at] = actor.actions.encode(np.asarray(chosen))
         return chosen
@@ -187,8 +194,3 @@ class ActorPolicy:
         states, done, returns = (np.stack(part[first:], 1)[at_R] for part in (self.states, self.done, self.returns))
         times_BT = np.broadcast_to(np.arange(first, steps), (len(at_R), steps - first)).copy()
         return step_inputs(states, done, returns, times_BT)
-
-    def _drawn(self, row: int, share_A: Floats) -> Floats:
-        """One choice, by the first place at which the sum of the probabilities passes a random number."""
-        place = int(np.searchsorted(np.cumsum(share_A), self.draws[row].random() * share_A.sum(), "right"))
-        return np.eye(len(share_A), dtype=np.float32)[min(place, len(share_A) - 1)]

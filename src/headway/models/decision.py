@@ -79,6 +79,7 @@ class DecisionTransformer(OfSteps):
         super().__init__()
         self.config, self.width, self.dropout = config, config.width, config.dropout
         self.context, self.step_tokens = config.max_length, config.tokens
+        self.told = "return" in config.tokens
         widths = {"return": 1, "state": states, "action": actions}
         self.times = nn.Embedding(config.longest, config.width)
         self.embed = nn.ModuleDict({token: nn.Linear(widths[token], config.width) for token in config.tokens})

@@ -81,10 +81,11 @@ class Encodes(nn.Module):
 
 class OfSteps(Encodes):
     """Abstract. An encoder of trajectories: a vector for every step. step_tokens: what it has a place for, of each
-    step."""
+    step. told: whether it reads the return that is wanted."""
 
     tracks: ClassVar[Tracks] = {"": ("steps", "steps")}
     step_tokens: tuple[str, ...] = ("state",)
+    told: bool = False
 
 
 class Acts(OfSteps):

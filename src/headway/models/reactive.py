@@ -40,6 +40,7 @@ class Reactive(Acts):
     def __init__(self, config: ReactiveConfig, states: int, actions: int) -> None:
         super().__init__()
         self.config, self.width, self.dropout, self.context = config, config.width, config.dropout, config.max_length
+        self.told = config.wanted
         widths = [states + config.wanted, *[config.width] * config.layers]
         self.layers = nn.Sequential(
             *(
@@ -50,6 +51,6 @@ class Reactive(Acts):
         )
 
     def encode(self, inputs: Any) -> Encoded:
-        seen = [inputs.states_BTS, *([inputs.returns_BT[..., None]] if self.config.wanted else [])]
+        seen = [inputs.states_BTS, *([inputs.returns_BT[..., None]] if self.told else [])]
         x_BTS = torch.cat(seen, -1).to(next(self.parameters()).dtype)
         return Encoded(self.layers(x_BTS))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import refuse
-from headway.worlds.world import Choices, Floats, Numbers, Space
+from headway.worlds.world import Choices, Floats, Space
 
 NO_RETURNS = (0.0, 0.0, 0.0)
 
@@ -36,8 +36,7 @@ class InCard:
 @dataclass(frozen=True)
 class ObservationConfig:
     """size: numbers of a state. world: where it was seen ("": not known). mean, std: of each number. scale: what a
-    return is divided by. returns: the lowest, the mean and the highest of the episodes that were learned from; longest:
-    the most steps of one."""
+    return is divided by. returns: the lowest, the mean and the highest of the episodes that were learned from."""
 
     name: ClassVar[str] = "observations"
     size: int
@@ -46,7 +45,6 @@ class ObservationConfig:
     std: tuple[float, ...] = ()
     scale: float = 1.0
     returns: tuple[float, float, float] = NO_RETURNS
-    longest: int = 0
 
     def __post_init__(self) -> None:
         refuse(self.size < 1, f"a state has at least one number, not {self.size}")
@@ -86,10 +84,6 @@ class ObservationProcessor(InCard):
 
     def decode(self, arrays_KS: Any) -> Floats:
         return (np.asarray(arrays_KS, np.float32) * self.std_S + self.mean_S).astype(np.float32, copy=False)
-
-    def track(self, steps: int, tokens: Sequence[str]) -> tuple[str, ...]:
-        """What a trace shows: each token of each step."""
-        return tuple(f"{token} {step}" for step in range(steps) for token in tokens)
 
 
 @dataclass(frozen=True)
@@ -168,9 +162,6 @@ class ActionProcessor(InCard):
         return list((inside_KA * self.half_A + self.middle_A).astype(np.float32))
 
 
-def space_in(config: ActionConfig) -> Space:
-    """The world's space that a card describes."""
-    if config.space == "choices":
-        return Choices(config.size)
-    free = (np.inf,) * config.size
-    return Numbers(config.low or tuple(-bound for bound in free), config.high or free)
+def fits(observations: ObservationConfig, actions: ActionConfig, other: Any) -> bool:
+    """Whether a world, or trajectories, have states and actions of these sizes."""
+    return bool(other.states.width == observations.size and actions.takes(other.actions))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from headway.card import Card, Loaded
 from headway.data.steps import StepBatch, StepBatches, StepInputs, best_of, hold_out_episodes, steps_of
 from headway.data.trajectories import Trajectories, read_trajectories
 from headway.errors import InputError, refuse
-from headway.evaluate.episodes import EpisodeScores
-from headway.generate.actor import AT_ONCE, Actor, played
-from headway.plain import to_plain
+from headway.generate.actor import AT_ONCE
 from headway.processors.steps import ActionConfig, ObservationConfig
 from headway.tasks.files import DividedFiles, divided
 from headway.tasks.objective import HeadLoss
-from headway.tasks.start import RunContext, earlier_model, first_model
-from headway.tasks.task import Report, Task, entropy, refuse_unknown
+from headway.tasks.policies import PolicyTask
+from headway.tasks.start import RunContext, earlier_model
+from headway.tasks.task import entropy
 
 
 @dataclass(frozen=True)
@@ -40,17 +37,12 @@ class TrajectoryFiles(DividedFiles):
         refuse(not 0 < self.best <= 1, f"data.best must be above 0 and at most 1, not {self.best}")
 
 
-class Acting(Task):
+class Acting(PolicyTask):
     """Judged by the actions of held-out episodes: `headway play` acts."""
 
     name = "acting"
     data = TrajectoryFiles
-    roles = ("encodes",)
-    takes = ("observations", "actions")
     objectives = (HeadLoss,)
-    unit = "steps"
-    verb = "play"
-    opens = Actor
 
     parts: dict[str, Trajectories]
 
@@ -63,12 +55,7 @@ class Acting(Task):
         for part in ("train", "valid"):
             self.parts[part] = best_of(self.parts[part], run.data.best)
         observations, actions = self._configs(earlier)
-        opened = {"observations": observations.open(context.out), "actions": actions.open(context.out)}
-        self.processors = opened
-        head = run.head.of_actions(actions)
-        self.model = first_model(run, context, (observations.size, actions.size), (), head, earlier)
-        configs = {"observations": observations, "actions": actions}
-        self.card = Card(run.model.name, run.model, self.name, configs, head, run=to_plain(run))
+        self.begin_policy(observations, actions, earlier)
         self._open_batches(observations.scale)
 
     def _tell(self) -> None:
@@ -87,20 +74,13 @@ class Acting(Task):
         train = self.parts["train"]
         returns = train.returns_E
         reached = (float(returns.min()), round(float(returns.mean()), 4), float(returns.max()))
-        longest = int(train.lengths_E.max())
-        actions = ActionConfig.of(train.actions)
         if earlier is not None:
-            before, known = earlier.card.processors.values()
-            other = f"{self.run.init} is for '{before.world}', these episodes are of '{train.world}'"
-            refuse(before.world and before.world != train.world, other)
-            fits = before.size == train.states.width and known.takes(train.actions)
-            refuse(not fits, f"{self.run.init} has other states or actions than these episodes")
-            return replace(before, world=train.world, returns=reached, longest=longest), known
-        mean_S, std_S = train.states_KS.mean(0), train.states_KS.std(0).clip(min=1e-6)
+            before, actions = self.as_before(earlier, train, train.world)
+            return replace(before, world=train.world, returns=reached), actions
+        mean_S, std_S = train.states_KS.mean(0), train.states_KS.std(0).clip(min=1e-5)
+        mean, std = (tuple(np.round(values.astype(np.float64), 6).tolist()) for values in (mean_S, std_S))
         scale = float(max(np.abs(returns).max(), 1e-6))
-        mean, std = (tuple(np.round(values.astype(np.float64), 6).tolist()) for values in (mean_S, std_S.clip(1e-5)))
-        observations = ObservationConfig(len(mean), train.world, mean, std, scale, reached, longest)
-        return observations, actions
+        return ObservationConfig(len(mean), train.world, mean, std, scale, reached), ActionConfig.of(train.actions)
 
     def _open_batches(self, scale: float) -> None:
         run, window = self.run, self.run.model.max_length
@@ -130,19 +110,18 @@ class Acting(Task):
 
     def played(self) -> dict[str, Any]:
         """What it reaches in its world when it is asked for the most that it has learned from."""
-        count = self.run.data.episodes
-        actor = Actor(Loaded(self.model, self.card, self.processors), self.context.device, self.context.dtype)
+        count, actor = self.run.data.episodes, self.actor()
+        if not count:
+            return {}
         try:
-            worlds = actor.open_worlds(min(count, AT_ONCE)) if count else []
+            worlds = actor.open_worlds(min(count, AT_ONCE))
         except InputError as error:  # a machine that trains need not have the world
             self.log.say(f"it is not played here: {error}")
             return {}
-        if not worlds:
-            return {}
-        found = EpisodeScores.of(list(played(worlds, actor.policy(), count, 1))).figures()
+        found = self.reached(actor, worlds, count, 1)
         for world in worlds:
             world.close()
-        return {name: round(found[name], 4) for name in ("return", "success") if name in found}
+        return {name: round(value, 4) for name, value in found.items()}
 
     def guess(self) -> float:
         """Of choices; numbers are not guessed by how frequent they are."""
@@ -161,14 +140,6 @@ class Acting(Task):
         refuse(run.engine.batch < run.model.max_length, "engine.batch counts steps: at least model.max_length of them")
 
     @classmethod
-    def sizes(cls, run: Any, likely: bool = False) -> tuple[int, ...]:
-        return (4, 2)  # of CartPole; the data decide
-
-    @classmethod
-    def level(cls, data: Any, like: Any) -> Any:
-        return data
-
-    @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> StepBatch:
         window = run.model.max_length
         rows, (states, actions) = max(1, run.engine.batch // window), cls.sizes(run)
@@ -179,31 +150,3 @@ class Acting(Task):
             returns_BT=torch.zeros(rows, window, device=device),
         )  # fmt: skip
         return StepBatch(inputs, torch.ones(rows, window, device=device))
-
-    @classmethod
-    def evaluate(cls, model: Actor, files: Sequence[str], options: dict[str, Any]) -> Report:
-        """How near its actions are to those of other episodes."""
-        refuse_unknown(options, (), "a policy")
-        found = read_trajectories(files)
-        other = f"{files[0]} is of '{found.world}', the model is for '{model.world}'"
-        refuse(model.world and found.world != model.world, other)
-        size, actions = model.observations.config.size, model.actions.config
-        fits = found.states.width == size and actions.takes(found.actions)
-        refuse(not fits, f"{files[0]} has other states or actions than the model")
-        scale = model.observations.config.scale
-        steps = steps_of(found, model.observations.encode, model.actions.encode, scale)
-        near: list[Any] = []
-        for batch, given_BTA in model.of_steps(steps):
-            there_BT, done_BTA = batch.there_BT.numpy() > 0, batch.inputs.actions_BTA.numpy()
-            near.append(cls.nearness(given_BTA, done_BTA, actions.space)[there_BT])
-        value = float(np.concatenate(near).mean())
-        name = "accuracy" if actions.space == "choices" else "mse"
-        values = {name: value, "episodes": len(found), "steps": len(steps)}
-        return Report(values, [f"{name:<22}  {value:.4f}", f"{len(found):,} episodes, {len(steps):,} steps"])
-
-    @staticmethod
-    def nearness(given_BTA: Any, done_BTA: Any, space: str) -> Any:
-        """Of every step: whether the choice is the same, or the mean squared distance of the numbers."""
-        if space == "choices":
-            return given_BTA.argmax(-1) == done_BTA.argmax(-1)
-        return np.square(given_BTA - done_BTA).mean(-1)

@@ -5,8 +5,8 @@ R worlds, T steps, B parts of episodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -15,23 +15,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.batch import Batch, column
-from headway.card import Card, Loaded
 from headway.data.batches import permutation
 from headway.data.steps import StepInputs, step_inputs
 from headway.errors import refuse
-from headway.evaluate.episodes import EpisodeScores
-from headway.generate.actor import Actor, played
+from headway.generate.acting import episodes
 from headway.generate.rollout import Practice, Rollout
 from headway.models.protocols import Terms
-from headway.plain import to_plain
 from headway.processors.steps import ActionConfig, ObservationConfig
-from headway.tasks.acting import Acting
 from headway.tasks.files import DataFiles
 from headway.tasks.objective import Config, Objective
-from headway.tasks.start import RunContext, earlier_model, first_model
-from headway.tasks.task import Figure, Task
+from headway.tasks.policies import PolicyTask
+from headway.tasks.start import RunContext, earlier_model
+from headway.tasks.task import Figure
 from headway.worlds.catalog import open_world
 from headway.worlds.policies import policy_named
+from headway.worlds.world import Floats
 
 MEASURED = 1000  # steps of a random policy, by which states are normalised
 SHAPED = 8  # rows and steps of a batch are a multiple of it
@@ -162,18 +160,13 @@ class WorldOptions(DataFiles):
         return {}
 
 
-class Reinforcement(Task):
+class Reinforcement(PolicyTask):
     """Judged by the returns of episodes whose first states are the same every time."""
 
     name = "reinforcement"
     data = WorldOptions
-    roles = ("encodes",)
-    takes = ("observations", "actions")
     objectives = (Reinforce, Ppo)
     headline = ("return", True)
-    unit = "steps"
-    verb = "play"
-    opens = Actor
     acts = True
 
     def __init__(self, run: Any, context: RunContext) -> None:
@@ -182,11 +175,7 @@ class Reinforcement(Task):
         data, earlier = run.data, earlier_model(run)
         self.worlds = [open_world(data.world) for _ in range(data.rows)]
         observations, actions = self._configs(earlier)
-        self.processors = {"observations": observations.open(context.out), "actions": actions.open(context.out)}
-        head = run.head.of_actions(actions)
-        self.model = first_model(run, context, (observations.size, actions.size), (), head, earlier)
-        configs = {"observations": observations, "actions": actions}
-        self.card = Card(run.model.name, run.model, self.name, configs, head, run=to_plain(run))
+        self.begin_policy(observations, actions, earlier)
         self.data_names = {"world": data.world}
         self.log.say(f"{data.rows} worlds {data.world}: {observations.summary}, {actions.summary}")
         observe, act = self.processors["observations"], self.processors["actions"]
@@ -200,26 +189,15 @@ class Reinforcement(Task):
         """States as a random policy finds them, or as the earlier model reads them."""
         world = self.worlds[0]
         if earlier is not None:
-            before, known = earlier.card.processors.values()
-            fits = before.size == world.states.width and known.takes(world.actions)
-            refuse(not fits, f"{self.run.init} has other states or actions than '{world.name}'")
-            return before, known
-        draw, states = np.random.default_rng(0), list[Any]()
-        policy, seed = policy_named("random", world), 0
-        policy.begin([draw])
-        while len(states) < MEASURED:
-            states.append(world.reset(seed))
-            seed, over = seed + 1, False
-            while not over and len(states) < MEASURED:
-                [action] = policy.act([0], [])
-                moved = world.step(action)
-                states.append(moved.state_S)
-                over = moved.over
-        found_KS = np.stack(states).astype(np.float64)
-        std_S = found_KS.std(0)
-        mean, std = found_KS.mean(0), std_S.clip(min=LEAST)
-        means, stds = (tuple(np.round(values, 6).tolist()) for values in (mean, std))
-        return ObservationConfig(world.states.width, world.name, means, stds), ActionConfig.of(world.actions)
+            return self.as_before(earlier, world, world.name)
+        states: list[Any] = []
+        for episode in episodes([world], policy_named("random", world), MEASURED, (0,), most=MEASURED):
+            states += episode.states
+            if len(states) >= MEASURED:
+                break
+        found_KS = np.stack(states[:MEASURED]).astype(np.float64)
+        mean, std = (tuple(np.round(values, 6).tolist()) for values in (found_KS.mean(0), found_KS.std(0).clip(LEAST)))
+        return ObservationConfig(world.states.width, world.name, mean, std), ActionConfig.of(world.actions)
 
     @property
     def per_rollout(self) -> int:
@@ -239,8 +217,7 @@ class Reinforcement(Task):
         """These parts of the rollout, side by side."""
         rollout, objective = self.rollout, self.run.objective
         assert rollout is not None
-        gains_RT, targets_RT = rollout.advantages(objective.discount, objective.trace)
-        gains_RT = (gains_RT - gains_RT.mean()) / (gains_RT.std() + 1e-8)
+        gains_RT, targets_RT = _worth(rollout, objective.discount, objective.trace)
         rows_B1, starts_B1, lengths_B1 = (segments_B3[:, [at]] for at in range(3))
         steps_T = np.arange(_even(int(lengths_B1.max(initial=1))))
         there_BT = steps_T < lengths_B1
@@ -271,15 +248,13 @@ class Reinforcement(Task):
 
     def valid_losses(self, objective: Any) -> dict[str, float]:
         found = self.scores(self.run.data.judged, 0)
-        return {"loss": -found["return"]} | {name: found[name] for name in ("return", "success") if name in found}
+        return {"loss": -found["return"]} | found
 
     def scores(self, count: int, seed: int) -> dict[str, float]:
         """What the present weights reach in other worlds than those they practise in."""
-        self.model.eval()
-        actor = Actor(Loaded(self.model, self.card, self.processors), self.context.device, self.context.dtype)
         while len(self._judged) < min(count, self.run.data.judged):
             self._judged.append(open_world(self.run.data.world))
-        return EpisodeScores.of(list(played(self._judged, actor.policy(), count, seed))).figures()
+        return self.reached(self.actor(), self._judged, count, seed)
 
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
         return {name: losses[name] for name in ("loss", "success") if name in losses}
@@ -292,7 +267,7 @@ class Reinforcement(Task):
             return {}
         found = self.scores(self.run.data.episodes, 1)
         steps = self.practice.steps * self.run.data.rows
-        figures = {f"test {name}": round(found[name], 4) for name in ("return", "success") if name in found}
+        figures = {f"test {name}": round(value, 4) for name, value in found.items()}
         return figures | {"world steps": steps}
 
     def epochs(self, steps: int) -> float:
@@ -304,16 +279,8 @@ class Reinforcement(Task):
                "while it learns")  # fmt: skip
 
     @classmethod
-    def sizes(cls, run: Any, likely: bool = False) -> tuple[int, ...]:
-        return Acting.sizes(run)
-
-    @classmethod
     def tokens_a_step(cls, run: Any) -> int:
         return max(1, int(run.data.rows * run.data.rollout // run.objective.parts))
-
-    @classmethod
-    def level(cls, data: Any, like: Any) -> Any:
-        return data
 
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> PractisedBatch:
@@ -326,9 +293,12 @@ class Reinforcement(Task):
         )  # fmt: skip
         return PractisedBatch(inputs, zero_BT + 1, zero_BT, zero_BT, zero_BT)
 
-    @classmethod
-    def evaluate(cls, model: Actor, files: Sequence[str], options: dict[str, Any]) -> Any:
-        return Acting.evaluate(model, files, options)
+
+@lru_cache(maxsize=1)
+def _worth(rollout: Rollout, discount: float, trace: float) -> tuple[Floats, Floats]:
+    """Advantages of mean 0 and deviation 1, and what the values should have been; once for all batches of a rollout."""
+    gains_RT, targets_RT = rollout.advantages(discount, trace)
+    return (gains_RT - gains_RT.mean()) / (gains_RT.std() + 1e-8), targets_RT
 
 
 def _even(count: int) -> int:

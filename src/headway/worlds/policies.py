@@ -106,11 +106,12 @@ EXPERTS: dict[str, Rule] = {
 
 def policy_named(name: str, world: World, skill: float = 1.0) -> Policy:
     """`random`, or the `expert` of this world."""
+    refuse(skill < 1 and name != "expert", f"--skill is of an expert, not of the policy '{name}'")
     if name == "random":
         return Random(world.actions)
     refuse(name != "expert", f"there is no policy '{name}': write expert, random or a model's folder")
     if world.name.startswith(meta.PREFIX):
-        return Expert(meta.expert(world.name))
+        return Expert(meta.expert(world.name), skill)
     known = ", ".join(EXPERTS)
     refuse(world.name not in EXPERTS, f"'{world.name}' has no expert here; these have one: {known}")
     return Expert(EXPERTS[world.name], skill)
