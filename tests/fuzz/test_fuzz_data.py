@@ -6,7 +6,6 @@ A short round damages each a few times; HEADWAY_FUZZ=N does it N times as often.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -21,6 +20,7 @@ import zstandard
 from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
+from labels import csv_labels, json_labels, json_tags, treebank_tags, zipped_labels
 from lines import fault
 from media import (
     coco_scenes,
@@ -122,53 +122,12 @@ def zipped_pairs(folder: Path) -> None:
     (folder / "train.tsv").unlink()
 
 
-def json_labels(folder: Path) -> None:
-    labelled(folder)
-    rows = [line.split("\t") for line in (folder / "train.tsv").read_text(encoding="utf-8").splitlines()]
-    lines = [json.dumps({"text": text, "label": label}) + "\n" for label, text in rows]
-    (folder / "train.jsonl").write_text("".join(lines), encoding="utf-8")
-
-
-def csv_labels(folder: Path) -> None:
-    """With a header, quotes, commas and line breaks in texts, and a column more; packed too."""
-    labelled(folder)
-    rows = [line.split("\t") for line in (folder / "train.tsv").read_text(encoding="utf-8").splitlines()]
-    with (folder / "train.csv").open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["id", "review", "mood"])
-        for number, (label, text) in enumerate(rows):
-            writer.writerow([number, text.replace(" ", (" ", ", ", "\n", ' "so" ')[number % 4], 1), label])
-    (folder / "train.csv.gz").write_bytes(gzip.compress((folder / "train.csv").read_bytes()))
-    for name in ("train.tsv", "valid.tsv"):
-        (folder / name).unlink()
-
-
 def asked_csv(folder: Path) -> None:
     """A .csv beside a model that labels texts."""
     words = ("train", "classify", "--data", "train.tsv", "--out", "run", "--threads", "1", "--set", *ONE_LAYER)
     trained(labelled, *words)(folder)
     csv_labels(folder)
     (folder / "train.csv.gz").unlink()
-
-
-def zipped_labels(folder: Path) -> None:
-    labelled(folder)
-    with zipfile.ZipFile(folder / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(folder / "train.tsv", "train.tsv")
-    for name in ("train.tsv", "valid.tsv"):
-        (folder / name).unlink()
-
-
-def json_tags(folder: Path) -> None:
-    rows = [{"words": ["the", f"cat{n % 7}", "sat"], "labels": ["O", "B-X", "I-X"]} for n in range(40)]
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def treebank_tags(folder: Path) -> None:
-    words = ("the\t_\tDET", "cat\t_\tNOUN", "sat\t_\tVERB")
-    rows = [f"{number}\t{word}" + "\t_" * 6 + "\n" for number, word in enumerate(words, 1)]
-    texts = [f"# text = {n}\n" + "".join(rows).replace("cat", f"cat{n % 7}") for n in range(40)]
-    (folder / "train.conllu").write_text("\n".join(texts), encoding="utf-8")
 
 
 def packed_stories(folder: Path) -> None:
