@@ -122,8 +122,8 @@ PIECES = {
         Piece("pictures, speed", "vit.py", 3, ("transformers",)),
         Piece("speech, speed", "whisper.py", 4, ("transformers",)),
         scores("pictures, Fashion-MNIST", "fashion-mnist-cct", 4, ("data:fashion_mnist",)),
-        scores("pictures, CIFAR-10", "cifar10-vit", 8, ("data:cifar10",)),
-        scores("pictures, CIFAR-10 with convolutions", "cifar10-cct", 9, ("data:cifar10",)),
+        scores("pictures, CIFAR-10", "cifar10-vit", 15, ("data:cifar10",), ahead=True),
+        scores("pictures, CIFAR-10 with convolutions", "cifar10-cct", 20, ("data:cifar10",), ahead=True),
         Piece("scenes", "scenes.py --parallel 3 --runs {runs}/scenes", 9, resumes=True),
         Piece("captions, Flickr8k", "flickr8k.py --source {data}/flickr8k --data {runs}/flickr8k-packed --parallel 2 "
               "--runs {runs}/flickr8k", 6, ("data:flickr8k",), resumes=True),

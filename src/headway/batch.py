@@ -95,8 +95,10 @@ class Batch:
         missing = max(0, rows - len(self))
 
         def extend(name: str, value: Tensor) -> Tensor:
+            if not missing or not _has_rows(name):
+                return value
             empty = self._columns()[name].get("empty", 0)
-            return torch.cat([value, value.new_full((missing, *value.shape[1:]), empty)]) if _has_rows(name) else value
+            return torch.cat([value, value.new_full((missing, *value.shape[1:]), empty)])
 
         return self._changed(extend, lambda batch: batch.pad(rows), self.counts)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headway.batch import IGNORED, Batch, column
 from headway.data.augment import ImageInputs, generator
-from headway.data.batches import permutation
+from headway.data.batches import order_of
 from headway.data.image_files import Bytes
 from headway.data.split import hold_out_by_hash
 from headway.errors import refuse
@@ -241,7 +241,7 @@ class AnnotatedBatches:
     def numbers(self, step: int) -> Ints:
         """Of the pictures of a step."""
         epoch, at = divmod(step, self.per_epoch)
-        order = permutation(self.count, self.seed, epoch, 0) if self.shuffle else np.arange(self.count)
+        order = order_of(self.count, self.seed, epoch, self.shuffle)
         return order[at * self.rows : (at + 1) * self.rows]
 
     def batch(self, step: int) -> Any:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.data.augment import Augment, AugmentedBatch, ImageInputs
-from headway.data.batches import permutation
+from headway.data.batches import order_of
 from headway.data.examples import Example, Wanted, arrays_in, labelled_files, read_all
 from headway.data.image_files import SUFFIXES, Bytes, picture
 from headway.data.labelled import LabelBatch
@@ -149,7 +149,7 @@ class ImageBatches:
         """The batch of training step `step`, counted from 0 over all epochs."""
         epoch, at = divmod(step, self.per_epoch)
         count = len(self.labels_N)
-        order = permutation(count, self.seed, epoch, 0) if self.shuffle else np.arange(count)
+        order = order_of(count, self.seed, epoch, self.shuffle)
         examples = order[at * self.rows : (at + 1) * self.rows]
         batch = self._plain(examples) if self.draws is None else self._augmented(examples, step)
         return batch.pad(self.rows) if self.full else batch

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.batch import IGNORED, Batch, TokenBatch
 from headway.data.augment import DrawnPictures, ImageInputs
-from headway.data.batches import permutation
+from headway.data.batches import order_of
 
 FEW_SHAPES = 8  # lengths are rounded up to a multiple
 
@@ -56,7 +56,7 @@ class TranscriptBatches:
         """The batch of training step `step`, counted from 0 over all epochs."""
         epoch, at = divmod(step, self.per_epoch)
         count = len(self.texts)
-        order = permutation(count, self.seed, epoch, 0) if self.shuffle else np.arange(count)
+        order = order_of(count, self.seed, epoch, self.shuffle)
         examples = order[at * self.rows : (at + 1) * self.rows]
         batch = TokenBatch(*self._ids(examples), inputs=self._inputs(examples, step), examples=tuple(examples.tolist()))
         return batch.pad(self.rows) if self.full else batch
