@@ -26,8 +26,8 @@ class Kind:
 
 
 def drawn(kinds: Mapping[str, T], first: int = 0) -> dict[str, T]:
-    """All kinds; in a short round every third, since making them takes longer than attacking them."""
-    return dict(list(kinds.items())[first::3]) if ROUNDS == 1 else dict(kinds)
+    """All kinds; in a short round every sixth, since making them takes longer than attacking them."""
+    return dict(list(kinds.items())[first::6]) if ROUNDS == 1 else dict(kinds)
 
 
 def surroundings(root: Path) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Damaged folders: what a command says of one is the truth of the whole one, or one clear line; never something else.
 
-A short round damages every third folder a few times; HEADWAY_FUZZ=N does it N times as often.
+A short round damages every sixth folder a few times; HEADWAY_FUZZ=N does it N times as often.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A run of every task, killed before a file operation: the same command finishes it, with the same bits. So do runs of
 several processes that are killed at a random moment.
 
-A short round kills at a few places of every third; HEADWAY_FUZZ=N kills all at N times as many, and once there are no
+A short round kills at a few places of every sixth; HEADWAY_FUZZ=N kills all at N times as many, and once there are no
 more, at random moments. Runs of several processes are killed at random moments, all processes or one.
 """
 

@@ -98,7 +98,7 @@ def ours_of(theirs):
 
 
 @each_stepper
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.long), 1.0])
 def test_a_beam_of_gpt2_is_that_of_transformers(stepper, alpha):
     """Their beams end as ours do where all of them reach an end before the longest output."""
     theirs, mine = gpt2()

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tiny import KINDS, TINY, Tiny, each_tiny, facts_of, twin
+from tiny import KINDS, TINY, Tiny, each_tiny, facts_of, first_tiny, twin
 from torch import Tensor
 
 from foreign_world import from_hf
 from headway.hub.names import to_hf
 
-PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
-both_precisions = pytest.mark.parametrize(("dtype", "within"), PRECISIONS, ids=["float32", "float64"])
+FLOAT32, FLOAT64 = (torch.float32, 1e-5), (torch.float64, 1e-10)
+both_precisions = pytest.mark.parametrize(
+    ("dtype", "within"),
+    [pytest.param(*FLOAT32, id="float32", marks=pytest.mark.long), pytest.param(*FLOAT64, id="float64")],
+)
 
 
 def batch() -> tuple[Tensor, Tensor]:
@@ -47,10 +50,10 @@ def test_equal_numbers_for_a_padded_batch(tiny: Tiny, dtype: torch.dtype, within
     assert_equal(inside(found, lengths_B), inside(expected, lengths_B), within)
 
 
-@each_tiny
+@first_tiny
 def test_equal_gradients_in_training(tiny: Tiny) -> None:
     """Without dropout training computes the same; each weight's gradient is compared under their name."""
-    dtype, within = PRECISIONS[1]
+    dtype, within = FLOAT64
     theirs = tiny.build(dtype).train()
     if tiny.kind in ("boxes", "object-masks"):  # they freeze all convolutions
         theirs.requires_grad_(True)
@@ -79,7 +82,7 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 @both_precisions
-@each_tiny
+@first_tiny
 def test_steps_with_a_state_give_what_the_whole_gives(tiny: Tiny, dtype: torch.dtype, within: float) -> None:
     kind = KINDS[tiny.kind]
     if kind.cached is None:

@@ -662,3 +662,16 @@ TINY |= {name: Tiny(*row, "speech") for name, row in tiny_speech.ROWS.items()}
 TINY |= {name: Tiny(*row, "steps") for name, row in tiny_steps.ROWS.items()}
 
 each_tiny = pytest.mark.parametrize("tiny", TINY.values(), ids=TINY.keys())
+
+
+def _first_quick() -> list[Any]:
+    """All rows, and of each architecture the first without the mark `long`: the others are variants of it."""
+    seen: set[str] = set()
+    rows = []
+    for name, row in TINY.items():
+        rows.append(pytest.param(row, id=name, marks=[pytest.mark.long] if row.architecture in seen else []))
+        seen.add(row.architecture)
+    return rows
+
+
+first_tiny = pytest.mark.parametrize("tiny", _first_quick())

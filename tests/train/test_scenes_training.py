@@ -30,6 +30,10 @@ SMALL = (
 STEPS = {"scenes-masks": 80, "scenes-boxes": 40, "scenes-objects": 20, "scenes-captions": 30}
 LAYERS = {"scenes-captions": ("model.encoder_layers=2", "model.decoder_layers=1")}
 RECIPE = pytest.mark.parametrize("recipe", STEPS)
+FEW = pytest.mark.parametrize(
+    "recipe",
+    [pytest.param(name, marks=[pytest.mark.long] * (name not in ("scenes-masks", "scenes-boxes"))) for name in STEPS],
+)
 
 
 def run_of(recipe: str, *settings: str) -> Any:
@@ -55,7 +59,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(place.iterdir())
 
 
-@RECIPE
+@FEW
 def test_a_stopped_run_that_is_resumed_gives_the_same_bits(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +187,7 @@ def test_boxes_are_drawn_where_they_are() -> None:
     assert changed[256:449, 128].all() and changed[448, 128:385].all() and not changed[300:430, 200:300].any()
 
 
-@RECIPE
+@FEW
 def test_files_are_learned_from_too(recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_annotated(tmp_path / "all.npz", drawn(Scenes(most=2), 4, np.arange(40), 32))
     few = ("engine.steps=4", "validation.every=2", "validation.score_every=2", "engine.batch=8", "data.hold_out=0.3")
