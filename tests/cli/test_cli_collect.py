@@ -18,6 +18,7 @@ def test_collects_episodes_and_says_what_they_reached(headway: Any, tmp_path: Pa
     assert len(found) == 4 and found.policies[0] == {
         "policy": "expert",
         "noise": 0.5,
+        "intended": False,
         "episodes": 4,
         "seed": 3,
         "skill": 1.0,

@@ -136,7 +136,7 @@ def speech(folder: Path) -> None:
     (folder / "speech/all.csv").write_text("\n".join(lines) + "\n")
 
 
-def trajectories(folder: Path) -> None:
+def trajectories(folder: Path, pictures: int = 0) -> None:
     """Episodes of a car that is steered at random."""
     from headway.data.trajectories import save_trajectories
     from headway.generate.acting import episodes, gathered
@@ -144,8 +144,13 @@ def trajectories(folder: Path) -> None:
     from headway.worlds.policies import policy_named
 
     world = LaneKeeping()
-    found = list(episodes([world], policy_named("random", world), 12, (3,), most=12))
+    found = list(episodes([world], policy_named("random", world), 12, (3,), most=12, pictures=pictures))
     save_trajectories(folder / "train.npz", gathered(world, found))
+
+
+def filmed(folder: Path) -> None:
+    """The same with pictures."""
+    trajectories(folder, 8)
 
 
 def nothing(folder: Path) -> None:
@@ -311,6 +316,17 @@ WORLDS: dict[str, World] = {
     "policies": World(
         trajectories, ("decision-transformer", "--data", "train.npz"),
         (*ENGINE, "engine.batch=32", "model.width=16", "model.layers=1", "model.max_length=4", "model.longest=16",
+         "data.episodes=1"),
+        (
+            ("play", "MODEL", "--device", "cpu", "--episodes", "2", "--steps", "5"),
+            ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json"),
+        ),
+        stores=False,
+    ),
+    "robots": World(
+        filmed, ("robot-pictures", "--data", "train.npz"),
+        (*ENGINE, "engine.batch=16", "model.width=16", "model.heads=2", "model.layers=1", "model.looks=1",
+         "model.max_length=2", "model.image=8", "model.stem.layers=1", "head.chunk=2", "data.reads=2", "data.shift=1",
          "data.episodes=1"),
         (
             ("play", "MODEL", "--device", "cpu", "--episodes", "2", "--steps", "5"),

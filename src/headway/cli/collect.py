@@ -23,6 +23,9 @@ def collect(
         "Of choices, the share that is random; of numbers, the deviation of what is added.",
         min=0.0,
     ),
+    intended: bool = flag(
+        "--intended", "With --noise: keep what the policy wanted to do, not what the noise made of it."
+    ),
     skill: float = option(
         1.0, "SHARE", "Of an expert: 1 for as well as it can, less for one that errs.", min=0.0, max=1.0
     ),
@@ -56,7 +59,7 @@ def collect(
     refuse(target.suffix != ".npz", f"{target}: trajectories are written as an .npz")
     refuse(target.exists() and not overwrite, f"{target} is there already: choose another --out, or pass --overwrite")
     refuse(not target.parent.is_dir(), f"there is no folder {target.parent}")
-    how = {"noise": noise, "pictures": pictures, "most": steps or None}
+    how = {"noise": noise, "pictures": pictures, "most": steps or None, "intended": intended}
     every_world = [opened, *(open_world(world) for _ in range(min(chosen.at_once, episodes) - 1))]
     try:
         every = acted(every_world, chosen, episodes, (seed,), **how)
@@ -64,7 +67,14 @@ def collect(
     finally:
         for one in every_world:
             one.close()
-    about = {"policy": Path(policy).name, "noise": noise, "skill": skill, "episodes": episodes, "seed": seed}
+    about = {
+        "policy": Path(policy).name,
+        "noise": noise,
+        "intended": intended,
+        "skill": skill,
+        "episodes": episodes,
+        "seed": seed,
+    }
     kept = gathered(opened, found, (about,))
     save_trajectories(target, kept)
     returns = kept.returns_E

@@ -21,7 +21,8 @@ def play(
         [], "RETURN...", "The return to reach, for a policy that is told; several for a table. Default: the highest "
         "that it has learned from.", "--return",
     ),
-    world: str = option("", "WORLD", "Another world with the same states and actions."),
+    world: str = option("", "WORLD", "One of its worlds, or another one with the same states and actions."),
+    command: str = option("", "TEXT", "What a robot policy is told, in other words than it has learned."),
     seed: int = option(1, "N", "Of the worlds, and of --sample.", min=0),
     sample: bool = flag("--sample", "Draw choices by their probabilities, not the most probable one."),
     steps: int = option(0, "N", "Cut episodes after so many steps; 0: where the world does.", min=0),
@@ -40,7 +41,7 @@ def play(
     from headway.evaluate.episodes import EpisodeScores
     from headway.evaluate.label_sets import correlation
     from headway.generate.actor import AT_ONCE, played
-    from headway.generate.film import SUFFIXES
+    from headway.generate.film import SUFFIXES, write_film
     from headway.tasks.loading import load
 
     check_model(model, "headway play MODEL")
@@ -51,24 +52,31 @@ def play(
         refuse(not target.parent.is_dir(), f"there is no folder {target.parent}")
     actor: Any = load(model, device, dtype, verb="play")
     asked = returns_of(actor, wanted)
-    worlds = actor.open_worlds(min(episodes, AT_ONCE), world)
-    found: list[tuple[float, Any]] = []
+    tasks = tasks_of(actor, world, command)
+    how: dict[str, Any] = {"most": steps or None}
+    films: list[Any] = []
     rows: list[dict[str, Any]] = []
-    try:
-        for one in asked:
-            every = played(worlds, actor.policy(one, sample), episodes, seed, most=steps or None)
-            some = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
-            rows.append({"wanted": one} | EpisodeScores.of(some).figures())
-            found += [(one, episode) for episode in some]
-        if target is not None:
-            save(target, found, actor, worlds[0], sample=sample, most=steps or None, pictures=size)
-    finally:
-        for opened in worlds:
-            opened.close()
+    for task in tasks:
+        worlds = actor.open_worlds(min(episodes, AT_ONCE), task.world)
+        found: list[tuple[Any, Any]] = []
+        try:
+            for one in asked:
+                policy = actor.policy(one, sample, task.command)
+                every = played(worlds, policy, episodes, seed, **how)
+                some = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
+                rows.append(task._asdict() | {"wanted": one} | EpisodeScores.of(some).figures())
+                found += [(policy, episode) for episode in some]
+            if target is not None:
+                films += shown(found, worlds[0], task.command, pictures=size, **how)
+        finally:
+            for opened in worlds:
+                opened.close()
+    if target is not None:
+        write_film(target, films)
     reached = np.array([(row["wanted"], row["return"]) for row in rows])
-    linear = correlation(*reached.T) if len(rows) > 1 else None
+    linear = correlation(*reached.T) if len(asked) > 1 else None
     if as_json:
-        print(json_line({"world": world or actor.world, "episodes": episodes, "seed": seed, "rows": rows,
+        print(json_line({"world": tasks[0].world, "episodes": episodes, "seed": seed, "rows": rows,
                          "correlation": linear}))  # fmt: skip
         return
     tell(rows, episodes, bool(wanted), linear)
@@ -88,22 +96,33 @@ def returns_of(actor: Any, wanted: list[float]) -> list[float]:
     return wanted or [actor.most]
 
 
-def save(target: Path, found: list[tuple[float, Any]], actor: Any, world: Any, sample: bool, **how: Any) -> None:
-    """A film of the best, the median and the worst episode: those are played again, so that no other is drawn."""
-    from headway.generate.acting import acted
-    from headway.generate.film import frames_of, write_film
+def tasks_of(actor: Any, world: str, command: str) -> list[Any]:
+    """The worlds to act in, each with what is asked for; a word that the model has never read is told."""
+    tasks: list[Any] = actor.tasks(world, command)
+    if command and (unknown := actor.unknown(command)):
+        print(f"note: it has never read {', '.join(unknown)}", file=sys.stderr)
+    return tasks
 
-    order = sorted(found, key=lambda pair: -pair[1].total)
+
+def shown(found: list[tuple[Any, Any]], world: Any, command: str, **how: Any) -> list[Any]:
+    """Frames of the best, the median and the worst episode: those are played again, so that no other is drawn."""
+    from headway.generate.acting import acted
+    from headway.generate.film import frames_of
+
+    order = sorted(found, key=lambda pair: (-bool(pair[1].succeeded), -pair[1].total))
     chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
     frames = []
-    for name, (wanted, episode) in chosen.items():
-        [again] = acted([world], actor.policy(wanted, sample), [episode.seed], **how)
-        frames += frames_of(again.pictures, again.rewards, f"{name}: ")
-    write_film(target, frames)
+    for name, (policy, episode) in chosen.items():
+        [again] = acted([world], policy, [episode.seed], **how)
+        frames += frames_of(again.pictures, again.rewards, f"{command}, {name}: " if command else f"{name}: ")
+    return frames
 
 
 def tell(rows: list[dict[str, Any]], episodes: int, told: bool, linear: float | None) -> None:
+    several = len({(row["world"], row["command"]) for row in rows}) > 1
     for row in rows:
+        if several:
+            print(f"{row['world']}: {row['command']}")
         success = f"   success {100 * row['success']:.1f} %" if "success" in row else ""
         before = f"wanted {row['wanted']:>10.4g}   " if told else ""
         interval = "" if row["interval"] != row["interval"] else f" ± {row['interval']:.4g}"
@@ -111,4 +130,6 @@ def tell(rows: list[dict[str, Any]], episodes: int, told: bool, linear: float | 
               f"   {row['steps']:.4g} steps{success}")  # fmt: skip
     if linear is not None:
         print(f"correlation of wanted and reached: {linear:.3f}")
+    if several and all("success" in row for row in rows):
+        print(f"success {100 * sum(row['success'] for row in rows) / len(rows):.1f} %, the mean of {len(rows)} tasks")
     print(f"{episodes:,} episodes{' each' if len(rows) > 1 else ''}", file=sys.stderr)

@@ -68,7 +68,7 @@ def permutation(count: int, *seed: int) -> Ints:
 
 @lru_cache(maxsize=8)
 def order_of(count: int, seed: int, epoch: int, shuffle: bool = True) -> Ints:
-    """The order of an epoch's examples. It is remembered: to shuffle 50,000 takes as long as a step of a small model."""
+    """The order of an epoch's examples, remembered: to shuffle 50,000 takes as long as a step of a small model."""
     order = permutation(count, seed, epoch, 0) if shuffle else np.arange(count)
     order.setflags(write=False)
     return order

@@ -46,10 +46,13 @@ def step_inputs(states_BTS: Any, actions_BTA: Any, returns_BT: Any, times_BT: An
 
 @dataclass(frozen=True)
 class StepBatch(Batch):
-    """there_BT: 1 for a step, 0 where a row is filled up."""
+    """there_BT: 1 for a step, 0 where a row is filled up. later_BTCA: what was done at each step and at those behind
+    it, as far as `later_there_BTC` is 1 (None: nobody asked)."""
 
     inputs: StepInputs
     there_BT: Tensor = column()
+    later_BTCA: Tensor | None = column(default=None)
+    later_there_BTC: Tensor | None = column(default=None)
 
     def counted(self) -> dict[str, float]:
         steps = float(self.there_BT.sum())
@@ -69,6 +72,9 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.times_K)
+
+    def batches(self, window: int, rows: int, **how: Any) -> StepBatches:
+        return StepBatches(self, window, rows, **how)
 
     @property
     def fingerprint(self) -> str:
@@ -103,7 +109,7 @@ def those(found: Trajectories, episodes: Any) -> Trajectories:
     return replace(
         found, states_KS=found.states_KS[at_K], actions_K=found.actions_K[at_K], rewards_K=found.rewards_K[at_K],
         begins_E=np.cumsum([0, *lengths_E[:-1]]).astype(np.int64), ended_E=found.ended_E[chosen],
-        succeeded_E=found.succeeded_E[chosen], pictures_KPP3=pictures,
+        succeeded_E=found.succeeded_E[chosen], pictures_KPP3=pictures, asked_E=found.task_E[chosen],
     )  # fmt: skip
 
 
@@ -129,30 +135,43 @@ class StepBatches:
     """Endless batches of windows, a function of the steps, the seed and the step of training: any step may be the first
     of a window, and one that passes its episode's end is filled up. An epoch predicts as many steps as there are.
 
-    whole: windows that have every step once, in order, to judge by.
+    whole: windows that have every step once, in order, to judge by. ahead: of `later_BTCA`.
     """
 
-    def __init__(self, steps: Steps, window: int, rows: int, seed: int = 0, whole: bool = False) -> None:
-        self.steps, self.window, self.rows, self.seed = steps, window, rows, seed
+    def __init__(self, steps: Any, window: int, rows: int, seed: int = 0, whole: bool = False, ahead: int = 0) -> None:
+        self.steps, self.window, self.rows, self.seed, self.ahead = steps, window, rows, seed, ahead
         self.whole = np.flatnonzero(steps.times_K % window == 0) if whole else None
         taken = len(steps) // window if self.whole is None else len(self.whole)
         self.per_epoch = max(1, -(-taken // rows))
 
     def batch(self, step: int) -> StepBatch:
         if self.whole is None:
-            return self.of((raw_words(self.rows, self.seed, step, 0) % len(self.steps)).astype(np.int64))
+            return self.of((raw_words(self.rows, self.seed, step, 0) % len(self.steps)).astype(np.int64), step)
         at = step % self.per_epoch
         return self.of(self.whole[at * self.rows : (at + 1) * self.rows])
 
-    def of(self, starts_B: Ints) -> StepBatch:
+    def of(self, starts_B: Ints, step: int = 0) -> StepBatch:
         """The windows that begin with these steps."""
-        steps = self.steps
+        ends_B1 = self.steps.ends_K[starts_B][:, None]
         at_BT = starts_B[:, None] + np.arange(self.window)
-        there_BT = at_BT < steps.ends_K[starts_B][:, None]
+        there_BT = at_BT < ends_B1
         at_BT = np.where(there_BT, at_BT, starts_B[:, None])
+        later: dict[str, Any] = {}
+        if self.ahead:
+            at_BTC = at_BT[..., None] + np.arange(self.ahead)
+            there_BTC = (at_BTC < ends_B1[..., None]) & there_BT[..., None]
+            done_BTCA = self.steps.actions_KA[np.where(there_BTC, at_BTC, at_BT[..., None])]
+            later = {"later_BTCA": done_BTCA, "later_there_BTC": there_BTC.astype(np.float32)}
+        return StepBatch(
+            self.inputs(at_BT, step), torch.from_numpy(there_BT.astype(np.float32)),
+            **{name: torch.from_numpy(array) for name, array in later.items()}, examples=tuple(starts_B.tolist()),
+        )  # fmt: skip
+
+    def inputs(self, at_BT: Ints, step: int) -> StepInputs:
+        """What is known at these steps of all. step: that of training, for what is drawn."""
+        steps = self.steps
         parts = (steps.states_KS, steps.actions_KA, steps.togo_K, steps.times_K)
-        inputs = step_inputs(*(part[at_BT] for part in parts))
-        return StepBatch(inputs, torch.from_numpy(there_BT.astype(np.float32)), examples=tuple(starts_B.tolist()))
+        return step_inputs(*(part[at_BT] for part in parts))
 
     def epoch(self, epoch: int = 0) -> Iterator[StepBatch]:
         return (self.batch(epoch * self.per_epoch + at) for at in range(self.per_epoch))

@@ -2,7 +2,7 @@
 
     states (K, S)    actions (K) or (K, A)    rewards (K)    begins (E): the first step of each episode
     ended (E): whether its world ended it, rather than cut it    succeeded (E): 1, 0, or −1 where the world does not say
-    pictures (K, P, P, 3), where they were asked for    about: a JSON text: world, spaces, policies
+    pictures (K, P, P, 3), where they were asked for    about: a JSON text: world, command, spaces, policies
 
 E episodes, K steps of all of them, S width of a state, A width of an action, P pixels of a side.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,18 @@ Ints = NDArray[np.int64]
 NEEDED = ("states", "actions", "rewards", "begins", "ended", "succeeded", "about")
 
 
+class Asked(NamedTuple):
+    """A world, and what it asks for in words ("": it does not say)."""
+
+    world: str
+    command: str = ""
+
+
 @dataclass(frozen=True)
 class Trajectories:
-    """Episodes of one world. policies: who acted, with its noise and number of episodes, in order."""
+    """Episodes of one world, or of several whose states and actions are alike: `world` is the first one's. policies:
+    who acted, with its noise and number of episodes, in order. command: what it asks for. others, asked_E: all worlds,
+    and which of them an episode is of, where there are several."""
 
     world: str
     states: Numbers
@@ -44,6 +53,17 @@ class Trajectories:
     succeeded_E: NDArray[np.int8]
     policies: tuple[dict[str, Any], ...] = ()
     pictures_KPP3: Bytes | None = None
+    command: str = ""
+    others: tuple[Asked, ...] = ()
+    asked_E: Ints | None = None
+
+    @property
+    def tasks(self) -> tuple[Asked, ...]:
+        return self.others or (Asked(self.world, self.command),)
+
+    @cached_property
+    def task_E(self) -> Ints:
+        return np.zeros(len(self), np.int64) if self.asked_E is None else self.asked_E
 
     def __len__(self) -> int:
         return len(self.begins_E)
@@ -60,8 +80,8 @@ class Trajectories:
 
 def save_trajectories(path: Path, found: Trajectories) -> None:
     about = {
-        "world": found.world, "states": found.states.plain(), "actions": found.actions.plain(),
-        "policies": list(found.policies),
+        "world": found.world, "command": found.command, "states": found.states.plain(),
+        "actions": found.actions.plain(), "policies": list(found.policies),
     }  # fmt: skip
     arrays: dict[str, Any] = {
         "states": found.states_KS, "actions": found.actions_K, "rewards": found.rewards_K, "begins": found.begins_E,
@@ -69,25 +89,29 @@ def save_trajectories(path: Path, found: Trajectories) -> None:
     }  # fmt: skip
     if found.pictures_KPP3 is not None:
         arrays["pictures"] = found.pictures_KPP3
+    refuse(len(found.tasks) > 1, f"{path}: a file has the episodes of one world")
     with written(path) as part, part.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
-def read_trajectories(places: Sequence[str | Path]) -> Trajectories:
-    """Those of several files, one after the other; all must be of one world."""
+def read_trajectories(places: Sequence[str | Path], several: bool = False) -> Trajectories:
+    """Those of several files, one after the other. several: they may be of different worlds, if states and actions are
+    alike."""
     parts = [_read(Path(place)) for place in places]
     refuse(not parts, "there is no file of trajectories")
     first = parts[0]
     for place, part in zip(places, parts, strict=True):
         other = f"{place} is of the world '{part.world}', {places[0]} of '{first.world}': learn them apart"
-        refuse(part.world != first.world, other)
+        refuse(not several and part.world != first.world, other)
         same = (part.states.width, part.actions.plain()) == (first.states.width, first.actions.plain())
-        refuse(not same, f"{place} has other states or actions than {places[0]}, though both are of '{first.world}'")
+        refuse(not same, f"{place} has other states or actions than {places[0]}")
     if len(parts) == 1:
         return first
     starts = np.cumsum([0, *(len(part.rewards_K) for part in parts[:-1])])
     pictures = [part.pictures_KPP3 for part in parts if part.pictures_KPP3 is not None]
     alike = len(pictures) == len(parts) and len({one.shape[1:] for one in pictures}) == 1
+
+    tasks = tuple(dict.fromkeys(task for part in parts for task in part.tasks))
 
     def all_of(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(part, name) for part in parts])
@@ -97,7 +121,8 @@ def read_trajectories(places: Sequence[str | Path]) -> Trajectories:
         begins_E=np.concatenate([part.begins_E + start for part, start in zip(parts, starts, strict=True)]),
         ended_E=all_of("ended_E"), succeeded_E=all_of("succeeded_E"),
         policies=tuple(one for part in parts for one in part.policies),
-        pictures_KPP3=np.concatenate(pictures) if alike else None,
+        pictures_KPP3=np.concatenate(pictures) if alike else None, others=tasks,
+        asked_E=np.concatenate([np.full(len(part), tasks.index(part.tasks[0])) for part in parts]),
     )  # fmt: skip
 
 
@@ -108,6 +133,7 @@ def _read(place: Path) -> Trajectories:
     about = parsed(str(arrays["about"]), f"{place}: about")
     try:
         world, policies = str(about["world"]), tuple(about["policies"])
+        command = str(about.get("command", ""))
         states, actions = space_of(about["states"]), space_of(about["actions"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{place}: about does not describe a world: {error!r}") from error
@@ -116,7 +142,8 @@ def _read(place: Path) -> Trajectories:
     found = Trajectories(
         world, states, actions, _floats(arrays, "states", place, 2), _actions(arrays["actions"], actions, place),
         _floats(arrays, "rewards", place, 1), _whole(arrays, "begins", place), _whole(arrays, "ended", place) != 0,
-        _whole(arrays, "succeeded", place).astype(np.int8), policies, arrays.get("pictures"),
+        _whole(arrays, "succeeded", place).astype(np.int8), policies, _pictures(arrays, place),
+        command,
     )  # fmt: skip
     _check(found, place)
     return found
@@ -135,6 +162,15 @@ def _whole(arrays: dict[str, Any], name: str, place: Path) -> Ints:
     right = array.ndim == 1 and array.dtype.kind in "iub"
     refuse(not right, f"{place}: {name} must be a row of whole numbers, not {array.dtype} {array.shape}")
     return np.asarray(array, np.int64)
+
+
+def _pictures(arrays: dict[str, Any], place: Path) -> Bytes | None:
+    found: Bytes | None = arrays.get("pictures")
+    if found is None:
+        return None
+    right = found.ndim == 4 and found.dtype == np.uint8 and found.shape[1] == found.shape[2] and found.shape[3] == 3
+    refuse(not right, f"{place}: pictures must be bytes (steps, pixels, pixels, 3), not {found.dtype} {found.shape}")
+    return found
 
 
 def _actions(array: NDArray[Any], space: Space, place: Path) -> NDArray[Any]:

@@ -35,10 +35,10 @@ class Episode:
 
 def acted(
     worlds: Sequence[World], policy: Policy, seeds: Sequence[int], *, noise: float = 0.0, pictures: int = 0,
-    most: int | None = None,
+    most: int | None = None, intended: bool = False,
 ) -> list[Episode]:  # fmt: skip
-    """An episode in each world, side by side. noise: see `shaken` of the world's actions. pictures: pixels of a side, 0
-    for none. most: steps."""
+    """An episode in each world, side by side. noise: see `shaken` of the world's actions; intended: what is kept is the
+    action before that (Laskey et al. 2017). pictures: pixels of a side, 0 for none. most: steps."""
     # Apart from what the worlds draw with the same seeds.
     draws = [np.random.default_rng((seed, 1)) for seed in seeds]
     policy.begin(draws)
@@ -46,16 +46,19 @@ def acted(
     seen = [Seen(world.reset(seed)) for world, seed in zip(worlds, seeds, strict=True)]
     rows = list(range(len(seeds)))
     while rows and (most is None or len(found[rows[0]].rewards) < most):
-        if pictures:
-            for row in rows:
-                found[row].pictures.append(worlds[row].picture(pictures))
-                seen[row] = seen[row]._replace(picture=found[row].pictures[-1])
+        for row in rows if pictures else ():
+            found[row].pictures.append(worlds[row].picture(pictures))
+        for row in rows if policy.sees else ():
+            same = policy.sees == pictures
+            seen[row] = seen[row]._replace(
+                picture=found[row].pictures[-1] if same else worlds[row].picture(policy.sees)
+            )
         over = set()
         for row, chosen in zip(rows, policy.act(rows, [seen[row] for row in rows]), strict=True):
             action = worlds[row].actions.shaken(chosen, noise, draws[row]) if noise else chosen
             moved, episode = worlds[row].step(action), found[row]
             episode.states.append(seen[row].state_S)
-            episode.actions.append(action)
+            episode.actions.append(chosen if intended else action)
             episode.rewards.append(moved.reward)
             # A world that says it at every step has succeeded if it ever did.
             if moved.succeeded is not None:
@@ -89,5 +92,5 @@ def gathered(world: World, found: list[Episode], policies: tuple[dict[str, Any],
         np.array([reward for episode in found for reward in episode.rewards], np.float32),
         np.cumsum([0, *lengths[:-1]]).astype(np.int64), np.array([episode.ended for episode in found]),
         np.array([said[episode.succeeded] for episode in found], np.int8), policies,
-        np.stack(pictures) if pictures else None,
+        np.stack(pictures) if pictures else None, world.command,
     )  # fmt: skip

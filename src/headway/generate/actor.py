@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from headway.card import Loaded
-from headway.data.steps import StepBatch, StepBatches, StepInputs, Steps, step_inputs
+from headway.data.steps import StepBatch, StepInputs, Steps, step_inputs, steps_of
+from headway.data.trajectories import Asked, Trajectories
 from headway.errors import InputError, refuse
 from headway.generate.acting import Episode, episodes
 from headway.generate.tracing import Answering, checked, trace_of
@@ -58,6 +59,15 @@ class Actor(Answering):
     def world(self) -> str:
         return str(self.observations.config.world)
 
+    def tasks(self, world: str = "", command: str = "") -> list[Asked]:
+        """What it can be asked for: its world, or another one."""
+        refuse(command, "this policy takes no commands")
+        return [Asked(world or self.world)]
+
+    def unknown(self, command: str) -> list[str]:
+        """The words of a command that it has never read."""
+        return []
+
     @property
     def window(self) -> int:
         """Steps that it reads at once: as many as it was made for, or all of an episode."""
@@ -90,19 +100,26 @@ class Actor(Answering):
 
     def play(
         self, episodes: int = 10, wanted: float | Sequence[float] | None = None, world: str = "", seed: int = 1,
-        sample: bool = False, **how: Any,
+        sample: bool = False, command: str = "", **how: Any,
     ) -> list[Episode]:  # fmt: skip
         """Episodes of the policy. wanted: the return that each is to reach (default: the highest that it has learned
         from)."""
         worlds = self.open_worlds(min(episodes, AT_ONCE), world)
         try:
-            return list(played(worlds, self.policy(wanted, sample), episodes, seed, **how))
+            return list(played(worlds, self.policy(wanted, sample, command), episodes, seed, **how))
         finally:
             for one in worlds:
                 one.close()
 
-    def policy(self, wanted: float | Sequence[float] | None = None, sample: bool = False) -> ActorPolicy:
+    def policy(
+        self, wanted: float | Sequence[float] | None = None, sample: bool = False, command: str = ""
+    ) -> ActorPolicy:
+        refuse(command, "this policy takes no commands")
         return ActorPolicy(self, self.most if wanted is None else wanted, sample)
+
+    def steps(self, found: Trajectories) -> Steps:
+        """Episodes as the model reads them."""
+        return steps_of(found, self.observations.encode, self.actions.encode, self.observations.config.scale)
 
     @torch.inference_mode()
     def trace(
@@ -134,7 +151,7 @@ class Actor(Answering):
 
     @torch.inference_mode()
     def answered(self, inputs: StepInputs) -> Floats:
-        """(R, T, A): what it would do at every step."""
+        """(R, T, C, A): what it would do at every step, and at those behind it."""
         there = inputs.map(lambda tensor: tensor.to(self.device))
         found: Floats = self.model.head.actions(self.model.encode(there)).float().cpu().numpy()
         return found
@@ -142,8 +159,8 @@ class Actor(Answering):
     def of_steps(self, steps: Steps) -> Iterator[tuple[StepBatch, Floats]]:
         """Batches of windows, which have every step once, and what it would do at each."""
         longest = int(steps.times_K.max()) + 1
-        windows = StepBatches(steps, min(self.window, longest), SEVERAL, whole=True)
-        return ((batch, self.answered(batch.inputs)) for batch in windows.epoch())
+        windows = steps.batches(min(self.window, longest), SEVERAL, whole=True)
+        return ((batch, self.answered(batch.inputs)[:, :, 0]) for batch in windows.epoch())
 
 
 def played(worlds: Sequence[World], policy: ActorPolicy, count: int, seed: int, **how: Any) -> Any:
@@ -159,6 +176,7 @@ class ActorPolicy:
 
     def __init__(self, actor: Actor, wanted: float | Sequence[float], sample: bool) -> None:
         self.actor, self.sample = actor, sample
+        self.sees = int(actor.observations.config.pixels)
         self.wanted = list(np.atleast_1d(np.asarray(wanted, np.float64)))
 
     def begin(self, draws: Sequence[np.random.Generator]) -> None:
@@ -169,6 +187,7 @@ class ActorPolicy:
         self.states: list[Floats] = []
         self.returns: list[Floats] = []
         self.done: list[Floats] = []
+        self.plans: list[Floats] = []
 
     def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]:
         actor, at = self.actor, np.asarray(rows)
@@ -178,7 +197,7 @@ class ActorPolicy:
         self.states.append(states_RS)
         self.returns.append((self.togo_R / actor.observations.config.scale).astype(np.float32))
         self.done.append(self.blank_RA.copy())
-        given_RA = actor.answered(self.window(at))[:, -1]
+        given_RA = self.blended(at, actor.answered(self.window(at))[:, -1])
         if self.sample and actor.actions.config.space == "choices":
             drawn = [self.draws[row].choice(len(p_A), p=p_A / p_A.sum())
                      for row, p_A in zip(rows, given_RA.astype(np.float64), strict=True)]  # fmt: skip
@@ -186,6 +205,20 @@ class ActorPolicy:
         chosen = actor.actions.decode(given_RA)
         self.done[-1][at] = actor.actions.encode(np.asarray(chosen))
         return chosen
+
+    def blended(self, at_R: Any, given_RCA: Floats) -> Floats:
+        """What is planned for this step now and was at the steps before: a mean, in which the i-th oldest plan counts
+        exp(−forget·i) (Zhao et al. 2023, temporal ensembling)."""
+        if given_RCA.shape[1] == 1:
+            return given_RCA[:, 0]
+        plan_RCA = np.zeros((len(self.togo_R), *given_RCA.shape[1:]), np.float32)
+        plan_RCA[at_R] = given_RCA
+        self.plans = [*self.plans, plan_RCA][-given_RCA.shape[1] :]
+        oldest = len(self.plans) - 1
+        weights = np.exp(-self.actor.card.head.forget * np.arange(len(self.plans)))
+        each = np.stack([plan[at_R, oldest - number] for number, plan in enumerate(self.plans)])
+        found: Floats = np.einsum("p,pra->ra", weights / weights.sum(), each).astype(np.float32)
+        return found
 
     def window(self, at_R: Any) -> StepInputs:
         """The last steps of these rows."""

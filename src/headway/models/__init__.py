@@ -29,6 +29,7 @@ from headway.models import (
     reactive,
     recurrent,
     rnn_seq2seq,
+    robot,
     rung,
     t5,
     text_bag,
@@ -95,6 +96,7 @@ class Family(NamedTuple):
 
 
 PAIR, STEPS = ("source", "target"), ("observations", "actions")
+COMMANDED = (*STEPS, "text")
 FAMILIES = {
     "transformer": Family(
         transformer.TransformerConfig, transformer.Transformer, "translation", PAIR, transformer.SIZES
@@ -134,6 +136,10 @@ FAMILIES = {
     "policy-rnn": Family(
         policy_rnn.PolicyRnnConfig, policy_rnn.PolicyRnn, "acting", STEPS, role="encodes",
         example=decision.blank_steps, sized=decision.SIZED,
+    ),
+    "robot-transformer": Family(
+        robot.RobotTransformerConfig, robot.RobotTransformer, "following", COMMANDED, role="encodes",
+        example=robot.blank, sized=decision.SIZED,
     ),
     "reactive": Family(
         reactive.ReactiveConfig, reactive.Reactive, "acting", STEPS, role="encodes", example=decision.blank_steps,

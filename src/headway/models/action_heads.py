@@ -103,7 +103,7 @@ DRAWN = {"choices": Chosen, "numbers": Gaussian, "free": Gaussian}
 
 
 class ActionsHead(Head):
-    axes = ("row", "step", "action")
+    axes: ClassVar[tuple[str, ...]] = ("row", "step", "action")
     does = "acts in a world (headway play)"
 
     def __init__(self, encoder: Encodes, config: Actions) -> None:
@@ -122,7 +122,10 @@ class ActionsHead(Head):
 
     def actions(self, encoded: Encoded) -> Tensor:
         given: Tensor = self.out.answer(self(encoded))
-        return given
+        return given[:, :, None]
+
+    def fit(self, actions_KA: Tensor) -> None:
+        """What it takes from the actions that are learned from, before the first step."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ class Actions(HeadChoice):
     name = "actions"
     task = "acting"
     module: ClassVar[Any] = ActionsHead
+    ahead: ClassVar[int] = 0  # actions of a step and of those behind it, that it learns from; 0: that of the step
     space: Literal["choices", "numbers", "free"] = "choices"
     size: int = 2
     dropout: float | None = 0.0

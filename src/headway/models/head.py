@@ -73,7 +73,8 @@ class Head(nn.Module):
         raise InputError(f"this model finds no masks of objects: it {self.does}")
 
     def actions(self, encoded: Encoded) -> Tensor:
-        """Of every step the probability of each choice, or the numbers of the action, (B, T, A)."""
+        """Of every step the probability of each choice, or the numbers of the action, (B, T, C, A): those of the step,
+        and of C − 1 behind it."""
         raise InputError(f"this model does not act: it {self.does}")
 
     def choices(self, encoded: Encoded) -> Tensor:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from headway.errors import InputError, refuse
 from headway.models.action_heads import Actions, ActorCritic
 from headway.models.box_head import Boxes
+from headway.models.chunk_head import ActionChunks
 from headway.models.head import (
     ACTIVATIONS,
     Head,
@@ -258,7 +259,7 @@ class MultipleChoice(HeadChoice):
 EVERY = (
     Vectors, Words, WordsAndPair, Classes, LinearClasses, DistilledClasses, TwoTokens, Answers, NextSentence,
     MultipleChoice, Tags, Replaced, Spans, Crf, Pixels, Boxes,
-    BoxesAndMasks, Actions, ActorCritic,
+    BoxesAndMasks, Actions, ActionChunks, ActorCritic,
 )  # fmt: skip
 HEADS: dict[str, Any] = {head.name: head for head in EVERY}
 HeadConfig: Any = Union[tuple(HEADS.values())]  # noqa: UP007

@@ -36,7 +36,11 @@ class InCard:
 @dataclass(frozen=True)
 class ObservationConfig:
     """size: numbers of a state. world: where it was seen ("": not known). mean, std: of each number. scale: what a
-    return is divided by. returns: the lowest, the mean and the highest of the episodes that were learned from."""
+    return is divided by. returns: the lowest, the mean and the highest of the episodes that were learned from.
+
+    Of a policy that follows commands: worlds, commands: the worlds, and what each asks for. given: numbers of a state
+    in its world, of which the first `size` are read (0: just those). pixels: of a side of the pictures (0: it sees
+    none)."""
 
     name: ClassVar[str] = "observations"
     size: int
@@ -45,6 +49,10 @@ class ObservationConfig:
     std: tuple[float, ...] = ()
     scale: float = 1.0
     returns: tuple[float, float, float] = NO_RETURNS
+    worlds: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    given: int = 0
+    pixels: int = 0
 
     def __post_init__(self) -> None:
         refuse(self.size < 1, f"a state has at least one number, not {self.size}")
@@ -53,11 +61,20 @@ class ObservationConfig:
             wrong = len(values) not in (0, self.size) or not np.isfinite(values).all()
             refuse(wrong, f"{name} must have {self.size} finite numbers")
         refuse(min(self.std, default=1.0) <= 0, "std must be above 0")
+        refuse(len(self.worlds) != len(self.commands), "worlds and commands must be as many")
+        refuse(0 < self.given < self.size, f"of {self.given} numbers {self.size} cannot be read")
+        refuse(self.pixels < 0, f"pictures cannot have {self.pixels} pixels a side")
         refuse(not (np.isfinite(self.scale) and self.scale > 0), f"scale must be above 0, not {self.scale}")
 
     @property
+    def width(self) -> int:
+        """Numbers of a state in its world."""
+        return self.given or self.size
+
+    @property
     def summary(self) -> str:
-        return f"states of {self.size} numbers" + (f" in {self.world}" if self.world else "")
+        where = f" in {len(self.worlds)} worlds" if len(self.worlds) > 1 else f" in {self.world}" if self.world else ""
+        return f"states of {self.size} numbers{where}"
 
     @property
     def title(self) -> str:
@@ -80,7 +97,8 @@ class ObservationProcessor(InCard):
         self.std_S = np.array(config.std or (1.0,) * config.size, np.float32)
 
     def encode(self, states_KS: Any) -> Floats:
-        return ((np.asarray(states_KS, np.float32) - self.mean_S) / self.std_S).astype(np.float32, copy=False)
+        read_KS = np.asarray(states_KS, np.float32)[..., : self.config.size]
+        return ((read_KS - self.mean_S) / self.std_S).astype(np.float32, copy=False)
 
     def decode(self, arrays_KS: Any) -> Floats:
         return (np.asarray(arrays_KS, np.float32) * self.std_S + self.mean_S).astype(np.float32, copy=False)
@@ -164,4 +182,4 @@ class ActionProcessor(InCard):
 
 def fits(observations: ObservationConfig, actions: ActionConfig, other: Any) -> bool:
     """Whether a world, or trajectories, have states and actions of these sizes."""
-    return bool(other.states.width == observations.size and actions.takes(other.actions))
+    return bool(other.states.width == observations.width and actions.takes(other.actions))

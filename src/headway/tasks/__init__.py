@@ -10,6 +10,7 @@ from headway.tasks.captioning import Captioning
 from headway.tasks.classification import Classification
 from headway.tasks.detection import Detection
 from headway.tasks.encoding import Embedding
+from headway.tasks.following import Following
 from headway.tasks.instances import InstanceSegmentation
 from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
@@ -30,7 +31,7 @@ EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
-    Transcription, Acting, Reinforcement,
+    Transcription, Acting, Following, Reinforcement,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

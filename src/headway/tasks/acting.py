@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from headway.data.steps import StepBatch, StepBatches, StepInputs, best_of, hold_out_episodes, steps_of
-from headway.data.trajectories import Trajectories, read_trajectories
+from headway.data.steps import StepBatch, StepInputs, best_of, hold_out_episodes
+from headway.data.trajectories import Trajectories
 from headway.errors import InputError, refuse
 from headway.generate.actor import AT_ONCE
 from headway.processors.steps import ActionConfig, ObservationConfig
@@ -50,13 +50,12 @@ class Acting(PolicyTask):
         super().__init__(run, context)
         earlier = earlier_model(run)
         with context.ranks.in_turn():
-            self.parts = divided(run.data, context, read_trajectories, hold_out_episodes)
+            self.parts = divided(run.data, context, self.open_episodes, hold_out_episodes)
         self._tell()
         for part in ("train", "valid"):
             self.parts[part] = best_of(self.parts[part], run.data.best)
-        observations, actions = self._configs(earlier)
-        self.begin_policy(observations, actions, earlier)
-        self._open_batches(observations.scale)
+        self.begin_policy(self.open_processors(earlier), earlier)
+        self._open_batches(earlier)
 
     def _tell(self) -> None:
         """How much there is; of one world alone."""
@@ -64,13 +63,18 @@ class Acting(PolicyTask):
         for part, found in self.parts.items():
             other = f"the {part} episodes are of '{found.world}', the training episodes of '{train.world}'"
             refuse(found.world != train.world, other)
-            returns = found.returns_E
+            returns, count = found.returns_E, len(found.tasks)
             said = f"returns {returns.min():.4g} to {returns.max():.4g}, mean {returns.mean():.4g}"
-            self.log.say(f"{part}: {len(found):,} episodes, {len(found.rewards_K):,} steps of {found.world}; {said}")
+            where = f"{count} worlds" if count > 1 else found.world
+            self.log.say(f"{part}: {len(found):,} episodes, {len(found.rewards_K):,} steps of {where}; {said}")
             self.log.event("data", part=part, episodes=len(found), steps=len(found.rewards_K))
 
-    def _configs(self, earlier: Any) -> tuple[ObservationConfig, ActionConfig]:
+    def open_processors(self, earlier: Any) -> dict[str, Any]:
         """How states and actions are read: measured on the training episodes, or as the earlier model reads them."""
+        observations, actions = self._configs(earlier)
+        return {"observations": observations.open(self.context.out), "actions": actions.open(self.context.out)}
+
+    def _configs(self, earlier: Any) -> tuple[ObservationConfig, ActionConfig]:
         train = self.parts["train"]
         returns = train.returns_E
         reached = (float(returns.min()), round(float(returns.mean()), 4), float(returns.max()))
@@ -82,17 +86,23 @@ class Acting(PolicyTask):
         scale = float(max(np.abs(returns).max(), 1e-6))
         return ObservationConfig(len(mean), train.world, mean, std, scale, reached), ActionConfig.of(train.actions)
 
-    def _open_batches(self, scale: float) -> None:
-        run, window = self.run, self.run.model.max_length
-        rows = max(1, run.engine.batch // window)
-        observe, act = (self.processors[name].encode for name in self.takes)
-        steps = {part: steps_of(found, observe, act, scale) for part, found in self.parts.items()}
-        self.data_names = {part: found.fingerprint for part, found in steps.items()}
-        self.batches = StepBatches(steps["train"], window, rows, run.engine.seed)
+    def _open_batches(self, earlier: Any) -> None:
+        run, window, ahead = self.run, self.run.model.max_length, self.card.head.ahead
+        rows, actor = max(1, run.engine.batch // window), self.actor()
+        steps = {part: actor.steps(found) for part, found in self.parts.items()}
+        self.data_names |= {part: found.fingerprint for part, found in steps.items()}
+        self.batches = steps["train"].batches(window, rows, seed=run.engine.seed, ahead=ahead, **self.training())
         self.held = {
-            part: StepBatches(found, window, rows, whole=True) for part, found in steps.items() if part != "train"
-        }
+            part: found.batches(window, rows, whole=True, ahead=ahead)
+            for part, found in steps.items() if part != "train"
+        }  # fmt: skip
         self.valid = self.held["valid"]
+        if earlier is None:
+            self.model.head.fit(torch.from_numpy(steps["train"].actions_KA).to(self.context.device))
+
+    def training(self) -> dict[str, Any]:
+        """More of the batches that are learned from."""
+        return {}
 
     def final_figures(self) -> dict[str, Any]:
         test = {"test loss": round(self.test_loss(), 4)} if "test" in self.held else {}
@@ -110,17 +120,21 @@ class Acting(PolicyTask):
 
     def played(self) -> dict[str, Any]:
         """What it reaches in its world when it is asked for the most that it has learned from."""
-        count, actor = self.run.data.episodes, self.actor()
+        actor = self.actor()
+        return self.played_in(actor.world, actor, actor.policy())
+
+    def played_in(self, world: str, actor: Any, policy: Any) -> dict[str, Any]:
+        count = self.run.data.episodes
         if not count:
             return {}
         try:
-            worlds = actor.open_worlds(min(count, AT_ONCE))
+            worlds = actor.open_worlds(min(count, AT_ONCE), world)
         except InputError as error:  # a machine that trains need not have the world
             self.log.say(f"it is not played here: {error}")
             return {}
-        found = self.reached(actor, worlds, count, 1)
-        for world in worlds:
-            world.close()
+        found = self.reached(policy, worlds, count, 1)
+        for one in worlds:
+            one.close()
         return {name: round(value, 4) for name, value in found.items()}
 
     def guess(self) -> float:
@@ -142,11 +156,14 @@ class Acting(PolicyTask):
     @classmethod
     def sample(cls, run: Any, size: int, device: torch.device) -> StepBatch:
         window = run.model.max_length
-        rows, (states, actions) = max(1, run.engine.batch // window), cls.sizes(run)
+        rows, (states, actions) = max(1, run.engine.batch // window), cls.sizes(run)[:2]
         floats = (torch.zeros(rows, window, width, device=device) for width in (states, actions))
         times = torch.zeros(rows, window, dtype=torch.long, device=device)
         inputs = StepInputs(
             states_BTS=next(floats), actions_BTA=next(floats), times_BT=times,
             returns_BT=torch.zeros(rows, window, device=device),
         )  # fmt: skip
-        return StepBatch(inputs, torch.ones(rows, window, device=device))
+        there, ahead = torch.ones(rows, window, device=device), run.head.ahead
+        later: dict[str, Any] = {"later_BTCA": inputs.actions_BTA[:, :, None].repeat(1, 1, ahead, 1),
+                 "later_there_BTC": there[..., None].repeat(1, 1, ahead)} if ahead else {}  # fmt: skip
+        return StepBatch(inputs, there, **later)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from headway.card import Card, Loaded
-from headway.data.steps import steps_of
 from headway.data.trajectories import read_trajectories
 from headway.errors import refuse
 from headway.evaluate.episodes import EpisodeScores
@@ -23,23 +22,23 @@ class PolicyTask(Task):
     """Abstract. A policy, by an encoder of steps with a head."""
 
     roles = ("encodes",)
-    takes = ("observations", "actions")
+    takes: ClassVar[tuple[str, ...]] = ("observations", "actions")
     unit = "steps"
     verb = "play"
     opens = Actor
+    open_episodes: ClassVar[Any] = staticmethod(read_trajectories)
 
-    def begin_policy(self, observations: ObservationConfig, actions: ActionConfig, earlier: Any) -> None:
+    def begin_policy(self, processors: dict[str, Any], earlier: Any) -> None:
         """The first model, its card and its processors."""
         run, context = self.run, self.context
-        configs: dict[str, Any] = {"observations": observations, "actions": actions}
-        self.processors = {name: config.open(context.out) for name, config in configs.items()}
-        head = run.head.of_actions(actions)
-        self.model = first_model(run, context, (observations.size, actions.size), (), head, earlier)
+        self.processors, configs = processors, {name: one.config for name, one in processors.items()}
+        head = run.head.of_actions(configs["actions"])
         self.card = Card(run.model.name, run.model, self.name, configs, head, run=to_plain(run))
+        self.model = first_model(run, context, self.card.sizes, (), head, earlier)
 
     def as_before(self, earlier: Any, other: Any, world: str) -> tuple[ObservationConfig, ActionConfig]:
         """How the earlier model reads states and actions; refused where a world, or trajectories, have others."""
-        observations, actions = earlier.card.processors.values()
+        observations, actions = (earlier.card.processors[name] for name in ("observations", "actions"))
         another = f"{self.run.init} is for '{observations.world}', not for '{world}'"
         refuse(observations.world and observations.world != world, another)
         refuse(not fits(observations, actions, other), f"{self.run.init} has other states or actions than '{world}'")
@@ -48,12 +47,14 @@ class PolicyTask(Task):
     def actor(self) -> Actor:
         """The present weights, ready to act."""
         self.model.eval()
-        return Actor(Loaded(self.model, self.card, self.processors), self.context.device, self.context.dtype)
+        loaded, context = Loaded(self.model, self.card, self.processors), self.context
+        ready: Actor = type(self).opens(loaded, context.device, context.dtype)
+        return ready
 
     @staticmethod
-    def reached(actor: Actor, worlds: Sequence[Any], count: int, seed: int) -> dict[str, float]:
+    def reached(policy: Any, worlds: Sequence[Any], count: int, seed: int) -> dict[str, float]:
         """The mean return of so many episodes, and how often it succeeded, where the world says that."""
-        found = EpisodeScores.of(list(played(worlds, actor.policy(), count, seed))).figures()
+        found = EpisodeScores.of(list(played(worlds, policy, count, seed))).figures()
         return {name: found[name] for name in ("return", "success") if name in found}
 
     @classmethod
@@ -68,12 +69,11 @@ class PolicyTask(Task):
     def evaluate(cls, model: Actor, files: Sequence[str], options: dict[str, Any]) -> Report:
         """How near its actions are to those of episodes in files."""
         refuse_unknown(options, (), "a policy")
-        found = read_trajectories(files)
+        found = cls.open_episodes(files)
         other = f"{files[0]} is of '{found.world}', the model is for '{model.world}'"
-        refuse(model.world and found.world != model.world, other)
+        refuse(model.world and found.world not in (model.world, *model.observations.config.worlds), other)
         model.check(found, files[0])
-        scale, space = model.observations.config.scale, model.actions.config.space
-        steps = steps_of(found, model.observations.encode, model.actions.encode, scale)
+        space, steps = model.actions.config.space, model.steps(found)
         near: list[Any] = []
         for batch, given_BTA in model.of_steps(steps):
             there_BT, done_BTA = batch.there_BT.numpy() > 0, batch.inputs.actions_BTA.numpy()

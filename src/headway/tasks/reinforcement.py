@@ -175,7 +175,8 @@ class Reinforcement(PolicyTask):
         data, earlier = run.data, earlier_model(run)
         self.worlds = [open_world(data.world) for _ in range(data.rows)]
         observations, actions = self._configs(earlier)
-        self.begin_policy(observations, actions, earlier)
+        configs: dict[str, Any] = {"observations": observations, "actions": actions}
+        self.begin_policy({name: config.open(context.out) for name, config in configs.items()}, earlier)
         self.data_names = {"world": data.world}
         self.log.say(f"{data.rows} worlds {data.world}: {observations.summary}, {actions.summary}")
         observe, act = self.processors["observations"], self.processors["actions"]
@@ -254,7 +255,7 @@ class Reinforcement(PolicyTask):
         """What the present weights reach in other worlds than those they practise in."""
         while len(self._judged) < min(count, self.run.data.judged):
             self._judged.append(open_world(self.run.data.world))
-        return self.reached(self.actor(), self._judged, count, seed)
+        return self.reached(self.actor().policy(), self._judged, count, seed)
 
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
         return {name: losses[name] for name in ("loss", "success") if name in losses}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
@@ -16,6 +18,15 @@ from headway.worlds.world import Bytes, Choices, Floats, Moved, Numbers, Space
 SAYS = ("success", "is_success")  # what worlds call it in their `info`
 PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # that register their worlds when they are imported
 REWARDED = ("MiniGrid-", "BabyAI-")  # whose only reward is for success
+
+
+CANNOT = "no picture can be drawn here: set MUJOCO_GL to egl or osmesa, and install the library that it names"
+
+
+def without_a_screen() -> None:
+    """MuJoCo draws without a screen where there is none. It reads this when it is first imported."""
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def ids() -> list[str]:
@@ -52,6 +63,7 @@ class GymWorld:
 
     def __init__(self, name: str) -> None:
         prefixes = tuple(prefix for prefix in PACKAGES if name.startswith(prefix))
+        without_a_screen()
         gymnasium = _gymnasium(prefixes)
         for prefix in prefixes:
             wanted(PACKAGES[prefix], "grids")
@@ -63,7 +75,7 @@ class GymWorld:
             raise InputError(f"the world {name!r} cannot be opened: {' '.join(str(error).split())}") from error
         except ImportError as error:  # a package of its own, such as mujoco
             raise InputError(f"the world {name!r} needs {error.name or 'a package'}, which is not installed") from error
-        self.name, self.spaces = name, gymnasium.spaces
+        self.name, self.command, self.spaces = name, "", gymnasium.spaces
         self.actions = self._actions(world.action_space)
         self.first = int(getattr(world.action_space, "start", 0))
         self.observed, self.states = self._states(world.observation_space)

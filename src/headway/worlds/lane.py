@@ -32,6 +32,7 @@ class LaneKeeping:
     off the lane it ends, after thirty seconds it has succeeded."""
 
     name = "lane-keeping"
+    command = "keep to the lane"
     actions = Numbers((-1.0,), (1.0,))
     states = Numbers((-np.inf,) * (3 + len(AHEAD)), (np.inf,) * (3 + len(AHEAD)))
 

@@ -27,13 +27,15 @@ class Seen(NamedTuple):
 
 
 class Policy(Protocol):
-    """Acts in several episodes side by side. at_once: how many are worth it.
+    """Acts in several episodes side by side. at_once: how many are worth it. sees: pixels of a side of the pictures
+    that it must be shown (0: none).
 
     begin: so many episodes start, each with its own random generator; a policy draws from these alone, so that an
     episode is a function of its seed. act: the actions of the rows that are not over; all have had as many steps."""
 
     name: str
     at_once: int
+    sees: int
 
     def begin(self, draws: Sequence[np.random.Generator]) -> None: ...
 
@@ -41,7 +43,7 @@ class Policy(Protocol):
 
 
 class Random:
-    name, at_once = "random", 1
+    name, at_once, sees = "random", 1, 0
 
     def __init__(self, actions: Space) -> None:
         self.actions = actions
@@ -60,7 +62,7 @@ class Expert:
     """A rule of the state alone. skill: 1 for as well as it can; below that it errs in a way of its own, always in the
     same direction, so that what it does badly can be learned too."""
 
-    name, at_once = "expert", 1
+    name, at_once, sees = "expert", 1, 0
 
     def __init__(self, rule: Rule, skill: float = 1.0) -> None:
         self.rule, self.skill = rule, skill

@@ -104,6 +104,10 @@ class World(Protocol):
     @property
     def actions(self) -> Space: ...
 
+    @property
+    def command(self) -> str:
+        """What it asks for, in words ("": it does not say)."""
+
     def reset(self, seed: int) -> Floats:
         """The first state of an episode, a function of the seed."""
 

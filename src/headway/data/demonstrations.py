@@ -1,0 +1,106 @@
+"""Windows of trajectories with what was asked for in words, and with what a camera saw.
+
+B rows, T steps, W words of the longest command, G tasks, K steps of all episodes, P pixels of a side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headway.batch import column
+from headway.data.augment import generator
+from headway.data.steps import Ints, StepBatches, StepInputs, Steps, steps_of
+from headway.data.trajectories import Trajectories
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class CommandedInputs(StepInputs):
+    """words_BW: the ids of the command, of which the first `counts_B` are there. pixels_BTPP3: bytes, of a policy that
+    sees pictures."""
+
+    words_BW: Tensor = column(default=None)
+    counts_B: Tensor = column(default=None)
+    pixels_BTPP3: Tensor | None = column(default=None)
+
+
+def padded(ids: Sequence[Sequence[int]], width: int) -> tuple[Ints, Ints]:
+    """Rows of ids, cut or filled up to this width, and how many each has."""
+    rows_GW = np.zeros((len(ids), width), np.int64)
+    for row_W, some in zip(rows_GW, ids, strict=True):
+        row_W[: len(some)] = some[:width]
+    return rows_GW, np.array([min(len(some), width) for some in ids], np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class CommandedSteps(Steps):
+    """task_K: which of the commands a step follows."""
+
+    task_K: Ints
+    words_GW: Ints
+    counts_G: Ints
+    pictures_KPP3: Bytes | None = None
+
+    def batches(self, window: int, rows: int, **how: Any) -> CommandedBatches:
+        return CommandedBatches(self, window, rows, **how)
+
+    @property
+    def fingerprint(self) -> str:
+        pictures = () if self.pictures_KPP3 is None else (self.pictures_KPP3,)
+        parts = (self.task_K, self.words_GW, self.counts_G, *pictures)
+        digest = hashlib.blake2b(super().fingerprint.encode(), digest_size=16)
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+
+def commanded(
+    found: Trajectories, observe: Callable[[Any], Any], act: Callable[[Any], Any], scale: float,
+    words: tuple[Ints, Ints], pictures: Bytes | None,
+) -> CommandedSteps:  # fmt: skip
+    """words: ids and counts of each of the tasks."""
+    steps = steps_of(found, observe, act, scale)
+    own = {field.name: getattr(steps, field.name) for field in fields(steps)}
+    return CommandedSteps(
+        **own, task_K=np.repeat(found.task_E, found.lengths_E), words_GW=words[0], counts_G=words[1],
+        pictures_KPP3=pictures,
+    )  # fmt: skip
+
+
+class CommandedBatches(StepBatches):
+    """shift: the pictures of a window are moved by at most so many pixels in each direction, all alike; what comes in
+    at an edge repeats it (Kostrikov et al. 2020)."""
+
+    def __init__(self, steps: CommandedSteps, window: int, rows: int, shift: int = 0, **how: Any) -> None:
+        super().__init__(steps, window, rows, **how)
+        self.shift = shift
+
+    def inputs(self, at_BT: Ints, step: int) -> CommandedInputs:
+        steps, plain = self.steps, super().inputs(at_BT, step)
+        own = {field.name: getattr(plain, field.name) for field in fields(StepInputs) if field.init}
+        task_B = steps.task_K[at_BT[:, 0]]
+        pixels = None if steps.pictures_KPP3 is None else torch.from_numpy(self.moved(steps.pictures_KPP3[at_BT], step))
+        return CommandedInputs(
+            **own, words_BW=torch.from_numpy(steps.words_GW[task_B]), counts_B=torch.from_numpy(steps.counts_G[task_B]),
+            pixels_BTPP3=pixels,
+        )  # fmt: skip
+
+    def moved(self, pictures_BTPP3: Bytes, step: int) -> Bytes:
+        if not self.shift:
+            return pictures_BTPP3
+        rows, side = len(pictures_BTPP3), pictures_BTPP3.shape[2]
+        away_B2 = generator(self.seed, step, 7).integers(-self.shift, self.shift + 1, (rows, 2))
+        at_B2P = np.clip(np.arange(side) + away_B2[..., None], 0, side - 1)
+        found = np.empty_like(pictures_BTPP3)
+        for row, (down_P, across_P) in enumerate(at_B2P):
+            found[row] = pictures_BTPP3[row][:, down_P][:, :, across_P]
+        return found

@@ -1,0 +1,118 @@
+"""A trained robot policy: it is told in words what to do, sees states or pictures, and acts.
+
+R rows, T steps, W words, P pixels of a side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.card import Loaded
+from headway.data.demonstrations import CommandedInputs, CommandedSteps, commanded, padded
+from headway.data.steps import Ints, StepInputs
+from headway.data.trajectories import Asked, Trajectories
+from headway.errors import refuse
+from headway.generate.acting import Episode
+from headway.generate.actor import CPU, Actor, ActorPolicy
+from headway.text.tokenizer import UNKNOWN
+from headway.worlds.policies import Seen
+from headway.worlds.world import Bytes
+
+
+class Follower(Actor):
+    """`headway.load(folder)` gives one: `model.play(10, world="Meta-World/reach-v3")`."""
+
+    def __init__(self, loaded: Loaded, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(loaded, device, dtype)
+        self.text = loaded.processors["text"]
+
+    @property
+    def known(self) -> list[Asked]:
+        """The worlds that it has learned from, with their commands."""
+        config = self.observations.config
+        return [Asked(*pair) for pair in zip(config.worlds, config.commands, strict=True)]
+
+    def tasks(self, world: str = "", command: str = "") -> list[Asked]:
+        known = [one for one in self.known if world in ("", one.world)]
+        if command:
+            return [Asked(one, command) for one in dict.fromkeys(one.world for one in known)] or [Asked(world, command)]
+        refuse(not known, f"it has not learned from '{world}': say with --command what it is to do there")
+        return known
+
+    def unknown(self, command: str) -> list[str]:
+        """The words of a command that it has never read."""
+        words = command.split()
+        ids = self.text.encode(words)
+        return [word for word, some in zip(words, ids, strict=True) if UNKNOWN in some]
+
+    def words(self, commands: Sequence[str]) -> tuple[Ints, Ints]:
+        """Ids and counts of each."""
+        for command in commands:
+            refuse(not command.strip(), "a robot policy needs a command")
+        return padded(self.text.encode(commands), self.model.config.words)
+
+    def policy(
+        self, wanted: float | Sequence[float] | None = None, sample: bool = False, command: str = ""
+    ) -> FollowerPolicy:
+        known = {one.command for one in self.known}
+        refuse(not command and len(known) != 1, f"it follows {len(known)} commands: say which, with command=…")
+        return FollowerPolicy(self, command or next(iter(known)), sample)
+
+    def steps(self, found: Trajectories) -> CommandedSteps:
+        observe, act, scale = self.observations.encode, self.actions.encode, self.observations.config.scale
+        words = self.words([task.command for task in found.tasks])
+        return commanded(found, observe, act, scale, words, self._pictures(found))
+
+    def _pictures(self, found: Trajectories) -> Bytes | None:
+        side, pictures = self.observations.config.pixels, found.pictures_KPP3
+        if not side:
+            return None
+        missing = f"the episodes have no pictures, which the model sees: headway collect --pictures {side}"
+        refuse(pictures is None, missing)
+        assert pictures is not None
+        other = f"the episodes have pictures of {pictures.shape[1]} pixels, the model sees {side}"
+        refuse(pictures.shape[1] != side, other)
+        return pictures
+
+    def play(
+        self, episodes: int = 10, wanted: Any = None, world: str = "", seed: int = 1, sample: bool = False,
+        command: str = "", **how: Any,
+    ) -> list[Episode]:  # fmt: skip
+        """Episodes in one of its worlds. command: other words than those that it has learned for this world."""
+        task, *others = self.tasks(world or self.world, command)
+        refuse(others, f"it follows {1 + len(others)} commands in '{task.world}': say which, with command=…")
+        return super().play(episodes, wanted, task.world, seed, sample, task.command, **how)
+
+
+class FollowerPolicy(ActorPolicy):
+    """It is told the same in all rows."""
+
+    def __init__(self, actor: Follower, command: str, sample: bool) -> None:
+        super().__init__(actor, 0.0, sample)
+        self.words_W, self.count = (part[0] for part in actor.words([command]))
+
+    def begin(self, draws: Sequence[np.random.Generator]) -> None:
+        super().begin(draws)
+        self.pictures: list[Bytes] = []
+
+    def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]:
+        if self.sees:
+            shown_RPP3 = np.zeros((len(self.togo_R), self.sees, self.sees, 3), np.uint8)
+            shown_RPP3[list(rows)] = np.stack([one.picture for one in seen])  # type: ignore[misc]
+            self.pictures = [*self.pictures, shown_RPP3][-self.actor.window :]
+        return super().act(rows, seen)
+
+    def window(self, at_R: Any) -> CommandedInputs:
+        plain = super().window(at_R)
+        own = {field.name: getattr(plain, field.name) for field in fields(StepInputs) if field.init}
+        rows = len(at_R)
+        pixels = torch.from_numpy(np.stack(self.pictures, 1)[at_R]) if self.sees else None
+        return CommandedInputs(
+            **own, words_BW=torch.from_numpy(np.tile(self.words_W, (rows, 1))),
+            counts_B=torch.full((rows,), int(self.count)), pixels_BTPP3=pixels,
+        )  # fmt: skip

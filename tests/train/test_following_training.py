@@ -1,0 +1,145 @@
+"""Robot policies from demonstrations to acting: they do what they are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headway
+from headway.data.trajectories import read_trajectories, save_trajectories
+from headway.errors import InputError
+from headway.generate.acting import episodes, gathered
+from headway.plain import change
+from headway.recipes import RECIPES
+from headway.tasks.loading import load
+from headway.worlds.catalog import open_world
+from headway.worlds.policies import policy_named
+from small_runs import check_resumed, told, train_quietly
+
+SMALL = (
+    "engine.device=cpu", "engine.steps=250", "engine.batch=128", "engine.log=100", "schedule.warmup=10",
+    "schedule.peak=0.003", "validation.every=125", "validation.score_every=125", "model.width=32", "model.heads=2",
+    "model.layers=1", "model.looks=1", "model.dropout=0.0", "model.max_length=2", "model.words=8", "head.chunk=3",
+    "data.episodes=0",
+)  # fmt: skip
+SIDE = ("model.image=16", "model.stem.layers=2", "data.reads=2", "data.shift=1", "engine.batch=64")
+LEFT, MIDDLE = "keep to the left", "keep to the middle"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Lane keeping by a driver who keeps to the left, and by one who keeps to the middle."""
+    folder, world = tmp_path_factory.mktemp("episodes"), open_world("lane-keeping")
+    found = []
+    for command, skill in ((LEFT, 0.6), (MIDDLE, 1.0)):
+        driver = policy_named("expert", world, skill)
+        some = list(episodes([world], driver, 10, (7,), noise=0.1, intended=True, pictures=16, most=50))
+        found.append(folder / f"{command.split()[-1]}.npz")
+        save_trajectories(found[-1], replace(gathered(world, some), command=command))
+    return found
+
+
+def run_of(recipe: str, files: list[Path], *settings: str) -> Any:
+    more = SIDE if recipe == "robot-pictures" else ()
+    small = [one for one in SMALL if recipe != "robot-bins" or "chunk" not in one]
+    return change(RECIPES[recipe].make(), [f"data.train={','.join(map(str, files))}", *small, *more, *settings])
+
+
+@pytest.fixture(scope="module")
+def trained(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run")
+    train_quietly(run_of("robot", files), out)
+    return out
+
+
+def middle(model: Any, command: str) -> float:
+    """How far left of the middle it drives, in half lanes."""
+    found = model.play(4, world="lane-keeping", command=command, most=60)
+    return float(np.mean([state[0] for one in found for state in one.states[30:]]))
+
+
+def test_it_does_what_it_is_told(trained: Path) -> None:
+    model = load(trained, "cpu")
+    assert [task.command for task in model.tasks()] == [LEFT, MIDDLE]
+    assert middle(model, LEFT) > middle(model, MIDDLE) + 0.15
+
+
+@pytest.mark.parametrize("recipe", ["robot", "robot-bins", "robot-pictures"])
+def test_a_stopped_run_that_is_resumed_gives_the_same_bits(
+    recipe: str, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("engine.steps=8", "engine.checkpoint=3", "validation.every=4", "validation.score_every=4")
+    run = run_of(recipe, files, *settings, "model.dropout=0.1")
+    train_quietly(run, tmp_path / "whole")
+    check_resumed(
+        monkeypatch, tmp_path / "whole", tmp_path / "parts", 6,
+        lambda out, resume=False: train_quietly(run, out, resume),
+    )  # fmt: skip
+
+
+def test_rows_side_by_side_act_as_one_alone(trained: Path) -> None:
+    model = load(trained, "cpu")
+    together = model.play(3, world="lane-keeping", command=LEFT, most=12)
+    worlds = model.open_worlds(1)
+    alone = list(episodes(worlds, model.policy(command=LEFT), 3, (1, 1), most=12))
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(np.array(one.actions), np.array(other.actions), atol=1e-5)
+
+
+def test_a_policy_that_sees_is_shown_pictures(files: list[Path], tmp_path: Path) -> None:
+    scores = train_quietly(run_of("robot-pictures", files, "engine.steps=4", "data.episodes=1"), tmp_path).scores
+    assert {"return", "success", f"return, {LEFT}", f"success, {MIDDLE}"} <= scores.keys()
+    model = load(tmp_path, "cpu")
+    config = model.observations.config
+    assert (config.pixels, config.size, config.given) == (16, 2, 7)
+    [episode] = model.play(1, world="lane-keeping", command=LEFT, most=3)
+    assert len(episode.states[0]) == 7 and not episode.pictures
+    plain = [replace(read_trajectories([file]), pictures_KPP3=None) for file in files]
+    save_trajectories(tmp_path / "plain.npz", plain[0])
+    with pytest.raises(InputError, match="have no pictures"):
+        train_quietly(run_of("robot-pictures", [tmp_path / "plain.npz"]), tmp_path / "other")
+    with pytest.raises(InputError, match="pictures of 16 pixels, the model sees 24"):
+        train_quietly(run_of("robot-pictures", files, "model.image=24"), tmp_path / "other")
+
+
+def test_it_is_evaluated_on_episodes(trained: Path, files: list[Path]) -> None:
+    task, model = headway.tasks.loading.task_of(trained), load(trained, "cpu")
+    report = task.evaluate(model, [str(file) for file in files], {})
+    assert report.values["episodes"] == 20 and 0 < report.values["mse"] < 0.1
+
+
+def test_it_learns_on_from_an_earlier_policy(trained: Path, files: list[Path], tmp_path: Path) -> None:
+    run = run_of("robot", files[:1], "engine.steps=2", f"init={trained}")
+    train_quietly(run, tmp_path)
+    after = load(tmp_path, "cpu")
+    assert [task.command for task in after.tasks()] == [LEFT]
+    assert after.text.fingerprint == load(trained, "cpu").text.fingerprint
+
+
+def test_what_makes_no_sense_is_refused(trained: Path, files: list[Path], tmp_path: Path) -> None:
+    model = load(trained, "cpu")
+    with pytest.raises(InputError, match="it follows 2 commands"):
+        model.play(1)
+    with pytest.raises(InputError, match="say with --command"):
+        model.tasks("CartPole-v1")
+    with pytest.raises(InputError, match="needs a command"):
+        model.policy(command=" ")
+    assert model.unknown("keep to the right") == ["right"]
+    silent = tmp_path / "silent.npz"
+    save_trajectories(silent, replace(read_trajectories(files[:1]), command=""))
+    with pytest.raises(InputError, match="have no command"):
+        train_quietly(run_of("robot", [silent]), tmp_path / "run")
+    with pytest.raises(InputError, match=r"data\.reads is 9, a state has 7"):
+        train_quietly(run_of("robot", files, "data.reads=9"), tmp_path / "run")
+
+
+def test_the_command_line_plays_every_command(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    film = tmp_path / "film.gif"
+    said = told("play", trained, "--episodes", 2, "--steps", 4, "--film", film, "--size", 16, capsys=capsys)
+    assert all(f"lane-keeping: {command}" in said for command in (LEFT, MIDDLE)) and film.exists()
