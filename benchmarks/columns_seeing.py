@@ -9,6 +9,12 @@ def three(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
+VIT: list[Column] = [
+    ("case", "model", str), ("who", "", str), ("pictures_per_second", "pictures/s", count),
+    ("milliseconds", "ms a step", number), ("times_peer", "beside timm", lambda value: f"{value:.2f} ×"),
+]  # fmt: skip
+
+
 SCENES: list[Column] = [
     ("recipe", "recipe", code),
     ("who", "who", str),

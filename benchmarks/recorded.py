@@ -28,12 +28,15 @@ QUOTED = {
     "ptb-awd-lstm": (57.3, "Merity et al. 2018"),
     "ptb-awd-lstm-averaged": (57.3, "Merity et al. 2018"),
     "shakespeare-char": (1.4697, "nanoGPT's README"),
+    "cifar10-vit": (0.9138, "ViT-Lite-7/4, Hassani et al. 2021"),
+    "cifar10-cct": (0.9653, "CCT-7/3×1, Hassani et al. 2021"),
 }
 # The same of bAbI: mean error in per cent, three hops, over 20 tasks (headway's of 10k questions are over 19).
 BABI_QUOTED = {"tasks-1k": 13.9, "joint-1k": 12.4, "tasks-10k": 6.6, "joint-10k": 7.5}
 # How each is written. The figure of a run is the first that both its validation and its test have; without a test, the
 # loss in validation.
-HEADLINES = {"BLEU": ".2f", "f1": ".3f", "accuracy": ".3f", "perplexity": ".2f", "loss": ".4f"}
+HEADLINES = {"BLEU": ".2f", "f1": ".3f", "accuracy": ".3f", "perplexity": ".2f", "loss": ".4f",
+             "word error rate": ".2f"}  # fmt: skip
 FIGURE = re.compile(r"(<!--= ([\w.-]+) ([^|]+?)(?: \| (\S+))? -->)(.*?)(<!--/-->)", re.DOTALL)
 STEP = re.compile(r"([^.\[\]]+)(?:\[([^\]]+)\])?(?:\.|$)")
 

@@ -32,6 +32,7 @@ ROOT = Path(__file__).parent.parent
 REACHES = ROOT / "src" / "headway" / "recipes" / "reaches.json"  # what `headway recipes` says
 RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(r"(<!-- results:begin ?([\w ]*) ?-->\n).*?(<!-- results:end -->)", re.DOTALL)
+PICTURES = ("cifar10-vit", "cifar10-cct", "fashion-mnist-cct", "fashion-mnist-vit")
 NOTHING = "*Nothing measured yet: `benchmarks/README.md` says how.*"
 
 # Keys of records that were written before they had today's names; a record stays as its script wrote it.
@@ -268,6 +269,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "translation": lambda results: scores(results, ("BLEU",)),
     "road_scores": lambda results: scores(results, ("BLEU",), tuple(GROUPS["road"])),
     "labels": lambda results: scores(results, ("f1", "accuracy")),
+    "picture_scores": lambda results: scores(results, ("accuracy",), PICTURES),
+    "spoken": lambda results: scores(results, ("word error rate",)),
     "language": lambda results: scores(results, ("perplexity", "loss")),
     "training": lambda results: speed(results, "training", columns.TRAINING),
     "beam": lambda results: speed(results, "beam", columns.BEAM),
@@ -281,6 +284,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "recurrent": lambda results: speed(results, "recurrent", columns.RECURRENT),
     "conv_seq2seq": lambda results: speed(results, "conv-seq2seq", columns.CONV_SEQ2SEQ),
     "tagging": lambda results: speed(results, "tagging", encoders.TAGGING),
+    "vit": lambda results: speed(results, "vit", seeing.VIT),
     "digits": lambda results: speed(results, "digits", encoders.DIGITS),
     "scenes": lambda results: speed(results, "scenes", seeing.SCENES),
     "flickr8k": lambda results: speed(results, "flickr8k", seeing.FLICKR8K),

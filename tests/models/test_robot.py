@@ -68,8 +68,8 @@ def test_rows_are_alone(model: RobotTransformer) -> None:
 
 def test_what_is_seen_has_its_places() -> None:
     model = RobotTransformer(PICTURES, 3, 2, 9).double()
-    assert PICTURES.sides == (3, 3) and model.sight(inputs()).shape == (8, 1 + 9 + 1 + 5, 16)
-    assert RobotTransformer(STATES, 3, 2, 9).double().sight(inputs()).shape == (8, 1 + 1 + 5, 16)
+    assert PICTURES.sides == (3, 3) and model.sight(inputs()).shape == (8, 1 + 9 + 1, 16)
+    assert RobotTransformer(STATES, 3, 2, 9).double().sight(inputs()).shape == (8, 1 + 1, 16)
 
 
 @pytest.mark.parametrize("wrong", [{"sees": ()}, {"sees": ("state", "state")}, {"words": 0}])

@@ -55,7 +55,9 @@ def acted(
             )
         over = set()
         for row, chosen in zip(rows, policy.act(rows, [seen[row] for row in rows]), strict=True):
-            action = worlds[row].actions.shaken(chosen, noise, draws[row]) if noise else chosen
+            space = worlds[row].actions
+            chosen = space.bounded(chosen)
+            action = space.shaken(chosen, noise, draws[row]) if noise else chosen
             moved, episode = worlds[row].step(action), found[row]
             episode.states.append(seen[row].state_S)
             episode.actions.append(chosen if intended else action)

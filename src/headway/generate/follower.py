@@ -54,7 +54,8 @@ class Follower(Actor):
         """Ids and counts of each."""
         for command in commands:
             refuse(not command.strip(), "a robot policy needs a command")
-        return padded(self.text.encode(commands), self.model.config.words)
+        ids = self.text.encode(commands)
+        return padded(ids, min(self.model.config.words, max(map(len, ids))))
 
     def policy(
         self, wanted: float | Sequence[float] | None = None, sample: bool = False, command: str = ""

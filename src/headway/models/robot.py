@@ -1,5 +1,6 @@
 """A robot policy: what is seen and what is asked for in words become one vector a step, and the actions follow from the
-vectors of the last steps (Brohan et al. 2022, RT-1, with attention in place of its convolutions' modulation).
+vectors of the last steps (Brohan et al. 2022, RT-1, with attention to the words in place of their modulation of
+convolutions).
 
 B rows, T steps, N tokens of a step, W words, S width of a state, P pixels of a side, D width.
 """
@@ -19,10 +20,10 @@ from headway.errors import refuse
 from headway.models import parts
 from headway.models.protocols import Encoded, OfSteps
 from headway.models.vit import Convolutions, Overlapping, Patches
-from headway.nn.attention import SelfAttention
+from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Stack, draw_normal
 from headway.nn.dropout import Dropout
-from headway.nn.mask import Causal, Padding, Scene
+from headway.nn.mask import Causal, Padding, Scene, View
 from headway.nn.position import Learned
 
 STD = 0.02
@@ -33,8 +34,8 @@ Sight = Literal["state", "picture"]
 @dataclass(frozen=True)
 class RobotTransformerConfig:
     """sees: what is read of a step: the state, a picture of `image` pixels a side, or both. looks: layers over what is
-    seen at one step and the command; layers: those over the steps. max_length: steps that are read at once. words: the
-    most of a command. stem, patch: as those of `vit`."""
+    seen at one step, which look at the command too; layers: those over the steps. max_length: steps that are read at
+    once. words: the most of a command. stem, patch: as those of `vit`."""
 
     name: ClassVar[str] = "robot-transformer"
     practises: ClassVar[bool] = False
@@ -91,10 +92,10 @@ def blank(config: Any, sizes: Sequence[int], batch: int, *lengths: int) -> tuple
 
 @final
 class RobotTransformer(OfSteps):
-    """x = look([read; places; state; words])[read] of every step, and h = layers(x_1 … x_T), each step seeing those
+    """x = look([read; places; state], words)[read] of every step, and h = layers(x_1 … x_T), each step seeing those
     before it."""
 
-    tracks = {"": ("steps", "steps"), "look": ("sight", "sight")}
+    tracks = {"": ("steps", "steps"), "look": ("sight", "sight"), "look.cross": ("sight", "words")}
 
     def __init__(self, config: RobotTransformerConfig, states: int, actions: int, vocabulary: int) -> None:
         super().__init__()
@@ -110,23 +111,21 @@ class RobotTransformer(OfSteps):
         if "state" in config.sees:
             self.state = nn.Linear(states, width)
         self.embed, self.order = nn.Embedding(vocabulary, width), nn.Embedding(config.words, width)
-        self.places, self.drop = nn.Embedding(config.max_length, width), Dropout(config.dropout)
-        self.look, self.decoder = (self._stack(count) for count in (config.looks, config.layers))
-        for part in (self.look, self.decoder, self.embed, self.order, self.places):
-            draw_normal(part, STD)
-
-    def _stack(self, layers: int) -> Stack:
-        config, width = self.config, self.config.width
-        return Stack(
-            layers,
-            config.norm.final(width),
+        self.norm, self.drop = nn.LayerNorm(width, config.norm.epsilon), Dropout(config.dropout)
+        self.places = nn.Embedding(config.max_length, width)
+        slots = (
             partial(SelfAttention, width, config.heads, config.attention_dropout, None, True),
             partial(config.feed_forward.build, width, config.inner or 4 * width),
             config.norm.residual(width, config.dropout),
         )
+        cross = partial(CrossAttention, width, config.heads, config.attention_dropout)
+        self.look = Stack(config.looks, config.norm.final(width), *slots, cross)
+        self.decoder = Stack(config.layers, config.norm.final(width), *slots)
+        for part in (self.look, self.decoder, self.embed, self.order, self.places):
+            draw_normal(part, STD)
 
     def sight(self, inputs: Any) -> Tensor:
-        """(B·T, N, D): the token that is read out, the places of the picture, the state, and the words last."""
+        """(B·T, N, D): the token that is read out, the places of the picture, and the state."""
         rows, steps = inputs.times_BT.shape
         dtype = self.places.weight.dtype
         if self.picture is not None:
@@ -137,17 +136,21 @@ class RobotTransformer(OfSteps):
             seen = [self.read_D.expand(rows * steps, 1, -1)]
         if self.state is not None:
             seen.append(self.state(inputs.states_BTS.flatten(0, 1).to(dtype))[:, None])
-        words_BWD = self.embed(inputs.words_BW) + self.order.weight[: inputs.words_BW.shape[1]]
-        seen.append(self.drop(words_BWD).repeat_interleave(steps, 0))
         return torch.cat(seen, 1)
+
+    def words(self, inputs: Any) -> Tensor:
+        """(B, W, D): what is looked at of the command."""
+        placed_BWD = self.embed(inputs.words_BW) + self.order.weight[: inputs.words_BW.shape[1]]
+        said: Tensor = self.drop(self.norm(placed_BWD))
+        return said
 
     def encode(self, inputs: Any) -> Encoded:
         rows, steps = inputs.times_BT.shape
-        x_KND = self.sight(inputs)
-        tokens, words = x_KND.shape[1], inputs.words_BW.shape[1]
-        there_K = (inputs.counts_B + (tokens - words)).repeat_interleave(steps)
-        view = Padding().view(Scene(tokens, tokens, x_KND.device, key_lengths_B=there_K))
-        x_KND = self.look.walk(x_KND, [(view,)] * self.config.looks)
-        x_BTD = x_KND[:, 0].unflatten(0, (rows, steps)) + self.places.weight[:steps]
+        x_KND, words_BWD = self.sight(inputs), self.words(inputs)
+        all_of_it = View()
+        told = Padding().view(Scene(steps * x_KND.shape[1], words_BWD.shape[1], x_KND.device,
+                                    key_lengths_B=inputs.counts_B))  # fmt: skip
+        given = [(all_of_it, None, block.cross.remember(words_BWD), told) for block in self.look.layers]
+        x_BTD = self.look.walk(x_KND, given)[:, 0].unflatten(0, (rows, steps)) + self.places.weight[:steps]
         causal = Causal().view(Scene(steps, steps, x_BTD.device))
         return Encoded(self.decoder.walk(x_BTD, [(causal,)] * self.config.layers))

@@ -24,6 +24,9 @@ class Choices:
     kind: ClassVar[str] = "choices"
     count: int
 
+    def bounded(self, action: Any) -> Any:
+        return action
+
     def random(self, draw: np.random.Generator) -> Any:
         return int(draw.integers(self.count))
 
