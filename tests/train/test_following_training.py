@@ -143,3 +143,39 @@ def test_the_command_line_plays_every_command(
     film = tmp_path / "film.gif"
     said = told("play", trained, "--episodes", 2, "--steps", 4, "--film", film, "--size", 16, capsys=capsys)
     assert all(f"lane-keeping: {command}" in said for command in (LEFT, MIDDLE)) and film.exists()
+
+
+def test_a_trace_is_of_what_was_seen_last(files: list[Path], tmp_path: Path) -> None:
+    train_quietly(run_of("robot-pictures", files, "engine.steps=2"), tmp_path)
+    model = load(tmp_path, "cpu")
+    trace = model.trace(f"{LEFT} @5")
+    assert trace.tracks["steps"].labels == ("step 4", "step 5") and trace.tracks["words"].labels == tuple(LEFT.split())
+    assert trace.tracks["sight"].labels[:2] == ("[read]", "0,0") and trace.tracks["sight"].labels[-1] == "state"
+    policy, worlds = model.policy(command=LEFT), model.open_worlds(1)
+    [episode] = episodes(worlds, policy, 1, (1, 1), most=6, pictures=16)
+    np.testing.assert_array_equal(trace["pixels"], episode.pictures[-1])
+    weights_HNN = trace["look.0.attention.weights"]
+    np.testing.assert_allclose(weights_HNN.sum(-1), 1, atol=1e-5)
+    looked = model.looked(policy.window(np.array([0])))[0]
+    np.testing.assert_allclose(weights_HNN[:, 0, 1:17].mean(0).reshape(4, 4), looked, atol=1e-6)
+    words_HNW = trace["look.0.cross.weights"]
+    assert words_HNW.shape == (2, 18, 4)
+    np.testing.assert_allclose(words_HNW.sum(-1), 1, atol=1e-5)
+    with pytest.raises(InputError, match="number of a step"):
+        model.trace(f"{LEFT} @soon")
+
+
+def test_a_film_shows_where_it_looks(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train_quietly(run_of("robot-pictures", files, "engine.steps=2"), tmp_path / "run")
+    film = tmp_path / "look.gif"
+    told("play", tmp_path / "run", "--episodes", 1, "--steps", 3, "--film", film, "--look", "--size", 16, capsys=capsys)
+    assert film.stat().st_size > 100
+
+
+def test_a_veil_is_bright_where_the_share_is_high() -> None:
+    from headway.generate.film import veiled
+
+    share = np.zeros((4, 4))
+    share[0, 0] = 1.0
+    seen = veiled(np.full((40, 40, 3), 200, np.uint8), share)
+    assert seen[2, 2].tolist() == [200, 200, 200] and (seen[30, 30] == 50).all()

@@ -27,6 +27,7 @@ def play(
     sample: bool = flag("--sample", "Draw choices by their probabilities, not the most probable one."),
     steps: int = option(0, "N", "Cut episodes after so many steps; 0: where the world does.", min=0),
     film: str = option("", "FILE", "Write the best, the median and the worst episode here: .gif or .webp."),
+    look: bool = flag("--look", "The film shows where a policy that sees pictures looks: bright, the rest dark."),
     size: int = option(200, "PIXELS", "Of a side of the film.", min=16, max=1024),
     as_json: bool = AS_JSON,
     device: str = DEVICE,
@@ -51,6 +52,8 @@ def play(
         refuse(target.suffix.lower() not in SUFFIXES, f"--film {target}: a film is written as {' or '.join(SUFFIXES)}")
         refuse(not target.parent.is_dir(), f"there is no folder {target.parent}")
     actor: Any = load(model, device, dtype, verb="play")
+    refuse(look and not film, "--look is of a film: name it with --film")
+    refuse(look and not actor.observations.config.pixels, "--look has no meaning here: this policy sees no pictures")
     asked = returns_of(actor, wanted)
     tasks = tasks_of(actor, world, command)
     how: dict[str, Any] = {"most": steps or None}
@@ -67,7 +70,7 @@ def play(
                 rows.append(task._asdict() | {"wanted": one} | EpisodeScores.of(some).figures())
                 found += [(policy, episode) for episode in some]
             if target is not None:
-                films += shown(found, worlds[0], task.command, pictures=size, **how)
+                films += shown(found, worlds[0], task.command, look, pictures=size, **how)
         finally:
             for opened in worlds:
                 opened.close()
@@ -104,17 +107,21 @@ def tasks_of(actor: Any, world: str, command: str) -> list[Any]:
     return tasks
 
 
-def shown(found: list[tuple[Any, Any]], world: Any, command: str, **how: Any) -> list[Any]:
+def shown(found: list[tuple[Any, Any]], world: Any, command: str, look: bool, **how: Any) -> list[Any]:
     """Frames of the best, the median and the worst episode: those are played again, so that no other is drawn."""
     from headway.generate.acting import acted
-    from headway.generate.film import frames_of
+    from headway.generate.film import frames_of, veiled
 
     order = sorted(found, key=lambda pair: (-bool(pair[1].succeeded), -pair[1].total))
     chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
     frames = []
     for name, (policy, episode) in chosen.items():
+        policy.watched = look
         [again] = acted([world], policy, [episode.seed], **how)
-        frames += frames_of(again.pictures, again.rewards, f"{command}, {name}: " if command else f"{name}: ")
+        pictures = (
+            [veiled(*pair) for pair in zip(again.pictures, policy.looks, strict=True)] if look else again.pictures
+        )
+        frames += frames_of(pictures, again.rewards, f"{command}, {name}: " if command else f"{name}: ")
     return frames
 
 

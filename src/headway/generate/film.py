@@ -39,6 +39,16 @@ def frames_of(pictures: Sequence[Bytes], rewards: Sequence[float], words: str = 
     return found
 
 
+def veiled(picture: Bytes, share: Any) -> Bytes:
+    """A picture that is bright where the share (rows, columns) is high, and dark elsewhere."""
+    from PIL import Image
+
+    scaled = (255 * share / max(float(share.max()), 1e-9)).astype(np.uint8)
+    light = Image.fromarray(scaled).resize(picture.shape[1::-1], Image.Resampling.BICUBIC)
+    strength = 0.25 + 0.75 * np.asarray(light, np.float32)[..., None] / 255
+    return (picture * strength).round().astype(np.uint8)
+
+
 def write_film(path: Path, frames: Sequence[Any]) -> None:
     refuse(path.suffix.lower() not in SUFFIXES, f"{path}: a film is written as {' or '.join(SUFFIXES)}")
     refuse(not frames, f"{path}: there is nothing to show")

@@ -6,7 +6,7 @@ R rows, T steps, W words, P pixels of a side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,14 @@ from headway.data.steps import Ints, StepInputs
 from headway.data.trajectories import Asked, Trajectories
 from headway.errors import refuse
 from headway.generate.acting import Episode
-from headway.generate.actor import CPU, Actor, ActorPolicy
+from headway.generate.actor import CPU, Actor, ActorPolicy, played
+from headway.generate.tracing import checked, trace_of
+from headway.nn import tap
+from headway.nn.tap import chosen
 from headway.text.tokenizer import UNKNOWN
+from headway.traces import Trace, Track
 from headway.worlds.policies import Seen
-from headway.worlds.world import Bytes
+from headway.worlds.world import Bytes, Floats
 
 
 class Follower(Actor):
@@ -89,9 +93,75 @@ class Follower(Actor):
         refuse(others, f"it follows {1 + len(others)} commands in '{task.world}': say which, with command=…")
         return super().play(episodes, wanted, task.world, seed, sample, task.command, **how)
 
+    @torch.inference_mode()
+    def trace(
+        self, value: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
+        tensors: Sequence[str] | str | None = None, top: int = 5,
+    ) -> Trace:  # fmt: skip
+        """What the model computes at a step of an episode: over the last steps, and over what it sees there. value: the
+        command, and behind an @ the number of the step (default: the last that it reads at once)."""
+        command, _, at = str(value).rpartition("@") if "@" in str(value) else (str(value), "", str(self.window - 1))
+        refuse(not at.strip().isdigit(), f"behind the @ stands the number of a step, not {at.strip()!r}")
+        choice = checked(self.model, chosen(layers, heads, tensors))
+        task = next((one for one in self.known if one.command == command.strip()), Asked(self.world, command.strip()))
+        policy, [world] = self.policy(command=task.command), self.open_worlds(1, task.world)
+        try:
+            [episode] = played([world], policy, 1, 1, most=int(at) + 1)
+        finally:
+            world.close()
+        inputs = policy.window(np.array([0])).map(lambda tensor: tensor.to(self.device))
+        with tap.record(self.model, choice) as recorder:
+            self.model(inputs)
+        seen, words = self.sights, self.text.tokenizer.encode(task.command)
+        for name, tensor in recorder.tensors.items():  # of what was seen at each step, the last
+            if name.startswith("look."):
+                recorder.tensors[name] = tensor[..., -len(seen) :, :] if ".cross." in name else tensor[-1:]
+        last, count = len(episode.rewards), inputs.times_BT.shape[1]
+        steps = Track("steps", "steps", tuple(f"step {number}" for number in range(last - count, last)))
+        sight = Track("sight", "patches" if self.grid else "tokens", seen, specials=(0,), text=str(value))
+        said = Track("words", "tokens", tuple(self.text.tokenizer.inner.id_to_token(one) for one in words))
+        about = {"world": task.world, "command": task.command, "return": episode.total}
+        about |= {"grid": [*self.grid, 1]} if self.grid else {}
+        trace = trace_of(self.model, recorder, [steps, sight, said], name=self.name, about=about)
+        if not self.grid:
+            return trace
+        return replace(
+            trace, tensors=trace.tensors | {"pixels": policy.pictures[-1][0]},
+            axes=trace.axes | {"pixels": ("height", "width", "channel")},
+        )  # fmt: skip
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Rows and columns of the places of a picture; none without pictures."""
+        return tuple(self.model.config.sides) if self.observations.config.pixels else ()
+
+    @property
+    def sights(self) -> tuple[str, ...]:
+        """The tokens of what is seen at a step, by name."""
+        rows, columns = self.grid or (0, 0)
+        state = ("state",) if "state" in self.model.config.sees else ()
+        return ("[read]", *(f"{row},{column}" for row in range(rows) for column in range(columns)), *state)
+
+    @torch.inference_mode()
+    def looked(self, inputs: CommandedInputs) -> Floats:
+        """(R, rows, columns): where in the last picture the token that is read out looks, in the last layer, the mean
+        of its heads."""
+        last = self.model.config.looks - 1
+        name = f"look.{last}.attention.weights"
+        with tap.record(self.model, chosen([last], None, [name])) as recorder:
+            self.model.encode(inputs.map(lambda tensor: tensor.to(self.device)))
+        rows, steps = inputs.times_BT.shape
+        weights_RHN = recorder.tensors[name].unflatten(0, (rows, steps))[:, -1, :, 0]
+        count = self.grid[0] * self.grid[1]
+        found: Floats = weights_RHN.mean(1)[:, 1 : 1 + count].float().cpu().numpy().reshape(rows, *self.grid)
+        return found
+
 
 class FollowerPolicy(ActorPolicy):
-    """It is told the same in all rows."""
+    """It is told the same in all rows. watched: where it looks in the pictures of the first row is kept, in `looks`."""
+
+    watched = False
+    actor: Follower
 
     def __init__(self, actor: Follower, command: str, sample: bool) -> None:
         super().__init__(actor, 0.0, sample)
@@ -100,13 +170,17 @@ class FollowerPolicy(ActorPolicy):
     def begin(self, draws: Sequence[np.random.Generator]) -> None:
         super().begin(draws)
         self.pictures: list[Bytes] = []
+        self.looks: list[Floats] = []
 
     def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]:
         if self.sees:
             shown_RPP3 = np.zeros((len(self.togo_R), self.sees, self.sees, 3), np.uint8)
             shown_RPP3[list(rows)] = np.stack([one.picture for one in seen])  # type: ignore[misc]
             self.pictures = [*self.pictures, shown_RPP3][-self.actor.window :]
-        return super().act(rows, seen)
+        done = super().act(rows, seen)
+        if self.watched:
+            self.looks.append(self.actor.looked(self.window(np.asarray(rows)))[0])
+        return done
 
     def window(self, at_R: Any) -> CommandedInputs:
         plain = super().window(at_R)

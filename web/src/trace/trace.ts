@@ -76,6 +76,8 @@ const LAYERED = /^(.+?)\.(\d+)\.(.+)$/;
 const TITLES: Record<string, string> = {
   'encoder.attention': 'Encoder',
   'decoder.attention': 'Decoder',
+  'look.attention': 'Seen → seen',
+  'look.cross': 'Seen → words',
   'decoder.cross': 'Cross',
   saliency: 'Saliency',
 };
