@@ -1,0 +1,150 @@
+"""A robot policy on Meta-World (Yu et al. 2019): one model, six tasks that are named in words, goals drawn anew for
+each episode.
+
+    PYTHONPATH=src python benchmarks/robots.py --parts collect --demonstrations runs/robots/data
+    PYTHONPATH=src python benchmarks/robots.py --parts train --device cuda --demonstrations runs/robots/data
+    PYTHONPATH=src python benchmarks/robots.py --parts play --ways "states, chunks" "states, bins"
+
+`collect`: the written experts show each task so often, disturbed a little; what is kept is what they wanted to do.
+`train`: ways to tell actions, from states and from pictures (84 pixels, camera corner2, with the place and the opening
+of the hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
+demonstration has, beside the expert; and how many actions it decides on in a second, one robot at a time.
+"""
+
+from __future__ import annotations
+
+from measure import arguments, write
+
+# isort: split
+import os
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+from scores import trained
+from side_by_side import mean, side_by_side, training_options
+
+from headway.data.trajectories import save_trajectories
+from headway.evaluate.episodes import EpisodeScores
+from headway.generate.acting import episodes, gathered
+from headway.generate.actor import AT_ONCE, played
+from headway.tasks.loading import load
+from headway.worlds.catalog import open_world
+from headway.worlds.policies import Seen, policy_named
+
+TASKS = ("reach", "push", "pick-place", "door-open", "drawer-open", "button-press-topdown")
+WORLDS = {task: f"Meta-World/{task}-v3" for task in TASKS}
+PIXELS, NOISE = 84, 0.1
+STATES = ("engine.steps=3000", "engine.batch=1024")  # two cores train these in ten minutes each
+ALONE = ("model.max_length=1", "head.chunk=1")
+WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "states, chunks": ("robot", STATES),
+    "states, one action": ("robot", (*STATES, "head.chunk=1")),
+    "states, bins": ("robot-bins", STATES),
+    "states, without history": ("robot", (*STATES, *ALONE)),
+    "pictures, chunks": ("robot-pictures", ()),
+    "pictures, one action": ("robot-pictures", ("head.chunk=1",)),
+    "pictures, bins": ("robot-pictures", ("head.chunk=1", "head.numbers=bins")),
+    "pictures, without history": ("robot-pictures", ALONE),
+}
+EXPERT = "expert"
+WARM, ASKED = 10, 200  # actions before the clock runs, and those that are timed
+
+
+def collect(options: Namespace) -> None:
+    options.demonstrations.mkdir(parents=True, exist_ok=True)
+    for task, name in WORLDS.items():
+        file = options.demonstrations / f"{task}.npz"
+        if file.exists():
+            continue
+        world = open_world(name)
+        how: dict[str, Any] = {"noise": NOISE, "intended": True, "pictures": PIXELS}
+        found = list(episodes([world], policy_named(EXPERT, world), options.shown, (1,), **how))
+        about = {"policy": EXPERT, "episodes": options.shown, "seed": 1, "noise": NOISE, "intended": True}
+        save_trajectories(file, gathered(world, found, (about,)))
+        world.close()
+        print(f"{file}: {options.shown} episodes", flush=True)
+
+
+def train(options: Namespace) -> None:
+    files = ",".join(str(options.demonstrations / f"{task}.npz") for task in TASKS)
+    common = (f"data.train={files}", "data.episodes=0", f"engine.device={options.device}", *options.settings)
+
+    def one(way: str) -> Any:
+        recipe, own = WAYS[way]
+        return trained(recipe, folder(way), options.runs, [*own, *common])
+
+    side_by_side(one, options.ways, options.parallel)
+
+
+def folder(way: str) -> str:
+    return way.replace(", ", "-").replace(" ", "-")
+
+
+def success(name: str, policy: Any, count: int) -> float:
+    """From starts that no demonstration has: `played` draws them apart."""
+    worlds = [open_world(name) for _ in range(min(count, policy.at_once, AT_ONCE))]
+    try:
+        return EpisodeScores.of(list(played(worlds, policy, count, 2))).figures()["success"]
+    finally:
+        for world in worlds:
+            world.close()
+
+
+def actions_per_second(actor: Any, task: Any) -> float:
+    """Of one robot: how fast it decides, without the world."""
+    world, policy = open_world(task.world), actor.policy(command=task.command)
+    [episode] = episodes([world], policy, 1, (3,), most=1, pictures=policy.sees)
+    seen = [Seen(episode.states[0], 0.0, episode.pictures[0] if policy.sees else None)]
+    for number in range(WARM + ASKED):
+        if number == WARM:
+            began = time.perf_counter()
+        policy.act([0], seen)
+    world.close()
+    return ASKED / (time.perf_counter() - began)
+
+
+def play(options: Namespace) -> None:
+    count, rows = options.starts, []
+    expert = {task: success(name, policy_named(EXPERT, open_world(name)), count) for task, name in WORLDS.items()}
+    rows.append({"who": EXPERT, "success": mean(expert.values()), **expert})
+    for way in options.ways:
+        place = options.runs / folder(way)
+        if not (place / "model" / "headway.json").exists():
+            print(f"{way}: not trained", flush=True)
+            continue
+        actor: Any = load(place, "cpu", verb="play")
+        asked = {task.world: task for task in actor.tasks()}
+        found = {task: success(name, actor.policy(command=asked[name].command), count) for task, name in WORLDS.items()}
+        score, reached = actor.card.score, mean(found.values())
+        rows.append({
+            "who": way, "success": reached, "of_expert": round(reached / rows[0]["success"], 4), **found,
+            "actions_per_second": round(actions_per_second(actor, asked[WORLDS["reach"]]), 1),
+            "steps": score["steps"], "seconds": score["training seconds"],
+            "parameters": sum(weight.numel() for weight in actor.model.parameters()),
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    case = {"starts": count, "demonstrations": options.shown, "noise": NOISE, "threads": torch.get_num_threads()}
+    write("robots", "cpu", rows, options.out, case=case)
+
+
+PARTS = {"collect": collect, "train": train, "play": play}
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--demonstrations", type=Path, default=Path("runs/robots/data"))
+    parser.add_argument("--shown", type=int, default=100, help="demonstrations of each task")
+    parser.add_argument("--starts", type=int, default=50, help="episodes of each task")
+    options = training_options(parser, "robots", seeds=1)
+    os.environ.setdefault("PYTHONPATH", "src")
+    for part in options.parts:
+        PARTS[part](options)
+
+
+if __name__ == "__main__":
+    main()
