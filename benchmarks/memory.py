@@ -1,4 +1,5 @@
-"""What a policy remembers: MiniGrid's memory worlds by recurrent policies and by one without a memory.
+"""What a policy remembers: MiniGrid's memory worlds by recurrent policies, by a Transformer over its own past, and by a
+policy without a memory.
 
 An object is seen at the start of a corridor; at its end the policy must turn to the side where the same object is. Each
 policy practises so many steps (`--world-steps`) by PPO, with the same settings, and then plays episodes that it has not
@@ -35,6 +36,7 @@ from headway.train.step import TrainStep
 POLICIES = {
     "LSTM": ("ppo-rnn", ("model.width=128", "model.max_length=64")),
     "GRU": ("ppo-rnn", ("model.width=128", "model.max_length=64", "model.cell=gru")),
+    "Transformer": ("ppo-transformer", ("model.width=128", "model.past=32", "model.max_length=64")),
     "without memory": ("ppo", ("model.width=128",)),
 }
 ROWS, ROLLOUT, EPOCHS, PARTS = 16, 128, 4, 4
@@ -42,6 +44,7 @@ PEAK = 5e-4
 COMMON = (
     f"data.rows={ROWS}", f"data.rollout={ROLLOUT}", f"objective.epochs={EPOCHS}", f"objective.parts={PARTS}",
     f"schedule.peak={PEAK}", "data.judged=16", "data.episodes=200",
+    "objective.entropy=0.02",
 )  # fmt: skip
 
 

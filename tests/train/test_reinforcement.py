@@ -27,7 +27,7 @@ SMALL = (
     "data.episodes=0", "model.width=16", "model.max_length=7", "engine.log=10", "validation.every=8",
     "validation.score_every=8",
 )  # fmt: skip
-RNN = ("model.layers=2",)
+OWN = {"ppo-rnn": ("model.layers=2",), "ppo-transformer": ("model.past=3",)}
 
 
 def make(recipe: str, *settings: str) -> Any:
@@ -84,10 +84,10 @@ def test_parts_of_episodes_have_every_step_once() -> None:
     assert all(torch.equal(tensor, back[name]) for name, tensor in found.tensors().items())
 
 
-@pytest.mark.parametrize("recipe", ["ppo", "ppo-rnn"])
+@pytest.mark.parametrize("recipe", ["ppo", "ppo-rnn", "ppo-transformer"])
 def test_what_was_done_is_as_probable_when_it_is_learned_from(recipe: str, tmp_path: Path) -> None:
     """Steps one by one while acting, and parts of episodes at once while learning: the same probabilities."""
-    tried = task(recipe, tmp_path, *(RNN if recipe == "ppo-rnn" else ()))
+    tried = task(recipe, tmp_path, *OWN.get(recipe, ()))
     for step in (0, tried.per_rollout):  # a second rollout begins in the middle of episodes
         for part in range(4):
             batch = tried.batch(step + part)
@@ -128,7 +128,7 @@ def test_choices_and_numbers_are_drawn_by_their_probabilities() -> None:
     torch.testing.assert_close(normal.entropy(torch.zeros(2)), wanted.entropy().sum())
 
 
-@pytest.mark.parametrize("recipe, stop", [("ppo", 11), ("ppo-rnn", 8), ("reinforce", 3)])
+@pytest.mark.parametrize("recipe, stop", [("ppo", 11), ("ppo-rnn", 8), ("ppo-transformer", 8), ("reinforce", 3)])
 def test_a_resumed_run_ends_with_the_same_bits(recipe: str, stop: int, tmp_path: Path) -> None:
     """Stopped in the middle of a rollout, of its episodes, and of a world."""
     settings = ("schedule=staircase", "schedule.peak=0.001", "schedule.factor=1.0", f"engine.checkpoint={stop}")

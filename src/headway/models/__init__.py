@@ -26,6 +26,7 @@ from headway.models import (
     neural_ngram,
     ngram,
     policy_rnn,
+    policy_transformer,
     reactive,
     recurrent,
     rnn_seq2seq,
@@ -136,6 +137,10 @@ FAMILIES = {
     "policy-rnn": Family(
         policy_rnn.PolicyRnnConfig, policy_rnn.PolicyRnn, "acting", STEPS, role="encodes",
         example=decision.blank_steps, sized=decision.SIZED,
+    ),
+    "policy-transformer": Family(
+        policy_transformer.PolicyTransformerConfig, policy_transformer.PolicyTransformer, "acting", STEPS,
+        role="encodes", example=decision.blank_steps, sized=decision.SIZED,
     ),
     "robot-transformer": Family(
         robot.RobotTransformerConfig, robot.RobotTransformer, "following", COMMANDED, role="encodes",
