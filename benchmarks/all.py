@@ -171,6 +171,8 @@ PIECES = {
               resumes=True),
         Piece("memory of policies, speed", "memory.py --speed --repeats 3", 6,
               ("gymnasium", "minigrid", "sb3_contrib")),
+        Piece("robots", "robots.py --runs {runs}/robots --demonstrations {runs}/robots/data --states-only", 60,
+              ("gymnasium", "metaworld"), resumes=True),
         Piece("layer times", "layer_times.py", 3),
         Piece("matrix", "matrix.py", 2),
         Piece("vectors", "vectors.py --gensim {python} --threads 1", 6, (NOVELS, "gensim")),

@@ -214,6 +214,12 @@ MEMORY: list[Column] = [
     ("world", "world", code), ("policy", "policy", str), ("success", "success", share), ("return", "return", number),
     ("world_steps", "steps of practice", count), ("parameters", "parameters", count), ("seconds", "s", rate),
 ]  # fmt: skip
+ROBOTS: list[Column] = [
+    ("who", "policy", str), ("success", "success", share), ("of_expert", "of the expert's", share),
+    *((name, name, share) for name in
+      ("reach", "push", "pick-place", "door-open", "drawer-open", "button-press-topdown")),
+    ("actions_per_second", "actions/s", rate), ("parameters", "parameters", count), ("seconds", "training, s", rate),
+]  # fmt: skip
 MEMORY_SPEED: list[Column] = [
     ("who", "", str), ("steps_per_second", "steps/s", rate), ("times", "times", times),
 ]  # fmt: skip

@@ -137,11 +137,13 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--states-only", action="store_true", help="no ways that see pictures")
     parser.add_argument("--demonstrations", type=Path, default=Path("runs/robots/data"))
     parser.add_argument("--shown", type=int, default=100, help="demonstrations of each task")
     parser.add_argument("--starts", type=int, default=50, help="episodes of each task")
     options = training_options(parser, "robots", seeds=1)
     os.environ.setdefault("PYTHONPATH", "src")
+    options.ways = [way for way in options.ways if way.startswith("states") or not options.states_only]
     for part in options.parts:
         PARTS[part](options)
 

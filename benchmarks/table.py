@@ -297,6 +297,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "g2p": lambda results: one(results, "g2p", columns.G2P),
     "vectors": lambda results: speed(results, "vectors", columns.VECTORS),
     "shakespeare": lambda results: speed(results, "shakespeare", columns.SHAKESPEARE),
+    "robots": lambda results: one(results, "robots", columns.ROBOTS),
     "memory": lambda results: one(results, "memory", columns.MEMORY),
     "memory_speed": lambda results: one(results, "memory-speed", columns.MEMORY_SPEED),
     "decisions": lambda results: one(results, "decisions", columns.DECISIONS),

@@ -65,7 +65,7 @@ class MetaWorld(GymWorld):
         return moved._replace(ended=moved.ended or bool(moved.succeeded))
 
     def picture(self, size: int) -> Bytes:
-        """Without shadows and reflections: without a GPU they take 25 times as long as all else."""
+        """Without shadows and reflections: without a GPU they would take nearly all of the time."""
         renderer, flags = self._renderer(FINER * size), import_module("mujoco").mjtRndFlag
         renderer.update_scene(self.world.data, CAMERA)
         for flag in (flags.mjRND_SHADOW, flags.mjRND_REFLECTION):
