@@ -171,6 +171,7 @@ PIECES = {
               resumes=True),
         Piece("memory of policies, speed", "memory.py --speed --repeats 3", 6,
               ("gymnasium", "minigrid", "sb3_contrib")),
+        Piece("hopper", "hopper.py --seeds 3 --parallel 2 --runs {runs}/hopper", 60, ("gymnasium", "mujoco"), resumes=True),
         Piece("robots", "robots.py --runs {runs}/robots --demonstrations {runs}/robots/data --states-only", 60,
               ("gymnasium", "metaworld"), resumes=True),
         Piece("layer times", "layer_times.py", 3),

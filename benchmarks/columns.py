@@ -220,6 +220,11 @@ ROBOTS: list[Column] = [
       ("reach", "push", "pick-place", "door-open", "drawer-open", "button-press-topdown")),
     ("actions_per_second", "actions/s", rate), ("parameters", "parameters", count), ("seconds", "training, s", rate),
 ]  # fmt: skip
+HOPPER: list[Column] = [
+    ("data", "episodes of", str), ("who", "policy", str), ("return", "return", number),
+    ("normalised", "normalised", number), ("spread", "± over seeds", number), ("episodes", "episodes", count),
+    ("steps", "steps", count), ("most", "highest return", number), ("seconds", "training, s", rate),
+]  # fmt: skip
 MEMORY_SPEED: list[Column] = [
     ("who", "", str), ("steps_per_second", "steps/s", rate), ("times", "times", times),
 ]  # fmt: skip

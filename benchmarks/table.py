@@ -298,6 +298,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "vectors": lambda results: speed(results, "vectors", columns.VECTORS),
     "shakespeare": lambda results: speed(results, "shakespeare", columns.SHAKESPEARE),
     "robots": lambda results: one(results, "robots", columns.ROBOTS),
+    "hopper": lambda results: one(results, "hopper", columns.HOPPER),
     "memory": lambda results: one(results, "memory", columns.MEMORY),
     "memory_speed": lambda results: one(results, "memory-speed", columns.MEMORY_SPEED),
     "decisions": lambda results: one(results, "decisions", columns.DECISIONS),
