@@ -112,7 +112,7 @@ class Follower(Actor):
         inputs = policy.window(np.array([0])).map(lambda tensor: tensor.to(self.device))
         with tap.record(self.model, choice) as recorder:
             self.model(inputs)
-        seen, words = self.sights, self.text.tokenizer.encode(task.command)
+        seen, words = self.sights, self.text.tokenizer.encode(task.command)[: self.model.config.words]
         for name, tensor in recorder.tensors.items():  # of what was seen at each step, the last
             if name.startswith("look."):
                 recorder.tensors[name] = tensor[..., -len(seen) :, :] if ".cross." in name else tensor[-1:]
