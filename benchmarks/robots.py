@@ -8,7 +8,8 @@ each episode.
 `collect`: the written experts show each task so often, disturbed a little; what is kept is what they wanted to do.
 `train`: ways to tell actions, from states and from pictures (84 pixels, camera corner2, with the place and the opening
 of the hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
-demonstration has, beside the expert; and how many actions it decides on in a second, one robot at a time.
+demonstration has, beside the expert; and how many actions it decides on in a second, one robot at a time. `film`: one
+episode of each task by the first way, as docs/robots.gif.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from headway.data.trajectories import save_trajectories
 from headway.evaluate.episodes import EpisodeScores
 from headway.generate.acting import episodes, gathered
 from headway.generate.actor import AT_ONCE, played
+from headway.generate.film import frames_of, veiled, write_film
 from headway.tasks.loading import load
 from headway.worlds.catalog import open_world
 from headway.worlds.policies import Seen, policy_named
@@ -50,6 +52,7 @@ WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pictures, without history": ("robot-pictures", ALONE),
 }
 EXPERT = "expert"
+DOCS = Path(__file__).parent.parent / "docs"
 WARM, ASKED = 10, 200  # actions before the clock runs, and those that are timed
 
 
@@ -130,12 +133,27 @@ def play(options: Namespace) -> None:
     write("robots", "cpu", rows, options.out, case=case)
 
 
-PARTS = {"collect": collect, "train": train, "play": play}
+def film(options: Namespace) -> None:
+    """An episode of each task by the first of the ways, every third step; with attention where it sees pictures."""
+    actor: Any = load(options.runs / folder(options.ways[0]), "cpu", verb="play")
+    frames: list[Any] = []
+    for task in actor.tasks():
+        policy, world = actor.policy(command=task.command), open_world(task.world)
+        policy.watched = bool(policy.sees)
+        [episode] = played([world], policy, 1, 2, pictures=160, most=150)
+        looks = policy.looks if policy.watched else ()
+        pictures = [veiled(*pair) for pair in zip(episode.pictures, looks, strict=True)] if looks else episode.pictures
+        frames += frames_of(pictures, episode.rewards, f"{task.command}: ")[::3]
+        world.close()
+    write_film(DOCS / ("robots-seeing.gif" if actor.grid else "robots.gif"), frames)
+
+
+PARTS = {"collect": collect, "train": train, "play": play, "film": film}
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["collect", "train", "play"])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--states-only", action="store_true", help="no ways that see pictures")
     parser.add_argument("--demonstrations", type=Path, default=Path("runs/robots/data"))

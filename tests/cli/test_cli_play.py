@@ -55,7 +55,7 @@ def test_a_film_of_the_best_the_median_and_the_worst(suffix: str, headway: Any, 
     words = ("--episodes", "3", "--steps", "6", "--film", str(film), "--size", "48")
     assert headway("play", str(policy / "run"), *words).code == 0
     with Image.open(film) as opened:
-        assert opened.size == (48, 66) and opened.n_frames >= 6
+        assert opened.width == 48 and opened.height > 48 and opened.n_frames >= 6
 
 
 def test_a_trained_policy_collects(headway: Any, policy: Path, tmp_path: Path) -> None:
