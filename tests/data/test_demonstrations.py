@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headway.data.demonstrations import CommandedSteps, commanded, padded
-from headway.data.steps import hold_out_episodes, those
+from headway.data.steps import best_of, hold_out_episodes, those
 from headway.data.trajectories import Asked, Trajectories, read_trajectories, save_trajectories
 from headway.errors import InputError
 from headway.processors.steps import ActionConfig, ObservationConfig
@@ -109,3 +109,9 @@ def test_pictures_that_are_none_are_refused(tmp_path: Path) -> None:
     save_trajectories(tmp_path / "flat.npz", replace(flat, pictures_KPP3=flat.pictures_KPP3[:, :, :3]))  # type: ignore[index]
     with pytest.raises(InputError, match="pictures must be bytes"):
         read_trajectories([tmp_path / "flat.npz"])
+
+
+def test_the_best_are_those_of_each_world(both: Trajectories) -> None:
+    rich = replace(both, rewards_K=both.rewards_K + 10 * (np.arange(22) >= 11))
+    assert best_of(rich, 0.5).task_E.tolist() == [0, 1]
+    assert best_of(rich, 1.0) is rich

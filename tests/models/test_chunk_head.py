@@ -111,3 +111,9 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     config = ActionChunks(space="choices", numbers=Bins(4))
     with pytest.raises(InputError, match="these are choices"):
         config.module(SimpleNamespace(width=8, dropout=0.0), config)
+
+
+def test_bins_are_not_rounded_with_the_weights() -> None:
+    binned = Binned(1, 256).to(torch.bfloat16)
+    binned.fit(0.9 + 0.02 * torch.randn(5000, 1, generator=torch.Generator().manual_seed(0)))
+    assert binned.middles_AV.dtype == torch.float32 and len(binned.middles_AV[0].unique()) > 250

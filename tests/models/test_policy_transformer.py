@@ -62,3 +62,10 @@ def test_it_sees_as_far_back_as_its_layers_reach(model: PolicyTransformer) -> No
 def test_a_past_that_sees_nothing_is_refused() -> None:
     with pytest.raises(InputError, match=r"model\.past"):
         PolicyTransformerConfig(past=0)
+
+
+def test_a_long_episode_while_judged_does_not_disturb_training(model: PolicyTransformer) -> None:
+    with torch.inference_mode():
+        model.encode(inputs(states(1, 100)))
+    model.encode(inputs(states(1, 8))).x_BTD.sum().backward()
+    assert model.embed.weight.grad is not None

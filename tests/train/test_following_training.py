@@ -100,7 +100,7 @@ def test_a_policy_that_sees_is_shown_pictures(files: list[Path], tmp_path: Path)
     assert len(episode.states[0]) == 7 and not episode.pictures
     plain = [replace(read_trajectories([file]), pictures_KPP3=None) for file in files]
     save_trajectories(tmp_path / "plain.npz", plain[0])
-    with pytest.raises(InputError, match="have no pictures"):
+    with pytest.raises(InputError, match="have no pictures of one size"):
         train_quietly(run_of("robot-pictures", [tmp_path / "plain.npz"]), tmp_path / "other")
     with pytest.raises(InputError, match="pictures of 16 pixels, the model sees 24"):
         train_quietly(run_of("robot-pictures", files, "model.image=24"), tmp_path / "other")
@@ -179,3 +179,37 @@ def test_a_veil_is_bright_where_the_share_is_high() -> None:
     share[0, 0] = 1.0
     seen = veiled(np.full((40, 40, 3), 200, np.uint8), share)
     assert seen[2, 2].tolist() == [200, 200, 200] and (seen[30, 30] == 50).all()
+
+
+def test_a_trace_of_a_policy_that_sees_no_pictures(trained: Path) -> None:
+    model = load(trained, "cpu")
+    trace = model.trace(f"{LEFT} @3")
+    assert trace.tracks["sight"].labels == ("[read]", "state") and "pixels" not in trace.tensors
+    assert trace["look.0.cross.keys"].shape[1] == 4 and trace["look.0.cross.weights"].shape == (2, 2, 4)
+
+
+def test_a_camera_that_fails_at_the_end_loses_no_model(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(world: Any, size: int) -> Any:
+        raise InputError("no picture can be drawn here")
+
+    monkeypatch.setattr("headway.worlds.lane.LaneKeeping.picture", fail)
+    scores = train_quietly(run_of("robot-pictures", files, "engine.steps=2", "data.episodes=1"), tmp_path).scores
+    assert "return" not in scores and (tmp_path / "model" / "headway.json").exists()
+
+
+def test_some_of_the_tasks_may_be_validated_or_learned_on(files: list[Path], tmp_path: Path) -> None:
+    run = run_of("robot", files, "engine.steps=2", f"data.valid={files[1]}")
+    train_quietly(run, tmp_path / "first")
+    again = run_of("robot", files[1:], "engine.steps=2", "head.numbers=bins", f"init={tmp_path / 'first'}")
+    train_quietly(again, tmp_path / "second")
+    middles = load(tmp_path / "second", "cpu").model.head.out.middles_AV
+    assert not np.allclose(middles[0], np.linspace(-1, 1, 256))  # the new head has bins of its own
+
+
+def test_it_collects_what_it_is_told(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "more.npz"
+    words = ("collect", "lane-keeping", "--policy", trained, "--episodes", 1, "--steps", 3, "--out", file)
+    told(*words, "--command", LEFT, capsys=capsys)
+    assert len(read_trajectories([file]).rewards_K) == 3

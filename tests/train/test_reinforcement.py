@@ -163,3 +163,12 @@ def test_what_it_refuses(tmp_path: Path) -> None:
         make("ppo", "objective.clip=2")
     with pytest.raises(InputError, match="did you mean 'CartPole-v1'"):
         train_quietly(make("ppo", "data.world=CartPol-v1"), tmp_path)
+
+
+@pytest.mark.parametrize("recipe", ["ppo-rnn", "ppo-transformer"])
+def test_a_rollout_in_bfloat16(recipe: str, tmp_path: Path) -> None:
+    context = RunContext(tmp_path, Log(quiet=True), torch.device("cpu"), torch.bfloat16, ALONE)
+    tried = Reinforcement(make(recipe), context)
+    batch = tried.batch(0)
+    given, _ = tried.model.head.both(tried.model.encode(batch.inputs))
+    assert given.dtype == torch.bfloat16 and torch.isfinite(given).all()

@@ -29,6 +29,7 @@ def collect(
     skill: float = option(
         1.0, "SHARE", "Of an expert: 1 for as well as it can, less for one that errs.", min=0.0, max=1.0
     ),
+    command: str = option("", "TEXT", "What a robot policy is told, in other words than it has learned."),
     pictures: int = option(0, "PIXELS", "Keep a picture of each step too, of so many pixels a side.", min=0),
     steps: int = option(0, "N", "Cut episodes after so many steps; 0: where the world does.", min=0),
     seed: int = option(1, "N", "Of all that is random.", min=0),
@@ -54,7 +55,7 @@ def collect(
     refuse(not math.isfinite(noise), f"--noise is {noise}: a share from 0 on")
     refuse(pictures > 4096, f"--pictures is {pictures}: 4,096 pixels a side at most")
     opened = open_world(world)
-    chosen = trained(policy, opened, world) if Path(policy).is_dir() else policy_named(policy, opened, skill)
+    chosen = trained(policy, opened, world, command) if Path(policy).is_dir() else policy_named(policy, opened, skill)
     target = Path(out or f"{world.replace('/', '-')}-{Path(policy).name}.npz")
     refuse(target.suffix != ".npz", f"{target}: trajectories are written as an .npz")
     refuse(target.exists() and not overwrite, f"{target} is there already: choose another --out, or pass --overwrite")
@@ -85,10 +86,12 @@ def collect(
     print(f"trajectories: {target} ({target.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)
 
 
-def trained(folder: str, opened: Any, world: str) -> Any:
-    """The policy of a model, told to reach the highest return that it has learned from."""
+def trained(folder: str, opened: Any, world: str, command: str) -> Any:
+    """The policy of a model, told to reach the highest return that it has learned from, or to follow a command."""
     from headway.tasks.loading import load
 
     actor = load(folder, verb="play")
     actor.check(opened, world)
-    return actor.policy()
+    task, *others = actor.tasks(world, command)
+    refuse(others, f"it follows {1 + len(others)} commands in '{world}': say which with --command")
+    return actor.policy(command=task.command)

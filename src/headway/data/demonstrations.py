@@ -29,7 +29,7 @@ class CommandedInputs(StepInputs):
     sees pictures."""
 
     words_BW: Tensor = column(default=None)
-    counts_B: Tensor = column(default=None)
+    counts_B: Tensor = column(empty=1, default=None)
     pixels_BTPP3: Tensor | None = column(default=None)
 
 

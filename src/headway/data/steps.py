@@ -114,10 +114,15 @@ def those(found: Trajectories, episodes: Any) -> Trajectories:
 
 
 def best_of(found: Trajectories, share: float) -> Trajectories:
-    """The share of the episodes that reached the highest returns, at least one."""
-    count = max(1, round(share * len(found)))
-    best = np.argsort(-found.returns_E, kind="stable")[:count]
-    return those(found, np.sort(best))
+    """The share of the episodes that reached the highest returns, at least one; of several worlds, that of each."""
+    if share == 1:
+        return found
+    best: list[int] = []
+    for task in range(len(found.tasks)):
+        [own] = np.nonzero(found.task_E == task)
+        order = np.argsort(-found.returns_E[own], kind="stable")
+        best += own[order[: max(1, round(share * len(own)))]].tolist()
+    return those(found, sorted(best))
 
 
 def hold_out_episodes(found: Trajectories, share: float) -> tuple[Trajectories, Trajectories]:

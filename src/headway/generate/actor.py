@@ -25,7 +25,7 @@ from headway.worlds.catalog import open_world
 from headway.worlds.policies import Seen
 from headway.worlds.world import Floats, World
 
-SEVERAL = 256  # windows that are answered at a time
+SEVERAL, TOGETHER = 256, 512  # windows, and steps of them, that are answered at a time
 EPISODE = 2**31  # steps that no episode has
 TRACED = 64  # steps of a trace, of a model that reads a whole episode
 CPU = torch.device("cpu")
@@ -159,7 +159,8 @@ class Actor(Answering):
     def of_steps(self, steps: Steps) -> Iterator[tuple[StepBatch, Floats]]:
         """Batches of windows, which have every step once, and what it would do at each."""
         longest = int(steps.times_K.max()) + 1
-        windows = steps.batches(min(self.window, longest), SEVERAL, whole=True)
+        window = min(self.window, longest)
+        windows = steps.batches(window, max(1, min(SEVERAL, TOGETHER // window)), whole=True)
         return ((batch, self.answered(batch.inputs)[:, :, 0]) for batch in windows.epoch())
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from headway.card import Loaded
 from headway.data.demonstrations import CommandedInputs, CommandedSteps, commanded, padded
@@ -77,7 +78,7 @@ class Follower(Actor):
         side, pictures = self.observations.config.pixels, found.pictures_KPP3
         if not side:
             return None
-        missing = f"the episodes have no pictures, which the model sees: headway collect --pictures {side}"
+        missing = f"the episodes have no pictures of one size, which the model sees: headway collect --pictures {side}"
         refuse(pictures is None, missing)
         assert pictures is not None
         other = f"the episodes have pictures of {pictures.shape[1]} pixels, the model sees {side}"
@@ -101,9 +102,10 @@ class Follower(Actor):
         """What the model computes at a step of an episode: over the last steps, and over what it sees there. value: the
         command, and behind an @ the number of the step (default: the last that it reads at once)."""
         command, _, at = str(value).rpartition("@") if "@" in str(value) else (str(value), "", str(self.window - 1))
-        refuse(not at.strip().isdigit(), f"behind the @ stands the number of a step, not {at.strip()!r}")
+        refuse(not at.strip().isdecimal(), f"behind the @ stands the number of a step, not {at.strip()!r}")
         choice = checked(self.model, chosen(layers, heads, tensors))
-        task = next((one for one in self.known if one.command == command.strip()), Asked(self.world, command.strip()))
+        asked = command.strip() or self.known[0].command
+        task = next((one for one in self.known if one.command == asked), Asked(self.world, asked))
         policy, [world] = self.policy(command=task.command), self.open_worlds(1, task.world)
         try:
             [episode] = played([world], policy, 1, 1, most=int(at) + 1)
@@ -113,9 +115,9 @@ class Follower(Actor):
         with tap.record(self.model, choice) as recorder:
             self.model(inputs)
         seen, words = self.sights, self.text.tokenizer.encode(task.command)[: self.model.config.words]
-        for name, tensor in recorder.tensors.items():  # of what was seen at each step, the last
+        for name, tensor in recorder.tensors.items():
             if name.startswith("look."):
-                recorder.tensors[name] = tensor[..., -len(seen) :, :] if ".cross." in name else tensor[-1:]
+                recorder.tensors[name] = _of_last_step(name, tensor, len(seen))
         last, count = len(episode.rewards), inputs.times_BT.shape[1]
         steps = Track("steps", "steps", tuple(f"step {number}" for number in range(last - count, last)))
         sight = Track("sight", "patches" if self.grid else "tokens", seen, specials=(0,), text=str(value))
@@ -155,6 +157,14 @@ class Follower(Actor):
         count = self.grid[0] * self.grid[1]
         found: Floats = weights_RHN.mean(1)[:, 1 : 1 + count].float().cpu().numpy().reshape(rows, *self.grid)
         return found
+
+
+def _of_last_step(name: str, tensor: Tensor, sights: int) -> Tensor:
+    """Of what was seen at each step of a window, the last. The queries of all steps look at the words together, whose
+    keys and values are those of the command."""
+    if ".cross." not in name or name.endswith(".output"):
+        return tensor[-1:]
+    return tensor if name.endswith((".keys", ".values")) else tensor[..., -sights:, :]
 
 
 class FollowerPolicy(ActorPolicy):

@@ -115,7 +115,7 @@ class Practice:
                 "states_RTS": self.observe.encode(self.states_RS), "actions_RTA": done_RA.cpu().numpy(),
                 "log_p_RT": log_p_R.cpu().numpy(), "values_RT": value_R.cpu().numpy(), "rewards_RT": rewards_R,
                 "over_RT": over_R, "fresh_RT": self.times_R == 0, "times_RT": self.times_R.copy(),
-                "memory_RTM": self.memory_RM.cpu().numpy(),
+                "memory_RTM": self.memory_RM.float().cpu().numpy(),
             }  # fmt: skip
             for name, value in seen.items():
                 kept[name].append(value)

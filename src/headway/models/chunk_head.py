@@ -6,6 +6,7 @@ B rows, T steps, C actions of a chunk, A width of an action, V bins, K steps tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -27,6 +28,14 @@ class Binned(nn.Module):
         self.register_buffer("middles_AV", torch.linspace(-1, 1, bins).repeat(size, 1))
 
     middles_AV: Tensor
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Binned:
+        """Moved, never rounded: in bfloat16 neighbouring bins would be one."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return fn(tensor.view(torch.int32)).view(tensor.dtype)
+
+        return super()._apply(move, recurse)
 
     def fit(self, actions_KA: Tensor) -> None:
         """Bins that had equally many actions each."""

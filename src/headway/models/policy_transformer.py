@@ -51,6 +51,7 @@ class PolicyTransformer(Acts):
         super().__init__()
         self.config, self.width, self.dropout = config, config.width, config.dropout
         self.kept = config.layers * config.past
+        self.context = self.kept + 1
         self.memory = self.kept * (config.width + 1)
         self.embed = nn.Linear(states, config.width)
         self.decoder = Stack(

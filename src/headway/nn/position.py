@@ -218,7 +218,8 @@ class Rotary(Position):
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         length = q_BHTK.shape[2]
         if isinstance(start, int) and start + length > len(self.cos_PK):
-            self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
+            with torch.inference_mode(False):  # training uses the longer table too
+                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
         cos, sin = (_rows_at(table_PK, start, length) for table_PK in (self.cos_PK, self.sin_PK))
         if isinstance(start, Tensor):
             cos, sin = cos[:, None], sin[:, None]  # of all heads

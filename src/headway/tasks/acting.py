@@ -61,8 +61,10 @@ class Acting(PolicyTask):
         """How much there is; of one world alone."""
         train = self.parts["train"]
         for part, found in self.parts.items():
-            other = f"the {part} episodes are of '{found.world}', the training episodes of '{train.world}'"
-            refuse(found.world != train.world, other)
+            known = {task.world for task in train.tasks}
+            for task in found.tasks:
+                other = f"the {part} episodes are of '{task.world}', the training episodes of '{train.world}'"
+                refuse(task.world not in known, other)
             returns, count = found.returns_E, len(found.tasks)
             said = f"returns {returns.min():.4g} to {returns.max():.4g}, mean {returns.mean():.4g}"
             where = f"{count} worlds" if count > 1 else found.world
@@ -97,7 +99,7 @@ class Acting(PolicyTask):
             for part, found in steps.items() if part != "train"
         }  # fmt: skip
         self.valid = self.held["valid"]
-        if earlier is None:
+        if earlier is None or earlier.card.head != self.card.head:
             self.model.head.fit(torch.from_numpy(steps["train"].actions_KA).to(self.context.device))
 
     def training(self) -> dict[str, Any]:
@@ -127,14 +129,16 @@ class Acting(PolicyTask):
         count = self.run.data.episodes
         if not count:
             return {}
+        worlds: list[Any] = []
         try:
             worlds = actor.open_worlds(min(count, AT_ONCE), world)
-        except InputError as error:  # a machine that trains need not have the world
+            found = self.reached(policy, worlds, count, 1)
+        except InputError as error:  # a machine that trains need not have the world, nor be able to draw it
             self.log.say(f"it is not played here: {error}")
             return {}
-        found = self.reached(policy, worlds, count, 1)
-        for one in worlds:
-            one.close()
+        finally:
+            for one in worlds:
+                one.close()
         return {name: round(value, 4) for name, value in found.items()}
 
     def guess(self) -> float:

@@ -81,13 +81,14 @@ class Following(Acting):
     def played(self) -> dict[str, Any]:
         """The mean over its commands, and each of them, where there are several."""
         actor = self.actor()
-        each = {
-            task.command: self.played_in(task.world, actor, actor.policy(command=task.command))
-            for task in actor.tasks()
-        }  # fmt: skip
+        each = {task: self.played_in(task.world, actor, actor.policy(command=task.command)) for task in actor.tasks()}
         names = dict.fromkeys(name for found in each.values() for name in found)
-        means = {name: round(float(np.mean([found[name] for found in each.values()])), 4) for name in names}
-        own = {f"{name}, {command}": value for command, found in each.items() for name, value in found.items()}
+        means = {name: round(float(np.mean([one[name] for one in each.values() if name in one])), 4) for name in names}
+        alike = len({task.command for task in each}) < len(each)
+        own = {
+            f"{name}, {task.world}: {task.command}" if alike else f"{name}, {task.command}": value
+            for task, found in each.items() for name, value in found.items()
+        }  # fmt: skip
         return means | (own if len(each) > 1 else {})
 
     @classmethod

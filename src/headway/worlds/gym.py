@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from ctypes.util import find_library
 from importlib import import_module
 from typing import Any
 
@@ -25,8 +26,11 @@ CANNOT = "no picture can be drawn here: set MUJOCO_GL to egl or osmesa, and inst
 
 def without_a_screen() -> None:
     """MuJoCo draws without a screen where there is none. It reads this when it is first imported."""
-    if sys.platform == "linux" and not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
-        os.environ.setdefault("MUJOCO_GL", "egl")
+    screen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"))
+    if sys.platform == "linux" and not screen:
+        found = [way for way, library in (("egl", "EGL"), ("osmesa", "OSMesa")) if find_library(library)]
+        if found:
+            os.environ["MUJOCO_GL"] = found[0]
 
 
 def ids() -> list[str]:
@@ -73,6 +77,8 @@ class GymWorld:
             known = ids()
             refuse(name not in known, f"there is no world {name!r}{nearest(name, known, 'headway collect --worlds')}")
             raise InputError(f"the world {name!r} cannot be opened: {' '.join(str(error).split())}") from error
+        except AttributeError as error:  # of a graphics library that MUJOCO_GL names and that is missing
+            raise InputError(CANNOT) from error
         except ImportError as error:  # a package of its own, such as mujoco
             raise InputError(f"the world {name!r} needs {error.name or 'a package'}, which is not installed") from error
         self.name, self.command, self.spaces = name, "", gymnasium.spaces

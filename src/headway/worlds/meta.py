@@ -43,7 +43,7 @@ class MetaWorld(GymWorld):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.drawing: Any = None
+        self.drawings: dict[int, Any] = {}
         task = name.removeprefix(PREFIX)
         self.command = COMMANDS.get(task, task.rpartition("-")[0].replace("-", " "))
 
@@ -62,7 +62,7 @@ class MetaWorld(GymWorld):
 
     def step(self, action: Any) -> Moved:
         moved = super().step(action)
-        return moved._replace(ended=moved.ended or bool(moved.succeeded))
+        return moved._replace(cut=moved.cut or bool(moved.succeeded))  # it could be continued, and be rewarded
 
     def picture(self, size: int) -> Bytes:
         """Without shadows and reflections: without a GPU they would take nearly all of the time."""
@@ -75,24 +75,19 @@ class MetaWorld(GymWorld):
         return np.ascontiguousarray(mean_PPC[::-1].astype(np.uint8))  # this camera hangs upside down
 
     def _renderer(self, side: int) -> Any:
-        if self.drawing is None or self.drawing.width != side:
+        if side not in self.drawings:
             mujoco, model = import_module("mujoco"), self.world.model
-            self.close_drawing()
-            model.vis.global_.offwidth = model.vis.global_.offheight = side
+            model.vis.global_.offwidth = model.vis.global_.offheight = max(side, *self.drawings, 0)
             model.vis.quality.offsamples, model.vis.quality.shadowsize = 0, 1
             try:
-                self.drawing = mujoco.Renderer(model, side, side)
+                self.drawings[side] = mujoco.Renderer(model, side, side)
             except Exception as error:  # whatever the graphics library says
                 raise InputError(CANNOT) from error
-        return self.drawing
-
-    def close_drawing(self) -> None:
-        if self.drawing is not None:
-            self.drawing.close()
-            self.drawing = None
+        return self.drawings[side]
 
     def close(self) -> None:
-        self.close_drawing()
+        while self.drawings:
+            self.drawings.popitem()[1].close()
         super().close()
 
 
