@@ -176,7 +176,7 @@ def test_text_that_was_changed_is_refused_and_may_be_put_back(
     try:
         path.write_text(text.replace("the", "teh", 1), encoding="utf-8")
         line = refuses("train", run, "--resume", "--set", "engine.steps=14", after_work=True)
-        assert "has changed since step 8" in line
+        assert "have changed since step 8" in line
     finally:
         path.write_text(text, encoding="utf-8")
     assert listing(run) == before

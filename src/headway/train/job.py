@@ -223,8 +223,8 @@ class Job:
     def resume(self, checkpoint: Checkpoint) -> None:
         if checkpoint.facts()["data"] != self.training.identity["data"]:
             raise InputError(
-                f"the text or its vocabulary has changed since step {checkpoint.step:,}: restore it, "
-                "or start again with --overwrite"
+                f"the data or their vocabulary have changed since step {checkpoint.step:,}: restore them, "
+                "or choose another --out"
             )
         steps, step = self.run.engine.steps, checkpoint.step
         refuse(steps < step, f"the run is at step {step:,} already: engine.steps cannot be {steps:,}")
