@@ -76,8 +76,8 @@ class RobotTransformerConfig:
 
 
 def blank(config: Any, sizes: Sequence[int], batch: int, *lengths: int) -> tuple[Any, ...]:
-    """Windows of a trajectory with a command."""
-    (states, actions, _), length = sizes, lengths[0]
+    """Windows of a trajectory with a command, of as many steps as are read at once."""
+    (states, actions, _), length = sizes, min(lengths[0], config.max_length)
     shape = batch, length, config.image, config.image, CHANNELS
     pixels = torch.zeros(shape, dtype=torch.uint8) if "picture" in config.sees else None
     return (
