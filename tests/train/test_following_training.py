@@ -212,4 +212,5 @@ def test_it_collects_what_it_is_told(trained: Path, tmp_path: Path, capsys: pyte
     file = tmp_path / "more.npz"
     words = ("collect", "lane-keeping", "--policy", trained, "--episodes", 1, "--steps", 3, "--out", file)
     told(*words, "--command", LEFT, capsys=capsys)
-    assert len(read_trajectories([file]).rewards_K) == 3
+    found = read_trajectories([file])
+    assert len(found.rewards_K) == 3 and found.command == LEFT

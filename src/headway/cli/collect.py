@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def collect(
     skill: float = option(
         1.0, "SHARE", "Of an expert: 1 for as well as it can, less for one that errs.", min=0.0, max=1.0
     ),
-    command: str = option("", "TEXT", "What a robot policy is told, in other words than it has learned."),
+    command: str = option("", "TEXT", "What is asked for, in words: kept in the file, and told to a robot policy."),
     pictures: int = option(0, "PIXELS", "Keep a picture of each step too, of so many pixels a side.", min=0),
     steps: int = option(0, "N", "Cut episodes after so many steps; 0: where the world does.", min=0),
     seed: int = option(1, "N", "Of all that is random.", min=0),
@@ -55,7 +56,11 @@ def collect(
     refuse(not math.isfinite(noise), f"--noise is {noise}: a share from 0 on")
     refuse(pictures > 4096, f"--pictures is {pictures}: 4,096 pixels a side at most")
     opened = open_world(world)
-    chosen = trained(policy, opened, world, command) if Path(policy).is_dir() else policy_named(policy, opened, skill)
+    chosen: Any = None
+    if Path(policy).is_dir():
+        chosen, command = trained(policy, opened, world, command)
+    else:
+        chosen = policy_named(policy, opened, skill)
     target = Path(out or f"{world.replace('/', '-')}-{Path(policy).name}.npz")
     refuse(target.suffix != ".npz", f"{target}: trajectories are written as an .npz")
     refuse(target.exists() and not overwrite, f"{target} is there already: choose another --out, or pass --overwrite")
@@ -77,21 +82,27 @@ def collect(
         "seed": seed,
     }
     kept = gathered(opened, found, (about,))
+    kept = replace(kept, command=command or kept.command)
     save_trajectories(target, kept)
+    tell(kept)
+    print(f"trajectories: {target} ({target.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)
+
+
+def tell(kept: Any) -> None:
     returns = kept.returns_E
     print(f"{len(kept):,} episodes, {len(kept.rewards_K):,} steps")
     print(f"return: {returns.min():.4g} to {returns.max():.4g}, mean {returns.mean():.4g}")
     if (kept.succeeded_E >= 0).all():
         print(f"succeeded: {100 * kept.succeeded_E.mean():.1f} %")
-    print(f"trajectories: {target} ({target.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)
 
 
-def trained(folder: str, opened: Any, world: str, command: str) -> Any:
-    """The policy of a model, told to reach the highest return that it has learned from, or to follow a command."""
+def trained(folder: str, opened: Any, world: str, command: str) -> tuple[Any, str]:
+    """The policy of a model, told to reach the highest return that it has learned from, or to follow a command; and
+    that command."""
     from headway.tasks.loading import load
 
     actor = load(folder, verb="play")
     actor.check(opened, world)
     task, *others = actor.tasks(world, command)
     refuse(others, f"it follows {1 + len(others)} commands in '{world}': say which with --command")
-    return actor.policy(command=task.command)
+    return actor.policy(command=task.command), task.command

@@ -36,12 +36,8 @@ def play(
 ) -> None:  # fmt: skip
     """Let a policy act in its world: the mean return with its 95 % interval, and how often it succeeded."""
     import numpy as np
-    from rich.console import Console
-    from rich.progress import track
 
-    from headway.evaluate.episodes import EpisodeScores
     from headway.evaluate.label_sets import correlation
-    from headway.generate.actor import AT_ONCE, played
     from headway.generate.film import SUFFIXES, write_film
     from headway.tasks.loading import load
 
@@ -56,24 +52,14 @@ def play(
     refuse(look and not actor.observations.config.pixels, "--look has no meaning here: this policy sees no pictures")
     asked = returns_of(actor, wanted)
     tasks = tasks_of(actor, world, command)
-    how: dict[str, Any] = {"most": steps or None}
     films: list[Any] = []
     rows: list[dict[str, Any]] = []
     for task in tasks:
-        worlds = actor.open_worlds(min(episodes, AT_ONCE), task.world)
-        found: list[tuple[Any, Any]] = []
-        try:
-            for one in asked:
-                policy = actor.policy(one, sample, task.command)
-                every = played(worlds, policy, episodes, seed, **how)
-                some = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
-                rows.append(task._asdict() | {"wanted": one} | EpisodeScores.of(some).figures())
-                found += [(policy, episode) for episode in some]
-            if target is not None:
-                films += shown(found, worlds[0], task.command, look, pictures=size, **how)
-        finally:
-            for opened in worlds:
-                opened.close()
+        policies = {one: actor.policy(one, sample, task.command) for one in asked}
+        how = (task, actor, policies, episodes, seed, {"most": steps or None})
+        some, frames = in_world(*how, look=look, size=size if film else 0)
+        rows += some
+        films += frames
     if target is not None:
         write_film(target, films)
     reached = np.array([(row["wanted"], row["return"]) for row in rows])
@@ -85,6 +71,32 @@ def play(
     tell(rows, episodes, bool(wanted), linear)
     if target is not None:
         print(f"film: {target} (best, median, worst)", file=sys.stderr)
+
+
+def in_world(
+    task: Any, actor: Any, policies: dict[float, Any], episodes: int, seed: int, how: dict[str, Any], *, look: bool,
+    size: int,
+) -> tuple[list[dict[str, Any]], list[Any]]:  # fmt: skip
+    """What each policy, by the return that is wanted, reaches in one world; and with a size, frames of its film."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from headway.evaluate.episodes import EpisodeScores
+    from headway.generate.actor import AT_ONCE, played
+
+    worlds = actor.open_worlds(min(episodes, AT_ONCE), task.world)
+    found: list[tuple[Any, Any]] = []
+    rows = []
+    try:
+        for wanted, policy in policies.items():
+            every = played(worlds, policy, episodes, seed, **how)
+            some = list(track(every, "acting", episodes, console=Console(stderr=True), transient=True))
+            rows.append(task._asdict() | {"wanted": wanted} | EpisodeScores.of(some).figures())
+            found += [(policy, episode) for episode in some]
+        return rows, shown(found, worlds[0], task.command, look, pictures=size, **how) if size else []
+    finally:
+        for opened in worlds:
+            opened.close()
 
 
 def returns_of(actor: Any, wanted: list[float]) -> list[float]:

@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.batch import column
 from headway.data.augment import generator
 from headway.data.steps import Ints, StepBatches, StepInputs, Steps, steps_of
 from headway.data.trajectories import Trajectories
-
-Bytes = NDArray[np.uint8]
+from headway.worlds.world import Bytes
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,11 @@ class CommandedInputs(StepInputs):
     words_BW: Tensor = column(default=None)
     counts_B: Tensor = column(empty=1, default=None)
     pixels_BTPP3: Tensor | None = column(default=None)
+
+
+def with_command(plain: StepInputs, words_BW: Tensor, counts_B: Tensor, pixels_BTPP3: Tensor | None) -> CommandedInputs:
+    own = {field.name: getattr(plain, field.name) for field in fields(StepInputs) if field.init}
+    return CommandedInputs(**own, words_BW=words_BW, counts_B=counts_B, pixels_BTPP3=pixels_BTPP3)
 
 
 def padded(ids: Sequence[Sequence[int]], width: int) -> tuple[Ints, Ints]:
@@ -85,14 +88,10 @@ class CommandedBatches(StepBatches):
         self.shift = shift
 
     def inputs(self, at_BT: Ints, step: int) -> CommandedInputs:
-        steps, plain = self.steps, super().inputs(at_BT, step)
-        own = {field.name: getattr(plain, field.name) for field in fields(StepInputs) if field.init}
-        task_B = steps.task_K[at_BT[:, 0]]
+        steps, task_B = self.steps, self.steps.task_K[at_BT[:, 0]]
+        words_BW, counts_B = (torch.from_numpy(part[task_B]) for part in (steps.words_GW, steps.counts_G))
         pixels = None if steps.pictures_KPP3 is None else torch.from_numpy(self.moved(steps.pictures_KPP3[at_BT], step))
-        return CommandedInputs(
-            **own, words_BW=torch.from_numpy(steps.words_GW[task_B]), counts_B=torch.from_numpy(steps.counts_G[task_B]),
-            pixels_BTPP3=pixels,
-        )  # fmt: skip
+        return with_command(super().inputs(at_BT, step), words_BW, counts_B, pixels)
 
     def moved(self, pictures_BTPP3: Bytes, step: int) -> Bytes:
         if not self.shift:

@@ -6,7 +6,7 @@ R rows, T steps, W words, P pixels of a side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from headway.card import Loaded
-from headway.data.demonstrations import CommandedInputs, CommandedSteps, commanded, padded
-from headway.data.steps import Ints, StepInputs
+from headway.data.demonstrations import CommandedInputs, CommandedSteps, commanded, padded, with_command
+from headway.data.steps import Ints
 from headway.data.trajectories import Asked, Trajectories
 from headway.errors import refuse
 from headway.generate.acting import Episode
@@ -23,6 +23,7 @@ from headway.generate.actor import CPU, Actor, ActorPolicy, played
 from headway.generate.tracing import checked, trace_of
 from headway.nn import tap
 from headway.nn.tap import chosen
+from headway.processors.image import places
 from headway.text.tokenizer import UNKNOWN
 from headway.traces import Trace, Track
 from headway.worlds.policies import Seen
@@ -140,9 +141,8 @@ class Follower(Actor):
     @property
     def sights(self) -> tuple[str, ...]:
         """The tokens of what is seen at a step, by name."""
-        rows, columns = self.grid or (0, 0)
         state = ("state",) if "state" in self.model.config.sees else ()
-        return ("[read]", *(f"{row},{column}" for row in range(rows) for column in range(columns)), *state)
+        return ("[read]", *(places(self.model.config.sides, 0) if self.grid else ()), *state)
 
     @torch.inference_mode()
     def looked(self, inputs: CommandedInputs) -> Floats:
@@ -193,11 +193,7 @@ class FollowerPolicy(ActorPolicy):
         return done
 
     def window(self, at_R: Any) -> CommandedInputs:
-        plain = super().window(at_R)
-        own = {field.name: getattr(plain, field.name) for field in fields(StepInputs) if field.init}
         rows = len(at_R)
+        words_BW, counts_B = torch.from_numpy(np.tile(self.words_W, (rows, 1))), torch.full((rows,), int(self.count))
         pixels = torch.from_numpy(np.stack(self.pictures, 1)[at_R]) if self.sees else None
-        return CommandedInputs(
-            **own, words_BW=torch.from_numpy(np.tile(self.words_W, (rows, 1))),
-            counts_B=torch.full((rows,), int(self.count)), pixels_BTPP3=pixels,
-        )  # fmt: skip
+        return with_command(super().window(at_R), words_BW, counts_B, pixels)

@@ -18,7 +18,7 @@ from headway.models.head import Head, HeadChoice, own_dropout
 from headway.models.protocols import Encoded, Encodes, Terms
 
 
-def _wide(given: Tensor) -> Tensor:
+def wide(given: Tensor) -> Tensor:
     """In at least float32."""
     return given.to(torch.promote_types(given.dtype, torch.float32))
 
@@ -45,7 +45,7 @@ class Chosen(nn.Module):
         return F.one_hot(passed_RA.int().argmax(-1), given_RA.shape[-1]).float()
 
     def forward(self, given_BTA: Tensor) -> Tensor:
-        return _wide(given_BTA).log_softmax(-1)
+        return wide(given_BTA).log_softmax(-1)
 
     def loss(self, given_BTA: Tensor, done_BTA: Tensor) -> Tensor:
         return -(self(given_BTA) * done_BTA).sum(-1)
@@ -58,7 +58,7 @@ class Bounded(nn.Module):
     """tanh(xW + b), and the squared distance from it (Chen et al. 2021)."""
 
     def forward(self, given_BTA: Tensor) -> Tensor:
-        return _wide(given_BTA).tanh()
+        return wide(given_BTA).tanh()
 
     def loss(self, given_BTA: Tensor, done_BTA: Tensor) -> Tensor:
         return (self(given_BTA) - done_BTA).square().mean(-1)
@@ -71,7 +71,7 @@ class Free(Bounded):
     """xW + b, for numbers without bounds."""
 
     def forward(self, given_BTA: Tensor) -> Tensor:
-        return _wide(given_BTA)
+        return wide(given_BTA)
 
 
 class Gaussian(nn.Module):
@@ -83,7 +83,7 @@ class Gaussian(nn.Module):
         self.log_std_A = nn.Parameter(torch.full((size,), -0.5))
 
     def log_p(self, given_BTA: Tensor, done_BTA: Tensor) -> Tensor:
-        away_BTA = (done_BTA - _wide(given_BTA)) / self.log_std_A.exp()
+        away_BTA = (done_BTA - wide(given_BTA)) / self.log_std_A.exp()
         return -(away_BTA.square() / 2 + self.log_std_A + 0.5 * math.log(2 * math.pi)).sum(-1)
 
     def entropy(self, given_BTA: Tensor) -> Tensor:
@@ -92,10 +92,10 @@ class Gaussian(nn.Module):
 
     def drawn(self, given_RA: Tensor, chance_RA: Tensor) -> Tensor:
         normal_RA = torch.special.ndtri(chance_RA.double().clamp(1e-9, 1 - 1e-9)).float()
-        return _wide(given_RA) + self.log_std_A.exp() * normal_RA
+        return wide(given_RA) + self.log_std_A.exp() * normal_RA
 
     def answer(self, given_BTA: Tensor) -> Tensor:
-        return _wide(given_BTA)
+        return wide(given_BTA)
 
 
 OUT = {"choices": Chosen, "numbers": Bounded, "free": Free}

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import refuse
-from headway.models.action_heads import OUT, Actions, ActionsHead
+from headway.models.action_heads import OUT, Actions, ActionsHead, wide
 from headway.models.head import Head, own_dropout
 from headway.models.protocols import Encoded, Encodes, Terms
 
@@ -45,8 +45,7 @@ class Binned(nn.Module):
 
     def forward(self, given_BTCX: Tensor) -> Tensor:
         """(B, T, C, A, V)"""
-        wide = given_BTCX.to(torch.promote_types(given_BTCX.dtype, torch.float32))
-        return wide.unflatten(-1, self.middles_AV.shape)
+        return wide(given_BTCX).unflatten(-1, self.middles_AV.shape)
 
     def bins(self, done_BTCA: Tensor) -> Tensor:
         """The bin whose middle is nearest, of equal ones the first."""

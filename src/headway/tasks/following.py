@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from headway.data.demonstrations import CommandedInputs
+from headway.data.demonstrations import with_command
 from headway.data.steps import StepBatch
 from headway.data.trajectories import read_trajectories
 from headway.errors import refuse
@@ -53,7 +53,10 @@ class Following(Acting):
         run, train = self.run, self.parts["train"]
         found, tasks = super().open_processors(earlier), train.tasks
         for task in tasks:
-            refuse(not task.command.strip(), f"the episodes of '{task.world}' have no command: collect them again")
+            refuse(
+                not task.command.strip(),
+                f"the episodes of '{task.world}' have no command: headway collect --command TEXT gives one",
+            )
         before, reads = found["observations"].config, run.data.reads
         refuse(reads > before.size, f"data.reads is {reads}, a state has {before.size} numbers")
         if earlier is None and reads:
@@ -102,10 +105,6 @@ class Following(Acting):
         rows, window = plain.there_BT.shape
         shape = (rows, window, model.image, model.image, 3)
         pixels = torch.zeros(shape, dtype=torch.uint8, device=device) if "picture" in model.sees else None
-        old = plain.inputs
-        inputs = CommandedInputs(
-            states_BTS=old.states_BTS, actions_BTA=old.actions_BTA, returns_BT=old.returns_BT, times_BT=old.times_BT,
-            words_BW=torch.zeros(rows, model.words, dtype=torch.long, device=device),
-            counts_B=torch.ones(rows, dtype=torch.long, device=device), pixels_BTPP3=pixels,
-        )  # fmt: skip
-        return replace(plain, inputs=inputs)
+        words_BW = torch.zeros(rows, model.words, dtype=torch.long, device=device)
+        counts_B = torch.ones(rows, dtype=torch.long, device=device)
+        return replace(plain, inputs=with_command(plain.inputs, words_BW, counts_B, pixels))
