@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from headway.models.detr import placed_blocks
 from headway.models.head import Head, HeadChoice
 from headway.models.protocols import Encoded, Encodes, Terms
 from headway.nn import tap
+from headway.nn.assignment import assigned
 from headway.nn.boxes import corners, middles, overlap
 from headway.nn.placed import AnchorQueries, LearnedQueries
 
@@ -48,7 +48,6 @@ class BoxNetwork(nn.Module):
 class BoxesHead(Head):
     """softmax(yW + c) and σ(mlp(y)) for each query's vector y behind the decoder."""
 
-    capturable = False  # the matching is computed on the host
     does = "finds objects in a picture (headway predict)"
 
     def __init__(self, encoder: Encodes, config: Boxes) -> None:
@@ -129,24 +128,15 @@ class BoxesHead(Head):
 def match(found: DecodedBoxes, boxes_BM4: Tensor, labels_BM: Tensor, config: Boxes) -> Tensor:
     """(N, B, M): the query of each box, by the matching of least total cost −p(label) + distance + overlap (Kuhn 1955);
     Q for padding, and for boxes beyond the number of queries."""
-    from scipy.optimize import linear_sum_assignment
-
     there_BM = labels_BM != IGNORED
     at_NBQM = labels_BM.clamp(min=0)[None, :, None].expand(*found.logits_NBQL.shape[:3], -1)
     label_NBQM = found.logits_NBQL.softmax(-1).gather(3, at_NBQM)
     boxes_NBQ14 = found.boxes_NBQ4[..., None, :]
     far_NBQM = (boxes_NBQ14 - middles(boxes_BM4)[:, None]).abs().sum(-1)
     _, giou_NBQM = overlap(corners(boxes_NBQ14), boxes_BM4[:, None])
-    cost = config.distance * far_NBQM - config.overlap * giou_NBQM - label_NBQM
-    cost_NBQM = np.nan_to_num(cost.cpu().numpy(), nan=1e9, posinf=1e9, neginf=-1e9)
-    layers, rows, queries, most = cost_NBQM.shape
-    pairs_NBM = np.full((layers, rows, most), queries)
-    for row, there_M in enumerate(there_BM.cpu().numpy()):
-        [at] = np.nonzero(there_M)
-        for layer in range(layers if len(at) else 0):
-            query, box = linear_sum_assignment(cost_NBQM[layer, row][:, at])
-            pairs_NBM[layer, row, at[box]] = query
-    return torch.from_numpy(pairs_NBM).to(labels_BM.device)
+    cost_NBQM = config.distance * far_NBQM - config.overlap * giou_NBQM - label_NBQM
+    there_NBM = there_BM.expand(len(cost_NBQM), -1, -1)
+    return assigned(cost_NBQM.mT.flatten(0, 1), there_NBM.flatten(0, 1)).view_as(there_NBM)
 
 
 @dataclass(frozen=True)

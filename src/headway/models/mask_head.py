@@ -44,6 +44,7 @@ def dice(logits_PN: Tensor, target_PN: Tensor) -> Tensor:
 class BoxesAndMasksHead(BoxesHead):
     """Beside label and box, σ(convolutions([x; attention(y, x)])) for each query's vector y and the picture's x."""
 
+    capturable = False  # masks are drawn of the objects that are there, and their number is asked of the device
     does = "finds objects in a picture and their masks (headway predict)"
     config: BoxesAndMasks
 

@@ -11,7 +11,6 @@ import torch
 from headway.batch import IGNORED
 from headway.data.annotated import Annotated, BoxBatch, box_batch
 from headway.evaluate.boxes import BoxScores, FoundBoxes
-from headway.extras import wanted
 from headway.generate.drawing import canvas, with_boxes
 from headway.generate.seeing import Detector, Object
 from headway.tasks.labelling import reported
@@ -38,10 +37,6 @@ class Detection(SeeingParts):
     needs = "boxes"
     make = staticmethod(box_batch)
     terms: ClassVar[tuple[str, ...]] = ("loss", "distance", "overlap")
-
-    def __init__(self, run: Any, context: Any) -> None:
-        wanted("scipy.optimize", "detection")
-        super().__init__(run, context)
 
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
         return {name: losses[name] for name in self.terms}
