@@ -35,3 +35,10 @@ def test_a_larger_share_is_measured_only_where_a_smaller_one_is_quick(
     told = estimate.describe(run)
     assert seen == shares
     assert f"about {2.0 * 16 if slow else 0.1:.2g} s a step" in told
+
+
+@pytest.mark.parametrize("recipe", ["robot", "robot-bins", "decision-transformer"])
+def test_the_head_of_a_policy_fits_its_sample_before_there_are_data(recipe: str) -> None:
+    run = RECIPES[recipe].make()
+    run = replace(run, engine=replace(run.engine, batch=64, device="cpu", dtype="float32"))
+    assert "measured on a few steps" in estimate.describe(run)

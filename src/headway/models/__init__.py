@@ -144,7 +144,7 @@ FAMILIES = {
     ),
     "robot-transformer": Family(
         robot.RobotTransformerConfig, robot.RobotTransformer, "following", COMMANDED, role="encodes",
-        example=robot.blank, sized=decision.SIZED,
+        example=robot.blank, sized=("commands of {} words", "data.text.size"),
     ),
     "reactive": Family(
         reactive.ReactiveConfig, reactive.Reactive, "acting", STEPS, role="encodes", example=decision.blank_steps,

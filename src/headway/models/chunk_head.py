@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -137,6 +137,8 @@ class ActionChunks(Actions):
 
     name = "action-chunks"
     module = ChunkHead
+    space: Literal["choices", "numbers", "free"] = "numbers"  # until the data say
+    size: int = 4
     chunk: int = 8
     numbers: Direct | Bins = field(default_factory=Direct)
     forget: float = 0.01

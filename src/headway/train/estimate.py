@@ -77,7 +77,10 @@ def _measured(run: Run, model: Any, device: torch.device, size: int) -> float:
     choose_trained(model, run)
     step = TrainStep(run.objective.build(model), Masters(model.named_parameters(), run.optimiser))
     for parts in SHARES:
-        part = replace(run, engine=replace(run.engine, batch=max(1, run.engine.batch // parts)))
+        try:
+            part = replace(run, engine=replace(run.engine, batch=max(1, run.engine.batch // parts)))
+        except InputError:  # too small a share for this task
+            continue
         batch = run.task.sample(part, size, device)
         taken = min(timeit.repeat(lambda: float(step(batch, run.engine.accumulate)["loss"]), number=1, repeat=2))  # noqa: B023
         share = run.task.tokens_a_step(run) / run.task.tokens_a_step(part)
