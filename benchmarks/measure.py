@@ -51,8 +51,7 @@ def interleaved(works: dict[str, Callable[[], Any]], device: str, warm: int, rep
 
 def write(name: str, device: str, rows: list[dict[str, Any]], out: str | None = None, **more: Any) -> None:
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    if "transformers" in sys.modules:
-        versions["transformers"] = sys.modules["transformers"].__version__
+    versions |= {peer: sys.modules[peer].__version__ for peer in ("transformers", "timm") if peer in sys.modules}
     record = {
         "benchmark": name,
         "date": datetime.date.today().isoformat(),
