@@ -42,6 +42,7 @@ SIZES: dict[str, list[dict[str, Any]]] = {
     "electra": [{**PLAIN, "embedding_size": 10}, {**PLAIN, "embedding_size": 24}],
     "distilbert": [{"n_layers": 2, "dim": 24, "n_heads": 3, "hidden_dim": 31, **NO_DROPOUT}],
     "mpnet": [PLAIN],
+    "big_bird": [PLAIN, {**PLAIN, "attention_type": "original_full", "hidden_act": "relu"}],
     "deberta-v2": [PLAIN | {"relative_attention": True, "pos_att_type": "c2p|p2c", "position_biased_input": False}],
     "modernbert": [{**PLAIN, "local_attention": 6, **MODERN}],
     "albert": [

@@ -592,6 +592,9 @@ ENCODERS |= {
     "DistilBert": DISTILBERT,
     "DistilBert-relu-untied": DISTILBERT | {"activation": "relu", "tie_word_embeddings": False},
     "MPNet": SMALL | {"num_labels": 3},
+    # Texts of few blocks are seen whole; `test_big_bird.py` has longer ones.
+    "BigBird": SMALL | {"classifier_dropout": 0.0},
+    "BigBird-full-relu": SMALL | {"attention_type": "original_full", "hidden_act": "relu"},
 }
 MODERNBERT = {
     "vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3,

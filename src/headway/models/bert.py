@@ -2,7 +2,8 @@
 
 RoBERTa (Liu et al. 2019) counts positions from another row and has one type; ALBERT (Lan et al. 2020) has a narrow
 embedding and uses few layers many times over; MPNet (Song et al. 2020) has a bias of distances in every layer beside
-its positions. All are sizes of one config; what stands on the last layer is a head (`headway.models.heads`).
+its positions; BigBird (Zaheer et al. 2020) sees blocks of a long text. All are sizes of one config; what stands on the
+last layer is a head (`headway.models.heads`).
 
 B batch, T length, D width.
 """
@@ -10,6 +11,7 @@ B batch, T length, D width.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, final
 
 from torch import nn
@@ -25,7 +27,7 @@ from headway.nn.position import Learned
 class BertConfig:
     """`types`: of token (0: none). `first_position`: the row of the first token in the table of positions, which has
     `max_length` rows from there on. `narrow`: the embedding's width (0: the layers'). `distance`: what is
-    added to the scores of every layer.
+    added to the scores of every layer. `pattern`: what a token sees of the text.
 
     groups, group_layers: only so many groups of so many layers are there, each used as often as it takes to be passed
     `layers` groups (0: every layer is its own).
@@ -47,6 +49,7 @@ class BertConfig:
     norm: parts.PostNorm = field(default_factory=lambda: parts.PostNorm(1e-12))
     feed_forward: parts.Gelu | parts.Relu = field(default_factory=parts.Gelu)
     distance: parts.NoPosition | parts.RelativeBias = field(default_factory=parts.NoPosition)
+    pattern: parts.Whole | parts.Blocks = field(default_factory=parts.Whole)
 
 
 SIZES = {
@@ -78,8 +81,11 @@ class Bert(TextEncoder):
 
     def encode(self, inputs: Any) -> Encoded:
         """Rows are padded on the right."""
-        x_BTD = self.encoder.encode(self.embedded(inputs), inputs.lengths_B, self.distance, self._order())
-        return Encoded(x_BTD, inputs.lengths_B)
+        x_BTD = self.embedded(inputs)
+        rules = partial(self.config.pattern.rules, x_BTD.shape[1], self.training)
+        return Encoded(
+            self.encoder.encode(x_BTD, inputs.lengths_B, self.distance, self._order(), rules), inputs.lengths_B
+        )
 
     def _order(self) -> list[int]:
         """Which layer comes when: every group stands for as many in a row."""

@@ -15,6 +15,7 @@ from headway.nn import feed_forward, norm, position, residual
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Stack
 from headway.nn.feed_forward import gelu
+from headway.nn.mask import EndBlocks, FirstBlockRepeated, Mask, NearBlocks, Padding, RandomBlocks
 
 
 @dataclass(frozen=True)
@@ -278,6 +279,44 @@ class NoNorm(ResidualOnly):
 
     def residual(self, width: int, dropout: float, bias: bool = True) -> Around:
         return lambda: residual.Bare(dropout)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Every token sees the whole text."""
+
+    name: ClassVar[str] = "whole"
+
+    def rules(self, length: int, training: bool, layers: int) -> list[Mask]:
+        """What is seen in each of so many layers of a text of so many tokens."""
+        return [Padding()] * layers
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of `size` tokens: each sees its neighbours, the first and the last block, which see everything, and
+    `random` others, drawn once for each layer (Zaheer et al. 2020, 2). Texts of up to 5 + 2·random blocks are seen
+    whole. resting: what stands for the random blocks when the model is not trained: the same ones, or the first block
+    so often, which is what transformers computes."""
+
+    name: ClassVar[str] = "blocks"
+    size: int = 64
+    random: int = 3
+    resting: Literal["random", "first"] = "random"
+
+    def __post_init__(self) -> None:
+        refuse(self.size < 1, f"model.pattern.size must be at least 1, not {self.size}")
+        refuse(self.random < 0, f"model.pattern.random must be 0 or more, not {self.random}")
+
+    def rules(self, length: int, training: bool, layers: int) -> list[Mask]:
+        if length <= (5 + 2 * self.random) * self.size:
+            return Whole().rules(length, training, layers)
+        fixed = NearBlocks(self.size) | EndBlocks(self.size)
+        if not self.random:
+            return [Padding() & fixed] * layers
+        if self.resting == "first" and not training:
+            return [Padding() & (fixed | FirstBlockRepeated(self.size, 1 + self.random))] * layers
+        return [Padding() & (fixed | RandomBlocks(self.size, self.random, layer)) for layer in range(layers)]
 
 
 def stack(config: Any, layers: int) -> Stack:

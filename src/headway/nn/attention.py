@@ -23,6 +23,7 @@ from headway.nn.mask import SEE_ALL, View
 from headway.nn.position import Position
 from headway.nn.score import ScaledBy
 from headway.nn.slots import Memory
+from headway.nn.tiles import tile_attend
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
 SHORT = 128
@@ -102,6 +103,10 @@ def biased(score: Score, q_BHTK: Tensor, k_BGSK: Tensor, bias_BHTS: Tensor | Non
     return scores_BHTS if bias_BHTS is None else scores_BHTS + bias_BHTS
 
 
+def total(bias_BHTS: Tensor | None, more_BHTS: Tensor | None) -> Tensor | None:
+    return more_BHTS if bias_BHTS is None else bias_BHTS if more_BHTS is None else bias_BHTS + more_BHTS
+
+
 def attend(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, visible_BHTS: Tensor | None = None,
     bias_BHTS: Tensor | None = None, score: Score = scaled_dot, dropout: float = 0.0,
@@ -140,6 +145,11 @@ def fused_attend(
         return kernels.attend_prefix(q_BHTK, k_BGSK, v_BGSK, view.prefix_B)
     if view.dense and bias_BHTS is None and not dropout and _takes_blocks(q_BHTK, keys):
         return flex_attend(q_BHTK, k_BGSK, v_BGSK, view, None, score)
+    tiling = view.tiling() if bias_BHTS is None else None
+    if tiling is not None:
+        k_BHSK, v_BHSK = (part.repeat_interleave(heads // groups, dim=1) for part in (k_BGSK, v_BGSK))
+        return tile_attend(q_BHTK, k_BHSK, v_BHSK, view, tiling, scale, dropout)
+    bias_BHTS = total(bias_BHTS, view.added(q_BHTK.dtype))
     causal = view.causal and bias_BHTS is None
     seen = None if causal else view.matrix(queries, keys, q_BHTK.device)
     if bias_BHTS is not None:
@@ -163,12 +173,18 @@ def flex_attend(
     """`attend` with the dot, by flex_attention: compiled, one kernel that skips the blocks that the view hides."""
     from torch.nn.attention.flex_attention import flex_attention  # loads a compiler
 
-    add = None
+    add, rule, scene = None, view.rule, view.scene
     if bias_BHTS is not None:
         bias_BHTS = bias_BHTS.expand(*q_BHTK.shape[:3], k_BGSK.shape[2])
 
         def add(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
             return score + bias_BHTS[b, h, q, k]
+
+    elif rule is not None and scene is not None and rule.adds:
+
+        def add(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            added = rule.added(q, k, scene)
+            return score if added is None else score + added
 
     grouped = q_BHTK.shape[1] != k_BGSK.shape[1]
     return flex_attention(q_BHTK, k_BGSK, v_BGSK, add, view.block_mask(), kernel_scale(score), grouped)
@@ -219,7 +235,7 @@ class MultiHead(nn.Module):
             mixed = fused_attend(q, k, v, view, bias, self.score, dropout)
         else:
             seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
-            mixed, weights = attend(q, k, v, seen, bias, self.score, dropout)
+            mixed, weights = attend(q, k, v, seen, total(bias, view.added(q.dtype)), self.score, dropout)
             tap.save(self, "weights", weights, PAIRS)
         if tap.recording():
             self._save(q, k, v, view, mixed)
@@ -232,7 +248,7 @@ class MultiHead(nn.Module):
     def _save(self, q: Tensor, k: Tensor, v: Tensor, view: View, mixed: Tensor) -> None:
         """Save everything but the weights; keys and values are repeated for every head, where several share them."""
         if tap.wants(self, "scores"):
-            tap.save(self, "scores", biased(self.score, q, k, self.bias(q, k, view)), PAIRS)
+            tap.save(self, "scores", biased(self.score, q, k, total(self.bias(q, k, view), view.added(q.dtype))), PAIRS)
         if tap.wants(self, "mask"):
             seen = view.matrix(q.shape[-2], k.shape[-2], q.device)
             every = torch.ones((), dtype=torch.bool, device=q.device) if seen is None else seen

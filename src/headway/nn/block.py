@@ -15,7 +15,7 @@ from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
 from headway.nn.cache import Cache, FixedCache
 from headway.nn.dropout import Dropout
-from headway.nn.mask import Padding, Scene, View
+from headway.nn.mask import Mask, Padding, Scene, View
 from headway.nn.position import Position
 from headway.nn.residual import Bare, Residual
 from headway.nn.slots import Memory
@@ -98,12 +98,15 @@ class Stack(nn.Module):
 
     def encode(
         self, x_BTD: Tensor, lengths_B: Tensor | None = None, position: Position | None = None,
-        order: Sequence[int] | None = None,
+        order: Sequence[int] | None = None, rules: Callable[[int], Sequence[Mask]] | None = None,
     ) -> Tensor:  # fmt: skip
-        """`walk` where every token sees the whole row, but for its padding."""
+        """`walk` where every token sees the whole row, but for its padding. `rules`: of so many layers, what each sees
+        instead."""
         scene = Scene(x_BTD.shape[1], x_BTD.shape[1], x_BTD.device, key_lengths_B=lengths_B)
-        view = Padding().view(scene).placed(position)
-        return self.walk(x_BTD, [(view,)] * len(self.layers if order is None else order), order)
+        layers = len(self.layers if order is None else order)
+        every = [Padding()] * layers if rules is None else rules(layers)
+        views = {rule: rule.view(scene).placed(position) for rule in dict.fromkeys(every)}
+        return self.walk(x_BTD, [(views[rule],) for rule in every], order)
 
     def walk(self, x_BTD: Tensor, given: Sequence[tuple[Any, ...]], order: Sequence[int] | None = None) -> Tensor:
         """Through every block and the final norm; `given` holds the further arguments of each block. `order`: the block

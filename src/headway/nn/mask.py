@@ -9,15 +9,19 @@ B batch, T queries, S keys.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.nn.position import Position, Scene
+from headway.nn.tiles import TileMask, Tiling, tile_mask, tiling_of
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -38,6 +42,7 @@ class View:
     # The matrix and the block mask, once for all layers.
     _built: list[Tensor] = field(default_factory=list, repr=False)
     _blocks: list[BlockMask] = field(default_factory=list, repr=False)
+    _tiles: list[TileMask] = field(default_factory=list, repr=False)
     turns: list[Tensor] = field(default_factory=list, repr=False)  # of one position, for a step
 
     @property
@@ -79,8 +84,38 @@ class View:
             rule, scene = self.rule or Everything(), self.scene
             rows = scene.rows if rule.by_row or isinstance(scene.start, Tensor) else None
             sizes = rows, None, scene.queries, scene.keys
-            self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
+            if rule.tile and self._alone:
+                self._blocks.append(_from_tiles(rule, scene, rows or 1))
+            else:
+                self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
         return self._blocks[0]
+
+    @property
+    def _alone(self) -> bool:
+        """Whether a sequence looks at itself."""
+        scene = self.scene
+        return scene is not None and isinstance(scene.start, int) and not scene.start and scene.queries == scene.keys
+
+    def tiling(self) -> Tiling | None:
+        """The tiles that are seen, where the rule is made of blocks and leaves out many."""
+        if self.rule is None or self.scene is None or not self.rule.tile or not self._alone:
+            return None
+        return tiling_of(self.rule, self.scene.keys)
+
+    def tile_mask(self, tiling: Tiling, dtype: torch.dtype) -> TileMask:
+        if not self._tiles:
+            assert self.rule is not None
+            self._tiles.append(tile_mask(self.rule, self.scene, tiling, dtype))
+        return self._tiles[0]
+
+    def added(self, dtype: torch.dtype) -> Tensor | None:
+        """What the rule adds to the scores, (1, 1, T, S)."""
+        scene = self.scene
+        if self.rule is None or scene is None or not self.rule.adds:
+            return None
+        query_T, key_S = (torch.arange(size, device=scene.device) for size in (scene.queries, scene.keys))
+        added_TS = self.rule.added(query_T[:, None], key_S, scene)
+        return None if added_TS is None else added_TS[None, None].to(dtype)
 
     def placed(self, position: Position | None) -> View:
         """The same view, with a position part that every layer applies."""
@@ -98,6 +133,24 @@ class View:
 
 
 SEE_ALL = View()
+KERNEL_BLOCK = 128  # queries and keys of a tile of flex_attention's kernels
+
+
+def _from_tiles(rule: Mask, scene: Scene, rows: int) -> BlockMask:
+    """The block mask of a rule in blocks, without its matrix."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    seen_NN = rule.tiles(rule.tile, scene.keys)
+    times = max(KERNEL_BLOCK // rule.tile, 1)  # small blocks are joined
+    blocks = -(-len(seen_NN) // times)
+    seen_NN = np.pad(seen_NN, (0, blocks * times - len(seen_NN)))
+    seen_NN = np.asarray(seen_NN.reshape(blocks, times, blocks, times).any((1, 3)))
+    order_NN, counts_N = np.argsort(~seen_NN, 1, kind="stable"), seen_NN.sum(1)
+    table, counts = (torch.from_numpy(part.astype(np.int32)).to(scene.device) for part in (order_NN, counts_N))
+    return BlockMask.from_kv_blocks(
+        counts[None, None].expand(rows, 1, -1).contiguous(), table[None, None].expand(rows, 1, -1, -1).contiguous(),
+        BLOCK_SIZE=rule.tile * times, mask_mod=rule.predicate(scene), seq_lengths=(scene.queries, scene.keys),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -112,9 +165,21 @@ class Mask:
     """
 
     by_row: ClassVar[bool] = False
+    tile: ClassVar[int] = 0  # tokens of the blocks that it is made of, if it is
+    adds: ClassVar[bool] = False  # whether it adds something to scores
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         raise NotImplementedError
+
+    def added(self, query: Tensor, key: Tensor, scene: Scene) -> Tensor | None:
+        """What is added to the scores of these pairs; None: nothing."""
+        return None
+
+    def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
+        """(N, N): which blocks of so many tokens may look at which, of a sequence that looks at itself. What differs by
+        row is not considered: it only hides more."""
+        blocks = -(-length // size)
+        return np.ones((blocks, blocks), bool)
 
     def simplify(self, scene: Scene) -> Mask:
         """The same rule without the parts that hide nothing in this scene."""
@@ -251,6 +316,88 @@ class Global(Mask):
 
 
 @dataclass(frozen=True)
+class InBlocks(Mask):
+    """Abstract. A rule on blocks of `size` tokens."""
+
+    size: int
+
+    @property
+    def tile(self) -> int:  # type: ignore[override]
+        return self.size
+
+    def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
+        return self.allows_block(query // self.size, key // self.size, (scene.keys - 1) // self.size)
+
+    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
+        """`last`: the number of the last block."""
+        raise NotImplementedError
+
+    def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
+        assert size == self.size, "blocks of one rule have one size"
+        number_N = torch.arange(-(-length // size))
+        return self.allows_block(number_N[:, None], number_N, len(number_N) - 1).expand(len(number_N), -1).numpy()
+
+
+@dataclass(frozen=True)
+class NearBlocks(InBlocks):
+    """Keys of the query's own block and of `reach` blocks on each side."""
+
+    reach: int = 1
+
+    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
+        return (query - key).abs() <= self.reach
+
+
+@dataclass(frozen=True)
+class EndBlocks(InBlocks):
+    """The first and the last block see every key and are seen by every query."""
+
+    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
+        return (query == 0) | (query == last) | (key == 0) | (key == last)
+
+
+@dataclass(frozen=True)
+class RandomBlocks(InBlocks):
+    """Keys of `count` blocks that are drawn for each block of queries, none of them its neighbour, the first or the
+    last."""
+
+    count: int
+    seed: int = 0
+
+    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
+        drawn_NR = random_blocks(last + 1, self.count, self.seed, query.device)
+        return (drawn_NR[query] == key[..., None]).any(-1)
+
+
+@lru_cache(maxsize=256)
+def random_blocks(blocks: int, count: int, seed: int, device: torch.device) -> Tensor:
+    """(N, R): blocks of keys for each block of queries; where there are too few, its own block for those that are
+    missing."""
+    draw, found_NR = np.random.default_rng((seed, blocks)), np.tile(np.arange(blocks)[:, None], count)
+    for at in range(1, blocks - 1):
+        others = np.delete(np.arange(1, blocks - 1), slice(max(at - 2, 0), at + 1))
+        chosen = draw.permutation(others)[:count]
+        found_NR[at, : len(chosen)] = chosen
+    return torch.from_numpy(found_NR).to(device)
+
+
+@dataclass(frozen=True)
+class FirstBlockRepeated(InBlocks):
+    """The keys of the first block, as if each were there `times` times, for the queries of all blocks but the first and
+    the last."""
+
+    adds = True
+    times: int
+
+    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
+        return (query > 0) & (query < last) & (key == 0)
+
+    def added(self, query: Tensor, key: Tensor, scene: Scene) -> Tensor | None:
+        there = self.allows_block(query // self.size, key // self.size, (scene.keys - 1) // self.size)
+        return there * math.log(self.times)
+
+
+@dataclass(frozen=True)
 class Random(Mask):
     """Each (query, key) pair with probability `share`, by a hash of the pair and the seed."""
 
@@ -278,6 +425,18 @@ class Pair(Mask):
     def by_row(self) -> bool:  # type: ignore[override]
         return self.left.by_row or self.right.by_row
 
+    @property
+    def tile(self) -> int:  # type: ignore[override]
+        return self.left.tile or self.right.tile
+
+    @property
+    def adds(self) -> bool:  # type: ignore[override]
+        return self.left.adds or self.right.adds
+
+    def added(self, query: Tensor, key: Tensor, scene: Scene) -> Tensor | None:
+        left, right = (part.added(query, key, scene) for part in (self.left, self.right))
+        return left if right is None else right if left is None else left + right
+
 
 @dataclass(frozen=True)
 class And(Pair):
@@ -285,6 +444,9 @@ class And(Pair):
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) & self.right.allows(row, query, key, scene)
+
+    def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
+        return self.left.tiles(size, length) & self.right.tiles(size, length)
 
     def simplify(self, scene: Scene) -> Mask:
         left, right = self.left.simplify(scene), self.right.simplify(scene)
@@ -303,6 +465,9 @@ class Or(Pair):
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return self.left.allows(row, query, key, scene) | self.right.allows(row, query, key, scene)
+
+    def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
+        return self.left.tiles(size, length) | self.right.tiles(size, length)
 
     def simplify(self, scene: Scene) -> Mask:
         left, right = self.left.simplify(scene), self.right.simplify(scene)

@@ -9,6 +9,7 @@ from headway.hub.families.ast import AST
 from headway.hub.families.bart import BART, M2M_100, MBART
 from headway.hub.families.bert import ALBERT, BERT, CAMEMBERT, ROBERTA, XLM_ROBERTA
 from headway.hub.families.bert_kin import DISTILBERT, ELECTRA, MPNET
+from headway.hub.families.big_bird import BIG_BIRD
 from headway.hub.families.deberta import DEBERTA
 from headway.hub.families.decision import DECISION
 from headway.hub.families.decoders import GRANITE, MIXTRAL, OLMO2, PHI3, QWEN2_MOE, QWEN3, SMOLLM3
@@ -32,7 +33,7 @@ EVERY = (
     GPT2, LLAMA, MISTRAL, QWEN2, GEMMA, BERT, ROBERTA, ALBERT, MARIAN, PEGASUS, T5, QWEN3, OLMO2, PHI3, GRANITE,
     SMOLLM3, MIXTRAL, QWEN2_MOE, STARCODER2, STABLELM, GEMMA2, GEMMA3, COHERE, GPT_NEOX, PHI, GPTJ, FALCON, GPT_NEO,
     GPT_BIGCODE, OPT, BLOOM, MAMBA, XLM_ROBERTA, CAMEMBERT, ELECTRA, DISTILBERT, MPNET, MODERNBERT, DEBERTA, MT5,
-    UMT5, BART, MBART, M2M_100, VIT, DEIT, DETR, AST, WHISPER, DECISION,
+    UMT5, BART, MBART, M2M_100, VIT, DEIT, DETR, AST, WHISPER, DECISION, BIG_BIRD,
 )  # fmt: skip
 FOREIGN: dict[str, Foreign] = {foreign.model_type: foreign for foreign in EVERY}
 

@@ -1,0 +1,86 @@
+"""Attention by tiles against the readable form with the rule's matrix: outputs and gradients."""
+
+import pytest
+import torch
+
+from headway.nn.attention import attend, fused_attend
+from headway.nn.mask import EndBlocks, FirstBlockRepeated, NearBlocks, Padding, RandomBlocks, Scene
+from headway.nn.tiles import tiling_of
+
+NEAR = NearBlocks(4) | EndBlocks(4)
+RULES = {
+    "window and ends": NEAR,
+    "window alone": NearBlocks(4),
+    "BigBird": NEAR | RandomBlocks(4, 2, seed=3),
+    "as transformers in evaluation": NEAR | FirstBlockRepeated(4, 3),
+}
+
+
+def drawn(rows: int, length: int) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(length)
+    shape = rows, 3, length, 8
+    return [torch.randn(shape, generator=draw, dtype=torch.float64).requires_grad_() for _ in range(3)]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("length, lengths", [(64, None), (61, None), (62, (62, 17, 40)), (90, (90, 3, 88))])
+def test_outputs_and_gradients_are_those_of_the_matrix(rule, length, lengths):
+    rows = len(lengths or (0,))
+    scene = Scene(length, length, torch.device("cpu"), key_lengths_B=torch.tensor(lengths) if lengths else None)
+    view = (Padding() & rule).view(scene) if lengths else rule.view(scene)
+    assert view.tiling() is not None  # else this compares the matrix with itself
+    q, k, v = drawn(rows, length)
+    fast = fused_attend(q, k, v, view)
+    plain, _ = attend(q, k, v, view.matrix(length, length, q.device), view.added(q.dtype))
+    real = torch.arange(length) < torch.tensor(lengths or [length])[:, None]
+    weights = torch.randn(fast.shape, dtype=torch.float64) * real[:, None, :, None]
+    torch.testing.assert_close(fast * real[:, None, :, None], plain * real[:, None, :, None], rtol=0, atol=1e-12)
+    for one, other in zip(
+        torch.autograd.grad((fast * weights).sum(), (q, k, v)), torch.autograd.grad((plain * weights).sum(), (q, k, v)),
+        strict=True,
+    ):  # fmt: skip
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_a_key_that_is_repeated_counts_so_often():
+    scene = Scene(64, 64, torch.device("cpu"))
+    view = (NEAR | FirstBlockRepeated(4, 3)).view(scene)
+    q, k, v = drawn(1, 64)
+    fast = fused_attend(q, k, v, view)
+    seen = torch.cat([k[:, :, at] for at in (slice(0, 4), slice(0, 4), slice(0, 4), slice(28, 40), slice(60, 64))], 2)
+    mixed = torch.cat([v[:, :, at] for at in (slice(0, 4), slice(0, 4), slice(0, 4), slice(28, 40), slice(60, 64))], 2)
+    torch.testing.assert_close(fast[:, :, 32:36], attend(q[:, :, 32:36], seen, mixed)[0], rtol=0, atol=1e-7)
+
+
+def test_random_blocks_are_neither_neighbours_nor_ends():
+    tiles = RandomBlocks(4, 3, seed=1).tiles(4, 80)
+    for at in range(1, 19):
+        [others] = tiles[at].nonzero()
+        assert len(others) == 3 and all(abs(other - at) > 1 and 0 < other < 19 for other in others)
+    assert (RandomBlocks(4, 3, seed=1).tiles(4, 80) == tiles).all()
+    assert (RandomBlocks(4, 3, seed=2).tiles(4, 80) != tiles).any()
+
+
+def test_the_tiles_grow_with_the_length_and_not_with_its_square():
+    rule = NearBlocks(64) | EndBlocks(64) | RandomBlocks(64, 3)
+    small, large = (tiling_of(rule, length) for length in (4096, 65_536))
+    assert small.table_NM.shape[1] == large.table_NM.shape[1] == 8 and small.wide == (0, 63) and large.wide == (0, 1023)
+
+
+def test_a_rule_that_shows_most_is_not_divided():
+    assert NEAR.view(Scene(20, 20, torch.device("cpu"))).tiling() is None
+
+
+def test_the_block_mask_shows_what_the_matrix_shows():
+    rule, scene = (
+        Padding() & RULES["BigBird"],
+        Scene(700, 700, torch.device("cpu"), key_lengths_B=torch.tensor([700, 9])),
+    )
+    view = rule.view(scene)
+    blocks = view.block_mask()
+    matrix = view.matrix(700, 700, scene.device)
+    tiles = (
+        torch.nn.functional.pad(matrix, (0, 68, 0, 68)).unflatten(2, (-1, 128)).unflatten(4, (-1, 128)).any(3).any(4)
+    )
+    assert (blocks.to_dense().bool() | ~tiles).all()  # no tile that is seen is left out
+    assert blocks.mask_mod(torch.tensor(1), 0, torch.tensor(5), torch.tensor(8)) == matrix[1, 0, 5, 8]
