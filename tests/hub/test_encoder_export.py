@@ -17,7 +17,7 @@ from headway.folder import read_model
 from headway.hub.hf_export import export_hf
 from headway.hub.reading import import_foreign
 
-FAMILIES = ("xlmroberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "debertav2", "bigbird")
+FAMILIES = ("xlmroberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "debertav2")
 HEADS = (
     "MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice", "PreTraining",
 )  # fmt: skip
