@@ -128,7 +128,7 @@ def theirs(world: str, steps: int) -> float:
 def speed(options: Namespace) -> None:
     world, steps = options.worlds[0], options.speed_steps
     found: dict[str, list[float]] = {"headway": [], "RecurrentPPO": []}
-    for _ in range(options.repeats):
+    for _ in range(options.repeats or 3):
         found["headway"].append(ours(world, steps, options))
         found["RecurrentPPO"].append(theirs(world, steps))
     middle = {who: sorted(values)[len(values) // 2] for who, values in found.items()}

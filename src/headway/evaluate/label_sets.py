@@ -56,6 +56,8 @@ class NumberScores(NamedFigures):
         "pearson": "Pearson's r",
         "spearman": "Spearman's ρ",
         "mse": "mean squared error",
+        "rmse": "root of it",
+        "mae": "mean absolute error",
     }
     constant: ClassVar[None] = None
     true_N: Floats
@@ -78,6 +80,14 @@ class NumberScores(NamedFigures):
     @property
     def mse(self) -> float:
         return float(np.mean((self.true_N - self.given_N) ** 2))
+
+    @property
+    def rmse(self) -> float:
+        return float(np.sqrt(self.mse))
+
+    @property
+    def mae(self) -> float:
+        return float(np.mean(np.abs(self.true_N - self.given_N)))
 
 
 def correlation(a_N: Floats, b_N: Floats) -> float:

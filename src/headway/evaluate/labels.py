@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Judge = Literal["accuracy", "f1", "matthews", "micro_f1", "pearson", "spearman"]
+Judge = Literal["accuracy", "f1", "matthews", "micro_f1", "pearson", "spearman", "mae", "rmse"]
+ERRORS = ("mae", "rmse", "mse")  # figures that are better lower
 
 
 def ratio(above: NDArray[np.int64], below: NDArray[np.int64]) -> NDArray[np.float64]:

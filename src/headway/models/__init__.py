@@ -19,6 +19,7 @@ from headway.models import (
     decoder,
     detr,
     gpt,
+    graph,
     llama,
     mamba,
     memory,
@@ -121,6 +122,10 @@ FAMILIES = {
         detr.DetrConfig, detr.Detr, "detection", ("image",), detr.SIZES, "encodes", example=vit.blank, sized=vit.SIZED
     ),
     "gpt": Family(gpt.GPTConfig, gpt.GPT, sizes=gpt.SIZES),
+    "graph-transformer": Family(
+        graph.GraphTransformerConfig, graph.GraphTransformer, "graph-labelling", ("nodes", "edges"), role="encodes",
+        example=graph.blank, sized=graph.SIZED,
+    ),
     "llama": Family(llama.LlamaConfig, llama.Llama),
     "modernbert": Family(
         modernbert.ModernBertConfig, modernbert.ModernBert, "embedding", sizes=modernbert.SIZES, role="encodes",
@@ -131,6 +136,10 @@ FAMILIES = {
     "memory": Family(
         memory.MemoryConfig, memory.MemoryNetwork, "story-answering", ("story",), memory.SIZES, "encodes",
         example=memory.blank,
+    ),
+    "message-passing": Family(
+        graph.MessagePassingConfig, graph.MessagePassing, "graph-labelling", ("nodes", "edges"), role="encodes",
+        example=graph.blank, sized=graph.SIZED,
     ),
     "neural-ngram": Family(neural_ngram.NeuralNGramConfig, neural_ngram.NeuralNGram),
     "ngram": Family(ngram.NGramConfig, ngram.NGram, role="scores", learns="counting"),

@@ -107,7 +107,7 @@ class BoxesHead(Head):
         # A box that no query was left for has the pair Q, a column that is cut off again.
         wanted_NBQ = F.pad(wanted_NBQ, (0, 1)).scatter(2, pairs_NBM, labels_BM.expand_as(pairs_NBM))[..., :-1]
         weight_L = found.logits_NBQL.new_ones(nothing + 1)
-        weight_L[nothing] = config.nothing
+        weight_L[nothing:].fill_(config.nothing)  # not by an index: that copies from the host
         each_NBQ = F.cross_entropy(
             found.logits_NBQL.movedim(-1, 1), wanted_NBQ, weight_L, reduction="none", label_smoothing=smoothing
         )

@@ -121,6 +121,12 @@ def squared_error(logits_BL: Tensor, batch: Any) -> Terms:
     return _of_rows((wide_BL - batch.targets_BL.to(wide_BL.dtype)).square(), batch)
 
 
+def absolute_error(logits_BL: Tensor, batch: Any) -> Terms:
+    """Σ |number − target|, a mean over numbers."""
+    wide_BL = logits_BL.to(torch.promote_types(logits_BL.dtype, torch.float32))
+    return _of_rows((wide_BL - batch.targets_BL.to(wide_BL.dtype)).abs(), batch)
+
+
 def _of_rows(each_BL: Tensor, batch: Any) -> Terms:
     weights_BL = batch.weights_BL.to(each_BL.dtype)
     there_BL = (weights_BL > 0).to(each_BL.dtype)

@@ -15,6 +15,7 @@ from headway.models.head import (
     Head,
     HeadChoice,
     Map,
+    absolute_error,
     binary_cross_entropy,
     cross_entropy,
     own_dropout,
@@ -30,6 +31,7 @@ class LabelsHead(Head):
 
     axes = ("row", "label")
     answer: str = "one"
+    errors: str = "squared"
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
         logits_BL = self(encoded)
@@ -37,7 +39,8 @@ class LabelsHead(Head):
             each = (cross_entropy(logits_BL, labels_B, smoothing, weights_B) for labels_B, weights_B in batch.answers())
             first, *more = each
             return first | {"loss": (sum((terms["loss"][0] for terms in more), first["loss"][0]), 1.0)}
-        return {"several": binary_cross_entropy, "number": squared_error}[self.answer](logits_BL, batch)
+        number = absolute_error if self.errors == "absolute" else squared_error
+        return {"several": binary_cross_entropy, "number": number}[self.answer](logits_BL, batch)
 
     def classes(self, encoded: Encoded) -> Tensor:
         logits_BL = self(encoded).float()
@@ -84,7 +87,7 @@ class LinearClassesHead(ClassesHead):
 
     def __init__(self, encoder: Encodes, config: LinearClasses) -> None:
         Head.__init__(self)
-        self.dropout, self.answer = own_dropout(encoder, config), config.answer
+        self.dropout, self.answer, self.errors = own_dropout(encoder, config), config.answer, config.errors
         pooling = config.pooling
         self.pool = AttentionPooling(encoder.width, plain=True) if pooling == "attention" else OverTime(pooling)
         self.labels = BoundedLinear(encoder.width, len(config.labels), config.bound)
@@ -97,7 +100,7 @@ class LinearClassesHead(ClassesHead):
 class LinearClasses(HeadChoice):
     """A label of the text by one map of its vector. `pooling`: what stands for the text, with `attention` a mean by
     learned weights; an encoder that gives a single vector needs none. `bound`: the most that the L2 norm of a label's
-    weights may be (0: any)."""
+    weights may be (0: any). `errors`: what is minimised of a number."""
 
     name = "linear-classes"
     task = "classification"
@@ -106,8 +109,9 @@ class LinearClasses(HeadChoice):
     labels: tuple[str, ...] = ("0", "1")
     answer: Literal["one", "several", "number"] = "one"
     dropout: float | None = None
-    pooling: Literal["first", "last", "mean", "max", "attention"] = "first"
+    pooling: Literal["first", "last", "mean", "max", "sum", "attention"] = "first"
     bound: float = 0.0
+    errors: Literal["squared", "absolute"] = "squared"
 
     def __post_init__(self) -> None:
         refuse(not self.bound >= 0, f"head.bound must be 0 (none) or more, not {self.bound}")

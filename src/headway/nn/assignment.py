@@ -51,7 +51,7 @@ def assigned(cost_RMQ: Tensor, there_RM: Tensor) -> Tensor:
     # Free columns write into a row that is cut off.
     column_RM = torch.full((problems, rows + 1), columns, device=row_RQ.device)
     numbers_RQ = torch.arange(row_RQ.shape[1], device=row_RQ.device).expand_as(row_RQ)
-    return column_RM.scatter(1, row_RQ.where(row_RQ >= 0, rows), numbers_RQ)[:, :rows].clamp(max=columns)
+    return column_RM.scatter(1, row_RQ.masked_fill(row_RQ < 0, rows), numbers_RQ)[:, :rows].clamp(max=columns)
 
 
 def _nearest(far_RQ: Tensor, done_RQ: Tensor) -> tuple[Tensor, Tensor]:

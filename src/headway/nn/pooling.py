@@ -15,7 +15,7 @@ from headway.nn import tap
 from headway.nn.attention import attend, dot
 from headway.nn.feed_forward import TanhLayer
 
-Pooling = Literal["mean", "first", "last", "max", "mean-sqrt"]
+Pooling = Literal["mean", "first", "last", "max", "mean-sqrt", "sum"]
 
 
 class FirstToken(nn.Module):
@@ -41,8 +41,9 @@ def own_tokens(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def pool(hidden_BTD: Tensor, lengths_B: Tensor | None, how: Pooling, unit: bool = False) -> Tensor:
-    """One vector of each text: Σ_t h_t / T (`mean`), Σ_t h_t / √T, the first, the last, or the largest of each feature,
-    over its own tokens (Reimers and Gurevych 2019, 3); with `unit`, of length 1. Without lengths no row is padded."""
+    """One vector of each text: Σ_t h_t / T (`mean`), Σ_t h_t / √T, Σ_t h_t, the first, the last, or the largest of each
+    feature, over its own tokens (Reimers and Gurevych 2019, 3); with `unit`, of length 1. Without lengths no row is
+    padded."""
     if how == "first":
         pooled_BD = hidden_BTD[:, 0]
     elif how == "last":
@@ -56,7 +57,8 @@ def pool(hidden_BTD: Tensor, lengths_B: Tensor | None, how: Pooling, unit: bool 
         else:
             sum_BD = torch.where(own_BT1, hidden_BTD, 0).sum(1)
             count_B1 = lengths_B[:, None].to(sum_BD.dtype)
-            pooled_BD = sum_BD / (count_B1 if how == "mean" else count_B1.sqrt())
+            by = {"mean": count_B1, "mean-sqrt": count_B1.sqrt(), "sum": torch.ones_like(count_B1)}
+            pooled_BD = sum_BD / by[how]
     return F.normalize(pooled_BD, dim=-1) if unit else pooled_BD
 
 

@@ -24,7 +24,8 @@ from headway.train.run import Run
 # The recipes of these files are listed in this order.
 FILES = (
     "translation", "language", "counting", "ladder", "recurrent", "rnn_seq2seq", "convolution", "vectors",
-    "classification", "tagging", "questions", "masked", "pictures", "scenes", "sounds", "worlds", "memory", "labs",
+    "classification", "tagging", "questions", "masked", "long", "graphs", "pictures", "scenes", "sounds", "worlds",
+    "memory", "labs",
 )  # fmt: skip
 TABLES: dict[str, dict[str, Any]] = {}
 for _file in FILES:

@@ -11,6 +11,7 @@ from headway.tasks.classification import Classification
 from headway.tasks.detection import Detection
 from headway.tasks.encoding import Embedding
 from headway.tasks.following import Following
+from headway.tasks.graphs import GraphLabelling
 from headway.tasks.instances import InstanceSegmentation
 from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
@@ -31,7 +32,7 @@ EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
-    Transcription, Acting, Following, Reinforcement,
+    Transcription, Acting, Following, Reinforcement, GraphLabelling,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

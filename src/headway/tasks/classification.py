@@ -24,8 +24,10 @@ from headway.data.labelled import (
 )
 from headway.data.readers import UTF8, bare_suffix
 from headway.errors import Notice, refuse
+from headway.evaluate.labels import ERRORS
 from headway.generate.encoder import Encoder, Guess
 from headway.models import FAMILIES
+from headway.plain import to_plain
 from headway.tasks import label_kinds, rule
 from headway.tasks.encoding import answered, pair_of
 from headway.tasks.files import DividedFiles
@@ -42,25 +44,19 @@ COLUMN_OPTIONS = ("text_column", "label_column")
 
 
 @dataclass(frozen=True)
-class LabelledText(DividedFiles):
-    """Texts, or pairs of them, with a label each: files (.csv, .tsv, .jsonl, or label and text with a space between
-    them), or names of a data set that headway knows.
+class LabelledTables(DividedFiles):
+    """Abstract. Examples with a label each, in tables.
 
-    Without `valid`, the share `hold_out` of the training texts is. names: what the labels of the data, in their order,
-    are called (none: as they are written there). text: for a vocabulary of its own, where the run starts from nothing.
-    text_column, label_column: names or numbers (from 1 on) of columns, two texts for pairs; where they are not given,
-    `headway.data.columns` finds them. encoding: of lines of a label and a text. hold_out_test: the share of the
-    training texts that is held out for a last test, where there is no `test`. class_weights: `balanced` gives rare
-    labels as much weight in all as common ones.
+    Without `valid`, the share `hold_out` of the training examples is. names: what the labels of the data, in their
+    order, are called (none: as they are written there). text_column, label_column: names or numbers (from 1 on) of
+    columns, two texts for pairs; where they are not given, `headway.data.columns` finds them. hold_out_test: the share
+    of the training examples that is held out for a last test, where there is no `test`. class_weights: `balanced` gives
+    rare labels as much weight in all as common ones.
     """
 
-    name: ClassVar[str] = "labelled-text"
-    wanted: ClassVar[str] = "FILE (.csv, .tsv, .jsonl, or a label and a text a line)"
     names: tuple[str, ...] = ()
-    text: TextOptions = field(default_factory=lambda: TextOptions(lowercase=True))
     text_column: tuple[str, ...] = ()
     label_column: str = ""
-    encoding: Literal["utf-8", "latin-1"] = "utf-8"
     hold_out_test: float = 0.0
     class_weights: Literal["equal", "balanced"] = "equal"
 
@@ -76,14 +72,26 @@ class LabelledText(DividedFiles):
         return Columns(self.text_column, self.label_column)
 
 
+@dataclass(frozen=True)
+class LabelledText(LabelledTables):
+    """Texts, or pairs of them, with a label each: files (.csv, .tsv, .jsonl, or label and text with a space between
+    them), or names of a data set that headway knows. text: for a vocabulary of its own, where the run starts from
+    nothing. encoding: of lines of a label and a text. The rest as in `LabelledTables`."""
+
+    name: ClassVar[str] = "labelled-text"
+    wanted: ClassVar[str] = "FILE (.csv, .tsv, .jsonl, or a label and a text a line)"
+    text: TextOptions = field(default_factory=lambda: TextOptions(lowercase=True))
+    encoding: Literal["utf-8", "latin-1"] = "utf-8"
+
+
 class Classification(TextLabelling):
     """Judged by the labels that it gives to held-out texts."""
 
     name = "classification"
-    data = LabelledText
-    objectives = (Labels, LogisticRegression)
+    data: ClassVar[Any] = LabelledText
+    objectives: ClassVar[tuple[Any, ...]] = (Labels, LogisticRegression)
     at_once = ("texts fitted", "fitting seconds")
-    options = ("pairs", "all", "truncate")
+    options: ClassVar[tuple[str, ...]] = ("pairs", "all", "truncate")
     evaluation_options = COLUMN_OPTIONS
 
     def open_parts(self) -> dict[str, list[Labelled]]:
@@ -93,13 +101,21 @@ class Classification(TextLabelling):
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""
-        data, answer = self.run.data, self.run.head.answer
-        texts = read_labelled(files, data.columns, self.written, self._say_once, data.encoding, answer)
-        refuse(not texts, f"{', '.join(map(str, files))}: there is no text in it")
+        given = files, self.run.data.columns, self.written, self._say_once
+        texts = self.examples(to_plain(self.run.data), *given, self.run.head.answer)
+        refuse(not texts, f"{', '.join(map(str, files))}: there is no {self.what.removesuffix('s')} in it")
         if not self.written:
             self.written = self.kind.written(texts)
             self.labels = self.called(self.written, self.kind.least)
         return texts
+
+    @classmethod
+    def examples(
+        cls, data: dict[str, Any], files: Sequence[Any], columns: Columns, known: Collection[str],
+        say: Callable[[str], None], answer: Any,
+    ) -> list[Labelled]:  # fmt: skip
+        """What files have. `data`: settings of the run."""
+        return read_labelled(files, columns, known, say, data.get("encoding", UTF8), answer)
 
     def _say_once(self, line: str) -> None:
         """Training and validation files are mostly alike."""
@@ -125,7 +141,7 @@ class Classification(TextLabelling):
 
     @classmethod
     def headline_of(cls, run: Any) -> tuple[str, bool]:
-        return run.objective.judge, True
+        return run.objective.judge, run.objective.judge not in ERRORS
 
     @classmethod
     def check(cls, run: Any) -> None:
@@ -210,7 +226,7 @@ class Classification(TextLabelling):
         for value, guesses in zip(values, cls.guesses(model, values, options), strict=True):
             chosen = kind.chosen(guesses)
             labels = [[guess.text, round(guess.probability, 6)] for guess in guesses]
-            answer = {"text": value, "labels": labels} | kind.extra(chosen)
+            answer = {cls.what.removesuffix("s"): value, "labels": labels} | kind.extra(chosen)
             yield Prediction(kind.line(guesses if "all" in options else chosen), answer)
 
     @classmethod
@@ -219,7 +235,7 @@ class Classification(TextLabelling):
         if kind is OneLabel:
             return super().evaluate(model, files, options)
         refuse_unknown(options, cls.evaluation_options, f"a model that labels {cls.what}")
-        texts, said = _texts(model, files, options, ())
+        texts, said = cls._texts(model, files, options, ())
         true = kind.targets([text.label for text in texts], model.labels, ", ".join(files))  # type: ignore[attr-defined]
         _tell(said)
         share_of = [{guess.text: guess.probability for guess in guesses} for guesses in cls._classified(model, texts)]
@@ -231,32 +247,32 @@ class Classification(TextLabelling):
         cls, model: Encoder, files: Sequence[str], options: dict[str, Any]
     ) -> tuple[Sequence[str], Sequence[str], list[Any]]:
         known = {*model.labels, *map(str, range(len(model.labels)))}
-        texts, said = _texts(model, files, options, known)
-        names, labels = [f"text {number}" for number in range(1, len(texts) + 1)], [text.label for text in texts]
+        texts, said = cls._texts(model, files, options, known)
+        names = [f"{cls.what.removesuffix('s')} {number}" for number in range(1, len(texts) + 1)]
+        labels = [text.label for text in texts]
         numbers(names, labels, model.labels, digits=True)  # a wrong label is told before the model is asked
         _tell(said)
         return names, labels, cls._classified(model, texts)
 
-    @staticmethod
-    def _classified(model: Encoder, texts: Sequence[Labelled]) -> list[Any]:
+    @classmethod
+    def _texts(
+        cls, model: Any, files: Sequence[str], options: dict[str, Any], known: Collection[str]
+    ) -> tuple[list[Labelled], list[str]]:
+        """The examples of files with their labels, and where they were found, in words."""
+        said, answer = list[str](), getattr(model.head, "answer", "one")
+        columns = _columns(model.card.run, options)
+        texts = cls.examples(_data(model.card.run), list(files), columns, known, said.append, answer)
+        refuse(not texts, f"{', '.join(files)}: there is no {cls.what.removesuffix('s')} in it")
+        return texts, said
+
+    @classmethod
+    def _classified(cls, model: Encoder, texts: Sequence[Labelled]) -> list[Any]:
         """Cut where they are longer than the model takes, as they were when it learned; that is told."""
         given = [text.text for text in texts]
         cut = sum(one.cut for one in frame(model.tokenizer, given, model.limit, truncate=True))
         if said := said_of_cuts(cut, len(texts), model.limit, settable=False):
             warnings.warn(said, Notice, stacklevel=3)
         return model.classify(given, truncate=True)
-
-
-def _texts(
-    model: Encoder, files: Sequence[str], options: dict[str, Any], known: Collection[str]
-) -> tuple[list[Labelled], list[str]]:
-    """The texts of files with their labels, and where they were found, in words."""
-    said: list[str] = []
-    columns, encoding = _columns(model.card.run, options), _data(model.card.run).get("encoding", UTF8)
-    answer: Any = getattr(model.head, "answer", "one")
-    texts = read_labelled(list(files), columns, known, said.append, encoding, answer)
-    refuse(not texts, f"{', '.join(files)}: there is no text in it")
-    return texts, said
 
 
 def _tell(said: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from headway.batch import sampled
 from headway.errors import InputError, Notice, nearest, refuse
-from headway.evaluate.labels import LabelScores
+from headway.evaluate.labels import ERRORS, LabelScores
 from headway.models.configs import letters
 from headway.tasks.encoding import Encoding
 from headway.tasks.files import divided, vocabularies
@@ -61,7 +61,7 @@ class Labelling(Encoding):
 
     def judge(self, losses: dict[str, float]) -> tuple[str, Figure]:
         name = self.run.objective.judge
-        return name, Figure(self.scores("valid").figures()[name], True, 4)
+        return name, Figure(self.scores("valid").figures()[name], name not in ERRORS, 4)
 
     def final_figures(self) -> dict[str, Any]:
         if said := constant_answer(self.scores("valid"), self.labels, self.what):

@@ -1,0 +1,89 @@
+"""Models of graphs: molecules and other graphs in; their labels or numbers, or a trace over their nodes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Never
+
+import torch
+
+from headway.card import Loaded
+from headway.data.graphs import Graph, GraphInputs, Placed, graph_of, joined, placed
+from headway.errors import InputError
+from headway.generate.encoder import Guess, HeadedModel
+from headway.generate.one_or_many import is_text, one_or_many
+from headway.generate.tracing import Answering, check_one, checked, trace_of
+from headway.nn import tap
+from headway.nn.tap import chosen
+from headway.traces import Trace, Track
+
+ROWS = {"cpu": 64, "cuda": 1024}
+
+
+class GraphReader:
+    """Graphs as they are written, into what a model reads. facts: what it reads beside kinds."""
+
+    def __init__(self, nodes: Any, edges: Any, facts: Any) -> None:
+        self.nodes, self.edges, self.facts = nodes, edges, facts
+
+    def placed(self, graph: Graph, where: str = "") -> Placed:
+        before = f"{where}: " if where else ""
+        nodes_NF = self.nodes.encode(graph.nodes, before)
+        kinds_EF = self.edges.encode(graph.kinds, before)
+        ends_E2 = torch.tensor(graph.edges, dtype=torch.long).reshape(-1, 2).numpy()
+        return placed(nodes_NF, ends_E2, kinds_EF, self.facts)
+
+
+class GraphModel(HeadedModel, Answering):
+    """`headway.load(folder)` gives one: `model.classify("CCO")`, or a list of graphs: SMILES, or JSON objects with
+    nodes and edges, as text."""
+
+    vocabulary = 0  # it writes no tokens
+
+    def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(loaded, device, dtype)
+        self.reader = GraphReader(loaded.processors["nodes"], loaded.processors["edges"], loaded.card.config.facts)
+
+    @property
+    def tokenizers(self) -> Never:  # type: ignore[override]
+        raise InputError("this model reads graphs: it has no tokens")
+
+    def places(self, text: str) -> int:
+        return len(graph_of(text).nodes)
+
+    @one_or_many(is_text)
+    @torch.inference_mode()
+    def classify(self, graphs: Sequence[str]) -> list[list[Guess]]:
+        """The labels of each graph, the most probable first; of a model that gives numbers, those."""
+        read = [self.reader.placed(graph_of(text, f"graph {number}")) for number, text in enumerate(graphs, 1)]
+        order = sorted(range(len(read)), key=lambda at: len(read[at].nodes_NF))
+        found: dict[int, list[Guess]] = {}
+        rows = ROWS[self.device.type]
+        for start in range(0, len(order), rows):
+            some = order[start : start + rows]
+            found |= dict(zip(some, self.guesses(self._sent(joined([read[at] for at in some]))), strict=True))
+        return [found[at] for at in range(len(read))]
+
+    @torch.inference_mode()
+    def trace(
+        self, value: str, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
+        tensors: Sequence[str] | str | None = None, top: int = 5,
+    ) -> Trace:  # fmt: skip
+        """What the model computes while this graph is read, along its nodes; its edges in `about["edges"]`."""
+        check_one(value)
+        graph = graph_of(value)
+        choice = checked(self.model, chosen(layers, heads, tensors))
+        read = self.reader.placed(graph)
+        inputs = self._sent(joined([read], len(read.nodes_NF), max(1, len(read.edges_E2))))
+        with tap.record(self.model, choice) as recorder:
+            self.model(inputs)
+        [guesses] = self.guesses(inputs)
+        track = Track("nodes", "nodes", tuple(node[0] for node in graph.nodes), text=value)
+        about = {
+            "labels": [[guess.text, round(guess.probability, 5)] for guess in guesses[:top]],
+            "edges": [list(edge) for edge in graph.edges],
+        }
+        return trace_of(self.model, recorder, [track], name=self.name, about=about)
+
+    def _sent(self, inputs: GraphInputs) -> GraphInputs:
+        return inputs.map(lambda t: t.to(self.device, self.dtype if t.is_floating_point() else None))
