@@ -34,6 +34,7 @@ from media import (
 from worlds import (
     SEEN,
     SMALL,
+    graphs,
     labelled,
     pairs,
     questions,
@@ -76,6 +77,7 @@ CAPTIONS = (*SHORT, *SEEN, "model.encoder_layers=1", "model.decoder_layers=1", "
 STORIES = (*SHORT, "engine.batch=8", "model.width=8")
 STRINGS = (*SHORT, "model.width=16", "search.beam=1")
 STEERED = (*SHORT, "model.width=16", "model.layers=1", "model.max_length=4", "data.episodes=0")
+GRAPHS = (*SHORT, "engine.batch=8", "model.width=16", "model.layers=1", "model.heads=2", "model.walk=3")
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 
@@ -270,6 +272,7 @@ ALL: dict[str, Kind] = {
         trajectories,
         (train("clone", "train.npz", settings=STEERED), train("decision-transformer", "train.npz", settings=STEERED)),
     ),
+    "graphs": Kind(graphs, (train("graph", "train.jsonl", settings=GRAPHS),)),
     "speech": Kind(speech, (train("transcribe", "speech/all.csv", settings=SPEECH),)),
     "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),
     "picture-arrays": Kind(picture_arrays, (train("classify-pictures", "train.npz", settings=PICTURES),)),

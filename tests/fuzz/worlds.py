@@ -136,6 +136,16 @@ def speech(folder: Path) -> None:
     (folder / "speech/all.csv").write_text("\n".join(lines) + "\n")
 
 
+def graphs(folder: Path) -> None:
+    """Rings and lines, with how many nodes they have."""
+    rows = []
+    for number in range(40):
+        count = 3 + number % 5
+        edges = [[at, (at + 1) % count, "ab"[at % 2]] for at in range(count - number % 2)]
+        rows.append({"nodes": [[at % 3, "x"] for at in range(count)], "edges": edges, "label": count + 0.5})
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def trajectories(folder: Path, pictures: int = 0) -> None:
     """Episodes of a car that is steered at random."""
     from headway.data.trajectories import save_trajectories
@@ -349,6 +359,16 @@ WORLDS: dict[str, World] = {
         (
             ("predict", "MODEL", "speech/0.wav", "--device", "cpu"),
             ("evaluate", "MODEL", "speech/all.csv", "--device", "cpu", "--json"),
+        ),
+        stores=False,
+    ),
+    "graphs": World(
+        graphs, ("graph", "--data", "train.jsonl"),
+        (*ENGINE, "engine.batch=8", "model.width=16", "model.layers=1", "model.heads=2", "model.walk=3",
+         "model.laplacian=2", "model.path=2", "model.dropout=0.1"),
+        (
+            ("predict", "MODEL", '{"nodes": [[1, "x"], [2, "x"]], "edges": [[0, 1, "a"]]}', "--device", "cpu"),
+            ("evaluate", "MODEL", "train.jsonl", "--device", "cpu", "--json"),
         ),
         stores=False,
     ),
