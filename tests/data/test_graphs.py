@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 from headway.data.columns import Columns
-from headway.data.graphs import FARTHEST, eigenvectors, graph_of, joined, paths, placed, read_graphs, shortest, walks
+from headway.data.graphs import (
+    FARTHEST,
+    GraphBatches,
+    eigenvectors,
+    graph_of,
+    joined,
+    paths,
+    placed,
+    read_graphs,
+    shortest,
+    walks,
+)
 from headway.errors import InputError
 from headway.models.graph import Facts
 
@@ -103,3 +114,16 @@ def test_a_batch_keeps_every_graph() -> None:
     batch = joined([small, line])
     assert batch.lengths_B.tolist() == [1, 4] and (batch.kinds_BEF[1, :, 0] > 0).sum() == 6
     assert batch.distances_BNN[1, 0, 3] == 3 and not batch.kinds_BEF[0].any()
+
+
+def test_an_epoch_has_every_graph_once_and_like_sizes_together() -> None:
+    draw, facts = np.random.default_rng(3), Facts()
+    sizes = draw.integers(1, 60, 137)
+    none = np.zeros((0, 2), np.int64), np.zeros((0, 1), np.int64)
+    graphs = [placed(np.ones((size, 1), np.int64), *none, facts) for size in sizes]
+    batches = GraphBatches(graphs, lambda inputs, examples: (inputs, examples), 8, seed=1)
+    first, second = ([batch[1].tolist() for batch in batches.epoch(epoch)] for epoch in (0, 1))
+    assert sorted(sum(first, [])) == list(range(137)) and first != second
+    assert [batches.batch(step)[1].tolist() for step in range(18)] == first
+    spread = np.mean([np.ptp(sizes[some]) for some in first])
+    assert spread < 15  # 48 where they are drawn at random

@@ -214,3 +214,17 @@ def test_it_collects_what_it_is_told(trained: Path, tmp_path: Path, capsys: pyte
     told(*words, "--command", LEFT, capsys=capsys)
     found = read_trajectories([file])
     assert len(found.rewards_K) == 3 and found.command == LEFT
+
+
+@pytest.mark.parametrize("recipe", ["robot", "robot-pictures"])
+def test_what_is_kept_of_earlier_steps_is_what_reading_them_again_gives(
+    recipe: str, files: list[Path], tmp_path: Path
+) -> None:
+    train_quietly(run_of(recipe, files, "engine.steps=3", "model.max_length=3"), tmp_path)
+    model = load(tmp_path, "cpu")
+    policy, again = (model.policy(command=LEFT) for _ in range(2))
+    again.given = lambda at_R: model.answered(again.window(at_R))[:, -1]  # type: ignore[method-assign]
+    worlds = [open_world("lane-keeping") for _ in range(2)]
+    kept, read = (list(episodes(worlds, one, 2, (1,), most=7)) for one in (policy, again))
+    for one, other in zip(kept, read, strict=True):
+        np.testing.assert_allclose(np.array(one.actions), np.array(other.actions), atol=1e-5)

@@ -198,7 +198,7 @@ class ActorPolicy:
         self.states.append(states_RS)
         self.returns.append((self.togo_R / actor.observations.config.scale).astype(np.float32))
         self.done.append(self.blank_RA.copy())
-        given_RA = self.blended(at, actor.answered(self.window(at))[:, -1])
+        given_RA = self.blended(at, self.given(at))
         if self.sample and actor.actions.config.space == "choices":
             drawn = [self.draws[row].choice(len(p_A), p=p_A / p_A.sum())
                      for row, p_A in zip(rows, given_RA.astype(np.float64), strict=True)]  # fmt: skip
@@ -206,6 +206,10 @@ class ActorPolicy:
         chosen = actor.actions.decode(given_RA)
         self.done[-1][at] = actor.actions.encode(np.asarray(chosen))
         return chosen
+
+    def given(self, at_R: Any) -> Floats:
+        """(R, C, A): what these rows would do now, and at the steps behind."""
+        return self.actor.answered(self.window(at_R))[:, -1]
 
     def blended(self, at_R: Any, given_RCA: Floats) -> Floats:
         """What is planned for this step now and was at the steps before: a mean, in which the i-th oldest plan counts

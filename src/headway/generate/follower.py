@@ -6,7 +6,7 @@ R rows, T steps, W words, P pixels of a side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,7 @@ class FollowerPolicy(ActorPolicy):
         super().begin(draws)
         self.pictures: list[Bytes] = []
         self.looks: list[Floats] = []
+        self.vectors: list[Tensor] = []
 
     def act(self, rows: Sequence[int], seen: Sequence[Seen]) -> list[Any]:
         if self.sees:
@@ -191,6 +192,27 @@ class FollowerPolicy(ActorPolicy):
         if self.watched:
             self.looks.append(self.actor.looked(self.window(np.asarray(rows)))[0])
         return done
+
+    @torch.inference_mode()
+    def given(self, at_R: Any) -> Floats:
+        """What is seen at a step is read once: its vector is kept."""
+        actor, model = self.actor, self.actor.model
+        x_RD = model.encoder.seen(self.last(at_R).map(lambda tensor: tensor.to(actor.device)))[:, 0]
+        all_RD = x_RD.new_zeros(len(self.togo_R), x_RD.shape[1])
+        all_RD[at_R] = x_RD
+        self.vectors = [*self.vectors, all_RD][-actor.window :]
+        encoded = model.encoder.over(torch.stack(self.vectors, 1)[at_R])
+        found: Floats = model.head.actions(encoded)[:, -1].float().cpu().numpy()
+        return found
+
+    def last(self, at_R: Any) -> CommandedInputs:
+        """The present step of these rows."""
+        inputs = self.window(at_R)
+        of_steps: dict[str, Any] = {
+            field.name: value[:, -1:] for field in fields(inputs)
+            if isinstance(value := getattr(inputs, field.name), Tensor) and "_BT" in field.name
+        }  # fmt: skip
+        return replace(inputs, **of_steps)
 
     def window(self, at_R: Any) -> CommandedInputs:
         rows = len(at_R)

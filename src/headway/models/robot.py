@@ -145,12 +145,22 @@ class RobotTransformer(OfSteps):
         return said
 
     def encode(self, inputs: Any) -> Encoded:
+        return self.over(self.seen(inputs))
+
+    def seen(self, inputs: Any) -> Tensor:
+        """(B, T, D): the vector of each step, of what is seen at it alone: a policy that acts keeps those of the steps
+        before."""
         rows, steps = inputs.times_BT.shape
         x_KND, words_BWD = self.sight(inputs), self.words(inputs)
         all_of_it = View()
         told = Padding().view(Scene(steps * x_KND.shape[1], words_BWD.shape[1], x_KND.device,
                                     key_lengths_B=inputs.counts_B))  # fmt: skip
         given = [(all_of_it, None, block.cross.remember(words_BWD), told) for block in self.look.layers]
-        x_BTD = self.look.walk(x_KND, given)[:, 0].unflatten(0, (rows, steps)) + self.places.weight[:steps]
+        return self.look.walk(x_KND, given)[:, 0].unflatten(0, (rows, steps))
+
+    def over(self, x_BTD: Tensor) -> Encoded:
+        """The last steps by their vectors."""
+        steps = x_BTD.shape[1]
+        x_BTD = x_BTD + self.places.weight[:steps]
         causal = Causal().view(Scene(steps, steps, x_BTD.device))
         return Encoded(self.decoder.walk(x_BTD, [(causal,)] * self.config.layers))

@@ -1,0 +1,171 @@
+"""Molecules: a graph Transformer with and without sums over neighbours, GIN, GatedGCN, and a random forest on
+fingerprints.
+
+    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/graphs.py --device cuda --parallel 8 --parts zinc tables folds
+    HEADWAY_DATA=data PYTHONPATH=src python benchmarks/graphs.py --parts forest
+
+`zinc`: four seeds, mean absolute error, about 500,000 weights. `tables`: ESOL, FreeSolv and Lipophilicity, ten seeds,
+each with another random tenth to choose by and another to judge, root mean squared error. `folds`: MUTAG, ten folds;
+accuracy on each by weights that the tenth of the rest chose. `forest`: the same sets by scikit-learn's random forest on
+Morgan fingerprints (needs RDKit). benchmarks/graph_sets.py packs the sets. Each part has a record of its own.
+"""
+
+from __future__ import annotations
+
+from measure import arguments, write
+
+# isort: split
+import gzip
+import json
+import os
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scores import trained
+from side_by_side import grouped, mean, side_by_side, spread, training_options
+
+ZINC = ("zinc-graph", "zinc-attention", "zinc-gated", "zinc-gin")
+TABLES = ("freesolv", "esol", "lipophilicity")
+NUMBERS = ("graph", "graph-attention", "graph-gated", "graph-gin")
+STEPS = {"freesolv": 1500, "esol": 2000, "lipophilicity": 4000}
+CLASSES: dict[str, tuple[str, ...]] = {
+    "attention and sums": (),
+    "sums (GIN)": ("model=message-passing", "model.layer=gin", "model.layers=4", "model.width=32", "model.dropout=0.2"),
+}
+FOLDS, BITS = 10, 2048
+
+
+class Job(NamedTuple):
+    data: str
+    who: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.who}-seed-{self.seed}".replace(" ", "-").replace("(", "").replace(")", "")
+
+
+def rows_of(data: str) -> list[dict[str, Any]]:
+    file = Path(os.environ.get("HEADWAY_DATA", "data")) / "graphs" / data / "all.jsonl.gz"
+    return [json.loads(line) for line in gzip.open(file)]
+
+
+def parts_of(count: int, seed: int) -> dict[str, Any]:
+    order = np.random.default_rng(seed).permutation(count)
+    tenth = count // 10
+    return {"test": order[:tenth], "valid": order[tenth : 2 * tenth], "train": order[2 * tenth :]}
+
+
+def divided(data: str, seed: int, options: Namespace) -> dict[str, Path]:
+    """The files of each part; of MUTAG the fold of this number."""
+    rows = rows_of(data)
+    if data == "mutag":
+        folds = json.loads((Path(os.environ.get("HEADWAY_DATA", "data")) / "graphs/mutag/folds.json").read_text())
+        held = np.array(folds[seed - 1])
+        rest = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(len(rows)), held))
+        parts = {"test": held, "valid": rest[: len(rest) // 10], "train": rest[len(rest) // 10 :]}
+    else:
+        parts = parts_of(len(rows), seed)
+    found = {}
+    for part, at in parts.items():
+        found[part] = options.runs / "data" / f"{data}-{seed}-{part}.jsonl"
+        if not found[part].exists():
+            found[part].parent.mkdir(parents=True, exist_ok=True)
+            found[part].write_text("".join(json.dumps(rows[number]) + "\n" for number in at))
+    return found
+
+
+def learned(job: Job, options: Namespace) -> dict[str, Any]:
+    files = divided(job.data, job.seed, options)
+    settings = [f"data.{part}={file}" for part, file in files.items()]
+    settings += [f"engine.seed={job.seed}", f"engine.device={options.device}", "validation.every=50",
+                 "validation.score_every=50"]  # fmt: skip
+    if job.data == "mutag":
+        own = ["engine.steps=600", "schedule.warmup=50", "engine.batch=32", *CLASSES[job.who]]
+        return trained("graph-classes", job.name, options.runs, [*settings, *own, *options.settings])
+    own = [f"engine.steps={STEPS[job.data]}", "validation.patience=0", "objective.judge=rmse", "head.errors=squared"]
+    return trained(job.who, job.name, options.runs, [*settings, *own, *options.settings])
+
+
+def zinc(options: Namespace) -> None:
+    jobs = [Job("zinc", recipe, seed) for seed in range(1, 5) for recipe in options.only or ZINC]
+
+    def one(job: Job) -> dict[str, Any]:
+        settings = [f"engine.seed={job.seed}", f"engine.device={options.device}"]
+        return trained(job.who, job.name, options.runs, [*settings, *options.settings])
+
+    rows = []
+    for (_, recipe), own in grouped(side_by_side(one, jobs, options.parallel)).items():
+        each = [score["test mae"] for score in own.values()]
+        rows.append({
+            "recipe": recipe, "mae": mean(each), "spread": spread(each), "each": each,
+            "validation": mean(score["validation mae"] for score in own.values()),
+            "parameters": next(iter(own.values()))["parameters"],
+            "seconds": mean((score["training seconds"] for score in own.values()), 1),
+        })  # fmt: skip
+    write(f"zinc-{options.device}", options.device, rows, options.out, case={"seeds": 4})
+
+
+def tables(options: Namespace) -> None:
+    jobs = [Job(data, who, seed) for data in TABLES for seed in range(1, FOLDS + 1) for who in options.only or NUMBERS]
+    found = side_by_side(lambda job: learned(job, options), jobs, options.parallel)
+    rows = [
+        {"data": data, "who": who, "rmse": mean(score["test rmse"] for score in own.values()),
+         "spread": spread([score["test rmse"] for score in own.values()]),
+         "parameters": next(iter(own.values()))["parameters"],
+         "seconds": mean((score["training seconds"] for score in own.values()), 1)}
+        for (data, who), own in grouped(found).items()
+    ]  # fmt: skip
+    write(f"molecules-{options.device}", options.device, rows, options.out, case={"seeds": FOLDS})
+
+
+def folds(options: Namespace) -> None:
+    jobs = [Job("mutag", who, fold) for fold in range(1, FOLDS + 1) for who in CLASSES]
+    found = side_by_side(lambda job: learned(job, options), jobs, options.parallel)
+    rows = [
+        {"data": data, "who": who, "accuracy": mean(score["test accuracy"] for score in own.values()),
+         "spread": spread([score["test accuracy"] for score in own.values()]),
+         "seconds": mean((score["training seconds"] for score in own.values()), 1)}
+        for (data, who), own in grouped(found).items()
+    ]  # fmt: skip
+    write(f"mutag-{options.device}", options.device, rows, options.out, case={"folds": FOLDS})
+
+
+def forest(options: Namespace) -> None:
+    from rdkit import Chem
+    from rdkit.Chem import rdFingerprintGenerator
+    from sklearn.ensemble import RandomForestRegressor
+
+    made = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
+    rows = []
+    for data in TABLES:
+        found = rows_of(data)
+        bits = np.array([made.GetFingerprintAsNumPy(Chem.MolFromSmiles(row["smiles"])) for row in found])
+        wanted, each = np.array([row["label"] for row in found]), []
+        for seed in range(1, FOLDS + 1):
+            parts = parts_of(len(found), seed)
+            learn = np.concatenate([parts["train"], parts["valid"]])
+            model = RandomForestRegressor(200, random_state=seed, n_jobs=-1).fit(bits[learn], wanted[learn])
+            each.append(float(np.sqrt(np.mean((model.predict(bits[parts["test"]]) - wanted[parts["test"]]) ** 2))))
+        rows.append({"data": data, "who": "random forest", "rmse": mean(each), "spread": spread(each)})
+        print(rows[-1], flush=True)
+    write("molecules-forest", "cpu", rows, options.out, case={"seeds": FOLDS, "bits": BITS})
+
+
+PARTS = {"zinc": zinc, "tables": tables, "folds": folds, "forest": forest}
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--only", nargs="+", help="recipes")
+    options = training_options(parser, "graphs", seeds=1)
+    os.environ.setdefault("PYTHONPATH", "src")
+    for part in options.parts:
+        PARTS[part](options)
+
+
+if __name__ == "__main__":
+    main()
