@@ -2,23 +2,20 @@
 a rule shows it. Time and memory grow with the tiles that are seen, not with the square of the length.
 
 B batch, H heads, T queries, S keys, K head width, N blocks of queries, M blocks of keys that each sees, E tokens of a
-block.
+block. A rule is a `headway.nn.mask.Mask`, a view what it becomes in one scene.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from headway.nn.mask import Mask, View
 
 SPARSE = 0.5  # share of the tiles up to which it is worth leaving the others out
 
@@ -36,7 +33,7 @@ class Tiling:
 
 
 @lru_cache(maxsize=64)
-def tiling_of(rule: Mask, length: int) -> Tiling | None:
+def tiling_of(rule: Any, length: int) -> Tiling | None:
     """How a rule divides a sequence that looks at itself; None where it shows most of it."""
     seen_NS = rule.tiles(rule.tile, length)
     if seen_NS.mean() > SPARSE:
@@ -50,7 +47,7 @@ def tiling_of(rule: Mask, length: int) -> Tiling | None:
 
 
 def tile_attend(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, view: View, tiling: Tiling, scale: float | None = None,
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, view: Any, tiling: Tiling, scale: float | None = None,
     dropout: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """`attend` of the tiles that the view shows."""
@@ -90,7 +87,7 @@ class TileMask:
     wide: Tensor | None
 
 
-def tile_mask(rule: Mask, scene: Any, tiling: Tiling, dtype: torch.dtype) -> TileMask:
+def tile_mask(rule: Any, scene: Any, tiling: Tiling, dtype: torch.dtype) -> TileMask:
     size, device = tiling.size, scene.device
     within = torch.arange(size, device=device)
     rows = torch.arange(scene.rows if rule.by_row else 1, device=device)[:, None, None, None]
@@ -108,7 +105,7 @@ def tile_mask(rule: Mask, scene: Any, tiling: Tiling, dtype: torch.dtype) -> Til
 
 
 def _shown(
-    rule: Mask, scene: Any, row: Tensor, query: Tensor, key: Tensor, known: Tensor, dtype: torch.dtype
+    rule: Any, scene: Any, row: Tensor, query: Tensor, key: Tensor, known: Tensor, dtype: torch.dtype
 ) -> Tensor:
     """True where a query may look, or what is added to the scores there. Queries behind the end of the sequence fill
     the last block: what they see is not used, but they must see something."""
