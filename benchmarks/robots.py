@@ -7,7 +7,8 @@ each episode.
 
 `collect`: the written experts show each task so often, disturbed a little; what is kept is what they wanted to do.
 `train`: ways to tell actions, from states and from pictures (84 pixels, camera corner2, with the place and the opening
-of the hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
+of the hand), with and without the steps before. Needs no world. `play`: each model acts (what has been found of it with
+as many starts is kept beside it) from so many starts that no
 demonstration has, beside the expert; and how many actions it decides on in a second, one robot at a time. `film`: one
 episode of each task by the first way, as docs/robots.gif.
 """
@@ -17,9 +18,11 @@ from __future__ import annotations
 from measure import arguments, write
 
 # isort: split
+import json
 import os
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -112,26 +115,47 @@ def actions_per_second(actor: Any, task: Any) -> float:
     return ASKED / (time.perf_counter() - began)
 
 
+def kept(file: Path, count: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was found before with as many starts, or is found now: an hour of acting need not be repeated."""
+    if file.exists() and (before := json.loads(file.read_text()))["starts"] == count:
+        found: dict[str, Any] = before["found"]
+        return found
+    found = make()
+    file.write_text(json.dumps({"starts": count, "found": found}))
+    print(found, flush=True)
+    return found
+
+
+def of_expert(count: int) -> dict[str, Any]:
+    found = {task: success(name, policy_named(EXPERT, opened(name)[0]), count) for task, name in WORLDS.items()}
+    return {"who": EXPERT, "success": mean(found.values()), **found}
+
+
+def of_way(way: str, count: int, options: Namespace) -> dict[str, Any]:
+    actor: Any = load(options.runs / folder(way), "cpu", verb="play")
+    asked = {task.world: task for task in actor.tasks()}
+    found = {task: success(name, actor.policy(command=asked[name].command), count) for task, name in WORLDS.items()}
+    score = actor.card.score
+    return {
+        "who": way, "success": mean(found.values()), **found,
+        "steps": score["steps"], "seconds": score["training seconds"],
+        "parameters": sum(weight.numel() for weight in actor.model.parameters()),
+    }  # fmt: skip
+
+
 def play(options: Namespace) -> None:
-    count, rows = options.starts, []
-    expert = {task: success(name, policy_named(EXPERT, opened(name)[0]), count) for task, name in WORLDS.items()}
-    rows.append({"who": EXPERT, "success": mean(expert.values()), **expert})
+    count = options.starts
+    rows = [kept(options.runs / "expert.json", count, lambda: of_expert(count))]
     for way in options.ways:
         place = options.runs / folder(way)
         if not (place / "model" / "headway.json").exists():
             print(f"{way}: not trained", flush=True)
             continue
+        row = kept(place / "played.json", count, lambda way=way: of_way(way, count, options))  # type: ignore[misc]
         actor: Any = load(place, "cpu", verb="play")
         asked = {task.world: task for task in actor.tasks()}
-        found = {task: success(name, actor.policy(command=asked[name].command), count) for task, name in WORLDS.items()}
-        score, reached = actor.card.score, mean(found.values())
-        rows.append({
-            "who": way, "success": reached, "of_expert": round(reached / rows[0]["success"], 4), **found,
-            "actions_per_second": round(actions_per_second(actor, asked[WORLDS["reach"]]), 1),
-            "steps": score["steps"], "seconds": score["training seconds"],
-            "parameters": sum(weight.numel() for weight in actor.model.parameters()),
-        })  # fmt: skip
-        print(rows[-1], flush=True)
+        rate = round(actions_per_second(actor, asked[WORLDS["reach"]]), 1)
+        rows.append(row | {"of_expert": round(row["success"] / rows[0]["success"], 4), "actions_per_second": rate})
     case = {"starts": count, "demonstrations": options.shown, "noise": NOISE, "threads": torch.get_num_threads()}
     write("robots", "cpu", rows, options.out, case=case)
 

@@ -56,7 +56,7 @@ class NumberScores(NamedFigures):
         "pearson": "Pearson's r",
         "spearman": "Spearman's ρ",
         "mse": "mean squared error",
-        "rmse": "root of it",
+        "rmse": "root mean squared error",
         "mae": "mean absolute error",
     }
     constant: ClassVar[None] = None

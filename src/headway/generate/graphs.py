@@ -8,7 +8,7 @@ from typing import Any, Never
 import torch
 
 from headway.card import Loaded
-from headway.data.graphs import Graph, GraphInputs, Placed, graph_of, joined, placed
+from headway.data.graphs import MOST, Graph, GraphInputs, Placed, graph_of, joined, placed
 from headway.errors import InputError
 from headway.generate.encoder import Guess, HeadedModel
 from headway.generate.one_or_many import is_text, one_or_many
@@ -41,7 +41,9 @@ class GraphModel(HeadedModel, Answering):
     vocabulary = 0  # it writes no tokens
 
     def __init__(self, loaded: Loaded, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        """`limit`: the most nodes of a graph."""
         super().__init__(loaded, device, dtype)
+        self.limit = MOST
         self.reader = GraphReader(loaded.processors["nodes"], loaded.processors["edges"], loaded.card.config.facts)
 
     @property
