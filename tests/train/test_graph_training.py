@@ -82,7 +82,7 @@ def test_a_trace_has_what_each_node_looks_at(file: Path, tmp_path: Path) -> None
     trace = headway.load(tmp_path).trace(RING)
     weights = trace[next(name for name in trace.tensors if name.endswith("0.attention.weights"))]
     assert weights.shape[-2:] == (5, 5) and np.allclose(weights.sum(-1), 1, atol=1e-3)
-    assert trace.about["edges"][0] == [0, 1]
+    assert trace.about["edges"][0] == [0, 1, ""]
 
 
 def test_what_makes_no_sense_is_refused(file: Path, tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 import { type Asked, host } from './host';
 import { saidIn } from './picture/said';
+import { graphOf } from './picture/graph';
 import { gridOf, type Mode } from './picture/seen';
 import type { Looks } from './trace/looks';
 import type { Site, Trace } from './trace/trace';
 
-export const VIEWS = ['picture', 'sound', 'attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
+export const VIEWS = ['picture', 'graph', 'sound', 'attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
 export type View = (typeof VIEWS)[number];
 
 export const TITLES: Record<View, string> = {
   picture: 'Picture',
+  graph: 'Graph',
   sound: 'Sound',
   attention: 'Attention',
   steps: 'Step by step',
@@ -24,6 +26,7 @@ export const TITLES: Record<View, string> = {
 /** What a view shows, in a sentence, and the section of docs/explore.md that says more. */
 export const HELP: Record<View, { text: string; section: string }> = {
   picture: { text: 'The picture as the model got it. What the chosen place looks at glows, the rest is dark: one head, the mean of a layer, or all layers together (rollout). Click a patch to look from there.', section: 'picture' },
+  graph: { text: 'The graph as the model read it. The darker a node, the more of the chosen node’s attention it gets: from one head, the mean of a layer, or all layers together (rollout). Click a node to look from there.', section: 'graph' },
   sound: { text: 'The recording as the model got it, and each word below the time at which it is said. What the chosen word looks at while it is written glows, the rest is dark. Point at a word, or use the arrow keys.', section: 'sound' },
   attention: { text: 'Each row is a place of the text; the stronger the colour of a cell, the more of that place’s attention goes to the column. A row of attention adds up to 1. The small pictures choose a layer and a head.', section: 'attention' },
   steps: { text: 'One head at one place, with the model’s own numbers: from vectors to query, keys and values, to scores, weights and the weighted sum.', section: 'step-by-step' },
@@ -131,7 +134,7 @@ class Looking {
 
   /** Makes every choice one that this trace has. */
   fit(trace: Trace): void {
-    this.view ??= gridOf(trace) ? 'picture' : saidIn(trace) ? 'sound' : 'attention';
+    this.view ??= gridOf(trace) ? 'picture' : graphOf(trace) ? 'graph' : saidIn(trace) ? 'sound' : 'attention';
     const site = trace.site(this.site) ?? trace.firstSite;
     this.site = site?.key ?? null;
     if (!site) return;

@@ -81,6 +81,14 @@ def molecule(smiles: str) -> Graph:
     return Graph(atoms, ends, kinds)
 
 
+def flat(smiles: str) -> NDArray[np.float64]:
+    """(N, 2): where the atoms of a molecule are drawn."""
+    found = wanted("rdkit.Chem", "molecules").MolFromSmiles(smiles.strip())
+    wanted("rdkit.Chem.AllChem", "molecules").Compute2DCoords(found)
+    places_N3 = found.GetConformer().GetPositions()
+    return np.asarray(places_N3[:, :2] * [1, -1], np.float64)  # a page's second number grows downward
+
+
 def _from_json(text: str) -> Graph:
     try:
         given = json.loads(text)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Never
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headway.card import Loaded
-from headway.data.graphs import MOST, Graph, GraphInputs, Placed, graph_of, joined, placed
+from headway.data.graphs import FARTHEST, MOST, Graph, GraphInputs, Placed, flat, graph_of, joined, placed, shortest
 from headway.errors import InputError
 from headway.generate.encoder import Guess, HeadedModel
 from headway.generate.one_or_many import is_text, one_or_many
@@ -18,6 +20,23 @@ from headway.nn.tap import chosen
 from headway.traces import Trace, Track
 
 ROWS = {"cpu": 64, "cuda": 1024}
+
+
+def layout(text: str, graph: Graph) -> NDArray[np.float64]:
+    """(N, 2): where a drawing has the nodes: a molecule's as chemists draw them, of other graphs so that distances are
+    kept as well as a plane can (Torgerson 1952)."""
+    if not text.lstrip().startswith("{"):
+        return flat(text)
+    near_NN = np.zeros((len(graph.nodes),) * 2, bool)
+    for a, b in graph.edges:
+        near_NN[a, b] = near_NN[b, a] = a != b
+    far_NN = shortest(near_NN).astype(float)
+    apart = far_NN[far_NN < FARTHEST].max() + 2
+    squares_NN = np.minimum(far_NN, apart) ** 2
+    middle_NN = np.eye(len(far_NN)) - 1 / len(far_NN)
+    values_N, vectors_NN = np.linalg.eigh(-middle_NN @ squares_NN @ middle_NN / 2)
+    found_N2 = vectors_NN[:, ::-1][:, :2] * np.sqrt(values_N[::-1][:2].clip(min=0))
+    return np.pad(found_N2, ((0, 0), (0, 2 - found_N2.shape[1])))
 
 
 class GraphReader:
@@ -71,7 +90,8 @@ class GraphModel(HeadedModel, Answering):
         self, value: str, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
         tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What the model computes while this graph is read, along its nodes; its edges in `about["edges"]`."""
+        """What the model computes while this graph is read, along its nodes; its edges in `about["edges"]`, and where a
+        drawing has its nodes in `about["places"]`."""
         check_one(value)
         graph = graph_of(value)
         choice = checked(self.model, chosen(layers, heads, tensors))
@@ -81,10 +101,11 @@ class GraphModel(HeadedModel, Answering):
             self.model(inputs)
         [guesses] = self.guesses(inputs)
         track = Track("nodes", "nodes", tuple(node[0] for node in graph.nodes), text=value)
+        edges = [[*ends, kinds[0]] for ends, kinds in zip(graph.edges, graph.kinds, strict=True)]
         about = {
             "labels": [[guess.text, round(guess.probability, 5)] for guess in guesses[:top]],
-            "edges": [list(edge) for edge in graph.edges],
-        }
+            "edges": edges, "places": layout(value, graph).round(3).tolist(),
+        }  # fmt: skip
         return trace_of(self.model, recorder, [track], name=self.name, about=about)
 
     def _sent(self, inputs: GraphInputs) -> GraphInputs:

@@ -104,9 +104,7 @@ def tile_mask(rule: Any, scene: Any, tiling: Tiling, dtype: torch.dtype) -> Tile
     return TileMask(narrow, _shown(rule, scene, rows, query, key, torch.ones_like(key, dtype=torch.bool), dtype))
 
 
-def _shown(
-    rule: Any, scene: Any, row: Tensor, query: Tensor, key: Tensor, known: Tensor, dtype: torch.dtype
-) -> Tensor:
+def _shown(rule: Any, scene: Any, row: Tensor, query: Tensor, key: Tensor, known: Tensor, dtype: torch.dtype) -> Tensor:
     """True where a query may look, or what is added to the scores there. Queries behind the end of the sequence fill
     the last block: what they see is not used, but they must see something."""
     safe_query, safe_key = query.clamp(max=scene.queries - 1), key.clamp(max=scene.keys - 1)

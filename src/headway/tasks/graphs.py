@@ -23,7 +23,7 @@ from headway.plain import to_plain
 from headway.processors.kinds import kinds_in
 from headway.tasks.classification import Classification, LabelledTables
 from headway.tasks.encoding import answered
-from headway.tasks.label_kinds import OneLabel
+from headway.tasks.label_kinds import Number, OneLabel
 from headway.tasks.labelling import Labelling, numbers
 from headway.tasks.objective import Labels
 from headway.tasks.start import RunContext, earlier_model, first_model
@@ -96,6 +96,13 @@ class GraphLabelling(Classification):
         say: Callable[[str], None], answer: Any,
     ) -> list[Labelled]:  # fmt: skip
         return read_graphs(files, columns, known, say, answer)
+
+    def called(self, labels: tuple[str, ...], least: int = 2) -> tuple[str, ...]:
+        """A number is called as its column, where that is named."""
+        data = self.run.data
+        if self.kind is Number and data.label_column and not data.names:
+            return (data.label_column,)
+        return super().called(labels, least)
 
     def _store(self, part: str) -> Any:
         """The answers of a part, and what makes a batch of them."""
