@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from headway.nn.attention import attend, fused_attend
+from headway.batch import TextInputs
+from headway.models import build
+from headway.models.bert import BertConfig
+from headway.models.heads import Words
+from headway.models.parts import Blocks
+from headway.nn.attention import attend, flex_attend, fused_attend
 from headway.nn.mask import EndBlocks, FirstBlockRepeated, NearBlocks, Padding, RandomBlocks, Scene
 from headway.nn.tiles import tiling_of
 
@@ -63,8 +68,9 @@ def test_random_blocks_are_neither_neighbours_nor_ends():
 
 def test_the_tiles_grow_with_the_length_and_not_with_its_square():
     rule = NearBlocks(64) | EndBlocks(64) | RandomBlocks(64, 3)
-    small, large = (tiling_of(rule, length) for length in (4096, 65_536))
-    assert small.table_NM.shape[1] == large.table_NM.shape[1] == 8 and small.wide == (0, 63) and large.wide == (0, 1023)
+    small, large = (tiling_of(rule, length, torch.device("cpu")) for length in (4096, 65_536))
+    assert small.table_NM.shape[1] == large.table_NM.shape[1] == 8
+    assert small.wide_W.tolist() == [0, 63] and large.wide_W.tolist() == [0, 1023]
 
 
 def test_a_rule_that_shows_most_is_not_divided():
@@ -84,3 +90,24 @@ def test_the_block_mask_shows_what_the_matrix_shows():
     )
     assert (blocks.to_dense().bool() | ~tiles).all()  # no tile that is seen is left out
     assert blocks.mask_mod(torch.tensor(1), 0, torch.tensor(5), torch.tensor(8)) == matrix[1, 0, 5, 8]
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_flex_attention_adds_and_hides_the_same(rule):
+    lengths = torch.tensor([90, 31])
+    view = (Padding() & rule).view(Scene(90, 90, torch.device("cpu"), key_lengths_B=lengths))
+    q, k, v = (part.detach() for part in drawn(2, 90))
+    found = flex_attend(q, k, v, view)
+    plain, _ = attend(q, k, v, view.matrix(90, 90, q.device), view.added(q.dtype))
+    for row, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(found[row, :, :length], plain[row, :, :length], rtol=0, atol=1e-6)
+
+
+@pytest.mark.long
+def test_a_compiled_encoder_gives_the_same():
+    config = BertConfig(2, 32, 48, 2, max_length=512, dropout=0.0, attention_dropout=0.0, pattern=Blocks(16, 2))
+    model = build("bert", config, (50,), Words())
+    inputs = TextInputs(torch.randint(5, 50, (2, 300)), torch.tensor([300, 170]))
+    found = torch.compile(model)(inputs)
+    torch.testing.assert_close(found[0], model(inputs)[0], rtol=0, atol=1e-5)

@@ -15,7 +15,7 @@ from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
 from headway.nn.cache import Cache, FixedCache
 from headway.nn.dropout import Dropout
-from headway.nn.mask import Mask, Padding, Scene, View
+from headway.nn.mask import Mask, Padding, Scene, View, prepared
 from headway.nn.position import Position
 from headway.nn.residual import Bare, Residual
 from headway.nn.slots import Memory
@@ -105,7 +105,7 @@ class Stack(nn.Module):
         scene = Scene(x_BTD.shape[1], x_BTD.shape[1], x_BTD.device, key_lengths_B=lengths_B)
         layers = len(self.layers if order is None else order)
         every = [Padding()] * layers if rules is None else rules(layers)
-        views = {rule: rule.view(scene).placed(position) for rule in dict.fromkeys(every)}
+        views = {rule: prepared(rule, scene, position, x_BTD.dtype) for rule in dict.fromkeys(every)}
         return self.walk(x_BTD, [(views[rule],) for rule in every], order)
 
     def walk(self, x_BTD: Tensor, given: Sequence[tuple[Any, ...]], order: Sequence[int] | None = None) -> Tensor:

@@ -43,6 +43,7 @@ class View:
     _built: list[Tensor] = field(default_factory=list, repr=False)
     _blocks: list[BlockMask] = field(default_factory=list, repr=False)
     _tiles: list[TileMask] = field(default_factory=list, repr=False)
+    _tiling: list[Tiling | None] = field(default_factory=list, repr=False)
     turns: list[Tensor] = field(default_factory=list, repr=False)  # of one position, for a step
 
     @property
@@ -100,7 +101,9 @@ class View:
         """The tiles that are seen, where the rule is made of blocks and leaves out many."""
         if self.rule is None or self.scene is None or not self.rule.tile or not self._alone:
             return None
-        return tiling_of(self.rule, self.scene.keys)
+        if not self._tiling:
+            self._tiling.append(tiling_of(self.rule, self.scene.keys, self.scene.device))
+        return self._tiling[0]
 
     def tile_mask(self, tiling: Tiling, dtype: torch.dtype) -> TileMask:
         if not self._tiles:
@@ -134,6 +137,24 @@ class View:
 
 SEE_ALL = View()
 KERNEL_BLOCK = 128  # queries and keys of a tile of flex_attention's kernels
+
+
+def prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.dtype) -> View:
+    """The view of a rule; of one in blocks with what its kernels need, which no compiler has to see."""
+    if not rule.tile:
+        return rule.view(scene).placed(position)
+    return _prepared(rule, scene, position, dtype, torch.compiler.is_dynamo_compiling())
+
+
+@torch.compiler.disable
+def _prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.dtype, compiled: bool) -> View:
+    view = rule.view(scene).placed(position)
+    tiling = view.tiling()
+    if tiling is not None:
+        view.tile_mask(tiling, dtype)
+    if compiled and scene.device.type == "cuda":
+        view.block_mask()
+    return view
 
 
 def _from_tiles(rule: Mask, scene: Scene, rows: int) -> BlockMask:
@@ -359,26 +380,23 @@ class EndBlocks(InBlocks):
 @dataclass(frozen=True)
 class RandomBlocks(InBlocks):
     """Keys of `count` blocks that are drawn for each block of queries, none of them its neighbour, the first or the
-    last."""
+    last: one of each of `count` equal parts of the others. By a hash of the query's block and the seed, so that a
+    kernel can compute it."""
 
     count: int
     seed: int = 0
 
     def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
-        drawn_NR = random_blocks(last + 1, self.count, self.seed, query.device)
-        return (drawn_NR[query] == key[..., None]).any(-1)
-
-
-@lru_cache(maxsize=256)
-def random_blocks(blocks: int, count: int, seed: int, device: torch.device) -> Tensor:
-    """(N, R): blocks of keys for each block of queries; where there are too few, its own block for those that are
-    missing."""
-    draw, found_NR = np.random.default_rng((seed, blocks)), np.tile(np.arange(blocks)[:, None], count)
-    for at in range(1, blocks - 1):
-        others = np.delete(np.arange(1, blocks - 1), slice(max(at - 2, 0), at + 1))
-        chosen = draw.permutation(others)[:count]
-        found_NR[at, : len(chosen)] = chosen
-    return torch.from_numpy(found_NR).to(device)
+        first = (query - 1).clamp(min=1)  # of the neighbours
+        near = (query + 1).clamp(max=last - 1) - first + 1
+        others = (last - 1 - near).clamp(min=0)
+        found = (query < 0) & (key < 0)
+        for part in range(self.count):
+            start, end = others * part // self.count, others * (part + 1) // self.count
+            drawn = start + mixed(query, query * 0 + part, self.seed) % (end - start).clamp(min=1)
+            block = 1 + drawn + near * (1 + drawn >= first)
+            found = found | ((key == block) & (start < end))
+        return found
 
 
 @dataclass(frozen=True)
@@ -405,13 +423,17 @@ class Random(Mask):
     seed: int = 0
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        # Modulo 2³¹, so that integers of 32 and 64 bits give the same. `&` also keeps a compiler from multiplying the
-        # constants with its block sizes, beyond 32 bits.
-        low = 0x7FFFFFFF
-        mixed = (query & low) * (2654435761 & low) + (key & low) * 40503 + (self.seed * 97531 & low) & low
-        mixed = (mixed ^ (mixed >> 15)) * 739982445 & low
-        mixed = (mixed ^ (mixed >> 12)) * 695872825 & low
-        return (mixed ^ (mixed >> 15)) <= int(self.share * 0x80000000) - 1
+        return mixed(query, key, self.seed) <= int(self.share * 0x80000000) - 1
+
+
+def mixed(a: Tensor, b: Tensor, seed: int) -> Tensor:
+    """A hash of two numbers and a seed, from 0 to 2³¹ − 1. Modulo 2³¹, so that integers of 32 and 64 bits give the
+    same. `&` also keeps a compiler from multiplying the constants with its block sizes, beyond 32 bits."""
+    low = 0x7FFFFFFF
+    found = (a & low) * (2654435761 & low) + (b & low) * 40503 + (seed * 97531 & low) & low
+    found = (found ^ (found >> 15)) * 739982445 & low
+    found = (found ^ (found >> 12)) * 695872825 & low
+    return found ^ (found >> 15)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 SPARSE = 0.5  # share of the tiles up to which it is worth leaving the others out
@@ -23,18 +22,19 @@ SPARSE = 0.5  # share of the tiles up to which it is worth leaving the others ou
 @dataclass(frozen=True, eq=False)
 class Tiling:
     """narrow_N: blocks of queries that see few blocks of keys, `table_NM`, of which the first `counts_N` are meant.
-    wide: those that see many."""
+    wide_W: those that see many; None: there are none."""
 
     size: int
-    narrow_N: NDArray[np.int64]
-    table_NM: NDArray[np.int64]
-    counts_N: NDArray[np.int64]
-    wide: tuple[int, ...]
+    narrow_N: Tensor
+    table_NM: Tensor
+    counts_N: Tensor
+    wide_W: Tensor | None
 
 
 @lru_cache(maxsize=64)
-def tiling_of(rule: Any, length: int) -> Tiling | None:
-    """How a rule divides a sequence that looks at itself; None where it shows most of it."""
+def tiling_of(rule: Any, length: int, device: torch.device) -> Tiling | None:
+    """How a rule divides a sequence that looks at itself; None where it shows most of it. Remembered: a captured step
+    takes no numbers from the host."""
     seen_NS = rule.tiles(rule.tile, length)
     if seen_NS.mean() > SPARSE:
         return None
@@ -43,7 +43,9 @@ def tiling_of(rule: Any, length: int) -> Tiling | None:
     [narrow_N] = np.nonzero(~wide_N)
     most = int(counts_N[narrow_N].max())
     table_NM = np.argsort(~seen_NS[narrow_N], 1, kind="stable")[:, :most]
-    return Tiling(rule.tile, narrow_N, table_NM, counts_N[narrow_N], tuple(np.nonzero(wide_N)[0].tolist()))
+    parts = (narrow_N, table_NM, counts_N[narrow_N], np.nonzero(wide_N)[0])
+    narrow, table, counts, wide = (torch.from_numpy(part.astype(np.int64)).to(device) for part in parts)
+    return Tiling(rule.tile, narrow, table, counts, wide if len(wide) else None)
 
 
 def tile_attend(
@@ -56,20 +58,19 @@ def tile_attend(
     # (B, N, E, H, K): tokens before heads, as the projections leave them
     q, k, v = (_blocks(part, size, blocks) for part in (q_BHTK, k_BHSK, v_BHSK))
     given = view.tile_mask(tiling, q_BHTK.dtype)
-    narrow_N, table_NM = (torch.from_numpy(part).to(q.device) for part in (tiling.narrow_N, tiling.table_NM))
+    narrow_N, table_NM = tiling.narrow_N, tiling.table_NM
     few_q = q[:, narrow_N].flatten(0, 1).transpose(1, 2)
     few_k, few_v = (part[:, table_NM.flatten()].reshape(-1, table_NM.shape[1] * size, *part.shape[3:]).transpose(1, 2)
                     for part in (k, v))  # fmt: skip
     few_mask = given.narrow.expand(rows, -1, -1, -1).reshape(-1, 1, *given.narrow.shape[2:])
     mixed = F.scaled_dot_product_attention(few_q, few_k, few_v, few_mask, dropout, scale=scale)
     mixed = mixed.transpose(1, 2).unflatten(0, (rows, -1))
-    if not tiling.wide:
+    if tiling.wide_W is None:
         return mixed.flatten(1, 2)[:, :length].transpose(1, 2)
-    many_q = q[:, list(tiling.wide)].flatten(1, 2).transpose(1, 2)
+    many_q = q[:, tiling.wide_W].flatten(1, 2).transpose(1, 2)
     many = F.scaled_dot_product_attention(many_q, k_BHSK, v_BHSK, given.wide, dropout, scale=scale)
     out = torch.empty_like(q).index_copy(1, narrow_N, mixed)
-    wide = torch.tensor(tiling.wide, device=q.device)
-    out = out.index_copy(1, wide, many.transpose(1, 2).unflatten(1, (-1, size)))
+    out = out.index_copy(1, tiling.wide_W, many.transpose(1, 2).unflatten(1, (-1, size)))
     return out.flatten(1, 2)[:, :length].transpose(1, 2)
 
 
@@ -91,15 +92,15 @@ def tile_mask(rule: Any, scene: Any, tiling: Tiling, dtype: torch.dtype) -> Tile
     size, device = tiling.size, scene.device
     within = torch.arange(size, device=device)
     rows = torch.arange(scene.rows if rule.by_row else 1, device=device)[:, None, None, None]
-    query = (torch.from_numpy(tiling.narrow_N).to(device)[:, None] * size + within)[None, :, :, None]
-    table_NM, counts_N = (torch.from_numpy(part).to(device) for part in (tiling.table_NM, tiling.counts_N))
+    query = (tiling.narrow_N[:, None] * size + within)[None, :, :, None]
+    table_NM, counts_N = tiling.table_NM, tiling.counts_N
     key = (table_NM[..., None] * size + within).flatten(1)[None, :, None, :]
     meant = torch.arange(table_NM.shape[1], device=device) < counts_N[:, None]
     known = meant.repeat_interleave(size, 1)[None, :, None, :] & (key < scene.keys)
     narrow = _shown(rule, scene, rows, query, key, known, dtype)
-    if not tiling.wide:
+    if tiling.wide_W is None:
         return TileMask(narrow, None)
-    query = (torch.tensor(tiling.wide, device=device)[:, None] * size + within).flatten()[None, None, :, None]
+    query = (tiling.wide_W[:, None] * size + within).flatten()[None, None, :, None]
     key = torch.arange(scene.keys, device=device)[None, None, None, :]
     return TileMask(narrow, _shown(rule, scene, rows, query, key, torch.ones_like(key, dtype=torch.bool), dtype))
 
