@@ -124,6 +124,9 @@ PIECES = {
         scores("pictures, Fashion-MNIST", "fashion-mnist-cct", 4, ("data:fashion_mnist",)),
         scores("pictures, CIFAR-10", "cifar10-vit", 15, ("data:cifar10",), ahead=True),
         scores("pictures, CIFAR-10 with convolutions", "cifar10-cct", 20, ("data:cifar10",), ahead=True),
+        Piece("long attention", "big_bird.py", 3, ("transformers",)),
+        Piece("molecules", "graphs.py --parts zinc tables folds --parallel 8 --runs {runs}/graphs", 20,
+              ("data:graphs",), resumes=True),
         Piece("scenes", "scenes.py --parallel 3 --runs {runs}/scenes", 9, resumes=True),
         Piece("captions, Flickr8k", "flickr8k.py --source {data}/flickr8k --data {runs}/flickr8k-packed --parallel 2 "
               "--runs {runs}/flickr8k", 6, ("data:flickr8k",), resumes=True),

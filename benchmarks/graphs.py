@@ -32,7 +32,14 @@ NUMBERS = ("graph", "graph-attention", "graph-gated", "graph-gin")
 STEPS = {"freesolv": 1500, "esol": 2000, "lipophilicity": 4000}
 CLASSES: dict[str, tuple[str, ...]] = {
     "attention and sums": (),
-    "sums (GIN)": ("model=message-passing", "model.layer=gin", "model.layers=4", "model.width=32", "model.dropout=0.2"),
+    "sums (GIN)": (
+        "model=message-passing",
+        "model.layer=gin",
+        "model.layers=4",
+        "model.width=32",
+        "model.dropout=0.2",
+        "head.pooling=sum",
+    ),
 }
 FOLDS, BITS = 10, 2048
 

@@ -21,6 +21,7 @@ PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # that register the
 REWARDED = ("MiniGrid-", "BabyAI-")  # whose only reward is for success
 
 
+FOLLOWS = 1  # of MuJoCo's cameras one that keeps a body in sight
 CANNOT = "no picture can be drawn here: set MUJOCO_GL to egl or osmesa, and install the library that it names"
 
 
@@ -55,6 +56,9 @@ def _made(gymnasium: Any, name: str) -> Any:
             world = gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
         except TypeError:
             world = gymnasium.make(name, disable_env_checker=True)
+    camera = getattr(world.unwrapped, "mujoco_renderer", None)
+    if "trackbodyid" in (getattr(camera, "default_cam_config", None) or {}):
+        camera.default_cam_config = camera.default_cam_config | {"type": FOLLOWS}
     if name.startswith(REWARDED):  # the kind, colour and state of what is at a place are numbers of names
         world = import_module("minigrid.wrappers").OneHotPartialObsWrapper(world)
     return world
