@@ -27,7 +27,7 @@ from headway.explore.plots import COLOURS, HAIRLINE, INK, inches, new_figure, sa
 from headway.explore.plots import write as label
 from headway.models.parts import Blocks
 from headway.nn.attention import SelfAttention
-from headway.nn.mask import SEE_ALL, Scene
+from headway.nn.mask import SEE_ALL, Scene, prepared
 
 HEADS, WIDTH = 12, 768
 CASES: dict[str, dict[str, Any]] = {
@@ -45,8 +45,13 @@ def headway(length: int, block: int, device: str, dtype: torch.dtype) -> Callabl
     if not block:
         return lambda x: layer(x, SEE_ALL)
     [rule] = Blocks(block, 3).rules(length, True, 1)
-    view = rule.view(Scene(length, length, torch.device(device)))
-    return lambda x: layer(x, view)
+
+    def run(x: Tensor) -> Tensor:
+        lengths_B = torch.full((len(x),), length, device=device)
+        scene = Scene(length, length, torch.device(device), key_lengths_B=lengths_B)
+        return layer(x, prepared(rule, scene, None, dtype))  # as in every step of a model
+
+    return run
 
 
 def theirs(length: int, block: int, device: str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
@@ -58,9 +63,13 @@ def theirs(length: int, block: int, device: str, dtype: torch.dtype) -> Callable
     )
     layer = BigBirdBlockSparseAttention(config, seed=0).to(device, dtype).train()
 
+    masks: dict[int, Any] = {}  # of all layers of a model, so outside the clock
+
     def run(x: Tensor) -> Tensor:
-        seen = torch.ones(x.shape[:2], device=device, dtype=dtype)
-        blocked, band, rows, columns = BigBirdModel.create_masks_for_block_sparse_attn(seen, block)
+        if len(x) not in masks:
+            seen = torch.ones(x.shape[:2], device=device, dtype=dtype)
+            masks[len(x)] = BigBirdModel.create_masks_for_block_sparse_attn(seen, block)
+        blocked, band, rows, columns = masks[len(x)]
         found: Tensor = layer(x, band, rows, columns, blocked, blocked)[0]
         return found
 

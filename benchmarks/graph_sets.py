@@ -53,12 +53,13 @@ def write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def penalised(smiles: str) -> float:
+    import networkx
     from rdkit import Chem
     from rdkit.Chem import Crippen
     from rdkit.Contrib.SA_Score import sascorer
 
     found = Chem.MolFromSmiles(smiles)
-    rings = [len(ring) for ring in found.GetRingInfo().AtomRings()]
+    rings = [len(ring) for ring in networkx.cycle_basis(networkx.Graph(Chem.GetAdjacencyMatrix(found)))]
     largest = max(max(rings, default=0) - 6, 0)
     values = Crippen.MolLogP(found), -sascorer.calculateScore(found), -largest
     return float(sum((value - mean) / std for value, (mean, std) in zip(values, (LOG_P, ACCESS, RINGS), strict=True)))

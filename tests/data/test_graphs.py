@@ -127,3 +127,20 @@ def test_an_epoch_has_every_graph_once_and_like_sizes_together() -> None:
     assert [batches.batch(step)[1].tolist() for step in range(18)] == first
     spread = np.mean([np.ptp(sizes[some]) for some in first])
     assert spread < 15  # 48 where they are drawn at random
+
+
+def test_all_graphs_have_as_many_kinds(tmp_path: Path) -> None:
+    rows = [{"nodes": [1, 2], "edges": [[0, 1]], "label": 1}, {"nodes": [[1, 5]], "edges": [], "label": 2}]
+    file = tmp_path / "graphs.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError, match="line 2: a node has 2 kinds, those before it 1"):
+        read_graphs([file], Columns((), ""), (), print, "number")
+
+
+def test_the_edges_of_a_path_in_a_large_graph_have_their_numbers() -> None:
+    """More than sixteen bits hold."""
+    count = 190
+    a, b = np.triu_indices(count, 1)
+    both = np.concatenate([np.stack([a, b], 1), np.stack([b, a], 1)])
+    found = paths(shortest(~np.eye(count, dtype=bool)), both, 1)
+    assert (found[both[:, 0], both[:, 1], 0] == np.arange(1, len(both) + 1)).all()

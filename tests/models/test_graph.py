@@ -13,7 +13,7 @@ from headway.data.graphs import Placed, joined, placed
 from headway.models import build
 from headway.models.graph import Facts, GraphTransformerConfig, MessagePassingConfig
 from headway.models.heads import LinearClasses
-from headway.nn.graphs import GatedLayer, GinLayer, PairBias, links
+from headway.nn.graphs import GatedLayer, GinLayer, Links, PairBias, links
 from headway.nn.position import Scene
 
 HEAD = LinearClasses(("number",), answer="number", pooling="sum")
@@ -85,12 +85,20 @@ def edges_of(graph: Placed) -> list[tuple[int, int, int]]:
     return [(int(a), int(b), number) for number, (a, b) in enumerate(graph.edges_E2)]
 
 
+def all_links(edges: torch.Tensor) -> Links:
+    """Of nine nodes, none of them padding."""
+    there, own = torch.ones(edges.shape[:2], dtype=torch.bool), torch.ones(1, 9, dtype=torch.bool)
+    return links(edges, there, own, torch.float64)
+
+
 def test_gin_is_its_formula() -> None:
     layer = GinLayer(6).double().eval()
     graph = placed(*drawn(3), Facts())
     x, e = torch.randn(1, 9, 6, dtype=torch.float64), torch.randn(1, len(graph.edges_E2), 6, dtype=torch.float64)
     edges = torch.from_numpy(graph.edges_E2.copy())[None]
-    found, _ = layer(x, e, links(edges, torch.ones(edges.shape[:2], dtype=torch.bool), 9, x.dtype), torch.tensor([9]))
+    found, _ = layer(
+        x, e, links(edges, torch.ones(edges.shape[:2], dtype=torch.bool), torch.ones(1, 9, dtype=torch.bool), x.dtype)
+    )
     for node in range(9):
         total = (1 + layer.epsilon) * x[0, node]
         for source, target, number in edges_of(graph):
@@ -104,8 +112,10 @@ def test_gated_sums_are_their_formula() -> None:
     graph = placed(*drawn(3), Facts())
     x, e = torch.randn(1, 9, 4, dtype=torch.float64), torch.randn(1, len(graph.edges_E2), 4, dtype=torch.float64)
     edges = torch.from_numpy(graph.edges_E2.copy())[None]
-    graph_links = links(edges, torch.ones(edges.shape[:2], dtype=torch.bool), 9, x.dtype)
-    found, changed = layer(x, e, graph_links, torch.tensor([9]))
+    graph_links = links(
+        edges, torch.ones(edges.shape[:2], dtype=torch.bool), torch.ones(1, 9, dtype=torch.bool), x.dtype
+    )
+    found, changed = layer(x, e, graph_links)
     own, sent, to, come = layer.nodes(x[0]).chunk(4, -1)
     for node in range(9):
         gates, total = torch.zeros(4, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
@@ -147,3 +157,15 @@ def test_biases_are_those_of_a_computation_by_hand() -> None:
             for place, edge in enumerate(edges[:3]):
                 wanted += part.path.table.weight[place * 6 + int(graph.kinds_EF[edge, 0])] / min(len(edges), 3)
             torch.testing.assert_close(found[0, :, a, b], wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gin", "gated", "gin beside"])
+def test_empty_rows_count_for_no_norm(name: str) -> None:
+    """Where batches have one shape, the last of an epoch is filled up with them."""
+    graphs = [placed(*drawn(seed), CONFIGS[name].facts) for seed in range(3)]
+    inputs = joined(graphs).map(lambda t: t.double() if t.is_floating_point() else t)
+    plain, filled = model_of(name).train(), model_of(name).train()
+    found, wanted = filled.encode(inputs.pad(8)).x_BTD[:3], plain.encode(inputs).x_BTD
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    for one, other in zip(plain.buffers(), filled.buffers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)

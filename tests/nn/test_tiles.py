@@ -11,6 +11,7 @@ from headway.models.parts import Blocks
 from headway.nn.attention import attend, flex_attend, fused_attend
 from headway.nn.mask import EndBlocks, FirstBlockRepeated, NearBlocks, Padding, RandomBlocks, Scene
 from headway.nn.tiles import tiling_of
+from headway.recipes import RECIPES
 
 NEAR = NearBlocks(4) | EndBlocks(4)
 RULES = {
@@ -111,3 +112,33 @@ def test_a_compiled_encoder_gives_the_same():
     inputs = TextInputs(torch.randint(5, 50, (2, 300)), torch.tensor([300, 170]))
     found = torch.compile(model)(inputs)
     torch.testing.assert_close(found[0], model(inputs)[0], rtol=0, atol=1e-5)
+
+
+def test_a_tiling_that_was_first_asked_for_in_an_evaluation_is_trained_with():
+    rule = NearBlocks(4) | EndBlocks(4) | RandomBlocks(4, 1, seed=77)
+    with torch.inference_mode():
+        tiling_of(rule, 72, torch.device("cpu"))
+    q, k, v = drawn(1, 72)
+    fused_attend(q, k, v, rule.view(Scene(72, 72, torch.device("cpu")))).sum().backward()
+    assert k.grad.abs().sum() > 0
+
+
+def test_gradients_are_the_same_bits_each_time():
+    rule, threads = NearBlocks(16) | EndBlocks(16) | RandomBlocks(16, 3), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = []
+        for _ in range(4):
+            q, k, v = (part.detach().float().requires_grad_() for part in drawn(1, 512))
+            fused_attend(q, k, v, rule.view(Scene(512, 512, torch.device("cpu")))).square().sum().backward()
+            found.append(k.grad)
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize("recipe", ["bigbird", "novels-bigbird", "classify-long", "arena-listops", "arena-text"])
+def test_recipes_of_long_texts_read_long_texts(recipe):
+    run = RECIPES[recipe].make()
+    longest = min(getattr(run.data, "length", run.max_length), run.max_length)
+    assert longest > (5 + 2 * run.model.pattern.random) * run.model.pattern.size

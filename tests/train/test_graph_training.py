@@ -60,6 +60,10 @@ def test_a_label_is_learned_and_evaluated(file: Path, tmp_path: Path, capsys: py
     train_quietly(run_of("graph-classes", file, "some", *times), tmp_path)
     answer = told("predict", tmp_path, RING, "--json", "--device", "cpu", capsys=capsys)
     assert json.loads(answer)["labels"][0][0] in ("yes", "no")
+    long = json.dumps({"nodes": ["a"] * 90, "edges": [[at, at + 1] for at in range(89)]})  # longer than a file's name
+    assert json.loads(told("predict", tmp_path, long, "--json", "--device", "cpu", capsys=capsys))["labels"]
+    lines = told("predict", tmp_path, file, "--device", "cpu", capsys=capsys)  # as it was learned from
+    assert len(lines.splitlines()) == 240
     report = told("evaluate", tmp_path, file, "--json", "--device", "cpu", capsys=capsys)
     assert json.loads(report)["accuracy"] > 0.7
 
@@ -90,7 +94,7 @@ def test_what_makes_no_sense_is_refused(file: Path, tmp_path: Path) -> None:
     model = headway.load(tmp_path)
     for graph, said in (
         ('{"nodes": ["a"], "edges": [[0, 5]]}', "graph 1: edge 0 has the node 5"),
-        ('{"nodes": [["a", "b"]], "edges": []}', "2 kinds, the model reads 1"),
+        ('{"nodes": [["a", "b"]], "edges": []}', "graph 1: a node has 2 kinds, the model reads 1"),
         ("{", "no JSON"),
     ):
         with pytest.raises(InputError, match=said):
@@ -99,14 +103,15 @@ def test_what_makes_no_sense_is_refused(file: Path, tmp_path: Path) -> None:
         train_quietly(run_of("graph-gin", file, "nothing"), tmp_path / "other")
 
 
-def test_molecules(tmp_path: Path) -> None:
+def test_molecules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("rdkit")
     table = tmp_path / "table.csv"
     names = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "CCCC", "C#N", "O=C=O", "CS", "CCl", "C1CC1"] * 4
     table.write_text("name,smiles,logS\n" + "".join(f"m{n},{one},{len(one) / 2}\n" for n, one in enumerate(names)))
     run = run_of("graph", table, "logS", "engine.steps=4", "validation.every=4", "validation.score_every=4")
     train_quietly(run, tmp_path / "run")
-    assert len(headway.load(tmp_path / "run").classify("CCO")) == 1
+    assert [guess.text for guess in headway.load(tmp_path / "run").classify("CCO")] == ["logS"]
+    assert len(told("predict", tmp_path / "run", table, "--device", "cpu", capsys=capsys).splitlines()) == 40
     table.write_text(table.read_text().replace("m7,CS,", "m7,C(S,"))
     with pytest.raises(InputError, match=r"table.csv, line 9: 'C\(S' is no SMILES"):
         train_quietly(run, tmp_path / "other")

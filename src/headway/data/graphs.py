@@ -27,10 +27,10 @@ from torch import Tensor
 from headway.batch import Batch, column
 from headway.data.augment import generator
 from headway.data.batches import order_of, permutation, rung
-from headway.data.columns import Columns, with_header
-from headway.data.labelled import Labelled, Say, is_table, read_labelled
+from headway.data.columns import Columns, Places, with_header
+from headway.data.labelled import Labelled, Say, is_table, label_in, read_labelled, read_texts
 from headway.data.readers import bare_suffix
-from headway.data.table import read_table
+from headway.data.table import Table, read_table
 from headway.errors import InputError, refuse
 from headway.extras import wanted
 
@@ -123,18 +123,24 @@ def _kinds(given: Any, where: str) -> tuple[str, ...]:
 def read_graphs(
     files: Sequence[str | Path], columns: Columns, known: Collection[str], say: Say, answer: Any
 ) -> list[Labelled]:
-    """Graphs with their labels: tables with a column of SMILES, or lines of JSON with nodes and edges."""
-    found: list[Labelled] = []
+    """Graphs with their labels: tables with a column of SMILES, or lines of JSON with nodes and edges. All have as many
+    kinds of nodes, and of edges."""
+    found: list[tuple[Labelled, str]] = []
     for file in map(str, files):
-        if bare_suffix(Path(file)) == ".jsonl" and not columns.texts and _has_edges(file):
+        if _of_graphs(file, columns):
             found += _json_lines(file, columns.label or "label", answer)
-            continue
-        own = _with_smiles(file, columns)
-        texts = read_labelled([file], own, known, say, answer=answer)
-        for text, where in zip(texts, _places(file, own, len(texts)), strict=True):
-            graph_of(str(text.text), where)
-        found += texts
-    return found
+        else:
+            own = _with_smiles(file, columns)
+            texts = read_labelled([file], own, known, say, answer=answer)
+            found += zip(texts, _places(file, own, len(texts)), strict=True)
+    fields: dict[str, int] = {}
+    for one, where in found:
+        graph = graph_of(str(one.text), where)
+        for what, some in (("a node", graph.nodes), ("an edge", graph.kinds)):
+            for kinds in some[:1]:
+                wanted = fields.setdefault(what, len(kinds))
+                refuse(len(kinds) != wanted, f"{where}: {what} has {len(kinds)} kinds, those before it {wanted}")
+    return [one for one, _ in found]
 
 
 def _places(file: str, columns: Columns, count: int) -> list[str]:
@@ -145,8 +151,9 @@ def _places(file: str, columns: Columns, count: int) -> list[str]:
     return [f"{file}, text {number}" for number in range(1, count + 1)]
 
 
-def _has_edges(file: str) -> bool:
-    return "edges" in (read_table(file).names or ())
+def _of_graphs(file: str, columns: Columns) -> bool:
+    """Whether it is lines of JSON with nodes and edges."""
+    return bare_suffix(Path(file)) == ".jsonl" and not columns.texts and "edges" in read_table(file).names
 
 
 def _with_smiles(file: str, columns: Columns) -> Columns:
@@ -159,20 +166,28 @@ def _with_smiles(file: str, columns: Columns) -> Columns:
     return Columns((found[0],), columns.label) if found else columns
 
 
-def _json_lines(file: str, label: str, answer: Any) -> Iterator[Labelled]:
+def _json_lines(file: str, label: str, answer: Any) -> Iterator[tuple[Labelled, str]]:
+    """Graphs with their labels, and where each stands."""
     table = read_table(file)
     names = table.names or ()
     refuse(label not in names, f"{file}: no line has the key '{label}': --label-column NAME names another")
+    places = Places((), names.index(label))
+    for row, text in zip(table.rows, graph_lines(table), strict=True):
+        yield Labelled(text, label_in(table, row, places, answer)), table.where(row)
+
+
+def graph_lines(table: Table) -> Iterator[str]:
+    """The graphs of a table with nodes and edges, as they are written."""
     for row in table.rows:
-        facts = {name: row.cells[at] for at, name in enumerate(names) if row.cells[at] is not None}
-        where, value = table.where(row), facts.get(label)
-        fine = isinstance(value, str | int | float) and not isinstance(value, bool) and str(value).strip()
-        refuse(not fine, f"{where}: the label ({label}) is {value!r}, expected text or a number")
-        if answer == "number":
-            refuse(isinstance(value, str), f"{where}: the label ({label}) is {value!r}, expected a number")
-        text = json.dumps({name: facts[name] for name in ("nodes", "edges") if name in facts})
-        graph_of(text, where)
-        yield Labelled(text, str(value))
+        facts = dict(zip(table.names, row.cells, strict=True))
+        yield json.dumps({name: facts[name] for name in ("nodes", "edges") if facts.get(name) is not None})
+
+
+def graphs_in(file: str, columns: Columns) -> list[str]:
+    """The graphs of a table, whether it has labels or not."""
+    if _of_graphs(file, columns):
+        return list(graph_lines(read_table(file)))
+    return [str(text) for text in read_texts(file, _with_smiles(file, columns))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +199,7 @@ class Placed:
     edges_E2: Ints
     kinds_EF: Ints
     distances_NN: NDArray[np.uint8] | None
-    paths_NNL: NDArray[np.int16] | None
+    paths_NNL: NDArray[np.int32] | None
     walks_NK: NDArray[np.float32] | None
     vectors_NK: NDArray[np.float32] | None
 
@@ -221,16 +236,18 @@ def shortest(near_NN: NDArray[np.bool_]) -> NDArray[np.uint8]:
     return found_NN
 
 
-def paths(distances_NN: NDArray[np.uint8], edges_E2: Ints, longest: int) -> NDArray[np.int16]:
+def paths(distances_NN: NDArray[np.uint8], edges_E2: Ints, longest: int) -> NDArray[np.int32]:
     """(N, N, L): of one shortest path from each node to each other the first `longest` edges, from 1 on. Of several
     paths the one whose next node has the lowest number."""
     count = len(distances_NN)
-    number_NN = np.zeros((count, count), np.int16)
+    number_NN = np.zeros((count, count), np.int32)
     number_NN[edges_E2[:, 0], edges_E2[:, 1]] = np.arange(1, len(edges_E2) + 1)
-    found_NNL = np.zeros((count, count, longest), np.int16)
+    found_NNL = np.zeros((count, count, longest), np.int32)
     # The next node from `at` towards `to`: a neighbour that is nearer to it.
-    nearer_NNN = (number_NN > 0)[:, :, None] & (distances_NN[None].astype(int) + 1 == distances_NN[:, None].astype(int))
-    step_NN = np.where(nearer_NNN.any(1), nearer_NNN.argmax(1), -1)
+    step_NN, far_NN = np.full((count, count), -1), distances_NN.astype(np.int16)
+    for node in range(count):
+        nearer_NN = (number_NN[:, node] > 0)[:, None] & (far_NN[node] + 1 == far_NN) & (step_NN < 0)
+        step_NN[nearer_NN] = node
     at_NN = np.broadcast_to(np.arange(count)[:, None], (count, count)).copy()
     to_NN = np.broadcast_to(np.arange(count), (count, count))
     joined_NN = (distances_NN > 0) & (distances_NN < FARTHEST)

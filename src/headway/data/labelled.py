@@ -107,7 +107,7 @@ def _read(
         if not table.rows:
             return [], "", ""
         places = find_columns(table, columns, known, answer)
-        found = [Labelled(_text(table, row, places.texts), _label(table, row, places, answer)) for row in table.rows]
+        found = [Labelled(_text(table, row, places.texts), label_in(table, row, places, answer)) for row in table.rows]
         return found, f"column {table.called(places.label)}", " and ".join(map(table.called, places.texts))
     refuse(bare_suffix(Path(file)) in NOT_TEXT, f"cannot read {file} as labelled text: {ACCEPTED}")
     refuse(columns != FOUND, f"{file} has no columns: --text-column and --label-column are for .csv, .tsv, .jsonl")
@@ -142,7 +142,7 @@ def _text(table: Table, row: Row, places: Sequence[int]) -> Text:
     return texts[0] if len(texts) == 1 else (texts[0], texts[1])
 
 
-def _label(table: Table, row: Row, places: Places, answer: Answer) -> str:
+def label_in(table: Table, row: Row, places: Places, answer: Answer) -> str:
     label, name = row.cells[places.label], table.called(places.label)
     if answer == "number":
         return _number(label, f"{table.where(row)}: column {name}")

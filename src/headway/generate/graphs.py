@@ -19,7 +19,7 @@ from headway.nn import tap
 from headway.nn.tap import chosen
 from headway.traces import Trace, Track
 
-ROWS = {"cpu": 64, "cuda": 1024}
+PAIRS = {"cpu": 1 << 16, "cuda": 1 << 20}  # of nodes, that are answered at a time
 
 
 def layout(text: str, graph: Graph) -> NDArray[np.float64]:
@@ -47,8 +47,8 @@ class GraphReader:
 
     def placed(self, graph: Graph, where: str = "") -> Placed:
         before = f"{where}: " if where else ""
-        nodes_NF = self.nodes.encode(graph.nodes, before)
-        kinds_EF = self.edges.encode(graph.kinds, before)
+        nodes_NF = self.nodes.encode(graph.nodes, f"{before}a node")
+        kinds_EF = self.edges.encode(graph.kinds, f"{before}an edge")
         ends_E2 = torch.tensor(graph.edges, dtype=torch.long).reshape(-1, 2).numpy()
         return placed(nodes_NF, ends_E2, kinds_EF, self.facts)
 
@@ -76,12 +76,13 @@ class GraphModel(HeadedModel, Answering):
     @torch.inference_mode()
     def classify(self, graphs: Sequence[str]) -> list[list[Guess]]:
         """The labels of each graph, the most probable first; of a model that gives numbers, those."""
-        read = [self.reader.placed(graph_of(text, f"graph {number}")) for number, text in enumerate(graphs, 1)]
-        order = sorted(range(len(read)), key=lambda at: len(read[at].nodes_NF))
+        named = [(text, f"graph {number}") for number, text in enumerate(graphs, 1)]
+        read = [self.reader.placed(graph_of(*one), one[1]) for one in named]
+        waiting = sorted(range(len(read)), key=lambda at: -len(read[at].nodes_NF))
         found: dict[int, list[Guess]] = {}
-        rows = ROWS[self.device.type]
-        for start in range(0, len(order), rows):
-            some = order[start : start + rows]
+        while waiting:  # the largest first: what is known of pairs grows with the square
+            rows = max(1, PAIRS[self.device.type] // len(read[waiting[0]].nodes_NF) ** 2)
+            some, waiting = waiting[:rows], waiting[rows:]
             found |= dict(zip(some, self.guesses(self._sent(joined([read[at] for at in some]))), strict=True))
         return [found[at] for at in range(len(read))]
 

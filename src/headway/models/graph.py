@@ -148,7 +148,7 @@ class GraphEmbedding(nn.Module):
             counts_BN = graph.to_BEN.sum(1).long()
             x_BND = x_BND + self.degree(counts_BN.clamp(max=DEGREES - 1))
         if self.walk is not None and self.norm is not None:
-            x_BND = x_BND + self.walk(self.norm(inputs.walks_BNK.to(x_BND.dtype), inputs.lengths_B))
+            x_BND = x_BND + self.walk(self.norm(inputs.walks_BNK.to(x_BND.dtype), graph.counts_B))
         if self.vectors is not None:
             x_BND = x_BND + self.vectors(inputs.vectors_BNK.to(x_BND.dtype))
         return x_BND
@@ -168,24 +168,23 @@ class GraphNetwork(Encodes):
         """Nodes, edges, and how they hang together."""
         dtype = self.edges.weight.dtype
         there_BE = inputs.kinds_BEF[..., 0] > 0
-        graph = links(inputs.edges_BE2, there_BE, inputs.nodes_BNF.shape[1], dtype)
+        graph = links(inputs.edges_BE2, there_BE, inputs.nodes_BNF[..., 0] > 0, dtype)
         return self.embed(inputs, graph), self.edges(inputs.kinds_BEF).sum(2), graph
 
 
 class MessageLayer(nn.Module):
-    """x + relu(norm(layer(x))), and the same of edges where the layer changes them."""
+    """relu(norm(layer(x))), what is added to nodes; and edges with the same added, where the layer changes them."""
 
     def __init__(self, kind: str, width: int, dropout: float) -> None:
         super().__init__()
         self.layer, self.norm, self.dropout = LAYERS[kind](width), BatchNorm(width), Dropout(dropout)
         self.edge_norm = nn.LayerNorm(width) if kind == "gated" else None
 
-    def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        y_BND, next_BED = self.layer(x_BND, e_BED, graph, lengths_B)
-        x_BND = x_BND + self.dropout(F.relu(self.norm(y_BND, lengths_B)))
+    def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links) -> tuple[Tensor, Tensor]:
+        y_BND, next_BED = self.layer(x_BND, e_BED, graph)
         if self.edge_norm is not None:
             e_BED = e_BED + F.relu(self.edge_norm(next_BED))
-        return x_BND, e_BED
+        return self.dropout(F.relu(self.norm(y_BND, graph.counts_B))), e_BED
 
 
 @final
@@ -202,14 +201,14 @@ class MessagePassing(GraphNetwork):
         x_BND, e_BED, graph = self.read(inputs)
         for number, layer in enumerate(self.layers):
             tap.at_layer(number)
-            x_BND, e_BED = layer(x_BND, e_BED, graph, inputs.lengths_B)
-            x_BND = tap.save(layer, "hidden", x_BND)
+            more_BND, e_BED = layer(x_BND, e_BED, graph)
+            x_BND = tap.save(layer, "hidden", x_BND + more_BND)
         tap.at_layer(None)
         return Encoded(x_BND, inputs.lengths_B)
 
 
 class GraphBlock(nn.Module):
-    """x + attention(norm(x)) + local(norm(x)), then x + feed_forward(norm(x))."""
+    """x + attention(norm(x)) + relu(norm(local(x))), then x + feed_forward(norm(x))."""
 
     def __init__(
         self, attention: SelfAttention, feed_forward: nn.Module, residual: Callable[[], Any],
@@ -219,17 +218,12 @@ class GraphBlock(nn.Module):
         self.attention, self.feed_forward, self.local = attention, feed_forward, local
         self.around_attention, self.around_feed_forward = residual(), residual()
 
-    def forward(
-        self, x_BND: Tensor, e_BED: Tensor, view: Any, graph: Links, lengths_B: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        lengths = lengths_B if self.training else None
-        if self.local is None:
-            x_BND = self.around_attention(x_BND, lambda x: self.attention(x, view), lengths)
-        else:
-            y_BND, e_BED = self.local(x_BND, e_BED, graph, lengths_B)
-            seen_BND = self.around_attention(x_BND, lambda x: self.attention(x, view), lengths)
-            x_BND = seen_BND + y_BND - x_BND  # both have x in them
-        return self.around_feed_forward(x_BND, self.feed_forward, lengths), e_BED
+    def forward(self, x_BND: Tensor, e_BED: Tensor, view: Any, graph: Links) -> tuple[Tensor, Tensor]:
+        seen_BND = self.around_attention(x_BND, lambda x: self.attention(x, view))
+        if self.local is not None:
+            more_BND, e_BED = self.local(x_BND, e_BED, graph)
+            seen_BND = seen_BND + more_BND
+        return self.around_feed_forward(seen_BND, self.feed_forward), e_BED
 
 
 @final
@@ -266,7 +260,7 @@ class GraphTransformer(GraphNetwork):
         view = Padding().view(scene).placed(GivenBias(bias_BHNN))
         for number, block in enumerate(self.layers):
             tap.at_layer(number)
-            x_BND, e_BED = block(x_BND, e_BED, view, graph, inputs.lengths_B)
+            x_BND, e_BED = block(x_BND, e_BED, view, graph)
             x_BND = tap.save(block, "hidden", x_BND)
         tap.at_layer(None)
         return Encoded(tap.save(self, "hidden", self.final(x_BND)), inputs.lengths_B)

@@ -295,7 +295,7 @@ class Whole:
 @dataclass(frozen=True)
 class Blocks:
     """Blocks of `size` tokens: each sees its neighbours, the first and the last block, which see everything, and
-    `random` others, drawn once for each layer (Zaheer et al. 2020, 2). Texts of up to 5 + 2·random blocks are seen
+    `random` others, drawn once for each layer (Zaheer et al. 2020, 2). Batches of up to 5 + 2·random blocks are seen
     whole. resting: what stands for the random blocks when the model is not trained: the same ones, or the first block
     so often, which is what transformers computes."""
 

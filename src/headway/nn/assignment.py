@@ -20,6 +20,11 @@ def assigned(cost_RMQ: Tensor, there_RM: Tensor) -> Tensor:
     Rows come one after the other, and each is let in by the shortest path from it to a free column, over columns that
     change their rows on the way (Jonker and Volgenant 1987). Of the dual variables only the columns' are kept: a pair's
     own reduced cost is 0, which gives the row's."""
+    given = there_RM.shape[1]
+    if not (cost_RMQ.is_cuda and torch.cuda.is_current_stream_capturing()):
+        # Rows that no problem has take as long as others: where a number may be asked of the device, they are left out.
+        used = int(torch.arange(1, given + 1, device=there_RM.device).mul(there_RM.any(0)).amax()) if given else 0
+        cost_RMQ, there_RM = cost_RMQ[:, :used], there_RM[:, :used]
     problems, rows, columns = cost_RMQ.shape
     cost_RMQ = cost_RMQ.double().nan_to_num(FAR, FAR, -FAR).clamp(-FAR, FAR)
     cost_RMQ = F.pad(cost_RMQ, (0, max(rows - columns, 0)), value=2 * FAR)
@@ -51,7 +56,8 @@ def assigned(cost_RMQ: Tensor, there_RM: Tensor) -> Tensor:
     # Free columns write into a row that is cut off.
     column_RM = torch.full((problems, rows + 1), columns, device=row_RQ.device)
     numbers_RQ = torch.arange(row_RQ.shape[1], device=row_RQ.device).expand_as(row_RQ)
-    return column_RM.scatter(1, row_RQ.masked_fill(row_RQ < 0, rows), numbers_RQ)[:, :rows].clamp(max=columns)
+    column_RM = column_RM.scatter(1, row_RQ.masked_fill(row_RQ < 0, rows), numbers_RQ)[:, :rows].clamp(max=columns)
+    return F.pad(column_RM, (0, given - rows), value=columns)
 
 
 def _nearest(far_RQ: Tensor, done_RQ: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,11 +22,12 @@ from headway.nn.position import Position, RelationBias, Scene
 @dataclass(frozen=True, eq=False)
 class Links:
     """The edges of a batch: from_BEN and to_BEN have a 1 at the node that an edge comes from, and leads to; padding has
-    none. there_BE1: 1 for an edge, 0 for padding."""
+    none. there_BE1: 1 for an edge, 0 for padding. counts_B: nodes of each row; an empty row has none."""
 
     from_BEN: Tensor
     to_BEN: Tensor
     there_BE1: Tensor
+    counts_B: Tensor
 
     def gathered(self, x_BND: Tensor) -> tuple[Tensor, Tensor]:
         """Of every edge the vector of the node it comes from, and of the one it leads to."""
@@ -37,11 +38,12 @@ class Links:
         return self.to_BEN.mT @ m_BED
 
 
-def links(edges_BE2: Tensor, there_BE: Tensor, nodes: int, dtype: torch.dtype) -> Links:
-    numbers_N = torch.arange(nodes, device=edges_BE2.device)
+def links(edges_BE2: Tensor, there_BE: Tensor, own_BN: Tensor, dtype: torch.dtype) -> Links:
+    """`own_BN`: which places of a row are nodes."""
+    numbers_N = torch.arange(own_BN.shape[1], device=edges_BE2.device)
     both = (edges_BE2[..., None] == numbers_N) & there_BE[..., None, None]
     from_BEN, to_BEN = both.to(dtype).unbind(2)
-    return Links(from_BEN, to_BEN, there_BE[..., None].to(dtype))
+    return Links(from_BEN, to_BEN, there_BE[..., None].to(dtype), own_BN.sum(1))
 
 
 class GinLayer(nn.Module):
@@ -54,10 +56,10 @@ class GinLayer(nn.Module):
         self.first, self.second = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
         self.norm = BatchNorm(2 * width)
 
-    def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links) -> tuple[Tensor, Tensor]:
         come_BED, _ = graph.gathered(x_BND)
         sum_BND = graph.summed(F.relu(come_BED + e_BED) * graph.there_BE1)
-        hidden = self.norm(self.first((1 + self.epsilon) * x_BND + sum_BND), lengths_B)
+        hidden = self.norm(self.first((1 + self.epsilon) * x_BND + sum_BND), graph.counts_B)
         return self.second(F.relu(hidden)), e_BED
 
 
@@ -69,7 +71,7 @@ class GatedLayer(nn.Module):
         super().__init__()
         self.nodes, self.edges = nn.Linear(width, 4 * width), nn.Linear(width, width)
 
-    def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links) -> tuple[Tensor, Tensor]:
         own_BND, sent_BND, to_BND, from_BND = self.nodes(x_BND).chunk(4, -1)
         come_BED, _ = graph.gathered(torch.cat([sent_BND, from_BND], -1))
         sent_BED, from_BED = come_BED.chunk(2, -1)

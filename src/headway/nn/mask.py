@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -97,6 +97,12 @@ class View:
         scene = self.scene
         return scene is not None and isinstance(scene.start, int) and not scene.start and scene.queries == scene.keys
 
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether the blocks of the rule, if it has any, are such as flex_attention's kernels take."""
+        tile = self.rule.tile if self.rule is not None else 0
+        return not tile or KERNEL_BLOCK % tile == 0 or tile % KERNEL_BLOCK == 0
+
     def tiling(self) -> Tiling | None:
         """The tiles that are seen, where the rule is made of blocks and leaves out many."""
         if self.rule is None or self.scene is None or not self.rule.tile or not self._alone:
@@ -152,7 +158,7 @@ def _prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.
     tiling = view.tiling()
     if tiling is not None:
         view.tile_mask(tiling, dtype)
-    if compiled and scene.device.type == "cuda":
+    if compiled and scene.device.type == "cuda" and view.takes_blocks:
         view.block_mask()
     return view
 
@@ -161,17 +167,25 @@ def _from_tiles(rule: Mask, scene: Scene, rows: int) -> BlockMask:
     """The block mask of a rule in blocks, without its matrix."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    seen_NN = rule.tiles(rule.tile, scene.keys)
-    times = max(KERNEL_BLOCK // rule.tile, 1)  # small blocks are joined
+    counts_N, table_NN, size = _joined_tiles(rule, scene.keys, scene.device)
+    counts, table = (part[None, None].repeat(rows, 1, *[1] * part.dim()) for part in (counts_N, table_NN))
+    return BlockMask.from_kv_blocks(
+        counts, table, BLOCK_SIZE=size, mask_mod=rule.predicate(scene), seq_lengths=(scene.queries, scene.keys),
+    )  # fmt: skip
+
+
+@cache
+@torch.inference_mode(False)
+def _joined_tiles(rule: Mask, length: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
+    """Of each tile of the kernels how many it sees, which (those first), and their size: small blocks are joined."""
+    seen_NN = rule.tiles(rule.tile, length)
+    times = max(KERNEL_BLOCK // rule.tile, 1)
     blocks = -(-len(seen_NN) // times)
     seen_NN = np.pad(seen_NN, (0, blocks * times - len(seen_NN)))
     seen_NN = np.asarray(seen_NN.reshape(blocks, times, blocks, times).any((1, 3)))
-    order_NN, counts_N = np.argsort(~seen_NN, 1, kind="stable"), seen_NN.sum(1)
-    table, counts = (torch.from_numpy(part.astype(np.int32)).to(scene.device) for part in (order_NN, counts_N))
-    return BlockMask.from_kv_blocks(
-        counts[None, None].expand(rows, 1, -1).contiguous(), table[None, None].expand(rows, 1, -1, -1).contiguous(),
-        BLOCK_SIZE=rule.tile * times, mask_mod=rule.predicate(scene), seq_lengths=(scene.queries, scene.keys),
-    )  # fmt: skip
+    parts = seen_NN.sum(1), np.argsort(~seen_NN, 1, kind="stable")
+    counts_N, table_NN = (torch.from_numpy(part.astype(np.int32)).to(device) for part in parts)
+    return counts_N, table_NN, rule.tile * times
 
 
 @lru_cache(maxsize=64)

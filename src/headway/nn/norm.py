@@ -39,7 +39,7 @@ class BatchNorm(nn.Module):
         own_BT1 = x_BTD.new_ones(x_BTD.shape[:2], dtype=torch.bool)[..., None]
         if lengths_B is not None:
             own_BT1 = (torch.arange(x_BTD.shape[1], device=x_BTD.device) < lengths_B[:, None])[..., None]
-        wide_BTD, count = x_BTD.to(torch.promote_types(x_BTD.dtype, torch.float32)), own_BT1.sum()
+        wide_BTD, count = x_BTD.to(torch.promote_types(x_BTD.dtype, torch.float32)), own_BT1.sum().clamp(min=1)
         mean_D = wide_BTD.where(own_BT1, 0).sum((0, 1)) / count
         var_D = (wide_BTD - mean_D).where(own_BT1, 0).square().sum((0, 1)) / count
         with torch.no_grad():

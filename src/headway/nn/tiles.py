@@ -8,7 +8,7 @@ block. A rule is a `headway.nn.mask.Mask`, a view what it becomes in one scene.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,8 @@ class Tiling:
     wide_W: Tensor | None
 
 
-@lru_cache(maxsize=64)
+@cache  # a captured step reads them as long as it is there
+@torch.inference_mode(False)  # training may come after it was asked for in an evaluation
 def tiling_of(rule: Any, length: int, device: torch.device) -> Tiling | None:
     """How a rule divides a sequence that looks at itself; None where it shows most of it. Remembered: a captured step
     takes no numbers from the host."""
@@ -60,8 +61,8 @@ def tile_attend(
     given = view.tile_mask(tiling, q_BHTK.dtype)
     narrow_N, table_NM = tiling.narrow_N, tiling.table_NM
     few_q = q[:, narrow_N].flatten(0, 1).transpose(1, 2)
-    few_k, few_v = (part[:, table_NM.flatten()].reshape(-1, table_NM.shape[1] * size, *part.shape[3:]).transpose(1, 2)
-                    for part in (k, v))  # fmt: skip
+    taken = (_taken(part, table_NM.flatten()) for part in (k, v))
+    few_k, few_v = (part.reshape(-1, table_NM.shape[1] * size, *part.shape[3:]).transpose(1, 2) for part in taken)
     few_mask = given.narrow.expand(rows, -1, -1, -1).reshape(-1, 1, *given.narrow.shape[2:])
     mixed = F.scaled_dot_product_attention(few_q, few_k, few_v, few_mask, dropout, scale=scale)
     mixed = mixed.transpose(1, 2).unflatten(0, (rows, -1))
@@ -72,6 +73,11 @@ def tile_attend(
     out = torch.empty_like(q).index_copy(1, narrow_N, mixed)
     out = out.index_copy(1, tiling.wide_W, many.transpose(1, 2).unflatten(1, (-1, size)))
     return out.flatten(1, 2)[:, :length].transpose(1, 2)
+
+
+def _taken(part: Tensor, at_X: Tensor) -> Tensor:
+    """Some of its blocks. The gradients of both add up in the same order each time, on a CPU and on a GPU."""
+    return part[:, at_X] if part.is_cuda else part.index_select(1, at_X)
 
 
 def _blocks(x_BHTK: Tensor, size: int, blocks: int) -> Tensor:

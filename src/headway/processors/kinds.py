@@ -64,11 +64,11 @@ class KindsProcessor(InCard):
             self.numbers.append((first, {kind: first + 1 + at for at, kind in enumerate(kinds)}))
             first += 1 + len(kinds)
 
-    def encode(self, rows: Sequence[tuple[str, ...]], where: str = "") -> NDArray[np.int64]:
-        """(N, F)"""
+    def encode(self, rows: Sequence[tuple[str, ...]], where: str = "a node") -> NDArray[np.int64]:
+        """(N, F). `where`: what a message begins with."""
         wanted = len(self.numbers)
         for row in rows[:1]:
-            refuse(len(row) != wanted, f"{where}a node or edge has {len(row)} kinds, the model reads {wanted}")
+            refuse(len(row) != wanted, f"{where} has {len(row)} kinds, the model reads {wanted}")
         found = [
             [known.get(kind, first) for (first, known), kind in zip(self.numbers, row, strict=True)] for row in rows
         ]

@@ -31,7 +31,7 @@ from headway.plain import to_plain
 from headway.tasks import label_kinds, rule
 from headway.tasks.encoding import answered, pair_of
 from headway.tasks.files import DividedFiles
-from headway.tasks.label_kinds import KINDS, OneLabel
+from headway.tasks.label_kinds import KINDS, Number, OneLabel
 from headway.tasks.labelling import TextLabelling, numbers, reported, said_of_cuts
 from headway.tasks.linear import LogisticRegression, TfIdfFit, load_library
 from headway.tasks.objective import Labels
@@ -181,7 +181,10 @@ class Classification(TextLabelling):
         return text if isinstance(text, str) else " | ".join(text)
 
     def guess(self) -> float:
-        return self.kind.guess(self.stores["train"])
+        store = self.stores["train"]
+        if getattr(self.run.head, "errors", "squared") == "absolute" and self.kind is Number:
+            return float(np.abs(store.targets_NL - np.median(store.targets_NL, 0)).mean())
+        return self.kind.guess(store)
 
     @classmethod
     def level(cls, data: Any, like: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,9 +15,9 @@ import torch
 
 from headway.card import Card
 from headway.data.columns import Columns
-from headway.data.graphs import GraphBatches, GraphInputs, graph_of, joined, placed, read_graphs
-from headway.data.label_sets import TargetBatch
-from headway.data.labelled import LabelBatch, Labelled
+from headway.data.graphs import GraphBatches, GraphInputs, graph_of, graphs_in, joined, placed, read_graphs
+from headway.data.label_sets import TargetBatch, balanced_sets
+from headway.data.labelled import LabelBatch, Labelled, balanced_weights, is_table
 from headway.generate.graphs import GraphModel, GraphReader
 from headway.models.heads import Classes, LinearClasses
 from headway.plain import to_plain
@@ -107,12 +108,16 @@ class GraphLabelling(Classification):
     def _store(self, part: str) -> Any:
         """The answers of a part, and what makes a batch of them."""
         labels = [example.label for example in self.parts[part]]
+        balanced = part == "train" and self.run.data.class_weights == "balanced"
         if self.kind is OneLabel:
             names = [f"{part}: graph {number}" for number in range(1, len(labels) + 1)]
             found = np.array(numbers(names, labels, self.written), np.int64)
-            return SimpleNamespace(labels=found, answers=partial(_labelled, found))
+            of_label = balanced_weights(found, len(self.written)) if balanced else None
+            weights_N = None if of_label is None else of_label[found]
+            return SimpleNamespace(labels=found, answers=partial(_labelled, found, weights_N))
         targets_NL = self.kind.targets(labels, self.written, part)  # type: ignore[attr-defined]
-        return SimpleNamespace(targets_NL=targets_NL, answers=partial(_targeted, targets_NL))
+        weights_NL = balanced_sets(targets_NL) if balanced else np.ones_like(targets_NL)
+        return SimpleNamespace(targets_NL=targets_NL, answers=partial(_targeted, targets_NL, weights_NL))
 
     def shown(self, example: int, part: str = "train") -> str:
         return str(self.parts[part][example].text)
@@ -134,25 +139,24 @@ class GraphLabelling(Classification):
         """Rings."""
         ends_E2 = np.stack([np.arange(NODES), (np.arange(NODES) + 1) % NODES], 1)
         ring = placed(np.ones((NODES, 5), np.int64), ends_E2, np.ones((NODES, 2), np.int64), run.model.facts)
-        inputs = joined([ring] * run.engine.batch).map(lambda tensor: tensor.to(device))
-        zeros_B = np.zeros(run.engine.batch)
+        given = joined([ring] * run.engine.batch), np.arange(run.engine.batch)
+        targets_NL = np.zeros((run.engine.batch, len(run.head.labels)), np.float32)
         if run.head.answer == "one":
-            return _labelled(zeros_B.astype(np.int64), inputs, np.arange(len(zeros_B))).map(lambda t: t.to(device))
-        targets_NL = np.zeros((len(zeros_B), len(run.head.labels)), np.float32)
-        return _targeted(targets_NL, inputs, np.arange(len(zeros_B))).map(lambda t: t.to(device))
+            batch: Any = _labelled(np.zeros(run.engine.batch, np.int64), None, *given)
+        else:
+            batch = _targeted(targets_NL, np.ones_like(targets_NL), *given)
+        return batch.map(lambda tensor: tensor.to(device))
 
     @classmethod
     def read(
         cls, inputs: list[str], texts: list[str], lines: Callable[..., list[str]], columns: Sequence[str] = ()
     ) -> list[Any]:
-        """Files, and graphs themselves, as `headway predict MODEL CCO` gives them."""
-        return super().read(*cls._sorted(inputs, texts), lines, columns)
-
-    @staticmethod
-    def _sorted(inputs: list[str], texts: list[str]) -> tuple[list[str], list[str]]:
-        """What is no file is a graph."""
-        files = [value for value in inputs if value == "-" or Path(value).exists() or Path(value).suffix in SUFFIXES]
-        return files, [*texts, *(value for value in inputs if value not in files)]
+        """Files, and graphs themselves, as `headway predict MODEL CCO` gives them: what is no file is a graph."""
+        files = [value for value in inputs if not value.lstrip().startswith("{") and _is_file(value)]
+        texts = [*texts, *(value for value in inputs if value not in files)]
+        if len(files) == 1 and not texts and is_table(files[0]):
+            return list(graphs_in(files[0], Columns(tuple(columns))))
+        return super().read(files, texts, lines, columns)
 
     @classmethod
     def guesses(cls, model: Any, values: Sequence[Any], options: dict[str, Any]) -> list[Any]:
@@ -164,10 +168,15 @@ class GraphLabelling(Classification):
         return found
 
 
-def _labelled(labels_N: Any, inputs: GraphInputs, examples: Any) -> LabelBatch:
-    return LabelBatch(inputs, torch.from_numpy(labels_N[examples]), examples=tuple(examples.tolist()))
+def _is_file(value: str) -> bool:
+    return value == "-" or os.path.exists(value) or Path(value).suffix in SUFFIXES
 
 
-def _targeted(targets_NL: Any, inputs: GraphInputs, examples: Any) -> TargetBatch:
-    targets_BL = torch.from_numpy(targets_NL[examples])
-    return TargetBatch(inputs, targets_BL, torch.ones_like(targets_BL), examples=tuple(examples.tolist()))
+def _labelled(labels_N: Any, weights_N: Any, inputs: GraphInputs, examples: Any) -> LabelBatch:
+    weights_B = None if weights_N is None else torch.from_numpy(weights_N[examples])
+    return LabelBatch(inputs, torch.from_numpy(labels_N[examples]), weights_B, examples=tuple(examples.tolist()))
+
+
+def _targeted(targets_NL: Any, weights_NL: Any, inputs: GraphInputs, examples: Any) -> TargetBatch:
+    both = (torch.from_numpy(part[examples]) for part in (targets_NL, weights_NL))
+    return TargetBatch(inputs, *both, examples=tuple(examples.tolist()))

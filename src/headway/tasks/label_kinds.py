@@ -95,7 +95,7 @@ class SeveralLabels(OneLabel):
 
 
 class Number(SeveralLabels):
-    """The number itself, by least squares."""
+    """The number itself."""
 
     scores = NumberScores
 

@@ -56,7 +56,7 @@ def _made(gymnasium: Any, name: str) -> Any:
             world = gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
         except TypeError:
             world = gymnasium.make(name, disable_env_checker=True)
-    camera = getattr(world.unwrapped, "mujoco_renderer", None)
+    camera: Any = getattr(world.unwrapped, "mujoco_renderer", None)
     if "trackbodyid" in (getattr(camera, "default_cam_config", None) or {}):
         camera.default_cam_config = camera.default_cam_config | {"type": FOLLOWS}
     if name.startswith(REWARDED):  # the kind, colour and state of what is at a place are numbers of names
