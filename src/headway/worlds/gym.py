@@ -21,7 +21,6 @@ PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # that register the
 REWARDED = ("MiniGrid-", "BabyAI-")  # whose only reward is for success
 
 
-FOLLOWS = 1  # of MuJoCo's cameras one that keeps a body in sight
 CANNOT = "no picture can be drawn here: set MUJOCO_GL to egl or osmesa, and install the library that it names"
 
 
@@ -56,9 +55,6 @@ def _made(gymnasium: Any, name: str) -> Any:
             world = gymnasium.make(name, render_mode="rgb_array", disable_env_checker=True)
         except TypeError:
             world = gymnasium.make(name, disable_env_checker=True)
-    camera: Any = getattr(world.unwrapped, "mujoco_renderer", None)
-    if "trackbodyid" in (getattr(camera, "default_cam_config", None) or {}):
-        camera.default_cam_config = camera.default_cam_config | {"type": FOLLOWS}
     if name.startswith(REWARDED):  # the kind, colour and state of what is at a place are numbers of names
         world = import_module("minigrid.wrappers").OneHotPartialObsWrapper(world)
     return world
@@ -148,8 +144,18 @@ class GymWorld:
         from PIL import Image
 
         refuse(self.world.render_mode != "rgb_array", f"the world {self.name!r} draws no pictures")
+        self._follow()
         seen = Image.fromarray(self.world.render())
         return np.asarray(seen.resize((size, size), Image.Resampling.BILINEAR), np.uint8)
+
+    def _follow(self) -> None:
+        """MuJoCo's camera looks where the body is that it should follow: its own way of following depends on the
+        pictures before, and gymnasium leaves it where it was."""
+        plain = self.world.unwrapped
+        camera: Any = getattr(plain, "mujoco_renderer", None)
+        body = (getattr(camera, "default_cam_config", None) or {}).get("trackbodyid")
+        if body is not None:
+            camera._get_viewer(render_mode="rgb_array").cam.lookat[:2] = plain.data.xpos[body][:2]
 
     def carried(self) -> dict[str, Any]:
         return {"seed": self.seed, "actions": list(self.done)}
