@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headway.compiling import compiled
 from headway.explore.plots import COLOURS, HAIRLINE, INK, inches, new_figure, save
 from headway.explore.plots import write as label
 from headway.models.parts import Blocks
@@ -90,7 +91,7 @@ def contestants(length: int, case: dict[str, Any], device: str) -> dict[str, Cal
     for block in case["blocks"]:
         found[f"headway, blocks of {block}"] = headway(length, block, *sizes)
         if device == "cuda":
-            found[f"headway, blocks of {block}, compiled"] = torch.compile(headway(length, block, *sizes))
+            found[f"headway, blocks of {block}, compiled"] = compiled(headway(length, block, *sizes))
         found[f"transformers, blocks of {block}"] = theirs(length, block, *sizes)
     return found
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from headway.batch import TextInputs
+from headway.compiling import compiled
 from headway.models import build
 from headway.models.bert import BertConfig
 from headway.models.heads import Words
@@ -110,7 +111,7 @@ def test_a_compiled_encoder_gives_the_same():
     config = BertConfig(2, 32, 48, 2, max_length=512, dropout=0.0, attention_dropout=0.0, pattern=Blocks(16, 2))
     model = build("bert", config, (50,), Words())
     inputs = TextInputs(torch.randint(5, 50, (2, 300)), torch.tensor([300, 170]))
-    found = torch.compile(model)(inputs)
+    found = compiled(model)(inputs)
     torch.testing.assert_close(found[0], model(inputs)[0], rtol=0, atol=1e-5)
 
 

@@ -10,9 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.compiling import Uncompiled
+
 FAR = 1e9  # what stands for infinite and undefined costs, and for the columns that are missing
 
 
+@Uncompiled
 @torch.no_grad()
 def assigned(cost_RMQ: Tensor, there_RM: Tensor) -> Tensor:
     """(R, M): the column of each row; Q for rows that are not there, and for those that no column is left for.

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headway.compiling import Uncompiled
 from headway.nn.position import Position, Scene
 from headway.nn.tiles import TileMask, Tiling, tile_mask, tiling_of
 
@@ -152,7 +153,7 @@ def prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.d
     return _prepared(rule, scene, position, dtype, torch.compiler.is_dynamo_compiling())
 
 
-@torch.compiler.disable
+@Uncompiled
 def _prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.dtype, compiled: bool) -> View:
     view = rule.view(scene).placed(position)
     tiling = view.tiling()
