@@ -223,7 +223,7 @@ ROBOTS: list[Column] = [
 HOPPER: list[Column] = [
     ("data", "episodes of", str), ("who", "policy", str), ("return", "return", number),
     ("normalised", "normalised", number), ("spread", "± over seeds", number), ("episodes", "episodes", count),
-    ("steps", "steps", count), ("most", "highest return", number), ("seconds", "training, s", rate),
+    ("steps", "steps", count), ("most", "highest return", number),
 ]  # fmt: skip
 MEMORY_SPEED: list[Column] = [
     ("who", "", str), ("steps_per_second", "steps/s", rate), ("times", "times", times),

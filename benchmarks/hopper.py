@@ -6,7 +6,8 @@ has practised a little, and one that has practised long.
     PYTHONPATH=src python benchmarks/hopper.py --parallel 2 --parts play
 
 `practise`: `ppo`, twice (`PRACTICE`, steps of the world). `collect`: three sets of episodes of what they do (`SETS`).
-`train`: the Decision Transformer, `clone` and `clone-best` learn from each; needs no world. `play`: the Decision
+`train`: the Decision Transformer, `clone` and `clone-best` learn from each; needs no world, so that another machine can
+do it. `play`: the Decision
 Transformer is asked for the highest return that it has learned from. `film`: the first one of all levels.
 Figures are normalised as D4RL does (Fu et al. 2020): 0 is a random policy's return there, 100 an expert's. The episodes
 are our own, not D4RL's: other figures on its sets do not compare.
@@ -138,7 +139,6 @@ def play(options: Namespace) -> None:
         rows.append({
             "data": data, "who": recipe, "return": mean(each, 1), "normalised": mean(map(normalised, each), 1),
             "spread": spread([normalised(one) for one in each], 1), "each": np.round(each, 1).tolist(),
-            "seconds": mean((one["training seconds"] for one in own.values()), 1),
         })  # fmt: skip
     case = {"world": WORLD, "seeds": options.seeds, "episodes_played": options.episodes}
     write("hopper", "cpu", rows, options.out, case=case)

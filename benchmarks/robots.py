@@ -7,10 +7,10 @@ each episode.
 
 `collect`: the written experts show each task so often, disturbed a little; what is kept is what they wanted to do.
 `train`: ways to tell actions, from states and from pictures (84 pixels, camera corner2, with the place and the opening
-of the hand), with and without the steps before. Needs no world. `play`: each model acts (what has been found of it with
-as many starts is kept beside it) from so many starts that no
-demonstration has, beside the expert; and how many actions it decides on in a second, one robot at a time. `film`: one
-episode of each task by the first way, as docs/robots.gif.
+of the hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
+demonstration has, beside the expert (what has been found with as many starts is kept beside a model); and how many
+actions it decides on in a second, one robot at a time. `film`: one episode of each task by the first way, as
+docs/robots.gif.
 """
 
 from __future__ import annotations

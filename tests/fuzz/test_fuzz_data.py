@@ -20,6 +20,7 @@ import zstandard
 from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
+from graph_files import graphs
 from labels import csv_labels, json_labels, json_tags, treebank_tags, zipped_labels
 from lines import fault
 from media import (
@@ -34,7 +35,6 @@ from media import (
 from worlds import (
     SEEN,
     SMALL,
-    graphs,
     labelled,
     pairs,
     questions,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from graph_files import graphs
 
 from headway.recipes.grammar import sample
 from milk import write_stories
@@ -134,16 +135,6 @@ def speech(folder: Path) -> None:
             file.writeframes((tone * 32767).astype("<i2").tobytes())
         lines.append(f"{number}.wav,{word}")
     (folder / "speech/all.csv").write_text("\n".join(lines) + "\n")
-
-
-def graphs(folder: Path) -> None:
-    """Rings and lines, with how many nodes they have."""
-    rows = []
-    for number in range(40):
-        count = 3 + number % 5
-        edges = [[at, (at + 1) % count, "ab"[at % 2]] for at in range(count - number % 2)]
-        rows.append({"nodes": [[at % 3, "x"] for at in range(count)], "edges": edges, "label": count + 0.5})
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def trajectories(folder: Path, pictures: int = 0) -> None:

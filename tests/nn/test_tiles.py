@@ -10,7 +10,8 @@ from headway.models.bert import BertConfig
 from headway.models.heads import Words
 from headway.models.parts import Blocks
 from headway.nn.attention import attend, flex_attend, fused_attend
-from headway.nn.mask import EndBlocks, FirstBlockRepeated, NearBlocks, Padding, RandomBlocks, Scene
+from headway.nn.block_masks import EndBlocks, FirstBlockRepeated, NearBlocks, RandomBlocks
+from headway.nn.mask import Padding, Scene
 from headway.nn.tiles import tiling_of
 from headway.recipes import RECIPES
 

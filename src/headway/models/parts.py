@@ -14,8 +14,9 @@ from headway.errors import InputError, refuse
 from headway.nn import feed_forward, norm, position, residual
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Stack
+from headway.nn.block_masks import EndBlocks, FirstBlockRepeated, NearBlocks, RandomBlocks
 from headway.nn.feed_forward import gelu
-from headway.nn.mask import EndBlocks, FirstBlockRepeated, Mask, NearBlocks, Padding, RandomBlocks
+from headway.nn.mask import Mask, Padding
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def fused_attend(
     plain = bias_BHTS is None and not dropout and scale is None and not torch.is_grad_enabled()
     if plain and view.prefix_B is not None and kernels.takes(q_BHTK, k_BGSK, v_BGSK):
         return kernels.attend_prefix(q_BHTK, k_BGSK, v_BGSK, view.prefix_B)
-    if view.dense and bias_BHTS is None and not dropout and view.takes_blocks and _takes_blocks(q_BHTK, keys):
+    if view.dense and bias_BHTS is None and not dropout and view.fits_kernels and _takes_blocks(q_BHTK, keys):
         return flex_attend(q_BHTK, k_BGSK, v_BGSK, view, None, score)
     tiling = view.tiling() if bias_BHTS is None else None
     if tiling is not None:

@@ -29,9 +29,9 @@ class Links:
     there_BE1: Tensor
     counts_B: Tensor
 
-    def gathered(self, x_BND: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every edge the vector of the node it comes from, and of the one it leads to."""
-        return self.from_BEN @ x_BND, self.to_BEN @ x_BND
+    def sent(self, x_BND: Tensor) -> Tensor:
+        """(B, E, D): of every edge the vector of the node that it comes from."""
+        return self.from_BEN @ x_BND
 
     def summed(self, m_BED: Tensor) -> Tensor:
         """(B, N, D): of every node the sum over the edges that lead to it."""
@@ -57,7 +57,7 @@ class GinLayer(nn.Module):
         self.norm = BatchNorm(2 * width)
 
     def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links) -> tuple[Tensor, Tensor]:
-        come_BED, _ = graph.gathered(x_BND)
+        come_BED = graph.sent(x_BND)
         sum_BND = graph.summed(F.relu(come_BED + e_BED) * graph.there_BE1)
         hidden = self.norm(self.first((1 + self.epsilon) * x_BND + sum_BND), graph.counts_B)
         return self.second(F.relu(hidden)), e_BED
@@ -73,8 +73,7 @@ class GatedLayer(nn.Module):
 
     def forward(self, x_BND: Tensor, e_BED: Tensor, graph: Links) -> tuple[Tensor, Tensor]:
         own_BND, sent_BND, to_BND, from_BND = self.nodes(x_BND).chunk(4, -1)
-        come_BED, _ = graph.gathered(torch.cat([sent_BND, from_BND], -1))
-        sent_BED, from_BED = come_BED.chunk(2, -1)
+        sent_BED, from_BED = graph.sent(torch.cat([sent_BND, from_BND], -1)).chunk(2, -1)
         next_BED = self.edges(e_BED) + from_BED + graph.to_BEN @ to_BND
         gate_BED = next_BED.sigmoid() * graph.there_BE1
         both_BND = graph.summed(torch.cat([gate_BED * sent_BED, gate_BED], -1))

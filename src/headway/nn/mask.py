@@ -9,10 +9,9 @@ B batch, T queries, S keys.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from headway.compiling import Uncompiled
 from headway.nn.position import Position, Scene
-from headway.nn.tiles import TileMask, Tiling, tile_mask, tiling_of
+from headway.nn.tiles import KERNEL_BLOCK, TileMask, Tiling, block_mask_of, tile_mask, tiling_of
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -87,7 +86,7 @@ class View:
             rows = scene.rows if rule.by_row or isinstance(scene.start, Tensor) else None
             sizes = rows, None, scene.queries, scene.keys
             if rule.tile and self._alone:
-                self._blocks.append(_from_tiles(rule, scene, rows or 1))
+                self._blocks.append(block_mask_of(rule, scene, rows or 1))
             else:
                 self._blocks.append(create_block_mask(rule.predicate(scene), *sizes, device=scene.device))
         return self._blocks[0]
@@ -99,7 +98,7 @@ class View:
         return scene is not None and isinstance(scene.start, int) and not scene.start and scene.queries == scene.keys
 
     @property
-    def takes_blocks(self) -> bool:
+    def fits_kernels(self) -> bool:
         """Whether the blocks of the rule, if it has any, are such as flex_attention's kernels take."""
         tile = self.rule.tile if self.rule is not None else 0
         return not tile or KERNEL_BLOCK % tile == 0 or tile % KERNEL_BLOCK == 0
@@ -143,7 +142,6 @@ class View:
 
 
 SEE_ALL = View()
-KERNEL_BLOCK = 128  # queries and keys of a tile of flex_attention's kernels
 
 
 def prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.dtype) -> View:
@@ -159,34 +157,9 @@ def _prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.
     tiling = view.tiling()
     if tiling is not None:
         view.tile_mask(tiling, dtype)
-    if compiled and scene.device.type == "cuda" and view.takes_blocks:
+    if compiled and scene.device.type == "cuda" and view.fits_kernels:
         view.block_mask()
     return view
-
-
-def _from_tiles(rule: Mask, scene: Scene, rows: int) -> BlockMask:
-    """The block mask of a rule in blocks, without its matrix."""
-    from torch.nn.attention.flex_attention import BlockMask
-
-    counts_N, table_NN, size = _joined_tiles(rule, scene.keys, scene.device)
-    counts, table = (part[None, None].repeat(rows, 1, *[1] * part.dim()) for part in (counts_N, table_NN))
-    return BlockMask.from_kv_blocks(
-        counts, table, BLOCK_SIZE=size, mask_mod=rule.predicate(scene), seq_lengths=(scene.queries, scene.keys),
-    )  # fmt: skip
-
-
-@cache
-@torch.inference_mode(False)
-def _joined_tiles(rule: Mask, length: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
-    """Of each tile of the kernels how many it sees, which (those first), and their size: small blocks are joined."""
-    seen_NN = rule.tiles(rule.tile, length)
-    times = max(KERNEL_BLOCK // rule.tile, 1)
-    blocks = -(-len(seen_NN) // times)
-    seen_NN = np.pad(seen_NN, (0, blocks * times - len(seen_NN)))
-    seen_NN = np.asarray(seen_NN.reshape(blocks, times, blocks, times).any((1, 3)))
-    parts = seen_NN.sum(1), np.argsort(~seen_NN, 1, kind="stable")
-    counts_N, table_NN = (torch.from_numpy(part.astype(np.int32)).to(device) for part in parts)
-    return counts_N, table_NN, rule.tile * times
 
 
 @lru_cache(maxsize=64)
@@ -349,85 +322,6 @@ class Global(Mask):
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
         return (query < self.count) | (key < self.count)
-
-
-@dataclass(frozen=True)
-class InBlocks(Mask):
-    """Abstract. A rule on blocks of `size` tokens."""
-
-    size: int
-
-    @property
-    def tile(self) -> int:  # type: ignore[override]
-        return self.size
-
-    def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        return self.allows_block(query // self.size, key // self.size, (scene.keys - 1) // self.size)
-
-    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
-        """`last`: the number of the last block."""
-        raise NotImplementedError
-
-    def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
-        assert size == self.size, "blocks of one rule have one size"
-        number_N = torch.arange(-(-length // size))
-        return self.allows_block(number_N[:, None], number_N, len(number_N) - 1).expand(len(number_N), -1).numpy()
-
-
-@dataclass(frozen=True)
-class NearBlocks(InBlocks):
-    """Keys of the query's own block and of `reach` blocks on each side."""
-
-    reach: int = 1
-
-    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
-        return (query - key).abs() <= self.reach
-
-
-@dataclass(frozen=True)
-class EndBlocks(InBlocks):
-    """The first and the last block see every key and are seen by every query."""
-
-    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
-        return (query == 0) | (query == last) | (key == 0) | (key == last)
-
-
-@dataclass(frozen=True)
-class RandomBlocks(InBlocks):
-    """Keys of `count` blocks that are drawn for each block of queries, none of them its neighbour, the first or the
-    last: one of each of `count` equal parts of the others. By a hash of the query's block and the seed, so that a
-    kernel can compute it."""
-
-    count: int
-    seed: int = 0
-
-    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
-        first = (query - 1).clamp(min=1)  # of the neighbours
-        near = (query + 1).clamp(max=last - 1) - first + 1
-        others = (last - 1 - near).clamp(min=0)
-        found = (query < 0) & (key < 0)
-        for part in range(self.count):
-            start, end = others * part // self.count, others * (part + 1) // self.count
-            drawn = start + mixed(query, query * 0 + part, self.seed) % (end - start).clamp(min=1)
-            block = 1 + drawn + near * (1 + drawn >= first)
-            found = found | ((key == block) & (start < end))
-        return found
-
-
-@dataclass(frozen=True)
-class FirstBlockRepeated(InBlocks):
-    """The keys of the first block, as if each were there `times` times, for the queries of all blocks but the first and
-    the last."""
-
-    adds = True
-    times: int
-
-    def allows_block(self, query: Tensor, key: Tensor, last: int) -> Tensor:
-        return (query > 0) & (query < last) & (key == 0)
-
-    def added(self, query: Tensor, key: Tensor, scene: Scene) -> Tensor | None:
-        there = self.allows_block(query // self.size, key // self.size, (scene.keys - 1) // self.size)
-        return there * math.log(self.times)
 
 
 @dataclass(frozen=True)

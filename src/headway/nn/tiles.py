@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+KERNEL_BLOCK = 128  # queries and keys of a tile of flex_attention's kernels
 SPARSE = 0.5  # share of the tiles up to which it is worth leaving the others out
 
 
@@ -120,3 +124,28 @@ def _shown(rule: Any, scene: Any, row: Tensor, query: Tensor, key: Tensor, known
     if added is None:
         return seen
     return added.to(dtype).expand(seen.shape).masked_fill(~seen, float("-inf"))
+
+
+def block_mask_of(rule: Any, scene: Any, rows: int) -> BlockMask:
+    """The block mask of a rule in blocks, without its matrix."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    counts_N, table_NN, size = _joined_tiles(rule, scene.keys, scene.device)
+    counts, table = (part[None, None].repeat(rows, 1, *[1] * part.dim()) for part in (counts_N, table_NN))
+    return BlockMask.from_kv_blocks(
+        counts, table, BLOCK_SIZE=size, mask_mod=rule.predicate(scene), seq_lengths=(scene.queries, scene.keys),
+    )  # fmt: skip
+
+
+@cache
+@torch.inference_mode(False)
+def _joined_tiles(rule: Any, length: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
+    """Of each tile of the kernels how many it sees, which (those first), and their size: small blocks are joined."""
+    seen_NN = rule.tiles(rule.tile, length)
+    times = max(KERNEL_BLOCK // rule.tile, 1)
+    blocks = -(-len(seen_NN) // times)
+    seen_NN = np.pad(seen_NN, (0, blocks * times - len(seen_NN)))
+    seen_NN = np.asarray(seen_NN.reshape(blocks, times, blocks, times).any((1, 3)))
+    parts = seen_NN.sum(1), np.argsort(~seen_NN, 1, kind="stable")
+    counts_N, table_NN = (torch.from_numpy(part.astype(np.int32)).to(device) for part in parts)
+    return counts_N, table_NN, rule.tile * times
