@@ -28,7 +28,8 @@ from headway.explore.plots import COLOURS, HAIRLINE, INK, inches, new_figure, sa
 from headway.explore.plots import write as label
 from headway.models.parts import Blocks
 from headway.nn.attention import SelfAttention
-from headway.nn.mask import SEE_ALL, Scene, prepared
+from headway.nn.mask import Scene
+from headway.nn.view import SEE_ALL, prepared
 
 HEADS, WIDTH = 12, 768
 CASES: dict[str, dict[str, Any]] = {

@@ -24,7 +24,7 @@ from panels import Panel, draw
 from torch import Tensor
 
 from headway.nn.attention import attend, fused_attend
-from headway.nn.mask import SEE_ALL
+from headway.nn.view import SEE_ALL
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 WIDTH = 64

@@ -19,8 +19,9 @@ from headway.explore.plots import COLOURS, INK, QUIET, inches, new_figure, quiet
 from headway.models import parts
 from headway.models.rung import RUNGS, Attention, Rung, RungConfig, Tanh
 from headway.nn.attention import SelfAttention
-from headway.nn.mask import SEE_ALL, Causal, Everything, Global, Mask, Padding, Random, Scene, Segments, Window
+from headway.nn.mask import Causal, Everything, Global, Mask, Padding, Random, Scene, Segments, Window
 from headway.nn.position import LinearBias, RelativeBias, Rotary, Sinusoidal, sinusoid
+from headway.nn.view import SEE_ALL
 
 CPU = torch.device("cpu")
 PLACES = 12

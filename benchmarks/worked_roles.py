@@ -24,8 +24,9 @@ from torch import Tensor, nn
 import headway
 from headway.explore.plots import COLOURS, INK, QUIET, inches, new_figure, quiet, save, shades, write
 from headway.nn.attention import SelfAttention
-from headway.nn.mask import Padding, Scene, View
+from headway.nn.mask import Padding, Scene
 from headway.nn.position import Sinusoidal
+from headway.nn.view import View
 from headway.recipes.grammar import Dice, draw_how, draw_noun_phrase, draw_place
 from headway.recipes.grammar_rules import act
 from headway.recipes.grammar_words import ANIMATE, NEGATIONS, VERBS

@@ -19,7 +19,7 @@ from headway.models import FAMILIES, bert, build, gpt, neural_ngram, parts, recu
 from headway.models.heads import Vectors
 from headway.models.ngram import NGram, NGramConfig
 from headway.nn.attention import Additive, Multiplicative, SelfAttention
-from headway.nn.mask import SEE_ALL
+from headway.nn.view import SEE_ALL
 
 SMALL_GPT = gpt.GPTConfig(2, 24, heads=4, max_length=32)
 SMALL_TRANSLATOR = transformer.TransformerConfig(2, 3, 24, 40, 4)

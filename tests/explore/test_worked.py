@@ -16,8 +16,8 @@ from headway.models import parts
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.nn.attention import SelfAttention
-from headway.nn.mask import SEE_ALL
 from headway.nn.position import Rotary, Sinusoidal
+from headway.nn.view import SEE_ALL
 
 SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 

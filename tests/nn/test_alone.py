@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from headway import nn
-from headway.nn.mask import View
 from headway.nn.position import Position
+from headway.nn.view import View
 
 WIDTH, HEADS, LENGTH = 16, 4, 5
 Made = Callable[[], torch.nn.Module]

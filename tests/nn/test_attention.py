@@ -17,7 +17,8 @@ from headway.nn.attention import (
     fused_attend,
     scaled_dot,
 )
-from headway.nn.mask import SEE_ALL, Causal, Everything, Padding, Scene, Window
+from headway.nn.mask import Causal, Everything, Padding, Scene, Window
+from headway.nn.view import SEE_ALL
 
 
 def draw(*shape, dtype=torch.float64):

@@ -10,7 +10,8 @@ from headway.fast.attention import attend_prefix, attend_step, takes, takes_step
 from headway.fast.jit import triton
 from headway.nn import attention
 from headway.nn.attention import attend, fused_attend
-from headway.nn.mask import Causal, Padding, Scene, View
+from headway.nn.mask import Causal, Padding, Scene
+from headway.nn.view import View
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), *(["cpu"] if INTERPRETED else [])]

@@ -20,8 +20,8 @@ from headway.errors import InputError
 from headway.evaluate.flops import Call, Count, Part, ShapesOnly, count
 from headway.models import FAMILIES
 from headway.models.blank import blank
-from headway.nn.mask import triangle
 from headway.nn.recurrent import RecurrentLayer
+from headway.nn.view import triangle
 
 TRAINING = 3  # forward passes that the products of a training step are worth
 FEW = 4  # steps of a recurrence that are run

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headway.errors import refuse
 from headway.evaluate.flops import Call, Count, count
 from headway.nn.attention import SelfAttention
-from headway.nn.mask import SEE_ALL
+from headway.nn.view import SEE_ALL
 
 
 @dataclass(frozen=True)

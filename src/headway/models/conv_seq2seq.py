@@ -32,9 +32,9 @@ from headway.nn.block import BlockStack
 from headway.nn.convolution import Before, Convolution, Gated
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import Head, TokenEmbedding, token_table
-from headway.nn.mask import View
 from headway.nn.slots import Clock, Memory
 from headway.nn.state import State
+from headway.nn.view import View
 
 STD = 0.1  # of embeddings and positions at the start (Gehring et al. 2017, 3.5)
 HALF = math.sqrt(0.5)  # keeps the variance of a sum of two

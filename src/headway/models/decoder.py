@@ -17,7 +17,8 @@ from headway.models import arrangements, parts
 from headway.models import decoder_parts as own
 from headway.models.language import DecoderOnly
 from headway.nn.block import BlockStack, draw_normal
-from headway.nn.mask import Causal, Scene, Segments, View, Window
+from headway.nn.mask import Causal, Scene, Segments, Window
+from headway.nn.view import View
 
 STD = 0.02
 

@@ -16,9 +16,10 @@ from headway.models.protocols import Embedded, Encoded, Steps, Tracks
 from headway.nn.block import Stack
 from headway.nn.cache import fresh_caches
 from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
-from headway.nn.mask import Causal, Padding, Scene, View
+from headway.nn.mask import Causal, Padding, Scene
 from headway.nn.slots import Memory, SourceValues
 from headway.nn.state import State
+from headway.nn.view import View
 
 
 def source_slots(memories: Sequence[Memory], lengths_B: Tensor | None) -> dict[str, Sequence[Any]]:

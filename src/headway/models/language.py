@@ -15,8 +15,9 @@ from headway.models.protocols import Embedded, Steps, Tracks
 from headway.nn.block import Stack
 from headway.nn.cache import fresh_caches
 from headway.nn.embedding import Head, JoinedHead, StepEmbedding
-from headway.nn.mask import Causal, Scene, Segments, View
+from headway.nn.mask import Causal, Scene, Segments
 from headway.nn.state import State
+from headway.nn.view import View
 
 LOGITS_AT_ONCE = 2**24  # that scoring holds
 

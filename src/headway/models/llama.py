@@ -18,10 +18,11 @@ from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Stack, draw_normal
 from headway.nn.embedding import Head, StepEmbedding, token_table
-from headway.nn.mask import Causal, Scene, Segments, View, Window
+from headway.nn.mask import Causal, Scene, Segments, Window
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Rotary
 from headway.nn.residual import pre_norm
+from headway.nn.view import View
 
 STD = 0.02
 

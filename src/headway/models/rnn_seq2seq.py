@@ -29,11 +29,11 @@ from headway.nn import attention, attentive, directed
 from headway.nn.convolved import ConvolvedStack, MeanStart, ResidualConvolution
 from headway.nn.dropout import Dropout
 from headway.nn.embedding import AppendOne, Head, TokenEmbedding, biased_head, token_table
-from headway.nn.mask import SEE_ALL
 from headway.nn.position import Learned, Position
 from headway.nn.recurrent import Cell, RecurrentLayer
 from headway.nn.slots import Values
 from headway.nn.state import State
+from headway.nn.view import SEE_ALL
 
 FORMS: dict[str, type[attentive.AfterCell]] = {
     "after": attentive.AfterCell, "before": attentive.BeforeCell, "feeding": attentive.InputFeeding,

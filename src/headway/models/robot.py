@@ -23,8 +23,9 @@ from headway.models.vit import Convolutions, Overlapping, Patches
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Stack, draw_normal
 from headway.nn.dropout import Dropout
-from headway.nn.mask import Causal, Padding, Scene, View
+from headway.nn.mask import Causal, Padding, Scene
 from headway.nn.position import Learned
+from headway.nn.view import View
 
 STD = 0.02
 CHANNELS = 3

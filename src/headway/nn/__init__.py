@@ -29,20 +29,7 @@ from headway.nn.experts import Experts, SharedExperts
 from headway.nn.feed_forward import MLP, GatedMLP, MapLayer, TanhLayer, gelu
 from headway.nn.key_bias import KeyBias
 from headway.nn.loss import linear_cross_entropy
-from headway.nn.mask import (
-    SEE_ALL,
-    Causal,
-    Everything,
-    Global,
-    Mask,
-    Padding,
-    Random,
-    Related,
-    Scene,
-    Segments,
-    View,
-    Window,
-)  # fmt: skip
+from headway.nn.mask import Causal, Everything, Global, Mask, Padding, Random, Related, Scene, Segments, Window
 from headway.nn.norm import BatchNorm, OneRMSNorm
 from headway.nn.patches import ConvolutionalEmbedding, OverlappingEmbedding, PatchEmbedding, patches
 from headway.nn.pooling import AttentionPooling, FirstToken, pool
@@ -65,6 +52,7 @@ from headway.nn.residual import Bare, LayerScale, Residual, StochasticDepth, pos
 from headway.nn.slots import Memory
 from headway.nn.state import State
 from headway.nn.state_space import SelectiveStates, StateSpaceBlock
+from headway.nn.view import SEE_ALL, View  # fmt: skip
 
 __all__ = [
     "MLP", "SEE_ALL", "Additive", "AttentionPooling", "Bare", "BatchNorm", "Block", "BlockStack", "Causal",

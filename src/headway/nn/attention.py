@@ -19,11 +19,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headway.fast import attention as kernels
 from headway.nn import tap
 from headway.nn.cache import Cache
-from headway.nn.mask import SEE_ALL, View
 from headway.nn.position import Position
 from headway.nn.score import ScaledBy
 from headway.nn.slots import Memory
 from headway.nn.tiles import tile_attend
+from headway.nn.view import SEE_ALL, View
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
 SHORT = 128

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from headway.compiling import Uncompiled
 from headway.nn import tap
 from headway.nn.attention import CrossAttention, Score
-from headway.nn.mask import View
 from headway.nn.recurrent import Cell, Gates, LayerState, RecurrentLayer, RecurrentStack, where
 from headway.nn.slots import Memory, Values
 from headway.nn.state import State
+from headway.nn.view import View
 
 
 class SourceAttention(CrossAttention):

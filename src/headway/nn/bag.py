@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn import tap
-from headway.nn.mask import View
 from headway.nn.slots import Values
+from headway.nn.view import View
 
 
 def uniform(q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:

@@ -15,10 +15,11 @@ from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.bag import RunningMean, Total
 from headway.nn.cache import Cache, FixedCache
 from headway.nn.dropout import Dropout
-from headway.nn.mask import Mask, Padding, Scene, View, prepared
+from headway.nn.mask import Mask, Padding, Scene
 from headway.nn.position import Position
 from headway.nn.residual import Bare, Residual
 from headway.nn.slots import Memory
+from headway.nn.view import View, prepared
 
 # Weights of a block whose results are added to the residual stream, by the ends of their names.
 INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight", "contract_EDF")

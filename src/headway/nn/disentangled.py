@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from headway.nn.attention import SelfAttention
 from headway.nn.dropout import Dropout
-from headway.nn.mask import View
 from headway.nn.position import Position, Scene, distances
+from headway.nn.view import View
 
 TERMS = 3  # of a score: content with content, content with distance, distance with content
 

@@ -22,12 +22,12 @@ from headway.nn import tap
 from headway.nn.attention import CrossAttention, SelfAttention, scaled_dot
 from headway.nn.cache import FixedCache
 from headway.nn.feed_forward import MLP, GatedMLP
-from headway.nn.mask import View
 from headway.nn.norm import OneRMSNorm
 from headway.nn.position import Position, Rotary
 from headway.nn.product import product
 from headway.nn.residual import Residual
 from headway.nn.slots import Memory
+from headway.nn.view import View
 
 NORMS = (nn.LayerNorm, nn.RMSNorm, OneRMSNorm)
 

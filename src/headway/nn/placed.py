@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from headway.nn import tap
 from headway.nn.attention import MultiHead, _merge, _projection, _split, scaled_dot
-from headway.nn.mask import SEE_ALL
 from headway.nn.residual import Residual
+from headway.nn.view import SEE_ALL
 
 
 class PlacedAttention(MultiHead):

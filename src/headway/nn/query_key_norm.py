@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.nn.attention import SelfAttention
 from headway.nn.cache import Cache
-from headway.nn.mask import View
+from headway.nn.view import View
 
 
 class NormedSelfAttention(SelfAttention):
