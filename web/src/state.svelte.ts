@@ -149,6 +149,17 @@ class Looking {
     this.column = clamp(this.column, -1, site.columns.labels.length - 1);
   }
 
+  /** The layer and head of a view that shows one; where this kind of attention lacks the chosen ones, its last layer. */
+  one(site: Site): [number, number] {
+    const [layer, head] = (this.heads[0] ?? '0.0').split('.').map(Number);
+    return site.layers.includes(layer) && site.heads.includes(head) ? [layer, head] : [site.layers.at(-1) ?? 0, site.heads[0] ?? 0];
+  }
+
+  take(mode: Mode, layer: number, head: number): void {
+    this.mode = mode;
+    this.heads = [`${layer}.${head}`];
+  }
+
   chosen(site: Site): { layer: number; head: number }[] {
     const pairs = this.heads.map((name) => name.split('.').map(Number));
     return pairs
@@ -183,4 +194,8 @@ const least = (value: number) => (value < 1e-4 ? value.toExponential(0).replace(
 
 export function headName(layer: number, head: number): string {
   return layer < 0 ? 'the whole model' : `layer ${layer}, head ${head}`;
+}
+
+export function modeName(mode: Mode, layer: number, head: number): string {
+  return mode === 'head' ? headName(layer, head) : mode === 'mean' ? `layer ${layer}, mean of the heads` : `rollout up to layer ${layer}`;
 }
