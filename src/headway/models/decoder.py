@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, final
 
+import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.models import arrangements, parts
 from headway.models import decoder_parts as own
 from headway.models.language import DecoderOnly
+from headway.models.protocols import Embedded
 from headway.nn.block import BlockStack, draw_normal
-from headway.nn.mask import Causal, Scene, Segments, Window
-from headway.nn.view import View
+from headway.nn.mask import Scene, Segments, Window
+from headway.nn.state import State
+from headway.nn.view import View, prepared
 
 STD = 0.02
 
@@ -28,7 +31,8 @@ class DecoderConfig:
     """`inner`: 0 for four times the width. `shared_heads`: keys and values that the heads share (0: one each).
     `head_width`: 0 for width/heads. `bias`: which maps of attention have one. `feed_forward_bias`: whether a plain
     network has one. `windowed`: the layers that see `window` tokens, their own among them; the others see all.
-    `near_position`: that of the layers with a window, where it is another. `unplaced`: layers without positions."""
+    `near_position`: that of the layers with a window, where it is another. `unplaced`: layers without positions.
+    `pattern`: which earlier tokens any layer sees."""
 
     name: ClassVar[str] = "decoder"
     layers: int = 4
@@ -54,6 +58,7 @@ class DecoderConfig:
     window: int = 0
     windowed: tuple[int, ...] = ()
     unplaced: tuple[int, ...] = ()
+    pattern: own.Earlier | own.Sinks = field(default_factory=own.Earlier)
     max_length: int = 2048
 
 
@@ -84,7 +89,27 @@ class Decoder(DecoderOnly):
         self.output = config.logits.head(table.embedding_dim, vocabulary, table if config.tied else None)
         # How many tokens an expert gets is asked of the device.
         self.capturable = not isinstance(config.feed_forward, own.Experts)  # type: ignore[misc]
+        config.pattern.check(config)
+        if config.pattern.endless:
+            self.context = None
         draw_normal(self, STD)
+
+    def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
+        state, config = super().start(inputs, rows, device, room), self.config
+        if not config.pattern.endless or room == 0:
+            return state
+        head_width, weight = config.head_width or config.width // config.heads, self.embed.table.weight
+        like_RHK = weight.new_empty(rows, config.shared_heads or config.heads, head_width)
+        return config.pattern.start(like_RHK, config.layers, state.time)
+
+    def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
+        if self.config.pattern.endless:
+            self.embed.position.reach(state.time.longest + embedded.x_RTD.shape[1])
+        return super().hidden(embedded, state)
+
+    def scene(self, state: State, steps: int, segments_RT: Tensor | None) -> Scene:
+        scene: Scene = state["caches"][0].scene(state.time, steps, segments_RT)
+        return scene
 
     def _attention(self, config: DecoderConfig) -> Any:
         head_width = config.head_width or config.width // config.heads
@@ -104,9 +129,9 @@ class Decoder(DecoderOnly):
     def head(self, hidden_RTD: Tensor, state: Any = None) -> Tensor:
         return self.config.logits.bounded(super().head(hidden_RTD, state))
 
-    def views(self, scene: Scene) -> list[View]:
-        config, rule = self.config, Causal() & Segments()
-        whole = rule.view(scene)
+    def views(self, scene: Scene, dtype: torch.dtype) -> list[View]:
+        config, rule = self.config, self.config.pattern.rule() & Segments()
+        whole = prepared(rule, scene, None, dtype)
         near = (rule & Window(config.window - 1)).view(scene) if 0 < config.window < config.max_length else whole
         near_position = self.near or self.embed.position
         chosen = [

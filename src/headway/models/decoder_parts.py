@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from headway.errors import refuse
 from headway.models.parts import GATES, Room
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn import embedding, experts, position, score
 from headway.nn.attention import Score, scaled_dot
 from headway.nn.key_bias import KeyBias
+from headway.nn.mask import Causal, Mask
+from headway.nn.sinks import FirstAndLast, RingCache
+from headway.nn.slots import Clock
+from headway.nn.state import State
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,50 @@ class Experts:
     def build(self, width: int, inner: int, bias: bool = True) -> nn.Module:
         how = width, inner, self.count, self.chosen, self.normalized, GATES[self.activation]
         return experts.SharedExperts(*how, self.shared) if self.shared else experts.Experts(*how)
+
+
+# Which earlier tokens are seen.
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """All of them."""
+
+    name: ClassVar[str] = "earlier"
+    endless: ClassVar[bool] = False
+
+    def rule(self) -> Mask:
+        return Causal()
+
+    def check(self, config: Any) -> None:
+        """Refuse what does not fit the other choices."""
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """The token itself, the `window` − 1 before it and the first `sinks` of the text, so that a state has the same size
+    after any number of tokens, and no text is too long (Xiao et al. 2024)."""
+
+    name: ClassVar[str] = "sinks"
+    endless: ClassVar[bool] = True
+    window: int = 256
+    sinks: int = 4
+
+    def __post_init__(self) -> None:
+        refuse(self.window < 1, f"model.pattern.window must be at least 1, not {self.window}")
+        refuse(self.sinks < 0, f"model.pattern.sinks must be 0 or more, not {self.sinks}")
+
+    def rule(self) -> FirstAndLast:
+        return FirstAndLast(self.window, self.sinks)
+
+    def check(self, config: Any) -> None:
+        refuse(bool(config.windowed), "model.pattern=sinks has a window of its own: leave model.windowed empty")
+        turned = isinstance(config.position, Turned)
+        refuse(not turned, "model.pattern=sinks needs positions without an end: model.position=turned")
+
+    def start(self, like_RHK: Tensor, layers: int, clock: Clock) -> State:
+        caches = [RingCache.fresh(self.rule(), clock, like_RHK) for _ in range(layers)]
+        return State({"caches": caches}, clock)
 
 
 # What stands before the first layer.

@@ -78,7 +78,11 @@ class DecoderOnly(NextTokenModel):
         caches, clock = fresh_caches(self.config.layers, rows, device, room)
         return State({"caches": caches}, clock)
 
-    def views(self, scene: Scene) -> list[View]:
+    def scene(self, state: State, steps: int, segments_RT: Tensor | None) -> Scene:
+        """Of so many new tokens and what the state remembers."""
+        return state.time.scene(steps, segments_RT)
+
+    def views(self, scene: Scene, dtype: torch.dtype) -> list[View]:
         """What each layer's tokens may look at."""
         return [(Causal() & Segments()).view(scene).placed(self.embed.position)] * len(self.decoder.layers)
 
@@ -86,7 +90,8 @@ class DecoderOnly(NextTokenModel):
         x_RTD, segments_RT, clock = embedded.x_RTD, embedded.segments_RT, state.time
         steps = x_RTD.shape[1]
         ends_R = None if embedded.lengths_R is None else clock.lengths_R + embedded.lengths_R
-        scene = Scene(steps, clock.longest + steps, x_RTD.device, clock.start, ends_R, segments_RT, segments_RT)
-        x_RTD = self.decoder.walk(x_RTD, list(zip(self.views(scene), state["caches"], strict=True)))
+        clock.ends_R = ends_R
+        views = self.views(self.scene(state, steps, segments_RT), x_RTD.dtype)
+        x_RTD = self.decoder.walk(x_RTD, list(zip(views, state["caches"], strict=True)))
         state.advance(steps, ends_R)
         return self.into_head(x_RTD), state

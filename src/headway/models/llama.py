@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, final
 
+import torch
 from torch import nn
 
 from headway.models import parts
@@ -92,7 +93,7 @@ class Llama(DecoderOnly):
         self.output = Head(width, vocabulary, table if config.tied else None)
         draw_normal(self, STD)
 
-    def views(self, scene: Scene) -> list[View]:
+    def views(self, scene: Scene, dtype: torch.dtype) -> list[View]:
         rule, window, far = Causal() & Segments(), self.config.window, self.config.windowed_from
         whole = rule.view(scene).placed(self.embed.position)
         near = whole

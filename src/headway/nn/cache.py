@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from headway.fast.step import pick_rows
+from headway.nn.position import Scene
 from headway.nn.slots import Clock, Places, Slot, put
 
 
@@ -20,6 +21,10 @@ class Cache(Slot):
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
         """All keys and values, these last."""
         raise NotImplementedError
+
+    def scene(self, clock: Clock, steps: int, segments_RT: Tensor | None) -> Scene:
+        """Of so many new tokens and of what `append` will return."""
+        return clock.scene(steps, segments_RT)
 
 
 class NoCache(Cache):

@@ -55,6 +55,9 @@ class Scene:
 class Position(nn.Module):
     """No positions: attention then sees a set, not a sequence."""
 
+    def reach(self, length: int) -> None:
+        """Have a table, where there is one that can grow, of so many positions: `start` may then be a tensor."""
+
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         return x_BTD
 
@@ -203,6 +206,7 @@ class Rotary(Position):
             raise ValueError(f"a head of width {head_width} has no pairs to turn: take an even one")
         self.head_width, self.base, self.angles, self.gain = head_width, base, angles or self._plain, gain
         cos_PK, sin_PK = self._rows(length)
+        self.earlier = list[Tensor]()  # shorter tables, which captured steps still read
         self.register_buffer("cos_PK", cos_PK, persistent=False)
         self.register_buffer("sin_PK", sin_PK, persistent=False)
 
@@ -215,11 +219,16 @@ class Rotary(Position):
         pair = torch.arange(0, self.head_width, 2, dtype=torch.float64)
         return positions_P.double()[:, None] * self.base ** (-pair / self.head_width)
 
+    def reach(self, length: int) -> None:
+        if length > len(self.cos_PK):
+            self.earlier += [self.cos_PK, self.sin_PK]
+            with torch.inference_mode(False):  # training uses the longer table too
+                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * length))
+
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         length = q_BHTK.shape[2]
-        if isinstance(start, int) and start + length > len(self.cos_PK):
-            with torch.inference_mode(False):  # training uses the longer table too
-                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
+        if isinstance(start, int):
+            self.reach(start + length)
         cos, sin = (_rows_at(table_PK, start, length) for table_PK in (self.cos_PK, self.sin_PK))
         if isinstance(start, Tensor):
             cos, sin = cos[:, None], sin[:, None]  # of all heads

@@ -5,6 +5,7 @@ B sources, R rows, H heads, S source length, K head width, D width, N ids.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from headway.fast import step as step_kernels
+from headway.nn.position import Scene
 
 BLANK = 0  # stands where there is no token yet: the id of padding, which no text holds
 
@@ -40,6 +42,7 @@ class Clock:
     even: bool = True  # all rows are `longest` long
     last: int | None = None  # in a room: lengths are advanced in place, up to this one
     steady: bool = False  # `longest` is a bound that stays (for captured steps)
+    ends_R: Tensor | None = None  # how far each row will be after what is being read, where that is padded
 
     @property
     def start(self) -> int | Tensor:
@@ -51,6 +54,12 @@ class Clock:
         else:
             step_kernels.advance(self.lengths_R, steps, self.last)
         self.longest += 0 if self.steady else steps
+        self.ends_R = None
+
+    def scene(self, steps: int, segments_RT: Tensor | None) -> Scene:
+        """Of so many new tokens and all earlier ones."""
+        device, keys = self.lengths_R.device, self.longest + steps
+        return Scene(steps, keys, device, self.start, self.ends_R, segments_RT, segments_RT)
 
     def pick(self, rows_R: Tensor) -> None:
         """Keep these rows; once the longest have left, the positions that only they needed are free again."""
@@ -95,17 +104,21 @@ class Values(Slot):
     def __init__(self, *tensors: Tensor) -> None:
         self.tensors = tensors
 
+    def of(self, tensors: Sequence[Tensor], clock: Any) -> Self:
+        """The same slot with other tensors."""
+        return type(self)(*tensors)
+
     def pick(self, rows_R: Tensor) -> None:
         self.tensors = tuple(tensor.index_select(0, rows_R) for tensor in self.tensors)
 
     def fork(self, clock: Any) -> Self:
-        return type(self)(*(tensor.clone() for tensor in self.tensors))
+        return self.of([tensor.clone() for tensor in self.tensors], clock)
 
     def steady(self, rows: int, capacity: int, clock: Any) -> Self:
-        return type(self)(*(tensor.new_zeros(rows, *tensor.shape[1:]) for tensor in self.tensors))
+        return self.of([tensor.new_zeros(rows, *tensor.shape[1:]) for tensor in self.tensors], clock)
 
     def first(self, rows: int, capacity: int | None, clock: Any) -> Self:
-        return type(self)(*(tensor[:rows] for tensor in self.tensors))
+        return self.of([tensor[:rows] for tensor in self.tensors], clock)
 
     def insert(self, other: Any, at: Places, copies: int, used: int) -> None:
         for mine, theirs in zip(self.tensors, other.tensors, strict=True):

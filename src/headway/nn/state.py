@@ -168,7 +168,7 @@ class State:
         def renewed(slot: Slot) -> Slot:
             if not isinstance(slot, Values) or slot.of_source:
                 return slot
-            return type(slot)(*(next(given) for _ in slot.tensors))
+            return slot.of([next(given) for _ in slot.tensors], self.clock)
 
         return self._made(renewed, self.clock, self.group)
 
