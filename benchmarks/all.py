@@ -125,6 +125,7 @@ PIECES = {
         scores("pictures, CIFAR-10", "cifar10-vit", 15, ("data:cifar10",), ahead=True),
         scores("pictures, CIFAR-10 with convolutions", "cifar10-cct", 20, ("data:cifar10",), ahead=True),
         Piece("long attention", "big_bird.py", 3, ("transformers",)),
+        Piece("texts without end", "endless.py --parallel 3 --runs {runs}/endless", 3, (NOVELS,), resumes=True),
         Piece("molecules", "graphs.py --parts zinc tables folds --parallel 8 --runs {runs}/graphs", 20,
               ("data:graphs",), resumes=True),
         Piece("scenes", "scenes.py --parallel 3 --runs {runs}/scenes", 9, resumes=True),

@@ -103,9 +103,17 @@ class Decoder(DecoderOnly):
         return config.pattern.start(like_RHK, config.layers, state.time)
 
     def hidden(self, embedded: Embedded, state: State) -> tuple[Tensor, State]:
-        if self.config.pattern.endless:
-            self.embed.position.reach(state.time.longest + embedded.x_RTD.shape[1])
-        return super().hidden(embedded, state)
+        if not self.config.pattern.endless:
+            return super().hidden(embedded, state)
+        x_RTD, at_once = embedded.x_RTD, self.config.pattern.at_once
+        self.embed.position.reach(state.time.longest + x_RTD.shape[1])
+        if not state.time.longest or x_RTD.shape[1] <= at_once or embedded.lengths_R is not None:
+            return super().hidden(embedded, state)
+        found = []  # a part at a time: time and memory stay linear in the length
+        for part_RTD in x_RTD.split(at_once, 1):
+            hidden_RTD, state = super().hidden(Embedded(part_RTD), state)
+            found.append(hidden_RTD)
+        return torch.cat(found, 1), state
 
     def scene(self, state: State, steps: int, segments_RT: Tensor | None) -> Scene:
         scene: Scene = state["caches"][0].scene(state.time, steps, segments_RT)

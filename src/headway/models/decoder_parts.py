@@ -147,6 +147,11 @@ class Sinks:
         refuse(self.window < 1, f"model.pattern.window must be at least 1, not {self.window}")
         refuse(self.sinks < 0, f"model.pattern.sinks must be 0 or more, not {self.sinks}")
 
+    @property
+    def at_once(self) -> int:
+        """New tokens that are compared with each other and with all that is held."""
+        return max(self.window, 256)
+
     def rule(self) -> FirstAndLast:
         return FirstAndLast(self.window, self.sinks)
 

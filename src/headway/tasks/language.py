@@ -185,7 +185,10 @@ class Language(Task):
     def _check_order(self) -> None:
         data, family = self.run.data, self.run.model.name
         if data.apart and self.model.context is None:
-            raise InputError(f"data.apart keeps attention inside a document: the family '{family}' has none")
+            raise InputError(
+                f"data.apart keeps attention inside a document, for models that see a window of the text: the family "
+                f"'{family}' reads all of it from front to back as it is set here"
+            )
         if data.order == "stream" and not self.model.carries:
             raise InputError(
                 f"data.order=stream is for models whose state keeps its size, as a recurrent one's: set "
