@@ -10,6 +10,8 @@ from typing import Any, Never
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from headway.card import Loaded
 from headway.data.steps import StepBatch, StepInputs, Steps, step_inputs, steps_of
@@ -17,12 +19,13 @@ from headway.data.trajectories import Asked, Trajectories
 from headway.errors import InputError, refuse
 from headway.generate.acting import Episode, episodes
 from headway.generate.tracing import Answering, checked, trace_of
+from headway.generate.watching import Watcher, asked_step, with_episode
 from headway.nn import tap
-from headway.nn.tap import chosen
+from headway.nn.tap import Choice, chosen
 from headway.processors.steps import fits
 from headway.traces import Trace, Track
 from headway.worlds.catalog import open_world
-from headway.worlds.policies import Seen
+from headway.worlds.policies import Policy, Seen
 from headway.worlds.world import Floats, World
 
 SEVERAL, TOGETHER = 256, 512  # windows, and steps of them, that are answered at a time
@@ -51,6 +54,10 @@ class Actor(Answering):
     @property
     def step_tokens(self) -> tuple[str, ...]:
         return tuple(self.model.encoder.step_tokens)
+
+    @property
+    def first_question(self) -> str:
+        return "1"
 
     def places(self, text: str) -> int:
         return int(self.limit)
@@ -126,28 +133,56 @@ class Actor(Answering):
         self, value: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
         tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What the model computes over the first steps of an episode that it plays, as many as it reads at once. value:
-        the episode's number. `layers`, `heads`, `tensors` keep it small (see `headway.trace`)."""
-        number = str(value).strip()
+        """What the model computes at a step of an episode that it plays, over the last steps; and frames of the whole
+        episode, with where it looks at each. value: the episode's number, and behind an @ the number of the step
+        (default: the last that it reads at once with the first). `layers`, `heads`, `tensors` keep it small (see
+        `headway.trace`)."""
+        number, at = asked_step(value, self.limit // len(self.step_tokens) - 1)
         refuse(not number.isdigit(), f"a policy is asked with the number of an episode, as in --text 3, not {number!r}")
         choice = checked(self.model, chosen(layers, heads, tensors))
-        policy, [world] = self.policy(), self.open_worlds(1)
-        try:
-            [episode] = played([world], policy, 1, int(number), most=self.limit // len(self.step_tokens))
-        finally:
-            world.close()
-        inputs = policy.window(np.array([0])).map(lambda tensor: tensor.to(self.device))
+        policy = self.policy()
+        watcher, episode = self.watched(policy, self.world, choice, at, int(number))
         with tap.record(self.model, choice) as recorder:
-            self.model(inputs)
+            self.model(watcher.inputs)
         said = {
             "return": [f"return {float(one[0]) * self.observations.config.scale:.4g}" for one in policy.returns],
             "state": [f"state {step}" for step in range(len(episode.rewards))],
             "action": [f"action {np.round(one, 2).tolist()}" for one in episode.actions],
         }
-        names = [said[token][step] for step in range(len(episode.rewards)) for token in self.step_tokens]
-        track = Track("steps", "steps", tuple(names[-self.limit :]), text=number)
+        last = watcher.at + 1
+        first = last - watcher.inputs.times_BT.shape[1]
+        names = [said[token][step] for step in range(first, last) for token in self.step_tokens]
+        track = Track("steps", "steps", tuple(names[-self.limit :]), text=f"episode {value}")
         about = {"world": self.world, "return": episode.total}
-        return trace_of(self.model, recorder, [track], name=self.name, about=about)
+        trace = trace_of(self.model, recorder, [track], name=self.name, about=about)
+        more = {"asked": number, "wanted": self.most if self.told else None}
+        return with_episode(trace, watcher, episode, self.before, more)
+
+    def watched(self, policy: Any, world: str, choice: Choice, at: int, seed: int) -> tuple[Watcher, Episode]:
+        [opened] = self.open_worlds(1, world)
+        try:
+            watcher = Watcher(self, policy, opened, choice, at)
+            [episode] = played([opened], watcher, 1, seed, most=watcher.longest)
+            watcher.end()
+        finally:
+            opened.close()
+        return watcher, episode
+
+    @property
+    def before(self) -> Track:
+        """The places that a step may look at: those of the last steps, up to the one at which its action is read."""
+        steps = [f"−{step}" if step else "now" for step in reversed(range(self.limit // len(self.step_tokens)))]
+        labels = [f"{token} {step}" for step in steps for token in self.step_tokens]
+        behind = len(self.step_tokens) - 1 - self.step_tokens.index("state")
+        return Track("before", "steps", tuple(labels[: len(labels) - behind]), text="")
+
+    def present(self, name: str, weights_RHTS: Tensor) -> Tensor:
+        """(H, S): of the attention over the last steps, that of the place at which the present action is read; a step
+        that is not there yet gets none."""
+        length, width = weights_RHTS.shape[-1], len(self.before)
+        last = length - len(self.step_tokens) + self.step_tokens.index("state")
+        row_HS = weights_RHTS[0, :, last, : last + 1][:, -width:]
+        return functional.pad(row_HS, (width - row_HS.shape[1], 0))
 
     @torch.inference_mode()
     def answered(self, inputs: StepInputs) -> Floats:
@@ -164,7 +199,7 @@ class Actor(Answering):
         return ((batch, self.answered(batch.inputs)[:, :, 0]) for batch in windows.epoch())
 
 
-def played(worlds: Sequence[World], policy: ActorPolicy, count: int, seed: int, **how: Any) -> Any:
+def played(worlds: Sequence[World], policy: Policy, count: int, seed: int, **how: Any) -> Any:
     """Episodes whose first states no collected ones have."""
     return episodes(worlds, policy, count, (seed, 1), **how)
 

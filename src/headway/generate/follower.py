@@ -19,8 +19,9 @@ from headway.data.steps import Ints
 from headway.data.trajectories import Asked, Trajectories
 from headway.errors import refuse
 from headway.generate.acting import Episode
-from headway.generate.actor import CPU, Actor, ActorPolicy, played
+from headway.generate.actor import CPU, Actor, ActorPolicy
 from headway.generate.tracing import checked, trace_of
+from headway.generate.watching import asked_step, with_episode
 from headway.nn import tap
 from headway.nn.tap import chosen
 from headway.processors.image import places
@@ -42,6 +43,10 @@ class Follower(Actor):
         """The worlds that it has learned from, with their commands."""
         config = self.observations.config
         return [Asked(*pair) for pair in zip(config.worlds, config.commands, strict=True)]
+
+    @property
+    def first_question(self) -> str:
+        return self.known[0].command
 
     def tasks(self, world: str = "", command: str = "") -> list[Asked]:
         known = [one for one in self.known if world in ("", one.world)]
@@ -100,38 +105,39 @@ class Follower(Actor):
         self, value: Any, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None,
         tensors: Sequence[str] | str | None = None, top: int = 5,
     ) -> Trace:  # fmt: skip
-        """What the model computes at a step of an episode: over the last steps, and over what it sees there. value: the
-        command, and behind an @ the number of the step (default: the last that it reads at once)."""
-        command, _, at = str(value).rpartition("@") if "@" in str(value) else (str(value), "", str(self.window - 1))
-        refuse(not at.strip().isdecimal(), f"behind the @ stands the number of a step, not {at.strip()!r}")
+        """What the model computes at a step of an episode: over the last steps, and over what it sees there; and frames
+        of the whole episode, with where it looks at each. value: the command, and behind an @ the number of the step
+        (default: the last that it reads at once with the first)."""
+        command, at = asked_step(value, self.window - 1)
         choice = checked(self.model, chosen(layers, heads, tensors))
-        asked = command.strip() or self.known[0].command
+        asked = command or self.known[0].command
         task = next((one for one in self.known if one.command == asked), Asked(self.world, asked))
-        policy, [world] = self.policy(command=task.command), self.open_worlds(1, task.world)
-        try:
-            [episode] = played([world], policy, 1, 1, most=int(at) + 1)
-        finally:
-            world.close()
-        inputs = policy.window(np.array([0])).map(lambda tensor: tensor.to(self.device))
+        watcher, episode = self.watched(self.policy(command=task.command), task.world, choice, at, 1)
+        inputs = watcher.inputs
         with tap.record(self.model, choice) as recorder:
             self.model(inputs)
         seen, words = self.sights, self.text.tokenizer.encode(task.command)[: self.model.config.words]
         for name, tensor in recorder.tensors.items():
             if name.startswith("look."):
                 recorder.tensors[name] = _of_last_step(name, tensor, len(seen))
-        last, count = len(episode.rewards), inputs.times_BT.shape[1]
+        last, count = watcher.at + 1, inputs.times_BT.shape[1]
         steps = Track("steps", "steps", tuple(f"step {number}" for number in range(last - count, last)))
         sight = Track("sight", "patches" if self.grid else "tokens", seen, specials=(0,), text=str(value))
         said = Track("words", "tokens", tuple(self.text.tokenizer.inner.id_to_token(one) for one in words))
         about = {"world": task.world, "command": task.command, "return": episode.total}
         about |= {"grid": [*self.grid, 1]} if self.grid else {}
         trace = trace_of(self.model, recorder, [steps, sight, said], name=self.name, about=about)
-        if not self.grid:
-            return trace
-        return replace(
-            trace, tensors=trace.tensors | {"pixels": policy.pictures[-1][0]},
-            axes=trace.axes | {"pixels": ("height", "width", "channel")},
-        )  # fmt: skip
+        if self.grid:
+            trace = replace(
+                trace, tensors=trace.tensors | {"pixels": inputs.pixels_BTPP3[0, -1].cpu().numpy()},
+                axes=trace.axes | {"pixels": ("height", "width", "channel")},
+            )  # fmt: skip
+        return with_episode(trace, watcher, episode, self.before, {"asked": task.command, "wanted": None})
+
+    def present(self, name: str, weights_RHTS: Tensor) -> Tensor:
+        if not name.startswith("look."):
+            return super().present(name, weights_RHTS)
+        return _of_last_step(name, weights_RHTS, len(self.sights))[0, :, 0]
 
     @property
     def grid(self) -> tuple[int, ...]:

@@ -50,6 +50,11 @@ class Answering(Shown):
         """Entries of what it writes; 0: it writes no tokens."""
         return len(self.tokenizers[1])
 
+    @property
+    def first_question(self) -> str:
+        """What the page asks first where nothing is given; "": it waits for a text."""
+        return ""
+
     def places(self, text: str) -> int:
         """How many places the trace of this text has, about."""
         return len(self.tokenizers[0].encode(text)) + 2
