@@ -47,6 +47,12 @@ def test_several_returns_and_one_that_it_never_saw(headway: Any, policy: Path) -
     assert "a return of 9000 is beyond what it has learned from" in said.err and "extrapolate" in said.err
 
 
+def test_exploring_a_policy_needs_no_text(headway: Any, policy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "episode.html"
+    assert headway("explore", str(policy / "run"), "--html", str(file)).code == 0
+    assert 'type="application/octet-stream"' in file.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("suffix", ["gif", "webp"])
 def test_a_film_of_the_best_the_median_and_the_worst(suffix: str, headway: Any, policy: Path, tmp_path: Path) -> None:
     from PIL import Image

@@ -1,16 +1,18 @@
 // What is being looked at. All of it is in the page's address, so that a link shows the same.
 
 import { type Asked, host } from './host';
+import { episodeOf } from './picture/episode';
 import { saidIn } from './picture/said';
 import { graphOf } from './picture/graph';
 import { gridOf, type Mode } from './picture/seen';
 import type { Looks } from './trace/looks';
 import type { Site, Trace } from './trace/trace';
 
-export const VIEWS = ['picture', 'graph', 'sound', 'attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
+export const VIEWS = ['episode', 'picture', 'graph', 'sound', 'attention', 'steps', 'next', 'beam', 'positions', 'states', 'compare'] as const;
 export type View = (typeof VIEWS)[number];
 
 export const TITLES: Record<View, string> = {
+  episode: 'Episode',
   picture: 'Picture',
   graph: 'Graph',
   sound: 'Sound',
@@ -25,6 +27,7 @@ export const TITLES: Record<View, string> = {
 
 /** What a view shows, in a sentence, and the section of docs/explore.md that says more. */
 export const HELP: Record<View, { text: string; section: string }> = {
+  episode: { text: 'An episode that the policy played, frame by frame, with the return so far, and where it looks at each step: that glows in its picture; of words and earlier steps, the stronger the colour, the more of the attention. Use the slider or the arrow keys, or play it.', section: 'episode' },
   picture: { text: 'The picture as the model got it. What the chosen place looks at glows, the rest is dark: one head, the mean of a layer, or all layers together (rollout). Click a patch to look from there.', section: 'picture' },
   graph: { text: 'The graph as the model read it. The darker a node, the more of the chosen node’s attention it gets: from one head, the mean of a layer, or all layers together (rollout). Click a node to look from there.', section: 'graph' },
   sound: { text: 'The recording as the model got it, and each word below the time at which it is said. What the chosen word looks at while it is written glows, the rest is dark. Point at a word, or use the arrow keys.', section: 'sound' },
@@ -63,6 +66,7 @@ class Looking {
   tensor = $state<string | null>(null);
   align = $state('mean');
   sides = $state<Side[]>([]);
+  frame = $state(0); // of an episode
   from = $state<number | null>(null); // of a picture: the place that looks; −1 is the mean of all
   mode = $state<Mode>('rollout');
   bare = $state(false); // the picture without its veil
@@ -87,6 +91,7 @@ class Looking {
     put('top-p', this.topP, 1);
     put('min-p', this.minP, 0);
     put('tensor', this.tensor);
+    put('frame', this.frame, 0);
     put('from', this.from);
     put('mode', this.mode, 'rollout');
     put('bare', this.bare ? 1 : null);
@@ -122,6 +127,7 @@ class Looking {
     this.tensor = told.get('tensor');
     this.from = told.has('from') ? number('from', 0) : null;
     this.mode = (['head', 'mean', 'rollout'] as const).find((mode) => mode === told.get('mode')) ?? 'rollout';
+    this.frame = number('frame', 0);
     this.bare = told.get('bare') === '1';
     this.align = told.get('align') ?? 'mean';
     this.sides = (told.get('sides') ?? '').split(' ').filter(Boolean).map((side) => {
@@ -134,14 +140,15 @@ class Looking {
 
   /** Makes every choice one that this trace has. */
   fit(trace: Trace): void {
-    this.view ??= gridOf(trace) ? 'picture' : graphOf(trace) ? 'graph' : saidIn(trace) ? 'sound' : 'attention';
+    this.view ??= episodeOf(trace) ? 'episode' : gridOf(trace) ? 'picture' : graphOf(trace) ? 'graph' : saidIn(trace) ? 'sound' : 'attention';
     const site = trace.site(this.site) ?? trace.firstSite;
     this.site = site?.key ?? null;
     if (!site) return;
     const there = new Set(site.layers.flatMap((layer) => site.heads.map((head) => `${layer}.${head}`)));
     this.heads = this.heads.filter((name) => there.has(name));
     if (!this.heads.length) {
-      const { layer, head } = trace.firstHead(site);
+      const watched = this.view === 'episode' ? trace.watched[0] : undefined; // of a policy the last layer: its action follows
+      const { layer, head } = watched ? { layer: watched.layers.at(-1)!, head: watched.heads[0] } : trace.firstHead(site);
       this.heads = [`${layer}.${head}`];
     }
     const last = site.rows.labels.length - 1;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,11 +54,10 @@ def explore(
         refuse_given(given, "a trace has its text inside, and needs no model: leave {} out")
         traces = [payload(Trace.load(name).only(question.layers, question.heads)) for name in named]
     elif html is not None:
-        if not joined.strip():
-            why = "there is nothing to trace: the text of --text is empty"
-            raise InputError(why if text else "a file has its text inside: give it with --text")
+        if text and not joined.strip():
+            raise InputError("there is nothing to trace: the text of --text is empty")
         models = _loaded(named, question, device, dtype)
-        traces = [answer(model, question, MOST // len(named)) for model in models]
+        traces = [answer(model, _complete(question, model), MOST // len(named)) for model in models]
     if html is not None:
         with opened(html, "--html") as out:
             out.write(page_html(traces))
@@ -67,7 +67,11 @@ def explore(
     from headway.serve.running import bound, serve
 
     listening = bound(port)  # before the model is read, which takes longer
-    shown = application(traces=traces) if saved else application([*_loaded(named, question, device, dtype)], question)
+    if saved:
+        shown = application(traces=traces)
+    else:
+        ready = [*_loaded(named, question, device, dtype)]
+        shown = application(ready, question if text else replace(question, text=ready[0].first_question))
     host, port = listening.getsockname()
     print(f"headway: the page is at http://{host}:{port}/ (Ctrl-C ends it)", file=sys.stderr, flush=True)
     serve(shown, listening)
@@ -87,6 +91,14 @@ def _loaded(named: list[str], question: Question, device: str, dtype: str) -> It
             raise InputError(f"--target is for a translator or an encoder, and {name} reads one text: leave it out")
         checked(model.model, chosen(question.layers, question.heads))
         yield model
+
+
+def _complete(question: Question, model: Answering) -> Question:
+    """With what this model is asked where no text is given."""
+    text = question.text or model.first_question
+    if not text:
+        raise InputError("a file has its text inside: give it with --text")
+    return replace(question, text=text)
 
 
 def _numbers(option: str, given: str | None) -> tuple[int, ...] | None:

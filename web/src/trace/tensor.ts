@@ -95,6 +95,13 @@ export class Tensor {
     return flat;
   }
 
+  /** One of the first axis. */
+  one(number: number): Tensor {
+    const shape = this.shape.slice(1);
+    const size = shape.reduce((product, long) => product * long, 1);
+    return new Tensor(this.name, this.axes.slice(1), shape, this.raw.subarray(number * size, (number + 1) * size), this.isHalf, this.scale);
+  }
+
   /** Smallest and largest number. */
   range(): [number, number] {
     let low = Infinity;

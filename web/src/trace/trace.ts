@@ -88,6 +88,7 @@ export class Trace {
   readonly about: About;
   readonly precision: string;
   readonly sites: Site[];
+  readonly watched: Site[]; // where a policy looks at each frame of an episode
 
   constructor(readonly bytes: Uint8Array) {
     const broken = new Error('this trace is broken: it was cut short or changed, or is no trace');
@@ -113,7 +114,9 @@ export class Trace {
     }
     this.about = header.about ?? {};
     this.precision = header.precision;
-    this.sites = this.foundSites();
+    const found = this.foundSites();
+    this.sites = found.filter((site) => site.rows.kind !== 'frames');
+    this.watched = found.filter((site) => site.rows.kind === 'frames');
   }
 
   site(key: string | null): Site | undefined {
