@@ -32,20 +32,8 @@ from media import (
     picture_table,
     sound_arrays,
 )
-from worlds import (
-    SEEN,
-    SMALL,
-    labelled,
-    pairs,
-    questions,
-    scenes,
-    speech,
-    stories,
-    strings,
-    tagged,
-    text,
-    trajectories,
-)  # fmt: skip
+from seen_files import mixed, scenes, trajectories
+from worlds import SEEN, SMALL, labelled, pairs, questions, speech, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -78,6 +66,8 @@ STORIES = (*SHORT, "engine.batch=8", "model.width=8")
 STRINGS = (*SHORT, "model.width=16", "search.beam=1")
 STEERED = (*SHORT, "model.width=16", "model.layers=1", "model.max_length=4", "data.episodes=0")
 GRAPHS = (*SHORT, "engine.batch=8", "model.width=16", "model.layers=1", "model.heads=2", "model.walk=3")
+MIXED = (*SHORT, "engine.batch=6", "model.image=8", "model.stem.layers=1", "model.width=16", "model.heads=2",
+         "model.layers=1", "model.bins=4")  # fmt: skip
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 
@@ -272,6 +262,7 @@ ALL: dict[str, Kind] = {
         trajectories,
         (train("clone", "train.npz", settings=STEERED), train("decision-transformer", "train.npz", settings=STEERED)),
     ),
+    "mixtures": Kind(mixed, (train("mixture", "captions.npz", "questions.jsonl", "steps.npz", settings=MIXED),)),
     "graphs": Kind(graphs, (train("graph", "train.jsonl", settings=GRAPHS),)),
     "speech": Kind(speech, (train("transcribe", "speech/all.csv", settings=SPEECH),)),
     "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),

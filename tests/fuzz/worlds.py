@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from graph_files import graphs
+from seen_files import filmed, mixed, nothing, scenes, trajectories
 
 from headway.recipes.grammar import sample
 from milk import write_stories
@@ -108,18 +109,6 @@ def pictures(folder: Path) -> None:
             Image.fromarray(array.astype(np.uint8)).save(place / f"{number}.png")
 
 
-def scenes(folder: Path) -> None:
-    """Drawn ones as files, and a picture of them."""
-    from PIL import Image
-
-    from headway.data.annotated_files import save_annotated
-    from headway.data.scenes import Scenes, drawn
-
-    found = drawn(Scenes(most=2), 3, np.arange(24), 16)
-    save_annotated(folder / "train.npz", found)
-    Image.fromarray(found.pixels_NCHW[0].transpose(1, 2, 0)).save(folder / "0.png")
-
-
 def speech(folder: Path) -> None:
     """Recordings of a tone, each with the word for it."""
     random, rate = np.random.default_rng(0), 8000
@@ -135,27 +124,6 @@ def speech(folder: Path) -> None:
             file.writeframes((tone * 32767).astype("<i2").tobytes())
         lines.append(f"{number}.wav,{word}")
     (folder / "speech/all.csv").write_text("\n".join(lines) + "\n")
-
-
-def trajectories(folder: Path, pictures: int = 0) -> None:
-    """Episodes of a car that is steered at random."""
-    from headway.data.trajectories import save_trajectories
-    from headway.generate.acting import episodes, gathered
-    from headway.worlds.lane import LaneKeeping
-    from headway.worlds.policies import policy_named
-
-    world = LaneKeeping()
-    found = list(episodes([world], policy_named("random", world), 12, (3,), most=12, pictures=pictures))
-    save_trajectories(folder / "train.npz", gathered(world, found))
-
-
-def filmed(folder: Path) -> None:
-    """The same with pictures."""
-    trajectories(folder, 8)
-
-
-def nothing(folder: Path) -> None:
-    """A policy that learns by acting reads no files."""
 
 
 def sounds(folder: Path) -> None:
@@ -332,6 +300,18 @@ WORLDS: dict[str, World] = {
         (
             ("play", "MODEL", "--device", "cpu", "--episodes", "2", "--steps", "5"),
             ("evaluate", "MODEL", "train.npz", "--device", "cpu", "--json"),
+        ),
+        stores=False,
+    ),
+    "mixtures": World(
+        mixed, ("mixture", "--data", "captions.npz", "questions.jsonl", "steps.npz"),
+        (*ENGINE, "engine.batch=9", "model.image=8", "model.stem=patches", "model.patch=4", "model.width=16",
+         "model.heads=2", "model.layers=1", "model.bins=8", "model.max_length=32", "data.reads=2", "data.shift=1",
+         "data.flip=true", "search.beam=2"),
+        (
+            ("predict", "MODEL", "0.png", "--question", "how many shapes are there?", "--device", "cpu"),
+            ("evaluate", "MODEL", "captions.npz", "questions.jsonl", "steps.npz", "--device", "cpu", "--json"),
+            ("play", "MODEL", "--device", "cpu", "--episodes", "2", "--steps", "5"),
         ),
         stores=False,
     ),

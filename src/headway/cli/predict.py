@@ -38,6 +38,7 @@ def predict(
     context: str = option(
         None, "FILE", "Of a model that finds answers: the text to find them in; INPUT or --text are then questions."
     ),
+    question: str = option(None, "TEXT", "Of a model that answers about pictures: what is asked of each."),
     no_answer: float = NO_ANSWER,
     max_answer_tokens: int = MAX_ANSWER_TOKENS,
     truncate: bool = TRUNCATE,
@@ -79,7 +80,8 @@ def predict(
         "pairs": pairs, "all": every, "truncate": truncate, "max_new_tokens": max_new_tokens, "beam_size": beam_size,
         "seed": seed, "conll": conll, "tag_scheme": tag_scheme, "language": language, "translate": translate,
         "prompt": prompt, "no_previous_text": no_previous_text, "words": words, "srt": srt, "vtt": vtt, "live": live,
-        "draw": draw, "context": context, "no_answer": no_answer, "max_answer_tokens": max_answer_tokens,
+        "draw": draw, "context": context, "question": question, "no_answer": no_answer,
+        "max_answer_tokens": max_answer_tokens,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     if context is not None:

@@ -90,16 +90,19 @@ class CommandedBatches(StepBatches):
     def inputs(self, at_BT: Ints, step: int) -> CommandedInputs:
         steps, task_B = self.steps, self.steps.task_K[at_BT[:, 0]]
         words_BW, counts_B = (torch.from_numpy(part[task_B]) for part in (steps.words_GW, steps.counts_G))
-        pixels = None if steps.pictures_KPP3 is None else torch.from_numpy(self.moved(steps.pictures_KPP3[at_BT], step))
+        pixels = None
+        if steps.pictures_KPP3 is not None:
+            away_B2 = generator(self.seed, step, 7).integers(-self.shift, self.shift + 1, (len(at_BT), 2))
+            shown = steps.pictures_KPP3[at_BT]
+            pixels = torch.from_numpy(moved(shown, away_B2) if self.shift else shown)
         return with_command(super().inputs(at_BT, step), words_BW, counts_B, pixels)
 
-    def moved(self, pictures_BTPP3: Bytes, step: int) -> Bytes:
-        if not self.shift:
-            return pictures_BTPP3
-        rows, side = len(pictures_BTPP3), pictures_BTPP3.shape[2]
-        away_B2 = generator(self.seed, step, 7).integers(-self.shift, self.shift + 1, (rows, 2))
-        at_B2P = np.clip(np.arange(side) + away_B2[..., None], 0, side - 1)
-        found = np.empty_like(pictures_BTPP3)
-        for row, (down_P, across_P) in enumerate(at_B2P):
-            found[row] = pictures_BTPP3[row].take(down_P, 1).take(across_P, 2)
-        return found
+
+def moved(pictures_BTPP3: Bytes, away_B2: Ints) -> Bytes:
+    """The pictures of each row, moved by so many pixels down and across; what comes in at an edge repeats it."""
+    high, wide = pictures_BTPP3.shape[2:4]
+    found = np.empty_like(pictures_BTPP3)
+    for row, (down, across) in enumerate(away_B2):
+        rows, columns = (np.clip(np.arange(side) + away, 0, side - 1) for side, away in ((high, down), (wide, across)))
+        found[row] = pictures_BTPP3[row].take(rows, 1).take(columns, 2)
+    return found

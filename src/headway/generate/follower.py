@@ -196,8 +196,12 @@ class FollowerPolicy(ActorPolicy):
             self.pictures = [*self.pictures, shown_RPP3][-self.actor.window :]
         done = super().act(rows, seen)
         if self.watched:
-            self.looks.append(self.actor.looked(self.window(np.asarray(rows)))[0])
+            self.looks.append(self.looking(np.asarray(rows))[0])
         return done
+
+    def looking(self, at_R: Any) -> Floats:
+        """Where these rows look in their last pictures."""
+        return self.actor.looked(self.window(at_R))
 
     @torch.inference_mode()
     def given(self, at_R: Any) -> Floats:

@@ -23,6 +23,7 @@ from headway.models import (
     llama,
     mamba,
     memory,
+    mixture,
     modernbert,
     neural_ngram,
     ngram,
@@ -136,6 +137,10 @@ FAMILIES = {
     "memory": Family(
         memory.MemoryConfig, memory.MemoryNetwork, "story-answering", ("story",), memory.SIZES, "encodes",
         example=memory.blank,
+    ),
+    "mixture": Family(
+        mixture.MixtureConfig, mixture.Mixture, "mixing", (*STEPS, "image", "text"), example=mixture.blank,
+        sized=mixture.SIZED,
     ),
     "message-passing": Family(
         graph.MessagePassingConfig, graph.MessagePassing, "graph-labelling", ("nodes", "edges"), role="encodes",

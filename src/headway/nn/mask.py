@@ -108,6 +108,20 @@ class Causal(Mask):
 
 
 @dataclass(frozen=True)
+class Prefix(Mask):
+    """Keys up to and with the query's own position; the first `count` positions see each other, too."""
+
+    count: int
+
+    def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
+        return (key <= query) | (key < self.count)
+
+    def simplify(self, scene: Scene) -> Mask:
+        behind = scene.queries == 1 if isinstance(scene.start, Tensor) else scene.start >= self.count
+        return Causal().simplify(scene) if behind else self  # the first positions are read at once
+
+
+@dataclass(frozen=True)
 class Window(Mask):
     """Keys at most `left` before and `right` after the query."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,6 @@ from headway.nn.tiles import KERNEL_BLOCK, TileMask, Tiling, block_mask_of, tile
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-    from headway.nn.mask import Mask
-
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -31,7 +29,7 @@ class View:
 
     causal: bool = False
     prefix_B: Tensor | None = None
-    rule: Mask | None = None  # None: every key is visible
+    rule: Any = None  # a `headway.nn.mask.Mask`; None: every key is visible
     scene: Scene | None = None
     position: Position | None = None
     # The matrix and the block mask, once for all layers.
@@ -147,7 +145,7 @@ def _everything(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
 SEE_ALL = View()
 
 
-def prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.dtype) -> View:
+def prepared(rule: Any, scene: Scene, position: Position | None, dtype: torch.dtype) -> View:
     """The view of a rule; of one in blocks with what its kernels need, which no compiler has to see."""
     if not rule.tile:
         return rule.view(scene).placed(position)
@@ -155,7 +153,7 @@ def prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.d
 
 
 @Uncompiled
-def _prepared(rule: Mask, scene: Scene, position: Position | None, dtype: torch.dtype, compiled: bool) -> View:
+def _prepared(rule: Any, scene: Scene, position: Position | None, dtype: torch.dtype, compiled: bool) -> View:
     view = rule.view(scene).placed(position)
     tiling = view.tiling()
     if tiling is not None:

@@ -25,7 +25,7 @@ from headway.train.run import Run
 FILES = (
     "translation", "language", "counting", "ladder", "recurrent", "rnn_seq2seq", "convolution", "vectors",
     "classification", "tagging", "questions", "masked", "long", "graphs", "pictures", "scenes", "sounds", "worlds",
-    "memory", "labs",
+    "mixtures", "memory", "labs",
 )  # fmt: skip
 TABLES: dict[str, dict[str, Any]] = {}
 for _file in FILES:

@@ -15,6 +15,7 @@ from headway.tasks.graphs import GraphLabelling
 from headway.tasks.instances import InstanceSegmentation
 from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
+from headway.tasks.mixing import Mixing
 from headway.tasks.pictures import ImageClassification
 from headway.tasks.questions import QuestionAnswering
 from headway.tasks.reinforcement import Reinforcement
@@ -32,7 +33,7 @@ EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
-    Transcription, Acting, Following, Reinforcement, GraphLabelling,
+    Transcription, Acting, Following, Reinforcement, GraphLabelling, Mixing,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 
