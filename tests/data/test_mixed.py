@@ -42,7 +42,8 @@ def test_every_batch_has_of_each_kind_its_share():
         batch = made.batch(step)
         assert batch.kind_B.tolist() == [0] * 6 + [1] * 2
         assert batch.acts_B.tolist() == [0] * 6 + [1] * 2
-        assert batch.counts["captions"] + batch.counts["demonstrations"] == batch.counts["loss"]
+        assert batch.counts["captions"] + batch.counts["demonstrations"] == batch.counts["nll"]
+        assert batch.counts["loss"] == 8 and batch.lengths == (3, 2)
 
 
 def test_each_source_is_gone_through_in_epochs_of_its_own():

@@ -57,8 +57,9 @@ class MixedRow(NamedTuple):
 
 @dataclass(frozen=True)
 class MixedBatch(PictureBatch):
-    """kinds: those of the run; kind_B: which of them a row is of. ids_BT: a prompt, the start and an answer; labels_BT:
-    the answer's."""
+    """kinds: those of the run, and lengths: how many tokens an answer of each has in the mean; kind_B: which of them a
+    row is of. ids_BT: a prompt, the start and an answer; labels_BT: the answer's. The loss counts rows, so that long
+    answers weigh no more than short ones."""
 
     states_BS: Tensor = column()
     acts_B: Tensor = column()
@@ -66,6 +67,7 @@ class MixedBatch(PictureBatch):
     ids_BT: Tensor = column()
     labels_BT: Tensor = column(pad=IGNORED)
     kinds: tuple[str, ...] = ("captions",)
+    lengths: tuple[float, ...] = (1.0,)
 
     @property
     def inputs(self) -> MixedInputs:
@@ -76,9 +78,9 @@ class MixedBatch(PictureBatch):
         return self.labels_BT.masked_fill((self.kind_B != kind)[:, None], IGNORED)
 
     def counted(self) -> dict[str, float]:
-        predicted = int((self.labels_BT != IGNORED).sum())
+        rows, predicted = int(self.there_B.sum()), int((self.labels_BT != IGNORED).sum())
         each = {name: int((self.labels_of(kind) != IGNORED).sum()) for kind, name in enumerate(self.kinds)}
-        return {"loss": predicted, "nll": predicted, **each, "tokens": int(self.there_B.sum())}
+        return {"loss": rows, "nll": predicted, **each, "tokens": rows}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,10 @@ class Source:
             digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
+    def length(self, longest: int) -> float:
+        """Tokens of an answer in the mean."""
+        return float(np.mean([min(len(some[0]), longest) for some in self.answers]))
+
     def pixels(self, at: Ints, seed: Sequence[int]) -> Bytes:
         """(B, C, H, W) of these rows; no seed: as they are."""
         found_BCHW = self.pixels_NCHW[self.picture_M[at]]
@@ -128,21 +134,22 @@ class MixedBatches:
     of rows; each source has epochs of its own, and the longest of them is called the epoch.
 
     start: the id between a prompt and its answer. longest: tokens of a row: a prompt keeps its last ones. whole: every
-    row of every source once, in order.
+    row of every source once, in order. lengths: as those of a batch, where they are not of these sources.
     """
 
     def __init__(
         self, sources: Sequence[Source], shares: Sequence[float], rows: int, scale: Any, states: int, start: int,
-        longest: int, seed: int = 0, whole: bool = False,
+        longest: int, seed: int = 0, whole: bool = False, lengths: tuple[float, ...] = (),
     ) -> None:  # fmt: skip
         self.sources, self.seed, self.whole, self.states, self.start = sources, seed, whole, states, start
         self.longest = longest
         self.mean_C11, self.std_C11 = map(torch.from_numpy, scale)
         self.rows = dealt_by(shares, rows)
-        lengths = [-(-len(source) // count) for source, count in zip(sources, self.rows, strict=True)]
-        self.per_epoch = sum(lengths) if whole else max(lengths)
+        steps = [-(-len(source) // count) for source, count in zip(sources, self.rows, strict=True)]
+        self.per_epoch = sum(steps) if whole else max(steps)
         self.begins = np.cumsum([0, *map(len, sources)])
         self.kinds = tuple(source.kind for source in sources)
+        self.lengths = lengths or tuple(source.length(longest) for source in sources)
 
     def batch(self, step: int) -> MixedBatch:
         """Of training step `step`, counted from 0."""
@@ -178,6 +185,7 @@ class MixedBatches:
             self.mean_C11, self.std_C11, torch.from_numpy(np.ascontiguousarray(source.pixels(at, seed))),
             torch.ones(len(at), dtype=torch.uint8), torch.from_numpy(states_BS), torch.full((len(at),), float(acts)),
             torch.full((len(at),), number), torch.from_numpy(ids_BT), torch.from_numpy(labels_BT), self.kinds,
+            self.lengths,
             examples=tuple((self.begins[number] + at).tolist()),
         )  # fmt: skip
 

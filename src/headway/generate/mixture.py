@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headway.card import Loaded
 from headway.data.image_files import Bytes
 from headway.data.mixed import MixedInputs, MixedRow
-from headway.data.trajectories import Trajectories
+from headway.data.trajectories import Asked, Trajectories
 from headway.device import sent
 from headway.errors import refuse
 from headway.generate.actor import CPU
@@ -110,11 +110,14 @@ class MixtureModel(Follower):
 
     # Actions.
 
+    def tasks(self, world: str = "", command: str = "") -> list[Asked]:
+        refuse(not self.known, "this model has learned from no demonstrations: it answers headway predict")
+        return super().tasks(world, command)
+
     def policy(
         self, wanted: float | Sequence[float] | None = None, sample: bool = False, command: str = ""
     ) -> MixturePolicy:
-        known = {one.command for one in self.known}
-        refuse(not known, "this model has learned from no demonstrations: it answers headway predict")
+        known = {one.command for one in self.tasks()}
         refuse(not command and len(known) != 1, f"it follows {len(known)} commands: say which, with command=…")
         return MixturePolicy(self, command or next(iter(known)), sample)
 
@@ -174,16 +177,18 @@ class MixtureModel(Follower):
         ids = torch.tensor([read], device=self.device)
         with tap.record(self.model, choice) as recorder:
             logits_RTV, _ = self.model.logits(self.model.framed(ids), self.model.start(inputs, 1, self.device, 0))
-        track = token_track(
-            "tokens", self.tokenizer, read, [False] * len(prompt) + [True] + [False] * len(answer), text
-        )
-        labels = (*self.image.track(config.sides, 0), "[state]", *track.labels)
+        special = [False] * len(prompt) + [True] + [False] * len(answer)
+        track = token_track("tokens", self.tokenizer, read, special)
+        seen = self.image.track(config.sides, 0)
+        labels = (*seen, "[state]", *track.labels)
         specials = (config.given - 1, *(config.given + at for at in track.specials))
         tokens = Track("tokens", "tokens", labels, specials=specials, text=text)
         taken = [None] * (config.given + len(prompt)) + [*answer, self.symbols.end]
         about, more = nexts(logits_RTV[0], self.tokenizer, taken, top)
         about |= {"grid": [*config.sides, 0], "caption": text} | ({"question": question.strip()} if question else {})
-        trace = trace_of(self.model, recorder, [tokens], name=self.name, about=about, more=more)
+        trace = trace_of(
+            self.model, recorder, [tokens, Track("picture", "patches", seen)], name=self.name, about=about, more=more
+        )
         return replace(
             trace, tensors=trace.tensors | {"pixels": pixels.transpose(1, 2, 0).copy()},
             axes=trace.axes | {"pixels": ("height", "width", "channel")},

@@ -25,7 +25,7 @@ from headway.errors import InputError, refuse
 from headway.models import parts
 from headway.models.chunk_head import Binned
 from headway.models.language import DecoderOnly
-from headway.models.protocols import Embedded
+from headway.models.protocols import Embedded, Tracks
 from headway.models.vit import Convolutions, LearnedGrid, NoPosition, OnGrid, Overlapping, Patches, Sinusoids
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Stack, draw_normal
@@ -102,6 +102,8 @@ class GivenEmbedding(StepEmbedding):
 @final
 class Mixture(DecoderOnly):
     """p(y_t | y_<t, picture, state) = softmax(head(decoder([places(picture); state; y_<t])))."""
+
+    tracks: ClassVar[Tracks] = {"": ("tokens", "tokens"), "picture": ("picture", "picture")}
 
     def __init__(self, config: MixtureConfig, states: int, actions: int, channels: int, vocabulary: int) -> None:
         super().__init__(config, vocabulary + config.bins)

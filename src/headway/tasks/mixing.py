@@ -74,19 +74,20 @@ class PictureSize(NamedTuple):
 
 @final
 class MixedObjective(TokenObjective):
-    """The tokens of all answers; beside their sum, what each kind of rows contributes."""
+    """The tokens of all answers, those of each kind over their mean number; beside it, each kind's cross-entropy."""
 
     def forward(self, batch: MixedBatch) -> Terms:  # type: ignore[override]
         model, rows = self.model, len(batch.ids_BT)
         state = model.start(batch.inputs, rows, batch.ids_BT.device, room=0)
         hidden_BTD, _ = model.read(model.framed(batch.ids_BT), state)
         hidden_ND = hidden_BTD[:, model.config.given :].flatten(0, 1)
-        found: Terms = self.terms(hidden_ND, batch)  # type: ignore[arg-type]
-        for kind, name in enumerate(batch.kinds):
-            labels_N = batch.labels_of(kind).flatten()
-            _, nll = linear_cross_entropy(hidden_ND.detach(), self.weight().detach(), labels_N, 0.0, IGNORED)
-            found[name] = (nll, 0.0)
-        return found
+        found: Terms = {}
+        total = every = hidden_ND.new_zeros((), dtype=torch.float32)
+        for kind, (name, length) in enumerate(zip(batch.kinds, batch.lengths, strict=True)):
+            labels_N, smoothing = batch.labels_of(kind).flatten(), self.config.smoothing
+            loss, nll = linear_cross_entropy(hidden_ND, self.weight(), labels_N, smoothing, IGNORED)
+            total, every, found[name] = total + loss / length, every + nll, (nll.detach(), 0.0)
+        return {"loss": (total, 1.0), "nll": (every, 0.0), **found}
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Mixing(Task):
             self.tokenizer = earlier.target_tokenizer if earlier else vocabularies(context, self.learned)[0]
         configs: dict[str, Any] = dict(earlier.card.processors) if earlier else self._configs()
         self.card = Card(run.model.name, run.model, self.name, configs, search=to_plain(run.search), run=to_plain(run))
-        self.processors = {name: config.open(context.out) for name, config in configs.items() if name != "text"}
+        self.processors = {name: configs[name].open(context.out) for name in ("observations", "actions", "image")}
         self.processors["text"] = TextProcessor(configs["text"], self.tokenizer)
         self.model = first_model(run, context, self.card.sizes, (), None, earlier)
         shown = self.parts["train"].get("demonstrations")
@@ -156,6 +157,7 @@ class Mixing(Task):
         for kind in train:
             if kind not in valid:
                 train[kind], valid[kind] = KINDS[kind].hold_out(train[kind], data.hold_out)
+        parts["valid"] = {kind: valid[kind] for kind in train}  # in the same order
         for part, some in parts.items():
             counts = {kind: KINDS[kind].count(one) for kind, one in some.items()}
             self.log.say(f"{part}: " + ", ".join(f"{count:,} {KINDS[kind].said}" for kind, count in counts.items()))
@@ -196,7 +198,7 @@ class Mixing(Task):
         shares = [getattr(run.data, source.kind) for source in train]
         self.batches = MixedBatches(train, shares, run.engine.batch, *how, seed=run.engine.seed)
         rows = run.engine.batch * len(valid)
-        self.valid = MixedBatches(valid, [1.0] * len(valid), rows, *how, whole=True)
+        self.valid = MixedBatches(valid, [1.0] * len(valid), rows, *how, whole=True, lengths=self.batches.lengths)
 
     def valid_losses(self, objective: Any) -> dict[str, float]:
         """A batch of one kind has no tokens of the others."""
@@ -247,7 +249,9 @@ class Mixing(Task):
         ids_BT = torch.ones(rows, length, dtype=torch.long, device=device)
         states = torch.zeros(rows, STATES, device=device), torch.ones(rows, device=device)
         kind_B = torch.zeros(rows, dtype=torch.long, device=device)
-        return MixedBatch(plain_C11, plain_C11, pixels, there_B, *states, kind_B, ids_BT, ids_BT)
+        return MixedBatch(
+            plain_C11, plain_C11, pixels, there_B, *states, kind_B, ids_BT, ids_BT, lengths=(1.0 * length,)
+        )
 
     @classmethod
     def level(cls, data: Any, like: Any) -> Any:
