@@ -183,6 +183,11 @@ WORLDS: dict[str, World] = {
         text, ("gpt", "--data", "text.txt"),
         (*ENGINE, *SMALL, "model.layers=1", "data.text.size=300"), GENERATES,
     ),
+    "endless": World(
+        text, ("endless", "--data", "text.txt"),
+        (*ENGINE, *SMALL, "model.layers=1", "data.text.size=300", "model.pattern.window=8", "model.pattern.sinks=2"),
+        GENERATES,
+    ),
     "lstm": World(
         text, ("lstm", "--data", "text.txt"),
         (*ENGINE, "model.layers=1", "model.width=16", "data.text.size=300"), GENERATES,
