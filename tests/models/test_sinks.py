@@ -8,7 +8,10 @@ import pytest
 import torch
 from rooms import joined
 
+from headway.card import Loaded
 from headway.errors import InputError
+from headway.hub.families import ctranslate2_decoders
+from headway.hub.onnx_graphs import decoder_only
 from headway.models import decoder_parts as own
 from headway.models.decoder import Decoder, DecoderConfig
 from headway.nn.attention import attend, fused_attend
@@ -122,3 +125,10 @@ def test_what_does_not_fit_is_refused(changed, message):
 def test_a_pattern_of_nothing_is_refused(wrong):
     with pytest.raises(InputError, match="model.pattern"):
         own.Sinks(**wrong)
+
+
+def test_engines_that_keep_every_token_do_not_take_it(model):
+    with pytest.raises(InputError, match="model.pattern=sinks"):
+        ctranslate2_decoders._check(CONFIG)
+    with pytest.raises(InputError, match="model.pattern=sinks"):
+        decoder_only(Loaded(model, None, {}))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.batch import TextInputs
+from headway.errors import refuse
 from headway.folder import Loaded
 from headway.models.encoder_decoder import source_slots
 from headway.nn.cache import GrowingCache
@@ -109,6 +110,7 @@ def encoder_decoder(loaded: Loaded) -> dict[str, Graph]:
 
 def decoder_only(loaded: Loaded) -> dict[str, Graph]:
     model: Any = loaded.model
+    refuse(model.context is None, "an ONNX graph keeps all keys and values: it has no model.pattern=sinks")
     ids_BT = torch.full((2, 4), 3)
     with torch.no_grad():
         _, *past = LanguageModel(model)(ids_BT)

@@ -83,6 +83,7 @@ def _check(config: DecoderConfig) -> None:
         "query_key_norm": not isinstance(config.query_key_norm, arrangements.NoNorm | arrangements.HeadNorm),
         "score": isinstance(config.score, own.Capped),
         "feed_forward": isinstance(config.feed_forward, own.Experts),
+        "pattern": config.pattern.endless,
     }
     for slot in (slot for slot, lacking in lacks.items() if lacking):
         raise InputError(
