@@ -104,7 +104,8 @@ def _named(model: Answering, trace: Trace, most: int) -> Trace:
         last_V = tensors["next"]
         tokenizer = model.tokenizers[1]
         known = min(len(tokenizer), len(last_V))
-        rows_RV = np.vstack([last_V[None], tensors["logp"]] if "logp" in tensors else [last_V[None]])[:, :known]
+        every = [last_V[None], tensors["logp"]] if "logp" in tensors else [last_V[None]]
+        rows_RV = np.vstack([some_RV[:, :known] for some_RV in every])  # a model may have more than its tokenizer
         ids = np.unique(np.argsort(-rows_RV)[:, : known if known <= SMALL else NAMED]).tolist()
         about["names"] = dict(zip(map(str, ids), labels(tokenizer, ids), strict=True))
         about |= _in_context(tokenizer, trace)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ class MixtureModel(Follower):
     `model.play(10, command="push the puck to a goal")`."""
 
     told = False
+    takes: ClassVar = "target"
 
     def __init__(self, loaded: Loaded, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> None:
         self.card, self.device, self.dtype = loaded.card, device, dtype
@@ -182,13 +183,13 @@ class MixtureModel(Follower):
         seen = self.image.track(config.sides, 0)
         labels = (*seen, "[state]", *track.labels)
         specials = (config.given - 1, *(config.given + at for at in track.specials))
-        tokens = Track("tokens", "tokens", labels, specials=specials, text=text)
+        ids_of = (*[0] * config.given, *track.ids)
+        tokens = Track("tokens", "tokens", labels, ids_of, specials=specials, text=f"{question.strip()} {text}".strip())
         taken = [None] * (config.given + len(prompt)) + [*answer, self.symbols.end]
         about, more = nexts(logits_RTV[0], self.tokenizer, taken, top)
         about |= {"grid": [*config.sides, 0], "caption": text} | ({"question": question.strip()} if question else {})
-        trace = trace_of(
-            self.model, recorder, [tokens, Track("picture", "patches", seen)], name=self.name, about=about, more=more
-        )
+        tracks = [Track("picture", "patches", seen, text=str(value).partition(ASKED)[0]), tokens]
+        trace = trace_of(self.model, recorder, tracks, name=self.name, about=about, more=more)
         return replace(
             trace, tensors=trace.tensors | {"pixels": pixels.transpose(1, 2, 0).copy()},
             axes=trace.axes | {"pixels": ("height", "width", "channel")},
