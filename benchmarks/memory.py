@@ -7,7 +7,11 @@ seen; without a memory half of them can be right. `--speed` measures how many st
 stable-baselines3's RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
 
     PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS7-v0 --parallel 2
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS13Random-v0 --distance
     PYTHONPATH=src python benchmarks/memory.py --device cpu --speed
+
+`--distance` lets the trained policies play in corridors of random length, and tells how often each is right by how far
+the cue is from the choice; docs/memory-distance.png.
 """
 
 from __future__ import annotations
@@ -26,12 +30,14 @@ from side_by_side import grouped, mean, side_by_side, training_options
 
 from headway.plain import change
 from headway.recipes import RECIPES
+from headway.tasks.loading import load
 from headway.tasks.reinforcement import Reinforcement
 from headway.tasks.start import RunContext
 from headway.train.log import Log
 from headway.train.optimiser import Masters
 from headway.train.parallel.ranks import ALONE
 from headway.train.step import TrainStep
+from headway.worlds.catalog import open_world
 
 POLICIES = {
     "LSTM": ("ppo-rnn", ("model.width=128", "model.max_length=64")),
@@ -41,6 +47,8 @@ POLICIES = {
 }
 ROWS, ROLLOUT, EPOCHS, PARTS = 16, 128, 4, 4
 PEAK = 5e-4
+CUE = 1  # the column of the cue
+DOCS = Path(__file__).parent.parent / "docs"
 COMMON = (
     f"data.rows={ROWS}", f"data.rollout={ROLLOUT}", f"objective.epochs={EPOCHS}", f"objective.parts={PARTS}",
     f"schedule.peak={PEAK}", "data.judged=16", "data.episodes=200",
@@ -140,15 +148,62 @@ def speed(options: Namespace) -> None:
     write("memory-speed", options.device, rows, options.out, case={"world": world, "steps": steps})
 
 
+def far(world: Any, seed: int) -> int:
+    """Places from the cue to the choice, in the episode of this seed."""
+    world.reset(seed)
+    return int(world.world.unwrapped.success_pos[0]) - CUE
+
+
+def distance(options: Namespace) -> None:
+    """Success by the distance of the cue, of policies that were trained before."""
+    name, rows = options.worlds[0], []
+    world = open_world(name)
+    for policy in options.policies:
+        place = options.runs / Job(name, policy, 1).name
+        if not (place / "model" / "headway.json").exists():
+            print(f"{policy}: not trained", flush=True)
+            continue
+        actor: Any = load(place, "cpu", verb="play")
+        by: dict[int, list[bool]] = {}
+        for episode in actor.play(options.episodes, seed=5):
+            by.setdefault(far(world, episode.seed), []).append(bool(episode.succeeded))
+        rows += [
+            {"policy": policy, "distance": away, "success": mean(found), "episodes": len(found)}
+            for away, found in sorted(by.items())
+        ]
+    write("memory-distance", options.device, rows, options.out, case={"world": name, "episodes": options.episodes})
+    if options.out is None:
+        drawn(rows)
+
+
+def drawn(rows: list[dict[str, Any]]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    for policy in dict.fromkeys(row["policy"] for row in rows):
+        points = [(row["distance"], 100 * row["success"]) for row in rows if row["policy"] == policy]
+        axes.plot(*zip(*points, strict=True), marker="o", label=policy)
+    axes.axhline(50, color="grey", linewidth=0.8, linestyle=":")
+    axes.set(xlabel="places from the cue to the choice", ylabel="right, %", ylim=(0, 104))
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(DOCS / "memory-distance.png", dpi=120)
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--worlds", nargs="+", default=["MiniGrid-MemoryS7-v0"])
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--world-steps", type=int, default=2_000_000)
+    parser.add_argument("--distance", action="store_true")
+    parser.add_argument("--episodes", type=int, default=400, help="of each policy, for --distance")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--speed-steps", type=int, default=50_000)
     options = training_options(parser, "memory", seeds=1)
-    (speed if options.speed else learned)(options)
+    (speed if options.speed else distance if options.distance else learned)(options)
 
 
 if __name__ == "__main__":
