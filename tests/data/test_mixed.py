@@ -10,7 +10,7 @@ import torch
 
 from headway.batch import IGNORED
 from headway.data.image_files import picture
-from headway.data.mixed import MixedBatches, Source, dealt_by, framed
+from headway.data.mixed import MixedBatches, Source, dealt_by, labelled
 from headway.data.picture_questions import hold_out_picture_questions, read_picture_questions
 from headway.data.scene_questions import COUNTS, drawn_questions, save_picture_questions
 from headway.data.scenes import COLOURS, SHAPES, Scenes, placed
@@ -86,10 +86,19 @@ def test_pictures_are_normalised_where_the_model_is():
     ],
 )
 def test_a_row_is_a_prompt_the_start_and_an_answer(prompt, answer, ids, labels):
-    assert framed(prompt, answer, 1, 6) == (ids, labels)
+    assert labelled(prompt, answer, 1, 6) == (ids, labels)
 
 
-@pytest.mark.parametrize("shares, rows, dealt", [((3, 1), 8, [6, 2]), ((1, 1, 1), 8, [3, 3, 2]), ((99, 1), 8, [7, 1])])
+@pytest.mark.parametrize(
+    "shares, rows, dealt",
+    [
+        ((3, 1), 8, [6, 2]),
+        ((1, 1, 1), 8, [3, 3, 2]),
+        ((99, 1), 8, [7, 1]),
+        ((100, 1, 1), 8, [6, 1, 1]),
+        ((10, 1, 1), 3, [1, 1, 1]),
+    ],
+)
 def test_rows_are_dealt_by_shares(shares, rows, dealt):
     found = dealt_by(shares, rows)
     assert found == dealt and sum(found) == rows
@@ -126,7 +135,13 @@ def test_questions_are_written_and_read(tmp_path):
     assert (again.questions, again.answers) == (found.questions, found.answers)
     np.testing.assert_array_equal(again.pixels_NCHW, found.pixels_NCHW)
     train, held = hold_out_picture_questions(again, 0.3)
-    assert len(train) + len(held) == len(found) and not set(train.picture_M) & set(held.picture_M)
+    assert len(train) + len(held) == len(found) and len(train.pixels_NCHW) + len(held.pixels_NCHW) == 12
+    for part in (train, held):
+        assert set(part.picture_M) == set(range(len(part.pixels_NCHW)))
+    at = found.questions.index(train.questions[3])
+    first = next(n for n, name in enumerate(again.names) if name == train.names[3])
+    np.testing.assert_array_equal(train.pixels_NCHW[train.picture_M[3]], again.pixels_NCHW[again.picture_M[first]])
+    assert at <= first
 
 
 GOOD = {"picture": "a.png", "question": "what?", "answer": "this"}
@@ -153,7 +168,13 @@ def test_a_bad_line_is_named(tmp_path, row, message):
         read_picture_questions([tmp_path / "q.jsonl"], read)
 
 
-@pytest.mark.parametrize("change", [{"rows": np.array([0, 3])}, {"answers": np.array(["x"])}, {"rows": np.zeros(2)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": np.array([0, 3])}, {"answers": np.array(["x"])}, {"rows": np.zeros(2)}, {"pictures": np.uint8(3)},
+        {"pictures": np.zeros((2, 8, 8, 3))}, {"questions": np.array(["a?", " "])},
+    ],
+)  # fmt: skip
 def test_arrays_that_do_not_fit_are_refused(tmp_path, change):
     arrays = {
         "pictures": np.zeros((2, 8, 8, 3), np.uint8), "rows": np.array([0, 1]), "questions": np.array(["a?", "b?"]),

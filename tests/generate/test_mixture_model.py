@@ -15,9 +15,11 @@ from headway.data.annotated_files import save_annotated
 from headway.data.scene_questions import drawn_questions, save_picture_questions
 from headway.data.scenes import Scenes, drawn
 from headway.data.trajectories import read_trajectories, save_trajectories
+from headway.errors import InputError
 from headway.generate.acting import episodes, gathered
 from headway.plain import change
 from headway.recipes import RECIPES
+from headway.tasks.loading import load
 from headway.tasks.mixing import Mixing
 from headway.tasks.start import RunContext
 from headway.train.log import Log
@@ -79,6 +81,17 @@ def test_the_loss_counts_every_row_alike_and_every_kind_apart(task):
     for kind, name in enumerate(batch.kinds):
         assert float(terms[name][0]) == pytest.approx(float(row_B[batch.kind_B == kind].sum()), rel=1e-5)
     assert batch.counts["loss"] == len(batch.ids_BT) == 9
+
+
+def test_a_validation_weighs_kinds_by_their_shares(task):
+    objective, means = task.run.objective.build(task.model).eval(), {}
+    with torch.no_grad():
+        for batch in task.valid.epoch():
+            kind = batch.kinds[int(batch.kind_B[0])]
+            means.setdefault(kind, []).append((float(objective(batch)["loss"][0]), len(batch.examples)))
+        losses = task.valid_losses(objective)
+    each = [sum(a for a, _ in found) / sum(b for _, b in found) for found in means.values()]
+    assert losses["loss"] == pytest.approx(np.mean(each), rel=1e-6)
 
 
 def test_a_validation_reads_every_row(task):
@@ -155,11 +168,41 @@ def test_a_policy_shows_where_it_looks(model):
     assert [look.shape for look in policy.looks] == [(4, 4)] * 3
 
 
+def test_a_command_of_any_length_leaves_room_for_the_action(model):
+    long = model.commanded("keep to the lane " * 20, 2)
+    assert long.shape == (2, model.limit - model.actions.config.size + 1)
+    inputs = model.seen(np.zeros((2, 24, 24, 3), np.uint8), np.zeros((2, 7), np.float32))
+    assert model.model.acted(inputs, long).shape == (2, 1)
+    assert model.commanded("keep to the lane", 1)[0, -1] == model.symbols.start
+
+
+def test_what_is_too_long_or_nothing(model, place):
+    assert model.ask([]) == []
+    with pytest.raises(InputError, match=f"at most {model.limit - 2}"):
+        model.ask(str(place / "0.png"), "red " * (model.limit - 1))
+    assert isinstance(model.ask(str(place / "0.png"), "red " * (model.limit - 2)), str)
+    with pytest.raises(InputError, match="question and answer have"):
+        model.trace(str(place / "0.png"), "red " * model.limit)
+
+
 def test_a_model_without_demonstrations_answers_and_does_not_act(place, tmp_path):
     alone = opened("mixture", tmp_path, *settings(place, "captions.npz"))
     assert isinstance(alone.ask(str(place / "0.png")), str)
+    more = ["train", "mixture", "--init", tmp_path / "run", "--out", tmp_path / "more", "--set", *SET]
+    code, _, err = call(*more, "--data", place / "captions.npz", place / "steps.npz")
+    assert code == 2 and "learned from no demonstrations" in err
     code, _, err = call("play", tmp_path / "run", "--episodes", 1, "--device", "cpu")
     assert code == 2 and "no demonstrations" in err
+
+
+def test_a_trained_model_learns_on_from_what_it_knows(place, model, tmp_path):
+    run = place / "run"
+    more = ["train", "mixture", "--init", run, "--out", tmp_path / "more", "--set", *SET, "engine.steps=1"]
+    code, _, err = call(*more, "--data", *(place / name for name in FILES))
+    assert code == 0, err
+    again = load(tmp_path / "more", "cpu")
+    assert again.observations.config == model.observations.config
+    assert torch.equal(again.model.bins.middles_AV, load(run, "cpu").model.bins.middles_AV)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from headway.hub.families import ctranslate2_decoders
 from headway.hub.onnx_graphs import decoder_only
 from headway.models import decoder_parts as own
 from headway.models.decoder import Decoder, DecoderConfig
+from headway.models.parts import Room
 from headway.nn.attention import attend, fused_attend
 from headway.nn.mask import Scene
 from headway.nn.sinks import FirstAndLast
@@ -70,9 +71,9 @@ def test_a_text_in_parts_gives_what_the_whole_gives(model, parts):
 def test_gradients_pass_through_the_state(model):
     ids = torch.randint(1, VOCABULARY, (2, 30))
     found = []
-    for parts in ([30], [11, 1, 18]):
+    for sizes in ([30], [11, 1, 18]):
         state, total = model.start(None, 2, ids.device), 0
-        for part in ids.split(parts, 1):
+        for part in ids.split(sizes, 1):
             logits, state = model.logits(part, state)
             total = total + logits.sin().sum()
         found.append(torch.autograd.grad(total, list(model.parameters())))
@@ -132,3 +133,20 @@ def test_engines_that_keep_every_token_do_not_take_it(model):
         ctranslate2_decoders._check(CONFIG)
     with pytest.raises(InputError, match="model.pattern=sinks"):
         decoder_only(Loaded(model, None, {}))
+
+
+@pytest.mark.parametrize("turned", [own.Turned(), own.Turned(turned=4, neighbours=True)], ids=["whole", "partly"])
+def test_turns_without_a_table_are_those_of_the_table(turned):
+    room = Room(32, 4, 64)
+    table, computed = turned.build(room), turned.build(room, endless=True)
+    q, k = torch.randn(2, 2, 4, 5, 8)
+    for start in (0, 17, torch.tensor([3, 50])):
+        for one, other in zip(table.rotate(q, k, start), computed.rotate(q, k, start), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    computed.rotate(q, k, 10_000_000)
+    assert len(computed.cos_PK) == 64  # nothing grows
+
+
+def test_a_short_text_takes_the_causal_kernel():
+    view = FirstAndLast(8, 2).view(Scene(8, 8, torch.device("cpu")))
+    assert view.causal and not FirstAndLast(8, 2).view(Scene(9, 9, torch.device("cpu"))).causal

@@ -134,5 +134,5 @@ def test_several_processes_are_refused_in_one_line(text: Path, tmp_path: Path, m
 
 def test_a_transformer_carries_no_state_of_fixed_size(text: Path, tmp_path: Path) -> None:
     run = change(RECIPES["gpt"].make(), [f"data.train={text}", "data.order=stream", "objective=carried"])
-    with pytest.raises(InputError, match="whose state keeps its size"):
+    with pytest.raises(InputError, match="that pass a state from batch to batch"):
         train_run(run, tmp_path, Heard(tmp_path))

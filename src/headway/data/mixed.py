@@ -57,7 +57,7 @@ class MixedRow(NamedTuple):
 
 @dataclass(frozen=True)
 class MixedBatch(PictureBatch):
-    """kinds: those of the run, and lengths: how many tokens an answer of each has in the mean; kind_B: which of them a
+    """kinds: those of the run, and lengths: how many tokens an answer of each has on average; kind_B: which of them a
     row is of. ids_BT: a prompt, the start and an answer; labels_BT: the answer's. The loss counts rows, so that long
     answers weigh no more than short ones."""
 
@@ -108,7 +108,7 @@ class Source:
         return digest.hexdigest()
 
     def length(self, longest: int) -> float:
-        """Tokens of an answer in the mean."""
+        """Tokens of an answer, on average."""
         return float(np.mean([min(len(some[0]), longest) for some in self.answers]))
 
     def pixels(self, at: Ints, seed: Sequence[int]) -> Bytes:
@@ -173,7 +173,7 @@ class MixedBatches:
 
     def _made(self, number: int, at: Ints, seed: Sequence[int]) -> MixedBatch:
         source = self.sources[number]
-        rows = [framed(*pair, self.start, self.longest) for pair in source.texts(at, seed)]
+        rows = [labelled(*pair, self.start, self.longest) for pair in source.texts(at, seed)]
         length = min(self.longest, rung(max(len(ids) for ids, _ in rows)))
         ids_BT = np.zeros((len(rows), length), np.int64)
         labels_BT = np.full((len(rows), length), IGNORED, np.int64)
@@ -190,13 +190,18 @@ class MixedBatches:
         )  # fmt: skip
 
 
-def framed(prompt: Sequence[int], answer: Sequence[int], start: int, longest: int) -> tuple[list[int], list[int]]:
-    """What is read, and the label behind each token: those of the answer alone. What is too long loses the first of the
-    prompt, then the last of the answer."""
+def prompted(prompt: Sequence[int], start: int, longest: int, behind: int) -> list[int]:
+    """A prompt and the start of its answer, of which `behind` tokens must find room: of a prompt that is too long the
+    last tokens."""
+    return [*list(prompt)[max(0, len(prompt) + behind - longest) :], start]
+
+
+def labelled(prompt: Sequence[int], answer: Sequence[int], start: int, longest: int) -> tuple[list[int], list[int]]:
+    """What is read, and the label behind each token: those of the answer alone. An answer that is too long loses its
+    last tokens."""
     answer = list(answer)[:longest]
-    kept = list(prompt)[max(0, len(prompt) + len(answer) - longest) :]
-    ids = [*kept, start, *answer[:-1]]
-    return ids, [*[IGNORED] * len(kept), *answer]
+    read = prompted(prompt, start, longest, len(answer))
+    return [*read, *answer[:-1]], [*[IGNORED] * (len(read) - 1), *answer]
 
 
 def dealt_by(shares: Sequence[float], rows: int) -> list[int]:
@@ -205,4 +210,6 @@ def dealt_by(shares: Sequence[float], rows: int) -> list[int]:
     dealt = np.maximum(np.floor(exact), 1).astype(int)
     for number in np.argsort(-(exact - np.floor(exact)), kind="stable")[: max(0, rows - int(dealt.sum()))]:
         dealt[number] += 1
+    while dealt.sum() > rows:  # small shares got one more than theirs
+        dealt[dealt.argmax()] -= 1
     return [int(one) for one in dealt]

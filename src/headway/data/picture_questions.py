@@ -40,10 +40,11 @@ class PictureQuestions:
         return len(self.questions)
 
     def those(self, at: Sequence[int]) -> PictureQuestions:
-        """Some of the questions; all pictures stay."""
+        """Some of the questions, with their pictures."""
+        kept_N, picture_M = np.unique(self.picture_M[list(at)], return_inverse=True)
         questions, names = (tuple(part[i] for i in at) for part in (self.questions, self.names))
         answers = tuple(self.answers[i] for i in at)
-        return PictureQuestions(self.pixels_NCHW, self.picture_M[list(at)], questions, answers, names)
+        return PictureQuestions(self.pixels_NCHW[kept_N], picture_M.astype(np.int64), questions, answers, names)
 
 
 def read_picture_questions(places: Sequence[str | Path], read: Callable[[Any], Bytes]) -> PictureQuestions:
@@ -100,9 +101,11 @@ def _of_arrays(place: Path, read: Callable[[Any], Bytes]) -> PictureQuestions:
     arrays = arrays_in(place)
     for name in ("pictures", "questions", "answers", "rows"):
         refuse(name not in arrays, f"{place} has no array '{name}' (it has {', '.join(arrays) or 'none'})")
-    rows_M, count = arrays["rows"], len(arrays["pictures"])
-    sizes = {name: arrays[name].shape for name in ("questions", "answers", "rows")}
-    refuse(len(set(sizes.values())) != 1 or rows_M.ndim != 1, f"{place}: questions, answers and rows must be as many")
+    pictures, rows_M = arrays["pictures"], arrays["rows"]
+    bytes_of_pictures = pictures.dtype == np.uint8 and pictures.ndim in (3, 4)
+    refuse(not bytes_of_pictures, f"{place}: pictures must be bytes, (N, H, W, 3) or (N, H, W), not {pictures.dtype}")
+    count, other = len(pictures), [name for name in ("questions", "answers") if arrays[name].shape != rows_M.shape]
+    refuse(other or rows_M.ndim != 1, f"{place}: questions, answers and rows must have the same length")
     wrong = rows_M.dtype.kind not in "iu" or (rows_M < 0).any() or (rows_M >= count).any()
     refuse(wrong, f"{place}: rows must name pictures from 0 to {count - 1}")
     questions, answers = (tuple(map(str, arrays[name].tolist())) for name in ("questions", "answers"))
@@ -110,5 +113,5 @@ def _of_arrays(place: Path, read: Callable[[Any], Bytes]) -> PictureQuestions:
         refuse(not all(text.strip() for text in pair), f"{place}, question {number}: a question or an answer is empty")
     refuse(not questions, f"{place}: there is no question in it")
     names = tuple(f"{place}, question {number}" for number in range(len(questions)))
-    pixels_NCHW = np.stack([read(one) for one in arrays["pictures"]])
+    pixels_NCHW = np.stack([read(one) for one in pictures])
     return PictureQuestions(pixels_NCHW, rows_M.astype(np.int64), questions, tuple((one,) for one in answers), names)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headway.card import Loaded
 from headway.data.image_files import Bytes
-from headway.data.mixed import MixedInputs, MixedRow
+from headway.data.mixed import MixedInputs, MixedRow, prompted
 from headway.data.trajectories import Asked, Trajectories
 from headway.device import sent
 from headway.errors import refuse
@@ -34,6 +34,7 @@ from headway.plain import from_plain, to_plain
 from headway.traces import Trace, Track
 from headway.worlds.world import Floats
 
+ASKED_AT_ONCE, BINNED = 1024, 1 << 14  # questions, and actions, that are held as large arrays together
 AT_ONCE = 256  # steps of demonstrations that are answered together
 ASKED = "|"  # between a picture and a question about it
 
@@ -68,6 +69,11 @@ class MixtureModel(Follower):
     def places(self, text: str) -> int:
         return int(self.model.context)
 
+    @property
+    def first_question(self) -> str:
+        """None: a picture must be named."""
+        return ""
+
     # Texts and actions as ids.
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -81,7 +87,8 @@ class MixtureModel(Follower):
     def binned(self, actions_K: Any) -> NDArray[np.int64]:
         """(K, A): actions as ids."""
         given_KA = torch.from_numpy(np.asarray(self.actions.encode(actions_K), np.float32))
-        bins_KA: NDArray[np.int64] = self.model.bins.bins(given_KA.to(self.device)).cpu().numpy()
+        parts = [self.model.bins.bins(some.to(self.device)).cpu() for some in given_KA.split(BINNED)]
+        bins_KA: NDArray[np.int64] = torch.cat(parts).numpy()
         return bins_KA + self.model.words
 
     # Answers in words.
@@ -90,15 +97,21 @@ class MixtureModel(Follower):
     def ask(self, pictures: Sequence[Any], question: str = "", **search: Any) -> list[str]:
         """The answer to a question about each picture; without one, what is in it. Keywords change the search."""
         read = [self.image.read(picture) for picture in pictures]
-        return self.ask_read(np.stack(read), [question] * len(read), **search)
+        return self.ask_read(np.stack(read), [question] * len(read), **search) if read else []
 
     def ask_read(self, pixels_BCHW: Bytes, questions: Sequence[str], **search: Any) -> list[str]:
         """Of pictures that `image.read` gave, each with a question ("": none)."""
+        starts = range(0, len(questions), ASKED_AT_ONCE)
+        parts = ((pixels_BCHW[at : at + ASKED_AT_ONCE], questions[at : at + ASKED_AT_ONCE]) for at in starts)
+        return [text for part in parts for text in self._answered(*part, **search)]
+
+    def _answered(self, pixels_BCHW: Bytes, questions: Sequence[str], **search: Any) -> list[str]:
         settings, config = from_plain(Search, to_plain(self.search) | search, "search"), self.model.config
         stops, states = frozenset({self.symbols.end}), self.observations.config.size
         requests = []
         for pixels, ids in zip(pixels_BCHW, self.ids(questions), strict=True):
-            refuse(len(ids) >= self.limit, f"the question has {len(ids)} tokens, this model reads {self.limit - 1}")
+            most = self.limit - 2  # the start, and at least one token of an answer
+            refuse(len(ids) > most, f"the question has {len(ids)} tokens, this model reads at most {most}")
             left = self.limit - len(ids) - 1
             given = [0] * config.given + [*ids, self.symbols.start]
             inputs = MixedRow(self.image.normalise(pixels), states, self.dtype)
@@ -128,9 +141,9 @@ class MixtureModel(Follower):
         inputs = MixedInputs(pixels_RCHW, torch.from_numpy(states_RS), torch.ones(len(states_RS)))
         return inputs.map(lambda tensor: sent(tensor, self.device))
 
-    def told_to(self, command: str, rows: int) -> torch.Tensor:
+    def commanded(self, command: str, rows: int) -> torch.Tensor:
         """(R, T): a command, and the start of what is done."""
-        ids = [*self.ids([command])[0][: self.limit - 1], self.symbols.start]
+        ids = prompted(self.ids([command])[0], self.symbols.start, self.limit, self.actions.config.size)
         return torch.tensor([ids] * rows, device=self.device)
 
     def actions_of(self, found: Trajectories, most: int | None = None) -> Floats:
@@ -148,7 +161,7 @@ class MixtureModel(Follower):
             for some in np.split(at, range(AT_ONCE, len(at), AT_ONCE)):
                 if len(some):
                     inputs = self.seen(pictures[some], states_KS[some])
-                    acted_RA = self.model.acted(inputs, self.told_to(task.command, len(some)))
+                    acted_RA = self.model.acted(inputs, self.commanded(task.command, len(some)))
                     found_KA[some] = acted_RA.float().cpu().numpy()
         return found_KA
 
@@ -172,6 +185,7 @@ class MixtureModel(Follower):
         text = self.ask(file, question.strip(), **search) if target is None else target
         prompt, answer = self.ids([question.strip(), text])
         read = [*prompt, self.symbols.start, *answer]
+        refuse(len(read) > self.limit, f"question and answer have {len(read)} tokens, this model reads {self.limit}")
         pixels = self.image.read(file)
         states = np.zeros((1, self.observations.config.size), np.float32)
         inputs = replace(self.seen([file], states), acts_B=torch.zeros(1, device=self.device))
@@ -202,7 +216,7 @@ class MixtureModel(Follower):
         last = self.model.config.layers - 1
         name, rows = f"decoder.{last}.attention.weights", len(inputs)
         with tap.record(self.model, chosen([last], None, [name])) as recorder:
-            self.model(inputs, self.told_to(command, rows))
+            self.model(inputs, self.commanded(command, rows))
         count = self.grid[0] * self.grid[1]
         looked_RN = recorder.tensors[name][:, :, -1, :count].mean(1)
         found: Floats = looked_RN.float().cpu().numpy().reshape(rows, *self.grid)
@@ -221,7 +235,7 @@ class MixturePolicy(FollowerPolicy):
     @torch.inference_mode()
     def given(self, at_R: Any) -> Floats:
         """(R, 1, A)"""
-        acted_RA = self.actor.model.acted(self.window(at_R), self.actor.told_to(self.command, len(at_R)))
+        acted_RA = self.actor.model.acted(self.window(at_R), self.actor.commanded(self.command, len(at_R)))
         found: Floats = acted_RA[:, None].float().cpu().numpy()
         return found
 

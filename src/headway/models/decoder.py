@@ -70,7 +70,7 @@ class Decoder(DecoderOnly):
         super().__init__(config, vocabulary)
         width = config.width
         room = parts.Room(width, config.heads, config.max_length, head_width=config.head_width)
-        self.embed = config.embedding.build(vocabulary, width, config.position.build(room), config.dropout)
+        self.embed = config.embedding.build(vocabulary, width, config.pattern.placed(config, room), config.dropout)
         self.near = config.near_position and config.near_position.build(room)
         norm = partial(config.norm.build, width)
         inner = config.inner or 4 * width
@@ -89,7 +89,6 @@ class Decoder(DecoderOnly):
         self.output = config.logits.head(table.embedding_dim, vocabulary, table if config.tied else None)
         # How many tokens an expert gets is asked of the device.
         self.capturable = not isinstance(config.feed_forward, own.Experts)  # type: ignore[misc]
-        config.pattern.check(config)
         if config.pattern.endless:
             self.context = None
         draw_normal(self, STD)
@@ -106,7 +105,6 @@ class Decoder(DecoderOnly):
         if not self.config.pattern.endless:
             return super().hidden(embedded, state)
         x_RTD, at_once = embedded.x_RTD, self.config.pattern.at_once
-        self.embed.position.reach(state.time.longest + x_RTD.shape[1])
         if not state.time.longest or x_RTD.shape[1] <= at_once or embedded.lengths_R is not None:
             return super().hidden(embedded, state)
         found = []  # a part at a time: time and memory stay linear in the length

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from headway.errors import refuse
+from headway.errors import InputError, refuse
 from headway.models.parts import GATES, Room
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn import embedding, experts, position, score
@@ -61,16 +61,16 @@ class Turned:
     neighbours: bool = False
     scaling: Scaling = field(default_factory=Unscaled)
 
-    def build(self, room: Room) -> position.Position:
+    def build(self, room: Room, endless: bool = False) -> position.Position:
         head_width = room.head_width or room.width // room.heads
         width = self.turned or head_width
         turns = partial(angles, self.scaling, width, self.base)
         if width == head_width and not self.neighbours:
-            return position.Rotary(width, self.base, room.length, turns, self.scaling.gain)
+            return position.Rotary(width, self.base, room.length, turns, self.scaling.gain, endless)
         if width > head_width:
             raise ValueError(f"of a head of width {head_width}, {width} numbers cannot be turned")
         return position.PartialRotary(
-            width, self.base, room.length, turns, self.scaling.gain, neighbours=self.neighbours
+            width, self.base, room.length, turns, self.scaling.gain, endless, neighbours=self.neighbours
         )
 
 
@@ -129,14 +129,17 @@ class Earlier:
     def rule(self) -> Mask:
         return Causal()
 
-    def check(self, config: Any) -> None:
-        """Refuse what does not fit the other choices."""
+    def placed(self, config: Any, room: Room) -> position.Position:
+        """The positions of the config, as this pattern needs them; what does not fit is refused."""
+        built: position.Position = config.position.build(room)
+        return built
 
 
 @dataclass(frozen=True)
 class Sinks:
     """The token itself, the `window` − 1 before it and the first `sinks` of the text, so that a state has the same size
-    after any number of tokens, and no text is too long (Xiao et al. 2024)."""
+    after any number of tokens, and no text is too long (Xiao et al. 2024). Positions are those of the text, so that a
+    text gets the same logits however it is read; the paper counts them within what is kept."""
 
     name: ClassVar[str] = "sinks"
     endless: ClassVar[bool] = True
@@ -155,10 +158,12 @@ class Sinks:
     def rule(self) -> FirstAndLast:
         return FirstAndLast(self.window, self.sinks)
 
-    def check(self, config: Any) -> None:
+    def placed(self, config: Any, room: Room) -> position.Position:
         refuse(bool(config.windowed), "model.pattern=sinks has a window of its own: leave model.windowed empty")
-        turned = isinstance(config.position, Turned)
-        refuse(not turned, "model.pattern=sinks needs positions without an end: model.position=turned")
+        turned = config.position
+        if not isinstance(turned, Turned):
+            raise InputError("model.pattern=sinks needs positions without an end: model.position=turned")
+        return turned.build(room, endless=True)
 
     def start(self, like_RHK: Tensor, layers: int, clock: Clock) -> State:
         caches = [RingCache.fresh(self.rule(), clock, like_RHK) for _ in range(layers)]

@@ -55,9 +55,6 @@ class Scene:
 class Position(nn.Module):
     """No positions: attention then sees a set, not a sequence."""
 
-    def reach(self, length: int) -> None:
-        """Have a table, where there is one that can grow, of so many positions: `start` may then be a tensor."""
-
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         return x_BTD
 
@@ -197,16 +194,16 @@ class Rotary(Position):
 
     def __init__(
         self, head_width: int, base: float = 10_000.0, length: int = 512,
-        angles: Callable[[Tensor], Tensor] | None = None, gain: float = 1.0,
+        angles: Callable[[Tensor], Tensor] | None = None, gain: float = 1.0, endless: bool = False,
     ) -> None:  # fmt: skip
         """`angles`: of each position and pair, (P,) → (P, K/2); p·θ_i by default. `gain`: a factor of the turned
-        queries and keys."""
+        queries and keys. `endless`: positions have no last one: they are in no table, what they turn by is computed."""
         super().__init__()
         if head_width % 2:
             raise ValueError(f"a head of width {head_width} has no pairs to turn: take an even one")
         self.head_width, self.base, self.angles, self.gain = head_width, base, angles or self._plain, gain
+        self.endless, self.rates = endless, list[Tensor]()  # θ, no buffer: a change of precision must not round it
         cos_PK, sin_PK = self._rows(length)
-        self.earlier = list[Tensor]()  # shorter tables, which captured steps still read
         self.register_buffer("cos_PK", cos_PK, persistent=False)
         self.register_buffer("sin_PK", sin_PK, persistent=False)
 
@@ -215,21 +212,31 @@ class Rotary(Position):
         angle_PK = torch.cat([angle_PI, angle_PI], -1)
         return angle_PK.cos().float() * self.gain, angle_PK.sin().float() * self.gain
 
+    def turns(self, start: int | Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """cos and sin of so many positions, (T, K), or (B, T, K) where rows start at different ones."""
+        if self.endless:
+            return self._computed(start, length)
+        if isinstance(start, int) and start + length > len(self.cos_PK):
+            with torch.inference_mode(False):  # training uses the longer table too
+                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * (start + length)))
+        return _rows_at(self.cos_PK, start, length), _rows_at(self.sin_PK, start, length)
+
+    def _computed(self, start: int | Tensor, length: int) -> tuple[Tensor, Tensor]:
+        like = self.cos_PK
+        if not self.rates or self.rates[0].device != like.device:
+            self.rates[:] = [self.angles(torch.ones(1))[0].double().to(like.device)]
+        step_T = torch.arange(length, device=like.device)
+        position = start[:, None] + step_T if isinstance(start, Tensor) else start + step_T
+        half = position.double()[..., None] * self.rates[0]
+        angle = torch.cat([half, half], -1)
+        return (angle.cos() * self.gain).to(like.dtype), (angle.sin() * self.gain).to(like.dtype)
+
     def _plain(self, positions_P: Tensor) -> Tensor:
         pair = torch.arange(0, self.head_width, 2, dtype=torch.float64)
         return positions_P.double()[:, None] * self.base ** (-pair / self.head_width)
 
-    def reach(self, length: int) -> None:
-        if length > len(self.cos_PK):
-            self.earlier += [self.cos_PK, self.sin_PK]
-            with torch.inference_mode(False):  # training uses the longer table too
-                self.cos_PK, self.sin_PK = (rows.to(self.cos_PK) for rows in self._rows(2 * length))
-
     def rotate(self, q_BHTK: Tensor, k_BHTK: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor]:
-        length = q_BHTK.shape[2]
-        if isinstance(start, int):
-            self.reach(start + length)
-        cos, sin = (_rows_at(table_PK, start, length) for table_PK in (self.cos_PK, self.sin_PK))
+        cos, sin = self.turns(start, q_BHTK.shape[2])
         if isinstance(start, Tensor):
             cos, sin = cos[:, None], sin[:, None]  # of all heads
         return _turn(q_BHTK, cos, sin), _turn(k_BHTK, cos, sin)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.nn.cache import Cache
-from headway.nn.mask import Mask
+from headway.nn.mask import Causal, Mask
 from headway.nn.position import Scene
 from headway.nn.slots import Clock, Values
 
@@ -49,7 +49,9 @@ class FirstAndLast(Mask):
         return (key <= query) & (near | first)
 
     def simplify(self, scene: Scene) -> Mask:
-        return Held() if HELD in scene.relations else self
+        if HELD in scene.relations:
+            return Held()
+        return Causal().simplify(scene) if scene.keys <= self.window else self
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ class Language(Task):
             )
         if data.order == "stream" and not self.model.carries:
             raise InputError(
-                f"data.order=stream is for models whose state keeps its size, as a recurrent one's: set "
+                f"data.order=stream is for models that pass a state from batch to batch, as recurrent ones do: set "
                 f"data.order=epoch objective=next-token for the family '{family}'"
             )
 

@@ -50,9 +50,9 @@ class Kind(ABC):
     def count(self, found: Any) -> int:
         return len(found)
 
-    def pixels(self, found: Any, read: Read, every: int = 1) -> Bytes:
-        """(N, C, H, W) of every so many."""
-        pixels_NCHW: Bytes = found.pixels_NCHW[::every]
+    def pixels(self, found: Any, read: Read, most: int | None = None) -> Bytes:
+        """(N, C, H, W) of all pictures, or of about so many."""
+        pixels_NCHW: Bytes = found.pixels_NCHW[:: every(len(found.pixels_NCHW), most)]
         return pixels_NCHW
 
     @abstractmethod
@@ -147,9 +147,9 @@ class Demonstrations(Kind):
     def count(self, found: Trajectories) -> int:
         return len(found.rewards_K)
 
-    def pixels(self, found: Trajectories, read: Read, every: int = 1) -> Bytes:
+    def pixels(self, found: Trajectories, read: Read, most: int | None = None) -> Bytes:
         assert found.pictures_KPP3 is not None
-        return np.stack([read(one) for one in found.pictures_KPP3[::every]])
+        return np.stack([read(one) for one in found.pictures_KPP3[:: every(self.count(found), most)]])
 
     def source(self, found: Trajectories, model: MixtureModel, read: Read, data: Any) -> Source:
         commands, task_K = model.ids([task.command for task in found.tasks]), np.repeat(found.task_E, found.lengths_E)
@@ -166,6 +166,10 @@ class Demonstrations(Kind):
 
     def example(self, found: Trajectories, model: MixtureModel) -> str:
         return f"{found.tasks[0].command} → {np.round(model.actions_of(found, 1)[0], 2).tolist()}"
+
+
+def every(count: int, most: int | None) -> int:
+    return 1 if most is None else max(1, count // most)
 
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (Captions(), Questions(), Demonstrations())}
@@ -194,7 +198,7 @@ def read_kinds(places: Sequence[Path], image: Any, read: Read) -> dict[str, Any]
 
 def measured(found: dict[str, Any], read: Read, most: int) -> tuple[Any, Any]:
     """Mean and standard deviation of each channel, by the same share of each kind."""
-    each = [KINDS[name].pixels(one, read, max(1, KINDS[name].count(one) // most)) for name, one in found.items()]
+    each = [KINDS[name].pixels(one, read, most) for name, one in found.items()]
     mean_C = np.mean([pixels.mean((0, 2, 3)) / 255 for pixels in each], 0)
     std_C = np.mean([pixels.std((0, 2, 3)) / 255 for pixels in each], 0).clip(min=1e-3)
     return mean_C, std_C

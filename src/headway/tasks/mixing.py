@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 import torch
 
-from headway.batch import IGNORED
+from headway.batch import IGNORED, sampled
 from headway.card import Card, Loaded
 from headway.data.image_files import Bytes, picture
 from headway.data.mixed import MixedBatch, MixedBatches
@@ -22,7 +22,7 @@ from headway.models.protocols import Terms
 from headway.nn.loss import linear_cross_entropy
 from headway.plain import to_plain
 from headway.processors.image import ImageConfig
-from headway.processors.steps import ActionConfig, ObservationConfig
+from headway.processors.steps import ActionConfig, ObservationConfig, fits
 from headway.processors.text import TextConfig, TextProcessor
 from headway.tasks.files import DividedFiles, found, vocabularies
 from headway.tasks.mixed_kinds import KINDS, WANTED, measured, read_kinds
@@ -118,7 +118,7 @@ class Mixing(Task):
         with context.ranks.in_turn():
             self.parts = self._read(earlier)
             self.tokenizer = earlier.target_tokenizer if earlier else vocabularies(context, self.learned)[0]
-        configs: dict[str, Any] = dict(earlier.card.processors) if earlier else self._configs()
+        configs: dict[str, Any] = self._as_before(earlier) if earlier else self._configs()
         self.card = Card(run.model.name, run.model, self.name, configs, search=to_plain(run.search), run=to_plain(run))
         self.processors = {name: configs[name].open(context.out) for name in ("observations", "actions", "image")}
         self.processors["text"] = TextProcessor(configs["text"], self.tokenizer)
@@ -159,6 +159,8 @@ class Mixing(Task):
                 train[kind], valid[kind] = KINDS[kind].hold_out(train[kind], data.hold_out)
         parts["valid"] = {kind: valid[kind] for kind in train}  # in the same order
         for part, some in parts.items():
+            if not some:
+                continue
             counts = {kind: KINDS[kind].count(one) for kind, one in some.items()}
             self.log.say(f"{part}: " + ", ".join(f"{count:,} {KINDS[kind].said}" for kind, count in counts.items()))
             self.log.event("data", part=part, **counts)
@@ -181,6 +183,20 @@ class Mixing(Task):
         text = TextConfig(len(self.tokenizer), run.data.text)
         return {"observations": observations, "actions": actions, "image": image, "text": text}
 
+    def _as_before(self, earlier: Any) -> dict[str, Any]:
+        """How the earlier model reads everything; demonstrations must be such as it has learned from."""
+        configs, init = dict(earlier.card.processors), self.run.init
+        shown = self.parts["train"].get("demonstrations")
+        if shown is None:
+            return configs
+        observations, actions = configs["observations"], configs["actions"]
+        refuse(not observations.worlds, f"{init} has learned from no demonstrations: start from nothing to learn them")
+        other = f"{init} has other states or actions than '{shown.world}'"
+        refuse(not fits(observations, actions, shown), other)
+        tasks = dict.fromkeys((*zip(observations.worlds, observations.commands, strict=True), *shown.tasks))
+        worlds, commands = zip(*tasks, strict=True)
+        return configs | {"observations": replace(observations, worlds=worlds, commands=commands)}
+
     def _open_batches(self) -> None:
         run, scale, start = self.run, self.processors["image"].scale, self.card.symbols.start
         how = (scale, self.card.processors["observations"].size, start, run.model.max_length)
@@ -201,13 +217,19 @@ class Mixing(Task):
         self.valid = MixedBatches(valid, [1.0] * len(valid), rows, *how, whole=True, lengths=self.batches.lengths)
 
     def valid_losses(self, objective: Any) -> dict[str, float]:
-        """A batch of one kind has no tokens of the others."""
-        sums = dict.fromkeys(("loss", "nll", *self.batches.kinds), np.zeros(2))
-        for batch in self.valid_batches():
+        """Each kind's mean loss counts by its share, however many rows it has. A batch has rows of one kind."""
+        kinds = self.batches.kinds
+        sums = {name: np.zeros(2) for name in ("nll", *kinds)}
+        rows = np.zeros((len(kinds), 2))
+        for batch in sampled(self.valid.epoch(), self.share):
             terms = objective(batch.map(lambda tensor: tensor.to(self.context.device)))
-            for name, (value, _) in terms.items():
-                sums[name] = sums[name] + [float(value), float(batch.counts[name])]
-        return {name: float(total / max(count, 1)) for name, (total, count) in sums.items()}
+            rows[int(batch.kind_B[0])] += float(terms["loss"][0]), float(batch.counts["loss"])
+            for name, total in sums.items():
+                total += float(terms[name][0]), float(batch.counts[name])
+        seen = rows[:, 1] > 0  # of a small sample some kinds may be missing
+        shares = np.array([getattr(self.run.data, kind) for kind in kinds])[seen]
+        loss = float((rows[seen, 0] / rows[seen, 1] * shares).sum() / shares.sum())
+        return {"loss": loss} | {name: float(total / max(count, 1)) for name, (total, count) in sums.items()}
 
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
         """Of all, and of each kind where there are several."""
