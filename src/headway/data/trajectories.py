@@ -4,6 +4,8 @@
     ended (E): whether its world ended it, rather than cut it    succeeded (E): 1, 0, or −1 where the world does not say
     pictures (K, P, P, 3), where they were asked for    about: a JSON text: world, command, spaces, policies
 
+A folder of minari is read as it lies (`headway.data.minari_folders`).
+
 E episodes, K steps of all of them, S width of a state, A width of an action, P pixels of a side.
 """
 
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from headway.atomic import written
 from headway.data.examples import arrays_in
+from headway.data.minari_folders import is_minari, minari_arrays
 from headway.errors import InputError, refuse
 from headway.outside import parsed
 from headway.worlds.world import Bytes, Choices, Floats, Numbers, Space, space_of
@@ -127,10 +130,14 @@ def read_trajectories(places: Sequence[str | Path], several: bool = False) -> Tr
 
 
 def _read(place: Path) -> Trajectories:
-    arrays = arrays_in(place)
-    missing = [name for name in NEEDED if name not in arrays]
-    refuse(missing, f"{place} is no file of trajectories: it has no array '{next(iter(missing), '')}'")
-    about = parsed(str(arrays["about"]), f"{place}: about")
+    if is_minari(place):
+        arrays = minari_arrays(place)
+        about = arrays["about"]
+    else:
+        arrays = arrays_in(place)
+        missing = [name for name in NEEDED if name not in arrays]
+        refuse(missing, f"{place} is no file of trajectories: it has no array '{next(iter(missing), '')}'")
+        about = parsed(str(arrays["about"]), f"{place}: about")
     try:
         world, policies = str(about["world"]), tuple(about["policies"])
         command = str(about.get("command", ""))

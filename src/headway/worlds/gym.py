@@ -14,7 +14,8 @@ import numpy as np
 
 from headway.errors import InputError, nearest, refuse
 from headway.extras import wanted
-from headway.worlds.world import Bytes, Choices, Floats, Moved, Numbers, Space
+from headway.worlds.spaces import Spaces
+from headway.worlds.world import Bytes, Floats, Moved, Numbers
 
 SAYS = ("success", "is_success")  # what worlds call it in their `info`
 PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}  # that register their worlds when they are imported
@@ -81,11 +82,9 @@ class GymWorld:
             raise InputError(CANNOT) from error
         except ImportError as error:  # a package of its own, such as mujoco
             raise InputError(f"the world {name!r} needs {error.name or 'a package'}, which is not installed") from error
-        self.name, self.command, self.spaces = name, "", gymnasium.spaces
-        self.actions = self._actions(world.action_space)
-        self.first = int(getattr(world.action_space, "start", 0))
-        self.observed, self.states = self._states(world.observation_space)
-        self.world: Any = world
+        self.name, self.command, self.world = name, "", world
+        self.spaces = Spaces(gymnasium.spaces, world.observation_space, world.action_space, name)
+        self.actions, self.states = self.spaces.actions, self.spaces.states
         self.seed, self.done = 0, list[Any]()
 
     def _made(self, gymnasium: Any, name: str) -> Any:
@@ -95,32 +94,9 @@ class GymWorld:
         """The first state of an episode, a function of the seed."""
         return self.world.reset(seed=seed)[0]
 
-    def _actions(self, space: Any) -> Space:
-        if isinstance(space, self.spaces.Discrete):
-            return Choices(int(space.n))
-        ours = isinstance(space, self.spaces.Box) and len(space.shape) == 1
-        refuse(not ours, f"the actions of '{self.name}' are {space}: headway takes one of several, or a row of numbers")
-        return Numbers(tuple(map(float, space.low)), tuple(map(float, space.high)))
-
-    def _states(self, space: Any) -> tuple[Any, Numbers]:
-        """What of a state is read, and its bounds."""
-        if isinstance(space, self.spaces.Dict):
-            space = self.spaces.Dict({key: part for key, part in space.items() if self._flat_of(part)})
-        flat = self._flat_of(space)
-        refuse(flat is None or not flat.shape[0], f"the states of {self.name!r} are no row of numbers: {space}")
-        return space, Numbers(tuple(map(float, flat.low)), tuple(map(float, flat.high)))
-
-    def _flat_of(self, space: Any) -> Any:
-        """The row of numbers that a space can be written as, or None."""
-        try:
-            flat = self.spaces.flatten_space(space)
-        except NotImplementedError:
-            return None
-        return flat if isinstance(flat, self.spaces.Box) else None
-
     def reset(self, seed: int) -> Floats:
         self.seed, self.done = seed, []
-        return self._flat(self._first(seed))
+        return self.spaces.flat(self._first(seed))
 
     def step(self, action: Any) -> Moved:
         if isinstance(self.actions, Numbers):
@@ -129,16 +105,11 @@ class GymWorld:
         else:
             given = int(action)
             self.done.append(given)
-            given += self.first
+            given += self.spaces.first
         state, reward, ended, cut, info = self.world.step(given)
         said = next((bool(info[key]) for key in SAYS if key in info), None)
         said = float(reward) > 0 if self.name.startswith(REWARDED) else said
-        return Moved(self._flat(state), float(reward), bool(ended), bool(cut), said)
-
-    def _flat(self, state: Any) -> Floats:
-        if isinstance(self.observed, self.spaces.Dict):
-            state = {key: state[key] for key in self.observed}
-        return np.asarray(self.spaces.flatten(self.observed, state), np.float32)
+        return Moved(self.spaces.flat(state), float(reward), bool(ended), bool(cut), said)
 
     def picture(self, size: int) -> Bytes:
         from PIL import Image
