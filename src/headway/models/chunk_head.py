@@ -25,7 +25,7 @@ class Binned(nn.Module):
 
     def __init__(self, size: int, bins: int) -> None:
         super().__init__()
-        self.register_buffer("middles_AV", torch.linspace(-1, 1, bins).repeat(size, 1))
+        self.register_buffer("middles_AV", torch.linspace(-1, 1, bins, dtype=torch.float32).repeat(size, 1))
 
     middles_AV: Tensor
 
