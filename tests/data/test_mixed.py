@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from headway.batch import IGNORED
+from headway.data.examples import arrays_in, names_in
 from headway.data.image_files import picture
 from headway.data.mixed import MixedBatches, Source, dealt_by, labelled
 from headway.data.picture_questions import hold_out_picture_questions, read_picture_questions
@@ -183,3 +184,11 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, change):
     np.savez(tmp_path / "q.npz", **arrays | change)
     with pytest.raises(InputError, match=r"q\.npz"):
         read_picture_questions([tmp_path / "q.npz"], read)
+
+
+def test_a_single_array_is_no_file_of_arrays(tmp_path):
+    with (tmp_path / "one.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    for read_names in (names_in, arrays_in):
+        with pytest.raises(InputError, match="single array"):
+            read_names(tmp_path / "one.npz")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,15 +68,30 @@ def _in_table(place: Path, wanted: Wanted) -> Iterator[Example]:
 
 def arrays_in(place: Path) -> dict[str, Any]:
     """Those of a .npz, by name."""
-    must_be_there(place)
-    try:
-        with np.load(place, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{place} is no whole .npz of plain arrays: {error}") from error
+    with _opened(place) as file:
+        found = {name: file[name] for name in file.files}
     for name, value in found.items():  # numpy gives the bytes of a member whose first bytes are not an array's
         refuse(not isinstance(value, np.ndarray), f"{place} is no whole .npz of plain arrays: {name} is none")
     return found
+
+
+def names_in(place: Path) -> list[str]:
+    """The names of a .npz's arrays, which are not read."""
+    with _opened(place) as file:
+        return list(file.files)
+
+
+@contextmanager
+def _opened(place: Path) -> Iterator[Any]:
+    must_be_there(place)
+    try:
+        opened: Any = np.load(place, allow_pickle=False)
+        if isinstance(opened, np.ndarray):
+            raise ValueError("it is a single array")
+        with opened as file:
+            yield file
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{place} is no whole .npz of plain arrays: {error}") from error
 
 
 def read_all(

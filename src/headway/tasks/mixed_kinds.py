@@ -15,7 +15,7 @@ import numpy as np
 
 from headway.data.annotated import Annotated, hold_out_annotated
 from headway.data.annotated_files import read_annotated
-from headway.data.examples import arrays_in
+from headway.data.examples import names_in
 from headway.data.image_files import Bytes
 from headway.data.mixed import Source
 from headway.data.picture_questions import PictureQuestions, hold_out_picture_questions, read_picture_questions
@@ -182,18 +182,18 @@ def kind_of(place: Path) -> str:
     if place.suffix != ".npz":
         refuse(bare_suffix(place) != ".jsonl", f"cannot read {place}: give {WANTED}")
         return Questions.name
-    arrays = arrays_in(place)
+    arrays = names_in(place)
     kinds = [kind for name, kind in ARRAYS.items() if name in arrays]
     refuse(len(kinds) != 1, f"{place} must have one of the arrays {', '.join(ARRAYS)}; it has {', '.join(arrays)}")
     return kinds[0]
 
 
-def read_kinds(places: Sequence[Path], image: Any, read: Read) -> dict[str, Any]:
-    """What files of any kinds have."""
+def read_kinds(places: Sequence[Path], image: Any, read: Read, kinds: Sequence[str] = tuple(KINDS)) -> dict[str, Any]:
+    """What the files of these kinds have."""
     by: dict[str, list[Path]] = {}
     for place in places:
         by.setdefault(kind_of(place), []).append(place)
-    return {name: kind.read(by[name], image, read) for name, kind in KINDS.items() if name in by}
+    return {name: KINDS[name].read(by[name], image, read) for name in kinds if name in by}
 
 
 def measured(found: dict[str, Any], read: Read, most: int) -> tuple[Any, Any]:

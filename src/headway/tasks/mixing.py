@@ -139,12 +139,9 @@ class Mixing(Task):
         other = f"{run.init} reads pictures of other channels: set data.channels={before and before.size}"
         refuse(before and before.size != data.channels, other)
         image = PictureSize(data.channels, run.model.size)
+        wanted = [kind for kind in KINDS if getattr(data, kind)]
         parts = {
-            part: {
-                kind: one
-                for kind, one in read_kinds(found(names, self.context), image, self.read_picture).items()
-                if getattr(data, kind)
-            }
+            part: read_kinds(found(names, self.context), image, self.read_picture, wanted)
             for part, names in data.parts().items()
         }
         train, valid = parts["train"], parts.setdefault("valid", {})
