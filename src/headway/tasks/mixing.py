@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -233,10 +234,15 @@ class Mixing(Task):
         kinds = self.batches.kinds if len(self.batches.kinds) > 1 else ()
         return {name: losses[name] for name in ("loss", *kinds)}
 
-    def answering(self) -> MixtureModel:
-        """The present weights, ready to answer."""
-        loaded = Loaded(self.model.eval(), self.card, self.processors)
+    @cached_property
+    def _answering(self) -> MixtureModel:
+        loaded = Loaded(self.model, self.card, self.processors)
         return MixtureModel(loaded, self.context.device, self.context.dtype)
+
+    def answering(self) -> MixtureModel:
+        """The present weights, ready to answer: what its steps have captured is kept."""
+        self._answering.model = self.model.eval()
+        return self._answering
 
     def final_figures(self) -> dict[str, Any]:
         figures: dict[str, float] = {}
