@@ -10,7 +10,7 @@ each episode.
 of the hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
 demonstration has, beside the expert (what has been found with as many starts is kept beside a model); and how many
 actions it decides on in a second, one robot at a time. `film`: one episode of each task by the first way, as
-docs/robots.gif.
+docs/robots.gif, or of a way that sees as docs/robots-seeing.gif.
 """
 
 from __future__ import annotations
