@@ -26,6 +26,7 @@ DEPTH, ARGUMENTS, LEAST, MOST, OPERATION = 10, 10, 500, 2000, 0.25
 COUNTS = {"train": 96_000, "valid": 2000, "test": 2000}
 FIRST = 0x100  # a pixel is the character behind this one: letters that no tokenizer changes
 BYTES = 4000
+QUARTER = 12_500  # reviews of one part and one side
 OPERATIONS = {
     "[MIN": min, "[MAX": max, "[MED": lambda values: int(np.median(values)), "[SM": lambda values: sum(values) % 10,
 }  # fmt: skip
@@ -82,9 +83,13 @@ def reviews(package: Path, part: str) -> Iterator[tuple[str, str]]:
 
 
 def _texts(package: Path, part: str, kind: str) -> list[str]:
-    [file] = [path for path in package.rglob("*.json") if part in path.name and kind in path.name]
-    found: Any = json.loads(file.read_text(encoding="utf-8"))
-    return [text if isinstance(text, str) else text["text"] for text in found]
+    """The package's one list: test and train of the bad ones, then of the good ones, 12,500 each."""
+    found: Any = json.loads((package / "reviews.json").read_text(encoding="utf-8"))
+    quarters = [(name, side) for side in ("neg", "pos") for name in ("test", "train")]
+    first = quarters.index((part, kind)) * QUARTER
+    rows = found[first : first + QUARTER]
+    assert {row["s"] for row in rows} == {int(kind == "pos")}, f"{part}, {kind}: other labels than expected"
+    return [row["t"] for row in rows]
 
 
 def pixels(file: Path) -> Iterator[tuple[str, str]]:
@@ -92,7 +97,7 @@ def pixels(file: Path) -> Iterator[tuple[str, str]]:
     data = np.load(file)
     for picture, label in zip(data["pictures"], data["labels"], strict=True):
         grey = (picture @ np.array([0.2989, 0.587, 0.114])).astype(np.uint8).reshape(-1)
-        yield str(label), "".join(chr(FIRST + value) for value in grey)
+        yield str(label), "".join(chr(FIRST + value) for value in grey.tolist())
 
 
 def main() -> None:
