@@ -154,7 +154,8 @@ def fused_attend(
     seen = None if causal else view.matrix(queries, keys, q_BHTK.device)
     if bias_BHTS is not None:
         seen = bias_BHTS if seen is None else bias_BHTS.masked_fill(~seen, -math.inf)
-    short = q_BHTK.is_cuda and keys <= SHORT and torch.is_grad_enabled()
+    # The kernel for short sequences reads eight numbers at a time.
+    short = q_BHTK.is_cuda and keys <= SHORT and q_BHTK.shape[-1] % 8 == 0 and torch.is_grad_enabled()
     # Only flash attention, which takes no matrix, reads shared keys in place.
     flash = q_BHTK.is_cuda and q_BHTK.dtype in (torch.bfloat16, torch.float16) and seen is None and not short
     grouped = heads != groups and flash

@@ -27,11 +27,16 @@ def overlap(a_N4: Tensor, b_N4: Tensor) -> tuple[Tensor, Tensor]:
     Shapes are broadcast."""
     both = (torch.minimum(a_N4[..., 2:], b_N4[..., 2:]) - torch.maximum(a_N4[..., :2], b_N4[..., :2])).clamp(min=0)
     around = torch.maximum(a_N4[..., 2:], b_N4[..., 2:]) - torch.minimum(a_N4[..., :2], b_N4[..., :2])
-    inner, outer = both.prod(-1), around.prod(-1).clamp(min=1e-12)
+    inner, outer = _product(both), _product(around).clamp(min=1e-12)
     either = (area(a_N4) + area(b_N4) - inner).clamp(min=1e-12)
     iou = inner / either
     return iou, iou - (outer - either) / outer
 
 
 def area(boxes_N4: Tensor) -> Tensor:
-    return (boxes_N4[..., 2:] - boxes_N4[..., :2]).prod(-1)
+    return _product(boxes_N4[..., 2:] - boxes_N4[..., :2])
+
+
+def _product(sides_N2: Tensor) -> Tensor:
+    """Of both sides; the gradient of `prod` looks for zeros, which no captured step can."""
+    return sides_N2[..., 0] * sides_N2[..., 1]
