@@ -1,5 +1,7 @@
 """Attention by tiles against the readable form with the rule's matrix: outputs and gradients."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -93,6 +95,23 @@ def test_the_block_mask_shows_what_the_matrix_shows():
     )
     assert (blocks.to_dense().bool() | ~tiles).all()  # no tile that is seen is left out
     assert blocks.mask_mod(torch.tensor(1), 0, torch.tensor(5), torch.tensor(8)) == matrix[1, 0, 5, 8]
+
+
+@pytest.mark.parametrize("length", [1024, 1000])
+@pytest.mark.parametrize("size", [64, 128])
+def test_a_kernel_asks_for_no_mask_where_all_of_a_tile_is_seen(length, size):
+    rule = Padding() & (NearBlocks(size) | EndBlocks(size) | RandomBlocks(size, 1))
+    lengths = torch.tensor([length, 700, 9])
+    view = rule.view(Scene(length, length, torch.device("cpu"), key_lengths_B=lengths))
+    blocks, matrix = view.block_mask(), view.matrix(length, length, torch.device("cpu"))
+    padded = torch.nn.functional.pad(matrix, (0, 1024 - length, 0, 1024 - length))
+    whole = padded.unflatten(2, (-1, 128)).unflatten(4, (-1, 128)).all(5).all(3)
+    full = torch.zeros(3, 1, 8, 8, dtype=torch.bool)
+    for row, tile in itertools.product(range(3), range(8)):
+        found = blocks.full_kv_indices[row, 0, tile, : blocks.full_kv_num_blocks[row, 0, tile]]
+        full[row, 0, tile, found.long()] = True
+    assert torch.equal(full, whole)
+    assert full[0].any() and not full[2].any()
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")

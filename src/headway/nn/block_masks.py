@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.nn.mask import Mask, mixed
+from headway.nn.mask import Everything, Mask, mixed
 from headway.nn.position import Scene
 
 
@@ -39,6 +39,9 @@ class InBlocks(Mask):
         assert size == self.size, "blocks of one rule have one size"
         number_N = torch.arange(-(-length // size))
         return self.allows_block(number_N[:, None], number_N, len(number_N) - 1).expand(len(number_N), -1).numpy()
+
+    def within(self) -> Mask:
+        return Everything()
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,15 @@ class Mask:
         blocks = -(-length // size)
         return np.ones((blocks, blocks), bool)
 
+    def within(self) -> Mask:
+        """What is left to ask of a query and a key whose blocks (`tiles`) may look at each other."""
+        return self
+
+    def whole(self, size: int, scene: Scene) -> Tensor:
+        """(B or 1, N or 1): blocks of so many keys of which it hides none from any query. Those that may be so without
+        its knowing are False."""
+        return torch.zeros(1, 1, dtype=torch.bool, device=scene.device)
+
     def simplify(self, scene: Scene) -> Mask:
         """The same rule without the parts that hide nothing in this scene."""
         return self
@@ -89,7 +98,10 @@ class Everything(Mask):
     """Every key."""
 
     def allows(self, row: Tensor, query: Tensor, key: Tensor, scene: Scene) -> Tensor:
-        return (query >= 0) | (key >= 0)
+        return key >= 0
+
+    def whole(self, size: int, scene: Scene) -> Tensor:
+        return torch.ones(1, 1, dtype=torch.bool, device=scene.device)
 
 
 @dataclass(frozen=True)
@@ -146,6 +158,12 @@ class Padding(Mask):
         if scene.key_lengths_B is None:
             return Everything().allows(row, query, key, scene)
         return key < scene.key_lengths_B[row]
+
+    def whole(self, size: int, scene: Scene) -> Tensor:
+        if scene.key_lengths_B is None:
+            return Everything().whole(size, scene)
+        end_N = torch.arange(size, scene.keys + size, size, device=scene.device)
+        return end_N <= scene.key_lengths_B[:, None]
 
     def simplify(self, scene: Scene) -> Mask:
         return Everything() if scene.key_lengths_B is None else self
@@ -248,15 +266,24 @@ class And(Pair):
     def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
         return self.left.tiles(size, length) & self.right.tiles(size, length)
 
+    def within(self) -> Mask:
+        return _both(self.left.within(), self.right.within())
+
+    def whole(self, size: int, scene: Scene) -> Tensor:
+        return self.left.whole(size, scene) & self.right.whole(size, scene)
+
     def simplify(self, scene: Scene) -> Mask:
-        left, right = self.left.simplify(scene), self.right.simplify(scene)
-        if isinstance(left, Everything) or left == right:
-            return right
-        return left if isinstance(right, Everything) else And(left, right)
+        return _both(self.left.simplify(scene), self.right.simplify(scene))
 
     def prefix(self, scene: Scene) -> Tensor | None:
         left_B, right_B = self.left.prefix(scene), self.right.prefix(scene)
         return None if left_B is None or right_B is None else torch.minimum(left_B, right_B)
+
+
+def _both(left: Mask, right: Mask) -> Mask:
+    if isinstance(left, Everything) or left == right:
+        return right
+    return left if isinstance(right, Everything) else And(left, right)
 
 
 @dataclass(frozen=True)
@@ -268,6 +295,13 @@ class Or(Pair):
 
     def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
         return self.left.tiles(size, length) | self.right.tiles(size, length)
+
+    def within(self) -> Mask:
+        in_blocks = all(isinstance(part.within(), Everything) for part in (self.left, self.right))
+        return Everything() if in_blocks else self
+
+    def whole(self, size: int, scene: Scene) -> Tensor:
+        return self.left.whole(size, scene) | self.right.whole(size, scene)
 
     def simplify(self, scene: Scene) -> Mask:
         left, right = self.left.simplify(scene), self.right.simplify(scene)

@@ -25,14 +25,17 @@ SPARSE = 0.5  # share of the tiles up to which it is worth leaving the others ou
 
 @dataclass(frozen=True, eq=False)
 class Tiling:
-    """narrow_N: blocks of queries that see few blocks of keys, `table_NM`, of which the first `counts_N` are meant.
-    wide_W: those that see many; None: there are none."""
+    """narrow_N: blocks of queries that see few blocks of keys, `table_NM`; the keys of those, `keys_NX`, and which of
+    them are meant (a block that sees fewer than the others has some besides, and the last may be cut short).
+    wide_W: blocks that see many, and the keys of each, `wide_WS`; None: there are none."""
 
     size: int
     narrow_N: Tensor
     table_NM: Tensor
-    counts_N: Tensor
+    keys_NX: Tensor
+    meant_NX: Tensor
     wide_W: Tensor | None
+    wide_WS: Tensor | None
 
 
 @cache  # a captured step reads them as long as it is there
@@ -40,17 +43,21 @@ class Tiling:
 def tiling_of(rule: Any, length: int, device: torch.device) -> Tiling | None:
     """How a rule divides a sequence that looks at itself; None where it shows most of it. Remembered: a captured step
     takes no numbers from the host."""
-    seen_NS = rule.tiles(rule.tile, length)
-    if seen_NS.mean() > SPARSE:
+    size = rule.tile
+    seen_NN = rule.tiles(size, length)
+    if seen_NN.mean() > SPARSE:
         return None
-    counts_N = seen_NS.sum(1)
+    counts_N = seen_NN.sum(1)
     wide_N = counts_N > len(counts_N) * SPARSE
-    [narrow_N] = np.nonzero(~wide_N)
-    most = int(counts_N[narrow_N].max())
-    table_NM = np.argsort(~seen_NS[narrow_N], 1, kind="stable")[:, :most]
-    parts = (narrow_N, table_NM, counts_N[narrow_N], np.nonzero(wide_N)[0])
-    narrow, table, counts, wide = (torch.from_numpy(part.astype(np.int64)).to(device) for part in parts)
-    return Tiling(rule.tile, narrow, table, counts, wide if len(wide) else None)
+    [narrow_N], [wide_W] = np.nonzero(~wide_N), np.nonzero(wide_N)
+    table_NM = np.argsort(~seen_NN[narrow_N], 1, kind="stable")[:, : counts_N[narrow_N].max()]
+    keys_NX = (table_NM[..., None] * size + np.arange(size)).reshape(len(narrow_N), -1)
+    meant_NM = np.arange(table_NM.shape[1]) < counts_N[narrow_N, None]
+    meant_NX = meant_NM.repeat(size, 1) & (keys_NX < length)
+    wide_WS = seen_NN[wide_W].repeat(size, 1)[:, :length]
+    parts = (narrow_N, table_NM, keys_NX.clip(max=length - 1), meant_NX, wide_W, wide_WS)
+    narrow, table, keys, meant, wide, of_wide = (torch.from_numpy(part).to(device) for part in parts)
+    return Tiling(size, narrow, table, keys, meant, *((wide, of_wide) if len(wide_W) else (None, None)))
 
 
 def tile_attend(
@@ -67,7 +74,7 @@ def tile_attend(
     few_q = q[:, narrow_N].flatten(0, 1).transpose(1, 2)
     taken = (_taken(part, table_NM.flatten()) for part in (k, v))
     few_k, few_v = (part.reshape(-1, table_NM.shape[1] * size, *part.shape[3:]).transpose(1, 2) for part in taken)
-    few_mask = given.narrow.expand(rows, -1, -1, -1).reshape(-1, 1, *given.narrow.shape[2:])
+    few_mask = given.narrow.expand(rows, -1, -1, -1).reshape(-1, 1, *given.narrow.shape[2:]).expand(-1, -1, size, -1)
     mixed = F.scaled_dot_product_attention(few_q, few_k, few_v, few_mask, dropout, scale=scale)
     mixed = mixed.transpose(1, 2).unflatten(0, (rows, -1))
     if tiling.wide_W is None:
@@ -91,61 +98,77 @@ def _blocks(x_BHTK: Tensor, size: int, blocks: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TileMask:
-    """What each query may look at, as the kernels take it: narrow (B or 1, N, E, M·E) of the keys of its tiles, wide
-    (B or 1, 1, W·E, S) of all keys."""
+    """What is added to the scores of each query, −∞ where it may not look: narrow (B or 1, N, E or 1, X) of the keys of
+    its tiles, wide (B or 1, 1, W·E or 1, S) of all keys."""
 
     narrow: Tensor
     wide: Tensor | None
 
 
 def tile_mask(rule: Any, scene: Any, tiling: Tiling, dtype: torch.dtype) -> TileMask:
+    """Which blocks see which is known; what is left to ask is what the rule hides within them."""
     size, device = tiling.size, scene.device
     within = torch.arange(size, device=device)
     rows = torch.arange(scene.rows if rule.by_row else 1, device=device)[:, None, None, None]
     query = (tiling.narrow_N[:, None] * size + within)[None, :, :, None]
-    table_NM, counts_N = tiling.table_NM, tiling.counts_N
-    key = (table_NM[..., None] * size + within).flatten(1)[None, :, None, :]
-    meant = torch.arange(table_NM.shape[1], device=device) < counts_N[:, None]
-    known = meant.repeat_interleave(size, 1)[None, :, None, :] & (key < scene.keys)
-    narrow = _shown(rule, scene, rows, query, key, known, dtype)
-    if tiling.wide_W is None:
+    narrow = _added(rule, scene, rows, query, tiling.keys_NX[None, :, None], tiling.meant_NX[None, :, None], dtype)
+    if tiling.wide_W is None or tiling.wide_WS is None:
         return TileMask(narrow, None)
     query = (tiling.wide_W[:, None] * size + within).flatten()[None, None, :, None]
     key = torch.arange(scene.keys, device=device)[None, None, None, :]
-    return TileMask(narrow, _shown(rule, scene, rows, query, key, torch.ones_like(key, dtype=torch.bool), dtype))
+    meant = tiling.wide_WS.repeat_interleave(size, 0)[None, None]
+    return TileMask(narrow, _added(rule, scene, rows, query, key, meant, dtype))
 
 
-def _shown(rule: Any, scene: Any, row: Tensor, query: Tensor, key: Tensor, known: Tensor, dtype: torch.dtype) -> Tensor:
-    """True where a query may look, or what is added to the scores there. Queries behind the end of the sequence fill
-    the last block: what they see is not used, but they must see something."""
-    safe_query, safe_key = query.clamp(max=scene.queries - 1), key.clamp(max=scene.keys - 1)
-    seen = rule.allows(row, safe_query, safe_key, scene) & known
-    seen, added = seen | (query >= scene.queries), rule.added(safe_query, safe_key, scene)
-    if added is None:
-        return seen
-    return added.to(dtype).expand(seen.shape).masked_fill(~seen, float("-inf"))
+def _added(rule: Any, scene: Any, row: Tensor, query: Tensor, key: Tensor, meant: Tensor, dtype: torch.dtype) -> Tensor:
+    """Queries behind the end of the sequence fill the last block: what they see is not used, but they must see
+    something."""
+    inside = query.clamp(max=scene.queries - 1)
+    seen, added = meant & rule.within().allows(row, inside, key, scene), rule.added(inside, key, scene)
+    if scene.queries % rule.tile:
+        seen = seen | (query >= scene.queries)
+    values = torch.zeros((), dtype=dtype, device=scene.device) if added is None else added.to(dtype)
+    return torch.where(seen, values, float("-inf"))
 
 
 def block_mask_of(rule: Any, scene: Any, rows: int) -> BlockMask:
-    """The block mask of a rule in blocks, without its matrix."""
+    """The block mask of a rule in blocks, without its matrix. Of most tiles all is seen: for those a kernel asks for no
+    mask; where some is hidden, it looks up which blocks see which."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    counts_N, table_NN, size = _joined_tiles(rule, scene.keys, scene.device)
-    counts, table = (part[None, None].repeat(rows, 1, *[1] * part.dim()) for part in (counts_N, table_NN))
+    seen_NN, some_JJ, all_JJ, size = _joined_tiles(rule, scene.keys, scene.device)
+    rest, tile = rule.within(), rule.tile
+    full_BJJ = all_JJ & rest.whole(size, scene)[:, None]
+    part_BJJ = some_JJ & ~full_BJJ
+    ask = rest.predicate(scene)
+
+    def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return seen_NN[q // tile, k // tile] & ask(b, h, q, k)
+
     return BlockMask.from_kv_blocks(
-        counts, table, BLOCK_SIZE=size, mask_mod=rule.predicate(scene), seq_lengths=(scene.queries, scene.keys),
+        *_listed(part_BJJ, rows), *_listed(full_BJJ, rows), BLOCK_SIZE=size, mask_mod=mask_mod,
+        seq_lengths=(scene.queries, scene.keys),
     )  # fmt: skip
+
+
+def _listed(tiles_BJJ: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """How many tiles of keys each tile of queries has, and their numbers, those first."""
+    tiles_B1JJ = tiles_BJJ.expand(rows, -1, -1)[:, None]
+    numbers = torch.sort(tiles_B1JJ.int(), dim=-1, descending=True, stable=True).indices
+    return tiles_B1JJ.sum(-1, dtype=torch.int32), numbers.int()
 
 
 @cache
 @torch.inference_mode(False)
-def _joined_tiles(rule: Any, length: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
-    """Of each tile of the kernels how many it sees, which (those first), and their size: small blocks are joined."""
+def _joined_tiles(rule: Any, length: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Which blocks see which; of the tiles of the kernels, each of which joins small blocks, those in which some do,
+    those in which all do; and the size of those tiles."""
     seen_NN = rule.tiles(rule.tile, length)
     times = max(KERNEL_BLOCK // rule.tile, 1)
-    blocks = -(-len(seen_NN) // times)
-    seen_NN = np.pad(seen_NN, (0, blocks * times - len(seen_NN)))
-    seen_NN = np.asarray(seen_NN.reshape(blocks, times, blocks, times).any((1, 3)))
-    parts = seen_NN.sum(1), np.argsort(~seen_NN, 1, kind="stable")
-    counts_N, table_NN = (torch.from_numpy(part.astype(np.int32)).to(device) for part in parts)
-    return counts_N, table_NN, rule.tile * times
+    size, joined = rule.tile * times, -(-len(seen_NN) // times)
+    padded = np.pad(seen_NN, (0, joined * times - len(seen_NN))).reshape(joined, times, joined, times)
+    some_JJ, all_JJ = (np.asarray(found) for found in (padded.any((1, 3)), padded.all((1, 3))))
+    if length % size:  # the last tile is cut short
+        all_JJ[-1], all_JJ[:, -1] = False, False
+    seen, some, whole = (torch.from_numpy(part.copy()).to(device) for part in (seen_NN, some_JJ, all_JJ))
+    return seen, some, whole, size
