@@ -4,8 +4,8 @@
 for a longer text. On a GPU in bfloat16: 65,536 tokens, headway's blocks through flex_attention (compiled, as in a
 compiled training step) and by tiles, dense flash attention, and transformers' BigBirdBlockSparseAttention, which has
 its own projections (headway's and the dense form get projections of the same size, so that all compute the same
-layer). On a CPU in float32: 8,192 tokens, the tiles, the dense kernel and transformers'. Memory: the peak beyond the
-inputs. Draws `results/big-bird-DEVICE.svg`.
+layer); then the attention alone, without projections. On a CPU in float32: 8,192 tokens, the tiles, the dense kernel
+and transformers'. Memory: the peak beyond the inputs. Draws `results/big-bird-DEVICE.svg`, of the layers.
 
     PYTHONPATH=src python benchmarks/big_bird.py --device cuda
 """
@@ -27,33 +27,47 @@ from headway.compiling import compiled
 from headway.explore.plots import COLOURS, HAIRLINE, INK, inches, new_figure, save
 from headway.explore.plots import write as label
 from headway.models.parts import Blocks
-from headway.nn.attention import SelfAttention
+from headway.nn.attention import SelfAttention, fused_attend
 from headway.nn.mask import Scene
-from headway.nn.view import SEE_ALL, prepared
+from headway.nn.view import SEE_ALL, View, prepared
 
 HEADS, WIDTH = 12, 768
 CASES: dict[str, dict[str, Any]] = {
     "cuda": {"tokens": 65_536, "lengths": (4096, 16_384, 65_536), "blocks": (64, 128), "dtype": torch.bfloat16},
     "cpu": {"tokens": 8192, "lengths": (1024, 2048, 4096, 8192), "blocks": (64,), "dtype": torch.float32},
 }
-DENSE = "dense"
+DENSE, LAYER, ALONE = "dense", "layer", "attention alone"
 Step = Callable[[], Any]
 
 
 def headway(length: int, block: int, device: str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     """The layer of `bert` with a pattern of blocks; dense without one."""
     torch.manual_seed(0)
-    layer = SelfAttention(WIDTH, HEADS).to(device, dtype)
-    if not block:
-        return lambda x: layer(x, SEE_ALL)
-    [rule] = Blocks(block, 3).rules(length, True, 1)
+    layer, view = SelfAttention(WIDTH, HEADS).to(device, dtype), seen(length, block, device, dtype)
+    return lambda x: layer(x, view(x))
+
+
+def alone(length: int, block: int, device: str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """The same without its projections: queries, keys and values are the inputs."""
+    view = seen(length, block, device, dtype)
 
     def run(x: Tensor) -> Tensor:
-        lengths_B = torch.full((len(x),), length, device=device)
-        scene = Scene(length, length, torch.device(device), key_lengths_B=lengths_B)
-        return layer(x, prepared(rule, scene, None, dtype))  # as in every step of a model
+        x_BHTK = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        return fused_attend(x_BHTK, x_BHTK, x_BHTK, view(x))
 
     return run
+
+
+def seen(length: int, block: int, device: str, dtype: torch.dtype) -> Callable[[Tensor], View]:
+    if not block:
+        return lambda x: SEE_ALL
+    [rule] = Blocks(block, 3).rules(length, True, 1)
+
+    def view(x: Tensor) -> View:  # as in every step of a model
+        lengths_B = torch.full((len(x),), length, device=device)
+        return prepared(rule, Scene(length, length, torch.device(device), key_lengths_B=lengths_B), None, dtype)
+
+    return view
 
 
 def theirs(length: int, block: int, device: str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
@@ -69,8 +83,8 @@ def theirs(length: int, block: int, device: str, dtype: torch.dtype) -> Callable
 
     def run(x: Tensor) -> Tensor:
         if len(x) not in masks:
-            seen = torch.ones(x.shape[:2], device=device, dtype=dtype)
-            masks[len(x)] = BigBirdModel.create_masks_for_block_sparse_attn(seen, block)
+            all_there = torch.ones(x.shape[:2], device=device, dtype=dtype)
+            masks[len(x)] = BigBirdModel.create_masks_for_block_sparse_attn(all_there, block)
         blocked, band, rows, columns = masks[len(x)]
         found: Tensor = layer(x, band, rows, columns, blocked, blocked)[0]
         return found
@@ -86,14 +100,17 @@ def backward(run: Callable[[Tensor], Tensor], x: Tensor) -> Step:
     return step
 
 
-def contestants(length: int, case: dict[str, Any], device: str) -> dict[str, Callable[[Tensor], Tensor]]:
+def contestants(length: int, case: dict[str, Any], device: str) -> dict[str, dict[str, Callable[[Tensor], Tensor]]]:
     sizes = (device, case["dtype"])
-    found: dict[str, Any] = {DENSE: headway(length, 0, *sizes)}
+    found: dict[str, Any] = {}
+    for what, make in {LAYER: headway, ALONE: alone}.items():
+        found[what] = {DENSE: make(length, 0, *sizes)}
+        for block in case["blocks"]:
+            found[what][f"headway, blocks of {block}"] = make(length, block, *sizes)
+            if device == "cuda":
+                found[what][f"headway, blocks of {block}, compiled"] = compiled(make(length, block, *sizes))
     for block in case["blocks"]:
-        found[f"headway, blocks of {block}"] = headway(length, block, *sizes)
-        if device == "cuda":
-            found[f"headway, blocks of {block}, compiled"] = compiled(headway(length, block, *sizes))
-        found[f"transformers, blocks of {block}"] = theirs(length, block, *sizes)
+        found[LAYER][f"transformers, blocks of {block}"] = theirs(length, block, *sizes)
     return found
 
 
@@ -114,21 +131,22 @@ def measured(length: int, case: dict[str, Any], device: str, repeats: int) -> li
     rows: list[dict[str, Any]] = []
     x = torch.randn(max(1, case["tokens"] // length), length, WIDTH, device=device, dtype=case["dtype"])
     x.requires_grad_()
-    works: dict[str, Step] = {}
-    for who, run in contestants(length, case, device).items():
-        step = backward(run, x)
-        try:
-            step()
-            works[who] = step
-        except torch.cuda.OutOfMemoryError:
-            rows.append({"who": who, "length": length, "out_of_memory": True})
-    times = interleaved(works, device, 2, repeats)
-    for who, step in works.items():
-        row = {"who": who, "length": length, "milliseconds": round(median(times[who]) * 1e3, 2)}
-        row["times_dense"] = round(median(times[DENSE]) / median(times[who]), 2)
-        rows.append(row | ({"mebibytes": round(peak(step, device))} if device == "cuda" else {}))
-        print(rows[-1], flush=True)
-    torch.compiler.reset()
+    for what, runs in contestants(length, case, device).items():
+        works: dict[str, Step] = {}
+        for who, run in runs.items():
+            step = backward(run, x)
+            try:
+                step()
+                works[who] = step
+            except torch.cuda.OutOfMemoryError:
+                rows.append({"what": what, "who": who, "length": length, "out_of_memory": True})
+        times = interleaved(works, device, 2, repeats)
+        for who, step in works.items():
+            row = {"what": what, "who": who, "length": length, "milliseconds": round(median(times[who]) * 1e3, 2)}
+            row["times_dense"] = round(median(times[DENSE]) / median(times[who]), 2)
+            rows.append(row | ({"mebibytes": round(peak(step, device))} if device == "cuda" else {}))
+            print(rows[-1], flush=True)
+        torch.compiler.reset()
     return rows
 
 
@@ -165,7 +183,7 @@ def main() -> None:
     for length in options.lengths or case["lengths"]:
         rows += measured(length, case, device, repeats)
     write(f"big-bird-{device}", device, rows, options.out, case={"tokens": case["tokens"], "heads": HEADS})
-    draw(rows, Path(options.out or RESULTS) / f"big-bird-{device}.svg")
+    draw([row for row in rows if row["what"] == LAYER], Path(options.out or RESULTS) / f"big-bird-{device}.svg")
 
 
 if __name__ == "__main__":

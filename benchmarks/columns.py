@@ -220,6 +220,13 @@ ROBOTS: list[Column] = [
       ("reach", "push", "pick-place", "door-open", "drawer-open", "button-press-topdown")),
     ("actions_per_second", "actions/s", rate), ("parameters", "parameters", count), ("seconds", "training, s", rate),
 ]  # fmt: skip
+MIXTURE: list[Column] = [
+    ("who", "learns", str), ("cider", "captions, CIDEr", number), ("bleu", "BLEU-4", two_digits),
+    ("right", "questions, right", share), ("success", "tasks, success", share), ("of_expert", "of the expert's", share),
+    *((name, name, share) for name in
+      ("reach", "push", "pick-place", "door-open", "drawer-open", "button-press-topdown")),
+    ("parameters", "parameters", count), ("steps", "steps", count),
+]  # fmt: skip
 HOPPER: list[Column] = [
     ("data", "episodes of", str), ("who", "policy", str), ("return", "return", number),
     ("normalised", "normalised", number), ("spread", "± over seeds", number), ("episodes", "episodes", count),

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from formats import Column, count, minus, number, share, signed, tenths, times, tiny, two_digits
 
+BIG_BIRD: list[Column] = [
+    ("what", "", str),
+    ("who", "", str),
+    ("length", "tokens of a text", count),
+    ("milliseconds", "ms", number),
+    ("times_dense", "times as fast as dense", times),
+    ("mebibytes", "peak memory, MiB", count),
+]
 ALIGNMENT: list[Column] = [
     ("what", "", str),
     ("layer", "layer", count),

@@ -70,7 +70,8 @@ TRANSFER: list[Column] = [
     ("peak", "peak rate", number),
     ("seconds", "seconds", count),
 ]
-PRETRAINING_LABELS = [column for column in TRANSFER if column[0] not in ("trained", "share", "seconds")]
+TRANSFER_POOLING = [column for column in TRANSFER if column[0] not in ("trained", "share", "seconds")]
+PRETRAINING_LABELS = TRANSFER_POOLING
 PRETRAINING_WORDS: list[Column] = [
     ("who", "masked words", str),
     ("loss", "loss", lambda value: f"{value:.3f}"),

@@ -91,6 +91,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--recipes", nargs="+", choices=FIGURES, default=list(FIGURES))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="of SST-2")
+    parser.add_argument("--record", default="transfer", help="name of the record")
     options = training_options(parser, "transfer")
     options.model = str(Path(options.model).resolve())
     of_fold = folds(options.runs) if "mr-minilm" in options.recipes else []
@@ -111,7 +112,7 @@ def main() -> None:
     chosen = {job: score for job, score in found.items() if job._replace(seed=1) == best[job[:2]]}
     rows = [row(own) for own in grouped(chosen).values()]
     case = {"seeds": options.seeds, "trainings": len(found), "at_a_time": min(options.parallel, len(first))}
-    write(f"transfer-{options.device}", options.device, rows, options.out, case=case)
+    write(f"{options.record}-{options.device}", options.device, rows, options.out, case=case)
 
 
 if __name__ == "__main__":
