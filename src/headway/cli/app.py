@@ -37,6 +37,7 @@ GROUPS = {
         "embed": "A vector of each text.",
         "score": "How likely a text is, or each answer.",
         "evaluate": "BLEU of translations, perplexity of a text.",
+        "serve": "Answer HTTP requests, in OpenAI's form.",
     },
     "Act": {
         "collect": "Episodes of a policy in a world, to learn from.",
@@ -158,6 +159,7 @@ USES = {
     "vectors": "headway vectors MODEL --out words.txt",
     "cost": "headway cost gpt2-124m --length 128 1024",
     "explore": "headway explore MODEL --text 'He drives the car'",
+    "serve": "headway serve MODEL --port 8000",
     "plot": "headway plot runs/en-de --value bleu",
 }
 

@@ -160,12 +160,15 @@ class Written:
 
 
 class Token(NamedTuple):
-    """What a step gave a sampled row. `id` is None where it ended without one: at a stop, or with nothing."""
+    """What a step gave a sampled row. `id` is None where it ended without one: at a stop, or with nothing. logp and
+    top: as in `Written`."""
 
     key: int
     sample: int
     id: int | None
     written: Written | None  # all of it, with the last
+    logp: float = 0.0
+    top: tuple[tuple[int, float], ...] = ()
 
 
 class Found(NamedTuple):
@@ -218,7 +221,7 @@ class Row:
             self.ended = "length"
         elif self.length > context and not request.window:
             self.ended = "context"
-        return Token(self.key, self.sample, token, self.written() if self.ended else None)
+        return Token(self.key, self.sample, token, self.written() if self.ended else None, logp, self.top[-1])
 
     def written(self) -> Written:
         assert self.ended is not None

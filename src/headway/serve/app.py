@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,6 +28,7 @@ from headway.generate.tracing import Answering
 from headway.serve.limits import Limited
 from headway.serve.worker import Busy, Worker
 
+Result = TypeVar("Result")
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 NO_JSON = (
     'the request is no JSON object, or its content-type is not application/json: send {"text": "a text"} '
@@ -49,22 +50,35 @@ class Tokens(BaseModel, extra="forbid"):
     model: int = Field(0, ge=0)
 
 
+class Works(Protocol):
+    """What does work with a model, one task after the other."""
+
+    async def do(self, task: Callable[[], Result]) -> Result: ...
+
+
 def application(
     models: Sequence[Answering] = (), question: Question | None = None, traces: Sequence[bytes] = (), *,
     waiting: int = 8,
 ) -> Limited:  # fmt: skip
     """With models a page on which they can be queried; without, a page of traces. `question`: what it shows first."""
+    return Limited(page(models, question, traces, [Worker(waiting)] * len(models)))
+
+
+def page(
+    models: Sequence[Answering], question: Question | None = None, traces: Sequence[bytes] = (),
+    workers: Sequence[Works] = (),
+) -> FastAPI:  # fmt: skip
+    """`workers`: of each model."""
     app = FastAPI(title="headway", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    worker = Worker(waiting)
     cards = [card(model) for model in models]
     html = page_html(traces, {"live": bool(models), "cards": cards, "asked": asdict(question) if question else None})
 
-    def chosen(number: int) -> Answering:
+    def check(number: int) -> int:
         refuse(number >= len(models), f"there is no model {number}: this server has {len(models)}, counted from 0")
-        return models[number]
+        return number
 
     @app.api_route("/", methods=["GET", "HEAD"])
-    async def page() -> Response:
+    async def start() -> Response:
         return HTMLResponse(html, headers=HEADERS)
 
     @app.api_route("/api/model", methods=["GET", "HEAD"])
@@ -76,18 +90,18 @@ def application(
         def work() -> bytes:
             layers, heads = (None if one is None else tuple(sorted(one)) for one in (request.layers, request.heads))
             own = Question(request.text, request.second or None, layers, heads, request.beam)
-            return answer(chosen(request.model), own, MOST // len(models) if models else MOST)
+            return answer(models[request.model], own, MOST // len(models))
 
-        found = await worker.do(work)
+        found = await workers[check(request.model)].do(work)
         return Response(found, media_type="application/octet-stream", headers=HEADERS)
 
     @app.post("/api/next")
     async def following(tokens: Tokens) -> Response:
-        text = await worker.do(lambda: spelled(chosen(tokens.model), tokens.ids))
+        text = await workers[check(tokens.model)].do(lambda: spelled(models[tokens.model], tokens.ids))
         return JSONResponse({"text": text}, headers=HEADERS)
 
     _explain(app)
-    return Limited(app)
+    return app
 
 
 def _explain(app: FastAPI) -> None:

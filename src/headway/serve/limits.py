@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,24 +18,27 @@ class Limited:
     """An ASGI application around another. It answers 413 to a request that is too large, 408 to one whose body does not
     come, and 421 where the host name is not this machine's: another site could point a name of its own at it."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(
+        self, app: ASGIApp, hosts: frozenset[str] = LOOPBACK, form: Callable[[str], Any] = lambda line: {"error": line}
+    ) -> None:
+        """`hosts`: none means any. `form`: the body of an error."""
+        self.app, self.hosts, self.form = app, hosts, form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        if host.rpartition(":")[0] not in LOOPBACK and host not in LOOPBACK:
+        if self.hosts and host.rpartition(":")[0] not in self.hosts and host not in self.hosts:
             line = "this server answers on this machine only"
-            return await JSONResponse({"error": line}, 421)(scope, receive, send)
+            return await JSONResponse(self.form(line), 421)(scope, receive, send)
         try:
             body = await asyncio.wait_for(_body(receive), BODY_SECONDS)
         except TimeoutError:
             line = f"the rest of the request did not come within {BODY_SECONDS:g} seconds"
-            return await JSONResponse({"error": line}, 408, {"connection": "close"})(scope, receive, send)
+            return await JSONResponse(self.form(line), 408, {"connection": "close"})(scope, receive, send)
         if body is None:
             line = f"the request is larger than {LARGEST / 1e6:g} MB: shorten the text"
-            return await JSONResponse({"error": line}, 413)(scope, receive, send)
+            return await JSONResponse(self.form(line), 413)(scope, receive, send)
         read: Iterator[Message] = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def again() -> Message:

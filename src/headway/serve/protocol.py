@@ -15,13 +15,14 @@ CONNECTIONS = 200  # at a time
 
 class Guarded(H11Protocol):
     """uvicorn's protocol. A connection on which no request comes in time is closed, further connections than
-    CONNECTIONS are answered 503, and what is no HTTP is answered 400."""
+    `most` are answered 503, and what is no HTTP is answered 400."""
 
+    most = CONNECTIONS
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
+        if len(self.connections) > self.most:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections: try again in a moment")
         else:
             self._watch()
@@ -62,3 +63,8 @@ class Guarded(H11Protocol):
         head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+
+def guarded(most: int) -> type[Guarded]:
+    """For so many connections at a time."""
+    return type("Guarded", (Guarded,), {"most": most})

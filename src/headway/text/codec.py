@@ -72,6 +72,10 @@ class Codec(Protocol):
         """The text of each id for display: a space as `▁`, partial or invisible characters as their code."""
         return [readable(self._raw(i)) for i in self._checked(ids)]
 
+    def raw(self, ids: Iterable[int]) -> list[bytes]:
+        """The bytes of each id; a character may span several."""
+        return [self._raw(i) for i in self._checked(ids)]
+
     def labels(self, ids: Iterable[int]) -> list[str]:
         """As `tokens`, of tokens that stand behind each other: characters that several of them share are whole."""
         return [printable(text) for text in whole_characters([self._raw(i) for i in self._checked(ids)])]

@@ -1,0 +1,374 @@
+"""The server of `headway serve`: models behind the API that OpenAI's clients speak.
+
+    GET  /v1/models            what is served
+    POST /v1/completions       text behind a prompt
+    POST /v1/chat/completions  the next message of a conversation
+    POST /v1/embeddings        a vector of each text
+    POST /v1/translate         {"model", "input"} → {"translations"}
+    GET  /health, /metrics     whether it runs; what it counts, for Prometheus
+    GET  /                     the page of `headway explore`
+
+Every error is {"error": {"message", "type", "param", "code"}}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from headway.errors import InputError
+from headway.serve import answers
+from headway.serve.answers import Answers, Asked, Writing, prompt_logps, usage
+from headway.serve.app import page
+from headway.serve.engine_thread import EngineThread, Part
+from headway.serve.limits import LOOPBACK, Limited
+from headway.serve.metrics import Metrics
+from headway.serve.schemas import ChatRequest, CompletionRequest, Drawn, EmbeddingRequest, TranslationRequest
+from headway.serve.worker import Busy
+
+Result = TypeVar("Result")
+EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+class Refused(Exception):
+    """An error of the API's own form."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+def form(message: str, kind: str = "invalid_request_error", param: str | None = None, code: str | None = None) -> Any:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """keys: one of them must be given; none: nobody is asked for one. rate: requests a minute of each key; 0: any.
+    seconds: for a request. tokens: that one may ask for. rows: written together, of each model; 0: as many as suit the
+    device. waiting: requests. hosts: names that the server answers to; none: any."""
+
+    keys: frozenset[str] = frozenset()
+    rate: int = 0
+    seconds: float = 600.0
+    tokens: int = 1 << 20
+    rows: int = 0
+    waiting: int = 1024
+    hosts: frozenset[str] = LOOPBACK
+
+
+class Api:
+    """`models`: by the names that requests call them."""
+
+    def __init__(self, models: Mapping[str, Any], limits: Limits | None = None) -> None:
+        self.limits, self.metrics = limits or Limits(), Metrics()
+        self.threads = {
+            name: EngineThread(model, self.limits.rows, self.limits.waiting) for name, model in models.items()
+        }
+        self.created = int(time.time())
+        self.since: dict[str, tuple[float, float]] = {}  # of each key: what it may still ask, and when that was
+        for name, thread in self.threads.items():
+            self.metrics.watch(name, lambda own=thread: len(own.jobs), lambda own=thread: len(own.queue))  # type: ignore[misc]
+        self.app = FastAPI(title="headway", docs_url=None, redoc_url=None, redirect_slashes=False)
+        self._routes()
+        _explain(self.app)
+        self.app.mount("/", page(list(models.values()), workers=list(self.threads.values())))
+        self.asgi = Limited(self.app, self.limits.hosts, form)
+
+    def close(self) -> None:
+        for thread in self.threads.values():
+            thread.close()
+
+    def _routes(self) -> None:
+        app = self.app
+        behind: dict[str, Any] = {"dependencies": [Depends(self._allowed)]}
+        app.get("/health")(self.health)
+        app.get("/metrics")(self.counted)
+        app.get("/v1/models", **behind)(self.listed)
+        app.get("/v1/models/{name}", **behind)(self.shown)
+        app.post("/v1/completions", **behind, response_model=None)(self.completions)
+        app.post("/v1/chat/completions", **behind, response_model=None)(self.chat)
+        app.post("/v1/embeddings", **behind, response_model=None)(self.embeddings)
+        app.post("/v1/translate", **behind, response_model=None)(self.translate)
+        every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+        app.api_route("/v1/{rest:path}", methods=every, include_in_schema=False)(self.elsewhere)
+
+    async def _allowed(self, request: Request) -> None:
+        given = request.headers.get("authorization", "")
+        key = given.removeprefix("Bearer ").strip()
+        if self.limits.keys and not any(hmac.compare_digest(key.encode(), own.encode()) for own in self.limits.keys):
+            raise Refused(401, "no valid key: send the header 'Authorization: Bearer KEY'", "invalid_api_key")
+        if self.limits.rate:
+            now, most = time.monotonic(), float(self.limits.rate)
+            left, then = self.since.get(key, (most, now))
+            left = min(most, left + (now - then) * most / 60)
+            self.since[key] = max(0.0, left - 1), now
+            if left < 1:
+                raise Refused(429, f"more than {self.limits.rate} requests a minute: wait", "rate_limit_exceeded")
+
+    def _thread(self, name: str) -> EngineThread:
+        if name not in self.threads:
+            known = ", ".join(self.threads)
+            raise Refused(404, f"there is no model '{name}' here: this server has {known}", "model_not_found")
+        return self.threads[name]
+
+    async def elsewhere(self, rest: str, request: Request) -> None:
+        raise Refused(404, f"there is no {request.method} /v1/{rest[:100]} here", "not_found")
+
+    async def health(self) -> dict[str, str]:
+        return {"status": "ok"}
+
+    async def counted(self) -> Response:
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def listed(self) -> dict[str, Any]:
+        return {"object": "list", "data": [await self.shown(name) for name in self.threads]}
+
+    async def shown(self, name: str) -> dict[str, Any]:
+        limit = self._thread(name).model.limit
+        found = {"id": name, "object": "model", "created": self.created, "owned_by": "headway"}
+        return found | ({} if limit is None else {"max_model_len": limit})
+
+    async def completions(self, body: CompletionRequest, request: Request) -> Response:
+        thread = self._thread(body.model)
+        model = answers.checked_writer(thread.model)
+        asked = answers.completions(model, body)
+        self._count(asked)
+        told = Answers(model, body.model, False, body.logprobs is not None, body.logprobs or 0)
+        before: list[Any] = [None] * len(asked)
+        if body.echo and body.logprobs is not None:
+            before = await thread.do(lambda: [_echoed(model, one, body.logprobs or 0) for one in asked])
+        if body.stream:
+            return self._streamed(thread, body, told, asked)
+        rows = await self._written(thread, body, asked, request, only_read=body.max_tokens == 0)
+        choices, wanted = list[dict[str, Any]](), body.n or 1
+        for one, echoed, own in zip(asked, before, rows, strict=True):
+            best = sorted(own, key=lambda row: -row.mean)[:wanted] if len(own) > wanted else own
+            start = 0 if echoed else len(model.writes.decode(one.request.given))
+            choices += [told.choice(len(choices) + at, row, one.echo, echoed, start) for at, row in enumerate(best)]
+        return JSONResponse(told.whole(choices, _usage(asked, rows)))
+
+    async def chat(self, body: ChatRequest, request: Request) -> Response:
+        thread = self._thread(body.model)
+        model = answers.checked_writer(thread.model)
+        asked = [await asyncio.to_thread(answers.conversation, model, body)]
+        self._count(asked)
+        told = Answers(model, body.model, True, bool(body.logprobs), body.top_logprobs or 0)
+        if body.stream:
+            return self._streamed(thread, body, told, asked)
+        [rows] = found = await self._written(thread, body, asked, request)
+        return JSONResponse(told.whole([told.choice(at, row) for at, row in enumerate(rows)], _usage(asked, found)))
+
+    def _count(self, asked: list[Asked]) -> None:
+        rows = sum(one.request.samples for one in asked)
+        if rows > self.limits.waiting:
+            raise Refused(400, f"{rows} texts in one request, this server writes at most {self.limits.waiting}")
+        most = max(one.request.max_new for one in asked)
+        if most > self.limits.tokens:
+            raise Refused(400, f"max_tokens: {most} is more than this server writes, {self.limits.tokens}")
+
+    async def _parts(self, thread: EngineThread, name: str, one: Asked) -> AsyncGenerator[Part, None]:
+        """What is written behind one prompt, counted."""
+        began = time.monotonic()
+        before: dict[int, float] = {}
+        self.metrics.read.labels(name).inc(len(one.request.given))
+        async with aclosing(thread.write(one.request, one.stop)) as parts:
+            async for part in parts:
+                now = time.monotonic()
+                timed = self.metrics.between if part.sample in before else self.metrics.first
+                timed.labels(name).observe(now - before.get(part.sample, began))
+                before[part.sample] = now
+                self.metrics.written.labels(name).inc(part.id is not None)
+                if part.ended:
+                    self.metrics.all.labels(name).observe(now - began)
+                    self.metrics.done.labels(name, answers.REASONS[part.ended]).inc()
+                yield part
+
+    async def _written(
+        self, thread: EngineThread, body: Drawn, asked: list[Asked], request: Request, only_read: bool = False
+    ) -> list[list[Writing]]:
+        """Every row to its end. A client that hangs up ends them."""
+        if only_read:
+            return [[Writing(ended="length") for _ in range(one.request.samples)] for one in asked]
+
+        async def rows(one: Asked) -> list[Writing]:
+            found = [Writing() for _ in range(one.request.samples)]
+            async with aclosing(self._parts(thread, body.model, one)) as parts:
+                async for part in parts:
+                    found[part.sample].add(part)
+            return found
+
+        async with asyncio.timeout(self.limits.seconds):
+            return list(await _unless_gone(request, asyncio.gather(*map(rows, asked))))
+
+    def _streamed(self, thread: EngineThread, body: Drawn, told: Answers, asked: list[Asked]) -> Response:
+        events = self._events(thread, body, told, asked)
+        return StreamingResponse(events, media_type="text/event-stream", headers=EVENTS)
+
+    async def _events(
+        self, thread: EngineThread, body: Drawn, told: Answers, asked: list[Asked]
+    ) -> AsyncIterator[bytes]:
+        """Parts of all rows as they come, then `[DONE]`; an error in between is an event too."""
+        numbered: asyncio.Queue[tuple[int, Part] | BaseException | None] = asyncio.Queue()
+        written = 0
+
+        async def one_prompt(first: int, one: Asked) -> None:
+            async with aclosing(self._parts(thread, body.model, one)) as parts:
+                async for part in parts:
+                    numbered.put_nowait((first + part.sample, part))
+
+        async def all_prompts() -> None:
+            samples = body.n or 1
+            try:
+                async with asyncio.timeout(self.limits.seconds):
+                    await asyncio.gather(*(one_prompt(at * samples, one) for at, one in enumerate(asked)))
+                numbered.put_nowait(None)
+            except Exception as error:
+                numbered.put_nowait(error)
+
+        work = asyncio.create_task(all_prompts())
+        offsets: dict[int, int] = {}
+        try:
+            for at, one in enumerate(one for one in asked for _ in range(body.n or 1)):
+                offsets[at] = len(one.echo)
+                if told.chat:
+                    yield _event(told.chunk([told.opening(at)]))
+                elif one.echo:
+                    yield _event(told.chunk([{"index": at, "text": one.echo, "logprobs": None, "finish_reason": None}]))
+            while (found := await numbered.get()) is not None:
+                if isinstance(found, BaseException):
+                    yield _event(_told(found)[1])
+                    break
+                index, part = found
+                written += part.id is not None
+                if part.text or part.ended or told.scored:
+                    yield _event(told.chunk([told.part(index, part, offsets[index])]))
+                offsets[index] += len(part.text)
+            if body.stream_options and body.stream_options.include_usage:
+                read = sum(len(one.request.given) for one in asked)
+                yield _event(told.chunk([], usage(read, written)))
+            yield b"data: [DONE]\n\n"
+        finally:
+            work.cancel()
+
+    async def embeddings(self, body: EmbeddingRequest, request: Request) -> Response:
+        thread = self._thread(body.model)
+        model, texts = thread.model, [body.input] if isinstance(body.input, str) else body.input
+        if not hasattr(model, "embed"):
+            raise InputError("this model gives no vectors of texts: ask an encoder")
+        vectors = await _unless_gone(request, thread.do(lambda: np.asarray(model.embed(texts), np.float32)))
+        data = [{"object": "embedding", "index": at, "embedding": _numbers(vector, body.encoding_format)}
+                for at, vector in enumerate(vectors)]  # fmt: skip
+        read = sum(map(len, model.tokenizers[0].encode_batch(texts)))
+        counts = {"prompt_tokens": read, "total_tokens": read}
+        return JSONResponse({"object": "list", "data": data, "model": body.model, "usage": counts})
+
+    async def translate(self, body: TranslationRequest, request: Request) -> Response:
+        thread = self._thread(body.model)
+        model, texts = thread.model, [body.input] if isinstance(body.input, str) else body.input
+        if not hasattr(model, "translate"):
+            raise InputError("this model does not translate")
+        found = await _unless_gone(request, thread.do(lambda: model.translate(texts)))
+        return JSONResponse({"model": body.model, "translations": found})
+
+
+def _numbers(vector: Any, how: str) -> Any:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode() if how == "base64" else vector.tolist()
+
+
+def _echoed(model: Any, one: Asked, count: int) -> tuple[list[int], list[Any], list[Any]]:
+    logps, top = prompt_logps(model, one.request.given, count)
+    return list(one.request.given), logps, top
+
+
+def _usage(asked: list[Asked], rows: list[list[Writing]]) -> dict[str, int]:
+    return usage(sum(len(one.request.given) for one in asked), sum(len(row.ids) for own in rows for row in own))
+
+
+def _event(body: Any) -> bytes:
+    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
+    """The result of some work, which is ended when the client hangs up."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, left = asyncio.ensure_future(work), asyncio.create_task(gone())
+    try:
+        await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Refused(499, "the client has hung up")
+        return task.result()
+    finally:
+        for one in (task, left):
+            one.cancel()
+
+
+def _explain(app: FastAPI) -> None:
+    async def respond(_request: Request, error: Exception) -> Response:
+        status, body = _told(error)
+        return JSONResponse(body, status)
+
+    kinds: tuple[type[Exception], ...] = (
+        Refused, InputError, Busy, RequestValidationError, HTTPException, MemoryError, TimeoutError, Exception,
+    )  # fmt: skip
+    for kind in kinds:
+        app.add_exception_handler(kind, respond)
+
+
+def _told(error: BaseException) -> tuple[int, Any]:
+    """The status and the body of an error."""
+    for kind, told in TOLD.items():
+        if isinstance(error, kind):
+            found: tuple[int, Any] = told(error)
+            return found
+    return 500, form("headway failed on this request: the terminal it runs in shows where", "server_error")
+
+
+def _refused(error: Refused) -> tuple[int, Any]:
+    return error.status, form(str(error), code=error.code)
+
+
+def _invalid(error: RequestValidationError) -> tuple[int, Any]:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid" or first["loc"] == ("body",):
+        return 400, form("the body is no JSON object, or its content-type is not application/json")
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    return 400, form(f"{place}: {first['msg'].lower()}", param=place)
+
+
+def _of_http(error: HTTPException) -> tuple[int, Any]:
+    return error.status_code, form(f"{error.detail}".lower(), code="not_found" if error.status_code == 404 else None)
+
+
+def _input(error: InputError) -> tuple[int, Any]:
+    line = " ".join(str(error).split())
+    long = "reads at most" in line
+    return 400, form(line, code="context_length_exceeded" if long else None)
+
+
+TOLD: dict[type[BaseException], Callable[[Any], tuple[int, Any]]] = {
+    Refused: _refused,
+    InputError: _input,
+    RequestValidationError: _invalid,
+    HTTPException: _of_http,
+    Busy: lambda _: (503, form("the server is full: try again in a moment", "server_error", code="overloaded")),
+    MemoryError: lambda error: (503, form(str(error) or "there is not enough memory: shorten it", "server_error")),
+    TimeoutError: lambda _: (504, form("the request took longer than this server allows (--timeout)", "server_error")),
+}

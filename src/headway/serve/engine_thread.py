@@ -1,0 +1,237 @@
+"""One thread for each model: it steps the engine while requests come and go, and does other work between the steps.
+
+A request enters as soon as there is a slot for each of its samples, and leaves with its last token: those that are
+written together need not begin or end together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from headway.generate.engine import Engine
+from headway.generate.request import Ended, Request
+from headway.generate.spelling import Spelling
+from headway.serve.worker import Busy
+
+Result = TypeVar("Result")
+ROWS = {"cpu": 32, "cuda": 256}  # that are written together
+LONGEST = 4096  # tokens of a row that a pool has room for from the start, where a model reads any number
+NO_MEMORY = (
+    "there is not enough memory for this request: shorten the prompt, ask for fewer samples or tokens, or start the "
+    "server with fewer --rows"
+)
+
+
+class Part(NamedTuple):
+    """What a step gave one row: a token, its log-probability, the likeliest tokens there, and the text that is certain
+    now. `ended`: why it was the last."""
+
+    sample: int
+    id: int | None
+    logp: float
+    top: tuple[tuple[int, float], ...]
+    text: str
+    ended: Ended | None
+
+
+@dataclass(eq=False)
+class Job:
+    """A request in this thread. Parts, or an error, are put into `found` on the loop of its caller."""
+
+    request: Request
+    stop: tuple[str, ...]
+    loop: asyncio.AbstractEventLoop
+    key: int = 0
+    found: asyncio.Queue[Part | BaseException] = field(default_factory=asyncio.Queue)
+    spellings: list[Spelling] = field(default_factory=list)
+    left: int = 0  # samples that are still written
+
+
+class EngineThread:
+    """`model`: what `headway.load` gives. `rows`: how many are written together; `waiting`: requests that may wait for
+    a slot, or for other work, before `Busy` is raised."""
+
+    def __init__(self, model: Any, rows: int = 0, waiting: int = 1024) -> None:
+        self.model, self.waiting = model, waiting
+        self.rows = rows or ROWS.get(model.device.type, ROWS["cpu"])
+        self.jobs: dict[int, Job] = {}  # those that are written
+        self.queue: deque[Job] = deque()  # those that wait for a slot
+        self.calls = 0
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._keys, self._ended = count(), False
+        self._engine: Engine | None = None
+        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
+        self._thread.start()
+
+    @property
+    def written(self) -> int:
+        """Rows that are written now."""
+        return sum(job.left for job in self.jobs.values())
+
+    # From the event loop.
+
+    async def write(self, request: Request, stop: tuple[str, ...] = ()) -> AsyncGenerator[Part, None]:
+        """The parts of all samples as they come. A caller that leaves early ends its rows."""
+        if len(self.queue) >= self.waiting:
+            raise Busy
+        job = Job(request, stop, asyncio.get_running_loop(), next(self._keys), left=request.samples)
+        self._inbox.put(lambda: self.queue.append(job))
+        left = request.samples
+        try:
+            while left:
+                part = await job.found.get()
+                if isinstance(part, BaseException):
+                    left = 0
+                    raise part
+                left -= part.ended is not None
+                yield part
+        finally:
+            if left:
+                self._inbox.put(lambda: self._leave(job))
+
+    async def do(self, task: Callable[[], Result]) -> Result:
+        """The result of other work with the model, between two steps."""
+        if self.calls > self.waiting:
+            raise Busy
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Result] = loop.create_future()
+
+        def work() -> None:
+            try:
+                found, error = task(), None
+            except BaseException as failed:
+                found, error = None, failed
+            loop.call_soon_threadsafe(_settle, done, found, error)
+
+        self.calls += 1
+        try:
+            self._inbox.put(work)
+            return await done
+        finally:
+            self.calls -= 1
+
+    def close(self) -> None:
+        """End when everything that is there has been written."""
+        self._inbox.put(self._end)
+        self._thread.join()
+
+    # In the thread.
+
+    def _end(self) -> None:
+        self._ended = True
+
+    def _run(self) -> None:
+        while not self._ended or self.jobs or self.queue:
+            if not self.jobs and not self.queue:
+                self._inbox.get()()
+            while not self._inbox.empty():
+                self._inbox.get()()
+            self._admit()
+            if self.jobs:
+                self._step()
+
+    def _admit(self) -> None:
+        """The next ones, in order, as far as there are slots; one that needs more than there are enters alone."""
+        free, some = self.rows - self.written, list[Job]()
+        while self.queue and (self.queue[0].left <= free or not (self.jobs or some)):
+            some.append(self.queue.popleft())
+            free -= some[-1].left
+        if not some:
+            return
+        for job in some:
+            job.spellings = [Spelling(self.model.writes, job.request.given, job.stop) for _ in range(job.left)]
+            self.jobs[job.key] = job
+        try:
+            self._engine = self._engine or self._new_engine()
+            self._engine.admit([(job.key, job.request) for job in some], checked=True)
+        except (MemoryError, torch.OutOfMemoryError):  # those that are written stay
+            for job in some:
+                self._leave(job)
+            _deliver([(job, MemoryError(NO_MEMORY)) for job in some])
+        except BaseException as error:
+            self._fail(error)
+
+    def _new_engine(self) -> Engine:
+        model = self.model
+        sizes = {"slots": self.rows, "length": min(model.context, LONGEST)}
+        return Engine(model.model, context=model.context, device=model.device, stepper=model.stepper, **sizes)
+
+    def _step(self) -> None:
+        assert self._engine is not None
+        try:
+            tokens: Any = self._engine.step()
+        except BaseException as error:
+            self._fail(error)
+            return
+        parts = list[tuple[Job, Part | BaseException]]()
+        stopped = list[tuple[int, int]]()
+        for token in tokens:
+            job = self.jobs.get(token.key)
+            if job is None:
+                continue
+            spelling = job.spellings[token.sample]
+            ended: Ended | None = None if token.written is None else token.written.ended
+            text = "" if token.id is None else spelling.add(token.id)
+            if spelling.stopped:
+                stopped += [] if ended else [(token.key, token.sample)]
+                ended = "stop"
+            elif ended:
+                text += spelling.end()
+            parts.append((job, Part(token.sample, token.id, token.logp, token.top, text, ended)))
+            job.left -= ended is not None
+            if not job.left:
+                del self.jobs[token.key]
+        if stopped:
+            self._engine.evict(stopped)
+        _deliver(parts)
+
+    def _leave(self, job: Job) -> None:
+        """Nobody reads it any more."""
+        if job in self.queue:
+            self.queue.remove(job)
+        elif self.jobs.pop(job.key, None) is not None and self._engine is not None:
+            self._engine.evict((job.key, sample) for sample in range(job.request.samples))
+
+    def _fail(self, error: BaseException) -> None:
+        """All rows are lost; the next request starts anew."""
+        lost, self.jobs = list(self.jobs.values()), {}
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        full = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        _deliver([(job, MemoryError(NO_MEMORY) if full else error) for job in lost])
+
+
+def _deliver(parts: list[tuple[Job, Part | BaseException]]) -> None:
+    """What a step gave, in one call to each loop: a thousand streams would otherwise wake it a thousand times."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Job, Part | BaseException]]] = {}
+    for job, part in parts:
+        by_loop.setdefault(job.loop, []).append((job, part))
+    for loop, own in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_put, own)
+        except RuntimeError:  # the loop has been closed: its callers are gone
+            continue
+
+
+def _put(parts: list[tuple[Job, Part | BaseException]]) -> None:
+    for job, part in parts:
+        job.found.put_nowait(part)
+
+
+def _settle(done: asyncio.Future[Any], found: Any, error: BaseException | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(found)
+    else:
+        done.set_exception(error)

@@ -1,0 +1,88 @@
+"""Bodies of requests, in the form that OpenAI's clients send. What is not known is refused, so that nobody waits for
+what a misspelled setting should have done; what clients send for their own books is taken and not used."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+MOST_SAMPLES = 128
+MOST_STOPS = 16
+MOST_TOP = 20
+
+Ids = Annotated[list[int], Field(min_length=1)]
+Prompt = str | Ids | Annotated[list[str], Field(min_length=1)] | Annotated[list[Ids], Field(min_length=1)]
+Stop = str | Annotated[list[str], Field(max_length=MOST_STOPS)] | None
+
+
+class StreamOptions(BaseModel, extra="ignore"):
+    include_usage: bool = False
+
+
+class Drawn(BaseModel, extra="forbid"):
+    """Abstract. How text is drawn, in completions and in answers of a conversation."""
+
+    model: str
+    temperature: float | None = Field(None, ge=0, le=100, description="0 takes the most probable token")
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1, description="0 or -1: all")
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, gt=0)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    n: int | None = Field(None, ge=1, le=MOST_SAMPLES)
+    seed: int | None = Field(None, ge=0, lt=1 << 63)
+    stop: Stop = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+
+
+class CompletionRequest(Drawn):
+    prompt: Prompt
+    max_tokens: int | None = Field(None, ge=0)
+    best_of: int | None = Field(None, ge=1, le=MOST_SAMPLES)
+    echo: bool | None = None
+    logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+    suffix: None = None
+
+
+class TextPart(BaseModel, extra="ignore"):
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(BaseModel, extra="ignore"):
+    role: str
+    content: str | list[TextPart] | None = None
+
+    def plain(self) -> dict[str, str]:
+        content = self.content
+        if isinstance(content, list):
+            content = "".join(part.text for part in content)
+        return {"role": self.role, "content": content or ""}
+
+
+class ChatRequest(Drawn):
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+    metadata: dict[str, Any] | None = None
+    store: bool | None = None
+
+
+class EmbeddingRequest(BaseModel, extra="forbid"):
+    model: str
+    input: str | Annotated[list[str], Field(min_length=1, max_length=2048)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: None = None
+    user: str | None = None
+
+
+class TranslationRequest(BaseModel, extra="forbid"):
+    model: str
+    input: str | Annotated[list[str], Field(min_length=1, max_length=2048)]

@@ -1,0 +1,337 @@
+"""The API: OpenAI's own client, unchanged, gets what `generate` gives; whatever is wrong is told in the API's form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import torch
+
+import headway
+from browsing import served
+from encoder_folders import declare_pooling, write_encoder
+from headway.generate.generator import Generator
+from headway.generate.request import Request
+from headway.models.gpt import GPT, GPTConfig
+from headway.serve import engine_thread
+from headway.serve.answers import spelled
+from headway.serve.api import Api, Limits
+from headway.serve.engine_thread import EngineThread
+from headway.serve.worker import Busy
+from headway.text.chat import Chat
+from headway.text.tokenizer import TextOptions, Tokenizer
+
+FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
+TOKENIZER = Tokenizer.train(["the cat sat on the mat, the dog did not sit"] * 3, TextOptions(size=290, exact=True))
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    torch.manual_seed(5)
+    TOKENIZER.chat = Chat(TEMPLATE, {})
+    model = GPT(GPTConfig(layers=2, heads=2, width=16, max_length=64), len(TOKENIZER))
+    generator = Generator(model.eval(), TOKENIZER, context=64, device=torch.device("cpu"))
+    generator.name = "small"
+    return generator
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoder")
+    write_encoder(folder, "Model")
+    declare_pooling(folder, {"pooling_mode_mean_tokens": True}, unit=True)
+    return headway.load(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def address(gpt, encoder):
+    api = Api({"small": gpt, "vectors": encoder, "translator": headway.load(FOLDER, "cpu")})
+    with served(api.asgi) as found:
+        yield found
+    api.close()
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    return openai.OpenAI(base_url=f"{address}v1", api_key="none", max_retries=0)
+
+
+def ask(address: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address + path, data, {"content-type": "application/json"} | headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_a_completion_is_what_generate_gives(client, gpt):
+    found = client.completions.create(model="small", prompt="the cat", max_tokens=12, temperature=0)
+    assert found.choices[0].text == gpt.generate("the cat", max_new=12, temperature=0)
+    assert found.choices[0].finish_reason == "length"
+    assert found.usage.completion_tokens == 12 and found.usage.prompt_tokens == len(gpt.ids("the cat"))
+    drawn = client.completions.create(model="small", prompt="the cat", max_tokens=12, seed=7, top_p=0.9)
+    assert drawn.choices[0].text == gpt.generate("the cat", max_new=12, seed=7, top_p=0.9)
+
+
+def test_lists_of_prompts_ids_and_samples_are_answered_in_order(client, gpt):
+    prompts = ["the cat", "the dog did"]
+    found = client.completions.create(model="small", prompt=prompts, max_tokens=8, seed=3, n=2)
+    wanted = gpt.generate_n(prompts, max_new=8, seed=3, samples=2)
+    assert [choice.text for choice in found.choices] == [one.text for some in wanted for one in some]
+    assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
+    by_ids = client.completions.create(model="small", prompt=gpt.ids("the cat"), max_tokens=8, temperature=0)
+    assert by_ids.choices[0].text == gpt.generate("the cat", max_new=8, temperature=0)
+
+
+def test_a_text_ends_before_a_stop_string(client, gpt):
+    whole = gpt.generate("the", max_new=30, seed=1)
+    stop = whole[5:7]
+    found = client.completions.create(model="small", prompt="the", max_tokens=30, seed=1, stop=[stop])
+    assert found.choices[0].text == whole[: whole.index(stop)] and found.choices[0].finish_reason == "stop"
+
+
+def test_log_probabilities_and_alternatives_come_with_the_tokens(client, gpt):
+    found = client.completions.create(model="small", prompt="the cat", max_tokens=5, temperature=0, logprobs=3)
+    [[wanted]] = gpt.generate_n(["the cat"], max_new=5, temperature=0, top=3)
+    scores = found.choices[0].logprobs
+    assert scores.tokens == list(map(spelled, gpt.tokenizer.raw(wanted.written.ids)))
+    assert spelled(b" caf\xc3\xa9") == " café" and spelled(b"\xc3") == r"bytes:\xc3"
+    assert scores.text_offset[0] == len("the cat")
+    assert scores.token_logprobs == pytest.approx(wanted.written.logps)
+    assert [len(some) for some in scores.top_logprobs] == [3] * 5
+    assert max(scores.top_logprobs[0].values()) == pytest.approx(scores.token_logprobs[0])
+
+
+def test_an_echoed_prompt_is_scored_as_score_does(client, gpt):
+    found = client.completions.create(model="small", prompt="the cat sat", max_tokens=0, echo=True, logprobs=1)
+    [wanted] = gpt.model.score(torch.tensor([gpt.ids("the cat sat")])).tolist()
+    own = found.choices[0].logprobs.token_logprobs
+    assert own[0] is None and own[1:] == pytest.approx(wanted[1:], abs=1e-5)
+    assert found.choices[0].text == gpt.tokenizer.decode(gpt.ids("the cat sat"))
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_stream_joins_to_the_whole_text(client, gpt, samples):
+    asked: dict[str, Any] = {"model": "small", "prompt": "the dog", "max_tokens": 12, "seed": 2, "n": samples}
+    texts, reasons, counted = [""] * samples, [], None
+    for part in client.completions.create(**asked, stream=True, stream_options={"include_usage": True}):
+        for choice in part.choices:
+            texts[choice.index] += choice.text
+            reasons += [choice.finish_reason] if choice.finish_reason else []
+        counted = part.usage or counted
+    assert texts == [choice.text for choice in client.completions.create(**asked).choices]
+    assert reasons == ["length"] * samples and counted.completion_tokens == 12 * samples
+
+
+def test_a_conversation_is_answered_whole_and_in_parts(client, gpt):
+    messages: list[Any] = [{"role": "user", "content": "the cat"}]
+    asked: dict[str, Any] = {"model": "small", "messages": messages, "max_tokens": 10, "temperature": 0}
+    whole = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2)
+    assert whole.choices[0].message.content == gpt.generate(messages, max_new=10, temperature=0)
+    assert len(whole.choices[0].logprobs.content) == 10
+    assert [len(one.top_logprobs) for one in whole.choices[0].logprobs.content] == [2] * 10
+    parts = list(client.chat.completions.create(**asked, stream=True))
+    assert parts[0].choices[0].delta.role == "assistant"
+    assert "".join(part.choices[0].delta.content or "" for part in parts) == whole.choices[0].message.content
+    listed: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "the cat"}]}]
+    assert client.chat.completions.create(**asked | {"messages": listed}).choices[0].message == whole.choices[0].message
+
+
+def test_many_streams_at_once_get_each_their_own_text(address, gpt):
+    asked = [(f"the {['cat', 'dog', 'mat'][i % 3]}", i, i % 2) for i in range(60)]
+    wanted = [gpt.generate(text, seed=i, temperature=float(warm), max_new=4 + i % 9) for text, i, warm in asked]
+
+    async def one(client: openai.AsyncOpenAI, text: str, i: int, warm: int) -> str:
+        body: dict[str, Any] = {"prompt": text, "seed": i, "temperature": float(warm), "max_tokens": 4 + i % 9}
+        stream = await client.completions.create(model="small", **body, stream=True)
+        return "".join([part.choices[0].text async for part in stream])
+
+    async def every() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"{address}v1", api_key="none", max_retries=0) as client:
+            return await asyncio.gather(*(one(client, *some) for some in asked))
+
+    assert asyncio.run(every()) == wanted
+
+
+def test_models_vectors_and_translations(client, address, encoder):
+    assert {model.id for model in client.models.list()} == {"small", "vectors", "translator"}
+    found = client.embeddings.create(model="vectors", input=["the cat", "the dog"])
+    for own, vector in zip(found.data, encoder.embed(["the cat", "the dog"]), strict=True):
+        assert own.embedding == pytest.approx(vector.tolist(), abs=1e-6)
+    status, told = ask(address, "v1/translate", {"model": "translator", "input": "He drives the car"})
+    assert (status, told["translations"]) == (200, [headway.load(FOLDER, "cpu").translate("He drives the car")])
+
+
+BAD: dict[str, tuple[str, Any, int]] = {
+    "no JSON": ("v1/completions", b"{", 400),
+    "no object": ("v1/completions", [], 400),
+    "an unknown model": ("v1/completions", {"model": "other", "prompt": "a"}, 404),
+    "a long prompt": ("v1/completions", {"model": "small", "prompt": "the cat " * 100}, 400),
+    "a negative temperature": ("v1/completions", {"model": "small", "prompt": "a", "temperature": -1}, 400),
+    "an unknown setting": ("v1/completions", {"model": "small", "prompt": "a", "temprature": 1}, 400),
+    "no prompt": ("v1/completions", {"model": "small"}, 400),
+    "an empty list": ("v1/completions", {"model": "small", "prompt": []}, 400),
+    "a wrong id": ("v1/completions", {"model": "small", "prompt": [10**6]}, 400),
+    "an empty stop": ("v1/completions", {"model": "small", "prompt": "a", "stop": [""]}, 400),
+    "nothing asked for": ("v1/completions", {"model": "small", "prompt": "a", "max_tokens": 0}, 400),
+    "half a surrogate": ("v1/completions", b'{"model": "small", "prompt": "\\ud800"}', 400),
+    "a biased id": ("v1/completions", {"model": "small", "prompt": "a", "logit_bias": {"999999": 1}}, 400),
+    "no messages": ("v1/chat/completions", {"model": "small", "messages": []}, 400),
+    "a picture": ("v1/chat/completions", {"model": "small", "messages": [{"role": "user", "content": [{}]}]}, 400),
+    "an encoder": ("v1/completions", {"model": "vectors", "prompt": "a"}, 400),
+    "no encoder": ("v1/embeddings", {"model": "small", "input": "a"}, 400),
+    "no translator": ("v1/translate", {"model": "small", "input": "a"}, 400),
+    "10 MB": ("v1/completions", b"x" * 10_000_000, 413),
+    "an unknown place": ("v1/other", {}, 404),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_told_in_the_form_of_the_api(address, name):
+    path, body, wanted = BAD[name]
+    status, told = ask(address, path, body)
+    assert status == wanted
+    assert list(told["error"]) == ["message", "type", "param", "code"] and told["error"]["message"]
+    assert ask(address, "health") == (200, {"status": "ok"})
+
+
+def test_a_key_is_asked_for_and_a_rate_is_kept(gpt):
+    api = Api({"small": gpt}, Limits(keys=frozenset({"right"}), rate=2, tokens=8))
+    body = {"model": "small", "prompt": "the", "max_tokens": 2}
+    with served(api.asgi) as address:
+        assert ask(address, "v1/completions", body)[0] == 401
+        assert ask(address, "v1/completions", body, authorization="Bearer wrong")[0] == 401
+        known = {"authorization": "Bearer right"}
+        assert ask(address, "v1/completions", body | {"max_tokens": 9}, **known)[0] == 400
+        assert [ask(address, "v1/completions", body, **known)[0] for _ in range(2)] == [200, 429]
+    api.close()
+
+
+def test_a_client_that_hangs_up_ends_its_rows(gpt):
+    thread = EngineThread(gpt, rows=2)
+    request = Request(gpt.ids("the"), max_new=10**6, window=True, stops=frozenset())
+
+    async def leave() -> None:
+        parts = thread.write(request)
+        await anext(parts)
+        await parts.aclose()
+        waiting = [thread.write(request) for _ in range(3)]
+        firsts = [asyncio.ensure_future(anext(parts)) for parts in waiting]
+        await asyncio.wait(firsts, return_when=asyncio.FIRST_COMPLETED)
+        for first in firsts:
+            first.cancel()
+        await asyncio.gather(*firsts, return_exceptions=True)
+        for parts in waiting:
+            await parts.aclose()
+
+    asyncio.run(leave())
+    thread.close()  # would not end while somebody writes
+    assert not thread.jobs and not thread.queue
+
+
+def test_what_does_not_fit_into_memory_is_told_and_the_others_are_written(gpt, monkeypatch):
+    thread = EngineThread(gpt, rows=4)
+    small, large = (Request(gpt.ids("the"), max_new=count) for count in (20, 21))
+    admit = engine_thread.Engine.admit
+
+    def full(self: Any, requests: Any, checked: bool = False) -> None:
+        if any(request is large for _, request in requests):
+            raise torch.OutOfMemoryError
+        admit(self, requests, checked)
+
+    monkeypatch.setattr(engine_thread.Engine, "admit", full)
+
+    async def both() -> int:
+        parts = thread.write(small)
+        await anext(parts)
+        with pytest.raises(MemoryError, match="--rows"):
+            await anext(thread.write(large))
+        return 1 + len([part async for part in parts])
+
+    assert asyncio.run(both()) == 20
+    thread.close()
+
+
+def test_a_failure_ends_what_is_written_and_the_next_request_is_answered(gpt, monkeypatch):
+    thread = EngineThread(gpt)
+    request = Request(gpt.ids("the"), max_new=5)
+
+    async def written() -> int:
+        return len([part async for part in thread.write(request)])
+
+    def broken(self: Any) -> None:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_thread.Engine, "step", broken)
+        with pytest.raises(RuntimeError, match="broken"):
+            asyncio.run(written())
+    assert asyncio.run(written()) == 5
+    thread.close()
+
+
+def test_a_full_queue_is_told_at_once(gpt):
+    thread = EngineThread(gpt, rows=1, waiting=1)
+    thread.queue.append(None)  # type: ignore[arg-type]
+
+    async def one() -> None:
+        await anext(thread.write(Request(gpt.ids("the"))))
+
+    with pytest.raises(Busy):
+        asyncio.run(one())
+    thread.queue.clear()
+    thread.close()
+
+
+def test_the_metrics_have_the_names_of_vllm(address, client):
+    client.completions.create(model="small", prompt="the", max_tokens=3)
+    with urllib.request.urlopen(f"{address}metrics") as answer:
+        text = answer.read().decode()
+    for name in ("generation_tokens_total", "num_requests_running", "time_to_first_token_seconds_bucket"):
+        assert f"vllm:{name}{{" in text
+    with urllib.request.urlopen(address) as answer:
+        assert b"<html" in answer.read()
+
+
+def test_a_signal_lets_what_runs_end_and_refuses_the_rest(tmp_path):
+    out = tmp_path / "model"
+    torch.manual_seed(5)
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the cat sat on the mat\n" * 200)
+    settings = ["engine.steps=2", "model.layers=1", "model.width=16", "model.heads=2", "data.text.size=280"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    run = [sys.executable, "-m", "headway", "train", "gpt", "--data", str(corpus), "--out", str(out), *words]
+    subprocess.run(run, check=True, capture_output=True)
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "headway", "serve", str(out), "--port", "0"], stderr=subprocess.PIPE, text=True
+    )
+    assert serving.stderr is not None
+    line = serving.stderr.readline()
+    address = line.split(" at ")[1].split("v1")[0]
+    body = {"model": "model" if "headway: model at" in line else line.split()[1], "prompt": "the", "max_tokens": 400}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, address, "v1/completions", body)
+        before = time.monotonic()
+        while b"running{" not in (text := urllib.request.urlopen(f"{address}metrics").read()) or b"} 1.0" not in text:
+            assert time.monotonic() - before < 60
+        os.kill(serving.pid, signal.SIGTERM)
+        status, told = answer.result()
+    assert serving.wait(60) == 0
+    assert status == 200 and told["choices"][0]["finish_reason"]
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{address}health", timeout=5)
