@@ -26,15 +26,44 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import headway
 from browsing import served
 from headway.serve import limits, protocol
-from headway.serve.app import application
+from headway.serve.api import Api, Limits
+from small_writer import small_writer
 
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
 GOOD: dict[str, dict[str, Any]] = {
     "/api/trace": {"text": "He drives the car", "second": "Il conduit", "model": 0, "layers": [0], "heads": [0, 1]},
     "/api/next": {"ids": [5, 6, 7], "model": 0},
-}
+    "/v1/completions": {
+        "model": "small", "prompt": "the cat", "max_tokens": 4, "n": 2, "seed": 1, "stop": ["x"], "logprobs": 2,
+        "stream": True, "echo": True, "temperature": 0.5, "logit_bias": {"5": 1.0},
+    },
+    "/v1/chat/completions": {
+        "model": "small", "messages": [{"role": "user", "content": "the cat"}], "max_tokens": 4, "logprobs": True,
+        "top_logprobs": 2, "top_p": 0.9, "stream_options": {"include_usage": True},
+    },
+    "/v1/translate": {"model": "translator", "input": ["He drives the car"]},
+    "/v1/embeddings": {"model": "translator", "input": "He drives the car"},
+}  # fmt: skip
 SEARCH = {"text": "He drives the car", "beam": 2}
-PATHS = (*GOOD, "/", "/api/model", "/api", "/api/trace/", "/nowhere", "/../x", "/%00", "/api/next?ids=1", "*", "/é")
+PATHS = (
+    *GOOD,
+    "/",
+    "/v1/models",
+    "/v1/models/x",
+    "/v1",
+    "/health",
+    "/metrics",
+    "/openapi.json",
+    "/api/model",
+    "/api",
+    "/api/trace/",
+    "/nowhere",
+    "/../x",
+    "/%00",
+    "/api/next?ids=1",
+    "*",
+    "/é",
+)
 METHODS = ("POST", "POST", "POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "x", "POST ")
 TYPES = (
     "application/json", "application/json; charset=latin-1", "text/plain", "", "multipart/form-data",
@@ -81,7 +110,7 @@ class Server:
             return None
         try:
             told = json.loads(body)
-            line = told["error"]
+            line = told["error"]["message"] if isinstance(told["error"], dict) else told["error"]
         except (ValueError, TypeError, KeyError):
             return f"status {status} without a line of JSON: {body[:300]!r}"
         return None if line and "\n" not in line and "Traceback" not in line else f"no clear line: {line!r}"
@@ -101,11 +130,12 @@ def request(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A translator on loopback, whose patience is short."""
+    """A translator and a language model on loopback, whose patience is short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "BODY_SECONDS", WAITS)
         patch.setattr(protocol, "HEADER_SECONDS", WAITS)
-        with served(application([headway.load(FOLDER, "cpu")], waiting=4)) as address:
+        api = Api({"translator": headway.load(FOLDER, "cpu"), "small": small_writer()}, Limits(waiting=256))
+        with served(api.asgi) as address:
             found = Server(int(address.rstrip("/").rsplit(":", 1)[1]))
             keeper = Keeper(found.log)
             loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
@@ -117,6 +147,7 @@ def server() -> Iterator[Server]:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.removeHandler(keeper)
                 logger.setLevel(level)
+        api.close()
 
 
 class Keeper(logging.Handler):

@@ -22,30 +22,20 @@ import torch
 import headway
 from browsing import served
 from encoder_folders import declare_pooling, write_encoder
-from headway.generate.generator import Generator
 from headway.generate.request import Request
-from headway.models.gpt import GPT, GPTConfig
 from headway.serve import engine_thread
 from headway.serve.answers import spelled
 from headway.serve.api import Api, Limits
 from headway.serve.engine_thread import EngineThread
 from headway.serve.worker import Busy
-from headway.text.chat import Chat
-from headway.text.tokenizer import TextOptions, Tokenizer
+from small_writer import small_writer
 
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
-TOKENIZER = Tokenizer.train(["the cat sat on the mat, the dog did not sit"] * 3, TextOptions(size=290, exact=True))
-TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
 
 
 @pytest.fixture(scope="module")
 def gpt():
-    torch.manual_seed(5)
-    TOKENIZER.chat = Chat(TEMPLATE, {})
-    model = GPT(GPTConfig(layers=2, heads=2, width=16, max_length=64), len(TOKENIZER))
-    generator = Generator(model.eval(), TOKENIZER, context=64, device=torch.device("cpu"))
-    generator.name = "small"
-    return generator
+    return small_writer()
 
 
 @pytest.fixture(scope="module")
