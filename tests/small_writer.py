@@ -17,6 +17,7 @@ def small_writer() -> Generator:
     tokenizer.chat = Chat(TEMPLATE, {})
     torch.manual_seed(5)
     model = GPT(GPTConfig(layers=2, heads=2, width=16, max_length=64), len(tokenizer))
+    model = model.double()  # so that a text is the same whatever is computed beside it
     generator = Generator(model.eval(), tokenizer, context=64, device=torch.device("cpu"))
     generator.name = "small"
     return generator

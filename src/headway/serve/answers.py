@@ -92,6 +92,8 @@ def completions(model: Any, body: CompletionRequest) -> list[Asked]:
 
 
 def conversation(model: Any, body: ChatRequest) -> Asked:
+    if model.tokenizer.chat is None:
+        raise InputError("this model has no template of conversations: send a prompt to /v1/completions")
     ids = model.tokenizer.encode(rendered(model.tokenizer.chat, [message.plain() for message in body.messages]))
     room = max(1, model.context - len(ids)) if model.limit is not None else 1 << 20
     count = body.max_completion_tokens or body.max_tokens or room
