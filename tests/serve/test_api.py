@@ -142,6 +142,30 @@ def test_a_conversation_is_answered_whole_and_in_parts(client, gpt):
     assert client.chat.completions.create(**asked | {"messages": listed}).choices[0].message == whole.choices[0].message
 
 
+SCHEMA = {
+    "type": "object", "required": ["name", "age"], "additionalProperties": False,
+    "properties": {"name": {"type": "string", "maxLength": 3}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_answer_under_a_schema_always_parses(client, seed):
+    form: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}
+    found = client.chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "a"}], response_format=form, seed=seed
+    )
+    told = json.loads(found.choices[0].message.content)
+    assert found.choices[0].finish_reason == "stop" and set(told) == {"name", "age"}
+    assert len(told["name"]) <= 3 and 0 <= told["age"] <= 99
+
+
+def test_a_schema_that_cannot_be_met_is_refused(address):
+    for schema in ({"type": "integer", "minimum": 5, "maximum": 3}, {"type": "nonsense"}, None):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        status, told = ask(address, "v1/completions", {"model": "small", "prompt": "a", "response_format": form})
+        assert status == 400 and "schema" in told["error"]["message"]
+
+
 def test_many_streams_at_once_get_each_their_own_text(address, gpt):
     asked = [(f"the {['cat', 'dog', 'mat'][i % 3]}", i, i % 2) for i in range(60)]
     wanted = [gpt.generate(text, seed=i, temperature=float(warm), max_new=4 + i % 9) for text, i, warm in asked]

@@ -14,6 +14,7 @@ import torch
 from headway.errors import InputError, refuse
 from headway.generate.request import Ended, Request
 from headway.generate.sampling import Bias, Sampling
+from headway.generate.schema import JsonText
 from headway.serve.engine_thread import Part
 from headway.serve.schemas import ChatRequest, CompletionRequest, Drawn
 from headway.text.chat import rendered
@@ -107,9 +108,20 @@ def request(model: Any, body: Drawn, ids: Sequence[int], count: int, samples: in
     """Checked: what the engine is given it can do."""
     ends = frozenset(i for i in model.tokenizer.stops if i < model.model.vocabulary)
     seed = secrets.randbits(31) if body.seed is None else body.seed
-    asked = Request(ids, sampling(body), count, ends, samples, seed, top)
+    asked = Request(ids, sampling(body), count, ends, samples, seed, top, constrain=constraint(model, body))
     asked.check("the prompt", model.model.vocabulary, model.context)
     return asked
+
+
+def constraint(model: Any, body: Drawn) -> JsonText | None:
+    wanted = body.response_format
+    if wanted is None or wanted.type == "text":
+        return None
+    given = wanted.json_schema and wanted.json_schema.schema_
+    refuse(
+        wanted.type == "json_schema" and given is None, "response_format.json_schema: give the schema under 'schema'"
+    )
+    return JsonText(model.tokenizer, model.model.vocabulary, given)
 
 
 def prompt_logps(model: Any, ids: Sequence[int], count: int) -> tuple[list[float | None], list[Top]]:

@@ -145,7 +145,7 @@ class Api:
     async def completions(self, body: CompletionRequest, request: Request) -> Response:
         thread = self._thread(body.model)
         model = answers.checked_writer(thread.model)
-        asked = answers.completions(model, body)
+        asked = await asyncio.to_thread(answers.completions, model, body)
         self._count(asked)
         told = Answers(model, body.model, False, body.logprobs is not None, body.logprobs or 0)
         before: list[Any] = [None] * len(asked)

@@ -20,6 +20,18 @@ class StreamOptions(BaseModel, extra="ignore"):
     include_usage: bool = False
 
 
+class NamedSchema(BaseModel, extra="ignore"):
+    name: str | None = None
+    schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
+
+
+class Format(BaseModel, extra="forbid"):
+    """What a text must be: any, a JSON object, or JSON that a schema allows."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+
+
 class Drawn(BaseModel, extra="forbid"):
     """Abstract. How text is drawn, in completions and in answers of a conversation."""
 
@@ -35,6 +47,7 @@ class Drawn(BaseModel, extra="forbid"):
     n: int | None = Field(None, ge=1, le=MOST_SAMPLES)
     seed: int | None = Field(None, ge=0, lt=1 << 63)
     stop: Stop = None
+    response_format: Format | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
