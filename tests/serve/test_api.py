@@ -22,6 +22,7 @@ import torch
 import headway
 from browsing import served
 from encoder_folders import declare_pooling, write_encoder
+from headway.errors import InputError
 from headway.generate.request import Request
 from headway.serve import engine_thread
 from headway.serve.answers import spelled
@@ -296,6 +297,18 @@ def test_a_failure_ends_what_is_written_and_the_next_request_is_answered(gpt, mo
         with pytest.raises(RuntimeError, match="broken"):
             asyncio.run(written())
     assert asyncio.run(written()) == 5
+    thread.close()
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_told(gpt):
+    thread = EngineThread(gpt)
+
+    async def written(ids: list[int]) -> int:
+        return len([part async for part in thread.write(Request(ids, max_new=5))])
+
+    with pytest.raises(InputError, match="not in the vocabulary"):
+        asyncio.run(written([10**6]))
+    assert asyncio.run(written([5])) == 5
     thread.close()
 
 

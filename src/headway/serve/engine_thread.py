@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from headway.errors import InputError
 from headway.generate.engine import Engine
 from headway.generate.request import Ended, Request
 from headway.generate.spelling import Spelling
@@ -135,21 +136,27 @@ class EngineThread:
                 self._inbox.get()()
             while not self._inbox.empty():
                 self._inbox.get()()
-            self._admit()
-            if self.jobs:
-                self._step()
+            try:
+                self._admit()
+                if self.jobs:
+                    self._step()
+            except BaseException as error:  # of one request or of the model: the thread lives
+                self._fail(error)
 
     def _admit(self) -> None:
         """The next ones, in order, as far as there are slots; one that needs more than there are enters alone."""
-        free, some = self.rows - self.written, list[Job]()
-        while self.queue and (self.queue[0].left <= free or not (self.jobs or some)):
-            some.append(self.queue.popleft())
-            free -= some[-1].left
+        some = list[Job]()
+        while self.queue and (self.queue[0].left <= self.rows - self.written or not self.jobs):
+            job = self.queue.popleft()
+            try:
+                job.spellings = [Spelling(self.model.writes, job.request.given, job.stop) for _ in range(job.left)]
+            except InputError as error:
+                _deliver([(job, error)])
+                continue
+            self.jobs[job.key] = job
+            some.append(job)
         if not some:
             return
-        for job in some:
-            job.spellings = [Spelling(self.model.writes, job.request.given, job.stop) for _ in range(job.left)]
-            self.jobs[job.key] = job
         try:
             self._engine = self._engine or self._new_engine()
             self._engine.admit([(job.key, job.request) for job in some], checked=True)
@@ -157,8 +164,6 @@ class EngineThread:
             for job in some:
                 self._leave(job)
             _deliver([(job, MemoryError(NO_MEMORY)) for job in some])
-        except BaseException as error:
-            self._fail(error)
 
     def _new_engine(self) -> Engine:
         model = self.model
@@ -167,11 +172,7 @@ class EngineThread:
 
     def _step(self) -> None:
         assert self._engine is not None
-        try:
-            tokens: Any = self._engine.step()
-        except BaseException as error:
-            self._fail(error)
-            return
+        tokens: Any = self._engine.step()
         parts = list[tuple[Job, Part | BaseException]]()
         stopped = list[tuple[int, int]]()
         for token in tokens:
