@@ -159,6 +159,7 @@ PIECES = {
         Piece("decoding", "decoding.py --size 124M --batch 1 --new 48 --repeats 5", 6, ("transformers", "ctranslate2")),
         Piece("imported", "imported.py", 3, ("transformers",)),
         Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 8, ("model:multi30k-en-de", "transformers")),
+        Piece("server under load", "http_serving.py", 8),
         Piece("engines", f"engines.py {{models}}/multi30k-en-de {SOURCE} {REFERENCE} --repeats 1", 8,
               ("model:multi30k-en-de", "transformers", "ctranslate2")),
         Piece("loading", "loading.py --repeats 1", 6, ("transformers",)),
