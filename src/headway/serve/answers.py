@@ -217,8 +217,7 @@ def usage(read: int, written: int) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def checked_writer(model: Any) -> Any:
-    """A model that continues text; others are refused."""
-    if not hasattr(model, "stepper") or not hasattr(model, "generate_n"):
-        raise InputError("this model does not continue text: ask it under /v1/translate or /v1/embeddings")
-    return model
+def check_verb(model: Any, verb: str) -> None:
+    """Refuse what a model cannot do."""
+    if verb not in model.asked():
+        raise InputError(f"this model does not {verb}: it can {', '.join(model.asked())}")

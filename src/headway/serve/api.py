@@ -144,7 +144,8 @@ class Api:
 
     async def completions(self, body: CompletionRequest, request: Request) -> Response:
         thread = self._thread(body.model)
-        model = answers.checked_writer(thread.model)
+        model = thread.model
+        answers.check_verb(model, "generate")
         asked = await asyncio.to_thread(answers.completions, model, body)
         self._count(asked)
         told = Answers(model, body.model, False, body.logprobs is not None, body.logprobs or 0)
@@ -163,7 +164,8 @@ class Api:
 
     async def chat(self, body: ChatRequest, request: Request) -> Response:
         thread = self._thread(body.model)
-        model = answers.checked_writer(thread.model)
+        model = thread.model
+        answers.check_verb(model, "generate")
         asked = [await asyncio.to_thread(answers.conversation, model, body)]
         self._count(asked)
         told = Answers(model, body.model, True, bool(body.logprobs), body.top_logprobs or 0)
@@ -267,8 +269,7 @@ class Api:
     async def embeddings(self, body: EmbeddingRequest, request: Request) -> Response:
         thread = self._thread(body.model)
         model, texts = thread.model, [body.input] if isinstance(body.input, str) else body.input
-        if not hasattr(model, "embed"):
-            raise InputError("this model gives no vectors of texts: ask an encoder")
+        answers.check_verb(model, "embed")
         vectors = await _unless_gone(request, thread.do(lambda: np.asarray(model.embed(texts), np.float32)))
         data = [{"object": "embedding", "index": at, "embedding": _numbers(vector, body.encoding_format)}
                 for at, vector in enumerate(vectors)]  # fmt: skip
@@ -279,8 +280,7 @@ class Api:
     async def translate(self, body: TranslationRequest, request: Request) -> Response:
         thread = self._thread(body.model)
         model, texts = thread.model, [body.input] if isinstance(body.input, str) else body.input
-        if not hasattr(model, "translate"):
-            raise InputError("this model does not translate")
+        answers.check_verb(model, "translate")
         found = await _unless_gone(request, thread.do(lambda: model.translate(texts)))
         return JSONResponse({"model": body.model, "translations": found})
 
