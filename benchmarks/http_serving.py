@@ -74,7 +74,7 @@ def alone(model: Generator, prompts: list[list[int]], new: int, rows: int) -> fl
 
 async def one_request(port: int, ids: list[int], new: int) -> tuple[float, list[float], int]:
     """When it was sent, when each part came, and how many tokens there were."""
-    ask = {"model": "llama", "prompt": ids, "max_tokens": new, "temperature": 0, "stream": True}
+    ask = {"model": "llama", "prompt": ids, "max_tokens": new, "temperature": 0, "stream": True, "ignore_eos": True}
     body = json.dumps(ask | {"stream_options": {"include_usage": True}}).encode()
     head = "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
     sent = time.perf_counter()

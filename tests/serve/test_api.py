@@ -77,6 +77,13 @@ def test_a_completion_is_what_generate_gives(client, gpt):
     assert found.usage.completion_tokens == 12 and found.usage.prompt_tokens == len(gpt.ids("the cat"))
     drawn = client.completions.create(model="small", prompt="the cat", max_tokens=12, seed=7, top_p=0.9)
     assert drawn.choices[0].text == gpt.generate("the cat", max_new=12, seed=7, top_p=0.9)
+    bias = {str(gpt.tokenizer.end): 100.0}
+    ends = client.completions.create(model="small", prompt="the cat", max_tokens=12, logit_bias=bias)
+    assert (ends.choices[0].text, ends.choices[0].finish_reason) == ("", "stop")
+    on = client.completions.create(
+        model="small", prompt="the cat", max_tokens=12, logit_bias=bias, extra_body={"ignore_eos": True}
+    )
+    assert on.usage.completion_tokens == 12
 
 
 def test_lists_of_prompts_ids_and_samples_are_answered_in_order(client, gpt):

@@ -106,7 +106,8 @@ def conversation(model: Any, body: ChatRequest) -> Asked:
 
 def request(model: Any, body: Drawn, ids: Sequence[int], count: int, samples: int, top: int) -> Request:
     """Checked: what the engine is given it can do."""
-    ends = frozenset(i for i in model.tokenizer.stops if i < model.model.vocabulary)
+    known = () if body.ignore_eos else model.tokenizer.stops
+    ends = frozenset(i for i in known if i < model.model.vocabulary)
     seed = secrets.randbits(31) if body.seed is None else body.seed
     asked = Request(ids, sampling(body), count, ends, samples, seed, top, constrain=constraint(model, body))
     asked.check("the prompt", model.model.vocabulary, model.context)

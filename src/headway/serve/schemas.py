@@ -47,6 +47,7 @@ class Drawn(BaseModel, extra="forbid"):
     n: int | None = Field(None, ge=1, le=MOST_SAMPLES)
     seed: int | None = Field(None, ge=0, lt=1 << 63)
     stop: Stop = None
+    ignore_eos: bool | None = Field(None, description="a text has max_tokens tokens, whatever ends texts")
     response_format: Format | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
