@@ -68,6 +68,9 @@ def test_a_conversation_goes_on(headway: Headway, model: tuple[Path, Any], monke
     monkeypatch.setattr("sys.stdin", io.StringIO("hi\nyou\n\n"))
     answer = headway("generate", model[0], "--chat", "-i", "--max-new-tokens", 2, "--temperature", 0, *DEVICE)
     assert answer.code == 0 and len(answer.out.splitlines()) >= 2
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\nyou\n\n"))
+    chat = headway("chat", model[0], "--max-new-tokens", 2, "--temperature", 0, *DEVICE)
+    assert (chat.code, chat.out) == (0, answer.out)
 
 
 def test_texts_are_scored(headway: Headway, model: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:

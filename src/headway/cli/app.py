@@ -32,6 +32,7 @@ GROUPS = {
     "Use": {
         "translate": "Translate text, line by line.",
         "generate": "Continue a prompt.",
+        "chat": "Talk with a language model.",
         "predict": "What the model answers: labels, tags, …",
         "fill": "Words for the gaps of a text.",
         "embed": "A vector of each text.",
@@ -160,6 +161,7 @@ USES = {
     "cost": "headway cost gpt2-124m --length 128 1024",
     "explore": "headway explore MODEL --text 'He drives the car'",
     "serve": "headway serve MODEL --port 8000",
+    "chat": "headway chat MODEL --system 'Answer in one line.'",
     "plot": "headway plot runs/en-de --value bleu",
 }
 

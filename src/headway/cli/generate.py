@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import options
 from headway.cli.options import flag, option
+from headway.cli.talking import stream, talk
 from headway.cli.texts import asked
 from headway.errors import refuse
 from headway.plain import json_line
@@ -86,7 +86,7 @@ def generate(
     if interactive:
         refused = {"prompt": bool(prompt), "json": as_json, "samples": samples > 1, "best-of": best_of, "top": top}
         options.refuse_given(refused, "--interactive reads prompts from the terminal: leave --{} out")
-        _talk(load(model, device, dtype, verb="generate"), settings, chat, system)
+        talk(load(model, device, dtype, verb="generate"), settings, chat, system)
         return
     refuse(best_of and samples > 1, "--best-of shows one of N texts, --samples shows all: pass one of them")
     refuse(top and not as_json, "--top needs --json: there is no place for alternatives in plain text")
@@ -104,7 +104,7 @@ def generate(
     for number, one in enumerate(messages):
         if number:
             print(BETWEEN)
-        _stream(generator, one, settings)
+        stream(generator, one, settings)
 
 
 def _searching(settings: dict[str, Any], search: dict[str, Any], more: Mapping[str, object]) -> dict[str, Any]:
@@ -120,24 +120,6 @@ def _searching(settings: dict[str, Any], search: dict[str, Any], more: Mapping[s
 def _print(before: list[str], found: list[list[str]]) -> None:
     """Each text after its prompt."""
     print(f"\n{BETWEEN}\n".join(prompt + text for prompt, some in zip(before, found, strict=True) for text in some))
-
-
-def _stream(generator: Generator, prompt: Any, settings: dict[str, Any]) -> str:
-    """Print a continuation as it comes, after its prompt where that is plain text; returns it."""
-    parts = generator.stream(prompt, **settings)  # raises before anything is printed
-    print(prompt if isinstance(prompt, str) else "", end="", flush=True)
-    written = ""
-    try:
-        while True:
-            part = next(parts)
-            print(part, end="", flush=True)
-            written += part
-    except StopIteration as end:
-        print(flush=True)
-        if end.value == "context":
-            full = f"headway: the model's context of {generator.context} tokens is full; --window continues"
-            print(full, file=sys.stderr)
-    return written
 
 
 def _print_json(generator: Generator, prompts: list[str], found: list[list[Passage]]) -> None:
@@ -156,20 +138,3 @@ def _print_json(generator: Generator, prompts: list[str], found: list[list[Passa
             if any(written.top):
                 record["alternatives"] = [[named(*one) for one in alternatives] for alternatives in written.top]
             print(json_line(record))
-
-
-def _talk(generator: Generator, settings: dict[str, Any], chat: bool, system: str | None) -> None:
-    """Read prompts and print continuations until an empty line or the end of input. In a chat the model reads all
-    earlier messages too."""
-    print("Say something" if chat else "Write how it begins", "an empty line leaves.", sep="; ", file=sys.stderr)
-    messages: list[Any] = []
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline().rstrip("\n")
-        if not line:
-            return
-        if chat:
-            messages = conversation(line, system, messages)
-            messages.append({"role": "assistant", "content": _stream(generator, messages, settings)})
-        else:
-            _stream(generator, line, settings)
