@@ -307,6 +307,19 @@ def test_a_failure_ends_what_is_written_and_the_next_request_is_answered(gpt, mo
     thread.close()
 
 
+def test_a_pool_stays_for_the_next_request(gpt):
+    thread = EngineThread(gpt, rows=3)
+
+    async def written() -> int:
+        return len([part async for part in thread.write(Request(gpt.ids("the"), max_new=5))])
+
+    assert asyncio.run(written()) == 5
+    [pool] = thread._engine.pools  # type: ignore[union-attr]
+    assert asyncio.run(written()) == 5
+    assert thread._engine.pools == [pool] and pool.slots == 3  # type: ignore[union-attr]
+    thread.close()
+
+
 def test_ids_that_the_tokenizer_does_not_know_are_told(gpt):
     thread = EngineThread(gpt)
 

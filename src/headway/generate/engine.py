@@ -38,7 +38,8 @@ class Engine:
         stepper: PlainStepper | None = None,
     ) -> None:  # fmt: skip
         """`context` is the most tokens that a row may have; `slots` and `length` the least size of a pool, for requests
-        that come later. What a `stepper` has captured serves every engine that it is given to."""
+        that come later; such a pool stays when it is empty. What a `stepper` has captured serves every engine that it
+        is given to."""
         self.model, self.context, self.device, self.least = model, context, device, (slots, length)
         self.widest = 0  # source so far: a pool takes any, so that one after the other is the same pool
         self.stepper = stepper or stepper_for(model, device)
@@ -143,11 +144,16 @@ class Engine:
                 self._pool(window, None, len(rows), length).put(rows, texts)
         for pool in list(self.pools):
             size = self.stepper.size(pool)
-            if not len(pool):
+            if not len(pool) and not self._stays(pool):
                 self.pools.remove(pool)
                 self.stepper.release(pool)
             elif size < len(pool.entries):
                 pool.compact(size)
+
+    def _stays(self, pool: Pool[Any]) -> bool:
+        """The first of its kind that has the least size: it is likely that others come."""
+        first = next(own for own in self.pools if own.kind == pool.kind)
+        return bool(self.least[0]) and pool is first and not pool.kind.sliding and pool.kind.search is None
 
     def evict(self, rows: Iterable[tuple[int, int]]) -> list[Written]:
         """End these rows (key, sample) now, as stopped: for a caller that sees more than ids, or whose reader has left.

@@ -25,7 +25,7 @@ from headway.serve.worker import Busy
 
 Result = TypeVar("Result")
 ROWS = {"cpu": 32, "cuda": 256}  # that are written together
-LONGEST = 4096  # tokens of a row that a pool has room for from the start, where a model reads any number
+LONGEST = {"cpu": 1024, "cuda": 4096}  # tokens of a row that a pool has room for from the start
 NO_MEMORY = (
     "there is not enough memory for this request: shorten the prompt, ask for fewer samples or tokens, or start the "
     "server with fewer --rows"
@@ -158,7 +158,8 @@ class EngineThread:
         if not some:
             return
         try:
-            self._engine = self._engine or self._new_engine()
+            if self._engine is None:
+                self._engine = self._new_engine()
             self._engine.admit([(job.key, job.request) for job in some], checked=True)
         except (MemoryError, torch.OutOfMemoryError):  # those that are written stay
             for job in some:
@@ -167,7 +168,7 @@ class EngineThread:
 
     def _new_engine(self) -> Engine:
         model = self.model
-        sizes = {"slots": self.rows, "length": min(model.context, LONGEST)}
+        sizes = {"slots": self.rows, "length": min(model.context, LONGEST.get(model.device.type, LONGEST["cpu"]))}
         return Engine(model.model, context=model.context, device=model.device, stepper=model.stepper, **sizes)
 
     def _step(self) -> None:
