@@ -22,6 +22,7 @@ import torch
 import headway
 from browsing import served
 from encoder_folders import declare_pooling, write_encoder
+from headway.cli.talking import remembered
 from headway.errors import InputError
 from headway.generate.request import Request
 from headway.serve import engine_thread
@@ -121,6 +122,16 @@ def test_an_echoed_prompt_is_scored_as_score_does(client, gpt):
     own = found.choices[0].logprobs.token_logprobs
     assert own[0] is None and own[1:] == pytest.approx(wanted[1:], abs=1e-5)
     assert found.choices[0].text == gpt.tokenizer.decode(gpt.ids("the cat sat"))
+
+
+def test_a_streamed_prompt_has_its_scores_and_nothing_behind_it(client):
+    asked: dict[str, Any] = {"model": "small", "prompt": ["the cat", "a mat"], "echo": True, "logprobs": 1}
+    whole = client.completions.create(**asked, max_tokens=0).choices
+    parts = list(client.completions.create(**asked, max_tokens=0, stream=True, stream_options={"include_usage": True}))
+    assert [part.choices[0] for part in parts[:-1]] == whole
+    assert (parts[-1].usage.completion_tokens, parts[-1].usage.prompt_tokens > 0) == (0, True)
+    behind = list(client.completions.create(**asked, max_tokens=3, seed=1, stream=True))
+    assert behind[0].choices[0].text == whole[0].text and len(behind) == 2 + 6
 
 
 @pytest.mark.parametrize("samples", [1, 2])
@@ -242,6 +253,23 @@ def test_a_key_is_asked_for_and_a_rate_is_kept(gpt):
         assert ask(address, "v1/completions", body | {"max_tokens": 9}, **known)[0] == 400
         assert [ask(address, "v1/completions", body, **known)[0] for _ in range(2)] == [200, 429]
     api.close()
+
+
+def test_an_answer_of_no_given_length_has_what_the_server_writes_at_most(gpt):
+    api = Api({"small": gpt}, Limits(tokens=8))
+    body = {"model": "small", "messages": [{"role": "user", "content": "the"}], "ignore_eos": True}
+    with served(api.asgi) as address:
+        status, told = ask(address, "v1/chat/completions", body)
+    assert (status, told["usage"]["completion_tokens"]) == (200, 8)
+    api.close()
+
+
+def test_a_conversation_forgets_its_oldest_messages_first(gpt, capsys):
+    said = [{"role": ("user", "assistant")[i % 2], "content": f"the cat {i}"} for i in range(7)]
+    messages = [{"role": "system", "content": "be"}, *said]
+    kept = remembered(gpt, messages)
+    assert kept[0] == messages[0] and kept[1:] == said[-len(kept) + 1 :] and 0 < len(kept) - 1 < 7
+    assert len(gpt.ids(kept)) < gpt.context and "left out" in capsys.readouterr().err
 
 
 def test_a_client_that_hangs_up_ends_its_rows(gpt):

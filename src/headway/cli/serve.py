@@ -21,7 +21,7 @@ def serve(
     rows: int = option(0, "N", "Texts written together; 0: as many as suit the device.", min=0),
     waiting: int = option(1024, "N", "Requests that may wait; further ones are answered 503.", min=1),
     max_tokens: int = option(1 << 20, "N", "The most tokens that a request may ask for.", min=1),
-    rate: int = option(0, "N", "Requests a minute of each key; 0: any number.", min=0),
+    rate: int = option(0, "N", "Requests a minute of each key, or address; 0: any number.", min=0),
     timeout: float = option(600.0, "S", "Seconds for a request.", min=0.001),
     device: str = DEVICE,
     dtype: str = DTYPE,
@@ -49,10 +49,9 @@ def _named(folders: list[str], device: str, dtype: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     for folder in folders:
-        path = Path(folder.removeprefix("hf://"))
-        name = (path.parent if path.name in ("model", "") else path).name or path.name
-        refuse(name in found, f"two models are called {name}: requests could not tell them apart, rename a folder")
-        found[name] = load(folder, device, dtype)
+        model = load(folder, device, dtype)
+        refuse(model.name in found, f"two models are called {model.name}: requests could not tell them apart")
+        found[model.name] = model
     return found
 
 

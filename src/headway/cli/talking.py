@@ -24,9 +24,21 @@ def stream(generator: Generator, prompt: Any, settings: dict[str, Any]) -> str:
     except StopIteration as end:
         print(flush=True)
         if end.value == "context":
-            full = f"headway: the model's context of {generator.context} tokens is full; --window continues"
-            print(full, file=sys.stderr)
+            advice = "; --window continues" if isinstance(prompt, str) else ""
+            print(f"headway: the model's context of {generator.context} tokens is full{advice}", file=sys.stderr)
     return written
+
+
+def remembered(generator: Generator, messages: list[Any]) -> list[Any]:
+    """The messages that the model can still read, with room for an answer: the oldest are left out, except the system's
+    and the last."""
+    kept = list(messages)
+    first = int(kept[0]["role"] == "system")
+    while len(kept) > first + 1 and len(generator.ids(kept)) >= generator.context:
+        del kept[first : first + 2]
+    if len(kept) < len(messages):
+        print("headway: the oldest messages are left out: the model's context is full", file=sys.stderr)
+    return kept
 
 
 def talk(generator: Generator, settings: dict[str, Any], chat: bool, system: str | None) -> None:
@@ -40,7 +52,7 @@ def talk(generator: Generator, settings: dict[str, Any], chat: bool, system: str
         if not line:
             return
         if chat:
-            messages = conversation(line, system, messages)
+            messages = remembered(generator, conversation(line, system, messages))
             messages.append({"role": "assistant", "content": stream(generator, messages, settings)})
         else:
             stream(generator, line, settings)

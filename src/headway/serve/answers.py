@@ -25,7 +25,7 @@ Top = tuple[tuple[int, float], ...]
 
 
 @dataclass
-class Writing:
+class RowText:
     """One row so far."""
 
     text: str = ""
@@ -92,11 +92,12 @@ def completions(model: Any, body: CompletionRequest) -> list[Asked]:
     return found
 
 
-def conversation(model: Any, body: ChatRequest) -> Asked:
+def conversation(model: Any, body: ChatRequest, most: int) -> Asked:
+    """`most`: tokens of an answer of which the request does not say how long it may be."""
     if model.tokenizer.chat is None:
         raise InputError("this model has no template of conversations: send a prompt to /v1/completions")
     ids = model.tokenizer.encode(rendered(model.tokenizer.chat, [message.plain() for message in body.messages]))
-    room = max(1, model.context - len(ids)) if model.limit is not None else 1 << 20
+    room = max(1, min(most, model.context - len(ids)))
     count = body.max_completion_tokens or body.max_tokens or room
     refuse(
         body.top_logprobs and not body.logprobs, "top_logprobs: the likeliest tokens come with logprobs, set it to true"
@@ -150,8 +151,8 @@ def spelled(raw: bytes) -> str:
 class Answers:
     """The bodies of one answer, whole or in parts."""
 
-    def __init__(self, model: Any, name: str, chat: bool, scored: bool, top: int) -> None:
-        self.model, self.name, self.chat, self.scored, self.top = model, name, chat, scored, top
+    def __init__(self, model: Any, name: str, chat: bool, scored: bool) -> None:
+        self.model, self.name, self.chat, self.scored = model, name, chat, scored
         self.id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
@@ -166,7 +167,7 @@ class Answers:
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.name}
 
-    def choice(self, index: int, row: Writing, echo: str = "", before: Any = None, offset: int = 0) -> dict[str, Any]:
+    def choice(self, index: int, row: RowText, echo: str = "", before: Any = None, offset: int = 0) -> dict[str, Any]:
         """`before`: ids, log-probabilities and likeliest tokens of an echoed prompt."""
         ids, logps, top = row.ids, row.logps, row.top
         if before is not None:

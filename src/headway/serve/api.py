@@ -18,48 +18,34 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from fastapi import Depends, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.exceptions import HTTPException
 
-from headway.errors import InputError
 from headway.serve import answers
-from headway.serve.answers import Answers, Asked, Writing, prompt_logps, usage
+from headway.serve.answers import Answers, Asked, RowText, prompt_logps, usage
+from headway.serve.api_errors import Refused, explain, form
+from headway.serve.api_errors import told as told_of
 from headway.serve.app import page
 from headway.serve.engine_thread import EngineThread, Part
 from headway.serve.limits import LOOPBACK, Limited
 from headway.serve.metrics import Metrics
 from headway.serve.schemas import ChatRequest, CompletionRequest, Drawn, EmbeddingRequest, TranslationRequest
-from headway.serve.worker import Busy
 
 Result = TypeVar("Result")
 EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-class Refused(Exception):
-    """An error of the API's own form."""
-
-    def __init__(self, status: int, message: str, code: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
-
-
-def form(message: str, kind: str = "invalid_request_error", param: str | None = None, code: str | None = None) -> Any:
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
 @dataclass(frozen=True)
 class Limits:
-    """keys: one of them must be given; none: nobody is asked for one. rate: requests a minute of each key; 0: any.
-    seconds: for a request. tokens: that one may ask for. rows: written together, of each model; 0: as many as suit the
-    device. waiting: requests. hosts: names that the server answers to; none: any."""
+    """keys: one of them must be given; none: nobody is asked for one. rate: requests a minute of each key, or without
+    keys of each address; 0: any. seconds: for a request. tokens: that one may ask for. rows: written together, of each
+    model; 0: as many as suit the device. waiting: requests. hosts: names that the server answers to; none: any."""
 
     keys: frozenset[str] = frozenset()
     rate: int = 0
@@ -84,7 +70,7 @@ class Api:
             self.metrics.watch(name, lambda own=thread: len(own.jobs), lambda own=thread: len(own.queue))  # type: ignore[misc]
         self.app = FastAPI(title="headway", docs_url=None, redoc_url=None, redirect_slashes=False)
         self._routes()
-        _explain(self.app)
+        explain(self.app)
         self.app.mount("/", page(list(models.values()), workers=list(self.threads.values())))
         self.asgi = Limited(self.app, self.limits.hosts, form)
 
@@ -113,9 +99,10 @@ class Api:
             raise Refused(401, "no valid key: send the header 'Authorization: Bearer KEY'", "invalid_api_key")
         if self.limits.rate:
             now, most = time.monotonic(), float(self.limits.rate)
-            left, then = self.since.get(key, (most, now))
+            who = key if self.limits.keys or request.client is None else request.client.host
+            left, then = self.since.get(who, (most, now))
             left = min(most, left + (now - then) * most / 60)
-            self.since[key] = max(0.0, left - 1), now
+            self.since[who] = max(0.0, left - 1), now
             if left < 1:
                 raise Refused(429, f"more than {self.limits.rate} requests a minute: wait", "rate_limit_exceeded")
 
@@ -148,17 +135,19 @@ class Api:
         answers.check_verb(model, "generate")
         asked = await asyncio.to_thread(answers.completions, model, body)
         self._count(asked)
-        told = Answers(model, body.model, False, body.logprobs is not None, body.logprobs or 0)
+        told = Answers(model, body.model, False, body.logprobs is not None)
         before: list[Any] = [None] * len(asked)
         if body.echo and body.logprobs is not None:
-            before = await thread.do(lambda: [_echoed(model, one, body.logprobs or 0) for one in asked])
+            reading = thread.do(lambda: [_echoed(model, one, body.logprobs or 0) for one in asked])
+            before = await self._waited(request, reading)
+        only_read = body.max_tokens == 0
         if body.stream:
-            return self._streamed(thread, body, told, asked)
-        rows = await self._written(thread, body, asked, request, only_read=body.max_tokens == 0)
+            return self._streamed(thread, body, told, asked, before, only_read)
+        rows = await self._written(thread, body, asked, request, only_read)
         choices, wanted = list[dict[str, Any]](), body.n or 1
         for one, echoed, own in zip(asked, before, rows, strict=True):
             best = sorted(own, key=lambda row: -row.mean)[:wanted] if len(own) > wanted else own
-            start = 0 if echoed else len(model.writes.decode(one.request.given))
+            start = 0 if echoed else len(self._before(thread, one))
             choices += [told.choice(len(choices) + at, row, one.echo, echoed, start) for at, row in enumerate(best)]
         return JSONResponse(told.whole(choices, _usage(asked, rows)))
 
@@ -166,11 +155,11 @@ class Api:
         thread = self._thread(body.model)
         model = thread.model
         answers.check_verb(model, "generate")
-        asked = [await asyncio.to_thread(answers.conversation, model, body)]
+        asked = [await asyncio.to_thread(answers.conversation, model, body, self.limits.tokens)]
         self._count(asked)
-        told = Answers(model, body.model, True, bool(body.logprobs), body.top_logprobs or 0)
+        told = Answers(model, body.model, True, bool(body.logprobs))
         if body.stream:
-            return self._streamed(thread, body, told, asked)
+            return self._streamed(thread, body, told, asked, [None], False)
         [rows] = found = await self._written(thread, body, asked, request)
         return JSONResponse(told.whole([told.choice(at, row) for at, row in enumerate(rows)], _usage(asked, found)))
 
@@ -201,76 +190,85 @@ class Api:
 
     async def _written(
         self, thread: EngineThread, body: Drawn, asked: list[Asked], request: Request, only_read: bool = False
-    ) -> list[list[Writing]]:
+    ) -> list[list[RowText]]:
         """Every row to its end. A client that hangs up ends them."""
         if only_read:
-            return [[Writing(ended="length") for _ in range(one.request.samples)] for one in asked]
+            return [[RowText(ended="length") for _ in range(one.request.samples)] for one in asked]
 
-        async def rows(one: Asked) -> list[Writing]:
-            found = [Writing() for _ in range(one.request.samples)]
+        async def rows(one: Asked) -> list[RowText]:
+            found = [RowText() for _ in range(one.request.samples)]
             async with aclosing(self._parts(thread, body.model, one)) as parts:
                 async for part in parts:
                     found[part.sample].add(part)
             return found
 
-        async with asyncio.timeout(self.limits.seconds):
-            return list(await _unless_gone(request, asyncio.gather(*map(rows, asked))))
+        return list(await self._waited(request, asyncio.gather(*map(rows, asked))))
 
-    def _streamed(self, thread: EngineThread, body: Drawn, told: Answers, asked: list[Asked]) -> Response:
-        events = self._events(thread, body, told, asked)
+    async def _waited(self, request: Request, work: Awaitable[Result]) -> Result:
+        async with asyncio.timeout(self.limits.seconds):
+            return await _unless_gone(request, work)
+
+    def _streamed(
+        self, thread: EngineThread, body: Drawn, told: Answers, asked: list[Asked], before: list[Any], only_read: bool
+    ) -> Response:
+        first = _openings(body.n or 1, told, asked, before, only_read)
+        events = self._events(thread, body, told, asked, first, only_read)
         return StreamingResponse(events, media_type="text/event-stream", headers=EVENTS)
 
     async def _events(
-        self, thread: EngineThread, body: Drawn, told: Answers, asked: list[Asked]
-    ) -> AsyncIterator[bytes]:
-        """Parts of all rows as they come, then `[DONE]`; an error in between is an event too."""
+        self, thread: EngineThread, body: Drawn, told: Answers, asked: list[Asked], first: list[dict[str, Any]],
+        only_read: bool,
+    ) -> AsyncIterator[bytes]:  # fmt: skip
+        """What comes before anything is written, parts of all rows as they come, then `[DONE]`; an error in between is
+        an event too."""
         numbered: asyncio.Queue[tuple[int, Part] | BaseException | None] = asyncio.Queue()
-        written = 0
+        samples, written = body.n or 1, 0
 
-        async def one_prompt(first: int, one: Asked) -> None:
+        async def one_prompt(number: int, one: Asked) -> None:
             async with aclosing(self._parts(thread, body.model, one)) as parts:
                 async for part in parts:
-                    numbered.put_nowait((first + part.sample, part))
+                    numbered.put_nowait((number * samples + part.sample, part))
 
         async def all_prompts() -> None:
-            samples = body.n or 1
             try:
                 async with asyncio.timeout(self.limits.seconds):
-                    await asyncio.gather(*(one_prompt(at * samples, one) for at, one in enumerate(asked)))
+                    written = [] if only_read else asked
+                    await asyncio.gather(*(one_prompt(number, one) for number, one in enumerate(written)))
                 numbered.put_nowait(None)
             except Exception as error:
                 numbered.put_nowait(error)
 
         work = asyncio.create_task(all_prompts())
-        offsets: dict[int, int] = {}
+        offsets = [len(self._before(thread, one)) for one in asked for _ in range(samples)] if told.scored else None
         try:
-            for at, one in enumerate(one for one in asked for _ in range(body.n or 1)):
-                offsets[at] = len(one.echo)
-                if told.chat:
-                    yield _event(told.chunk([told.opening(at)]))
-                elif one.echo:
-                    yield _event(told.chunk([{"index": at, "text": one.echo, "logprobs": None, "finish_reason": None}]))
+            for choice in first:
+                yield _event(told.chunk([choice]))
             while (found := await numbered.get()) is not None:
                 if isinstance(found, BaseException):
-                    yield _event(_told(found)[1])
+                    yield _event(told_of(found)[1])
                     break
                 index, part = found
                 written += part.id is not None
                 if part.text or part.ended or told.scored:
-                    yield _event(told.chunk([told.part(index, part, offsets[index])]))
-                offsets[index] += len(part.text)
+                    yield _event(told.chunk([told.part(index, part, offsets[index] if offsets else 0)]))
+                if offsets:
+                    offsets[index] += len(part.text)
             if body.stream_options and body.stream_options.include_usage:
-                read = sum(len(one.request.given) for one in asked)
-                yield _event(told.chunk([], usage(read, written)))
+                yield _event(told.chunk([], usage(sum(len(one.request.given) for one in asked), written)))
             yield b"data: [DONE]\n\n"
         finally:
             work.cancel()
+
+    def _before(self, thread: EngineThread, one: Asked) -> str:
+        """The text of a prompt: places of tokens are counted from its start."""
+        text: str = thread.model.writes.decode(one.request.given)
+        return text
 
     async def embeddings(self, body: EmbeddingRequest, request: Request) -> Response:
         thread = self._thread(body.model)
         model, texts = thread.model, [body.input] if isinstance(body.input, str) else body.input
         answers.check_verb(model, "embed")
-        vectors = await _unless_gone(request, thread.do(lambda: np.asarray(model.embed(texts), np.float32)))
+        vectors = await self._waited(request, thread.do(lambda: np.asarray(model.embed(texts), np.float32)))
         data = [{"object": "embedding", "index": at, "embedding": _numbers(vector, body.encoding_format)}
                 for at, vector in enumerate(vectors)]  # fmt: skip
         read = sum(map(len, model.tokenizers[0].encode_batch(texts)))
@@ -281,8 +279,19 @@ class Api:
         thread = self._thread(body.model)
         model, texts = thread.model, [body.input] if isinstance(body.input, str) else body.input
         answers.check_verb(model, "translate")
-        found = await _unless_gone(request, thread.do(lambda: model.translate(texts)))
+        found = await self._waited(request, thread.do(lambda: model.translate(texts)))
         return JSONResponse({"model": body.model, "translations": found})
+
+
+def _openings(
+    samples: int, told: Answers, asked: list[Asked], before: list[Any], only_read: bool
+) -> list[dict[str, Any]]:
+    """What a stream begins with: who speaks, in a conversation; an echoed prompt, with its log-probabilities."""
+    numbered = [(one, own) for one, own in zip(asked, before, strict=True) for _ in range(samples)]
+    if told.chat:
+        return [told.opening(at) for at in range(len(numbered))]
+    row = RowText(ended="length" if only_read else None)
+    return [told.choice(at, row, one.echo, own) for at, (one, own) in enumerate(numbered) if one.echo or only_read]
 
 
 def _numbers(vector: Any, how: str) -> Any:
@@ -294,7 +303,7 @@ def _echoed(model: Any, one: Asked, count: int) -> tuple[list[int], list[Any], l
     return list(one.request.given), logps, top
 
 
-def _usage(asked: list[Asked], rows: list[list[Writing]]) -> dict[str, int]:
+def _usage(asked: list[Asked], rows: list[list[RowText]]) -> dict[str, int]:
     return usage(sum(len(one.request.given) for one in asked), sum(len(row.ids) for own in rows for row in own))
 
 
@@ -318,57 +327,3 @@ async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
     finally:
         for one in (task, left):
             one.cancel()
-
-
-def _explain(app: FastAPI) -> None:
-    async def respond(_request: Request, error: Exception) -> Response:
-        status, body = _told(error)
-        return JSONResponse(body, status)
-
-    kinds: tuple[type[Exception], ...] = (
-        Refused, InputError, Busy, RequestValidationError, HTTPException, MemoryError, TimeoutError, Exception,
-    )  # fmt: skip
-    for kind in kinds:
-        app.add_exception_handler(kind, respond)
-
-
-def _told(error: BaseException) -> tuple[int, Any]:
-    """The status and the body of an error."""
-    for kind, told in TOLD.items():
-        if isinstance(error, kind):
-            found: tuple[int, Any] = told(error)
-            return found
-    return 500, form("headway failed on this request: the terminal it runs in shows where", "server_error")
-
-
-def _refused(error: Refused) -> tuple[int, Any]:
-    return error.status, form(str(error), code=error.code)
-
-
-def _invalid(error: RequestValidationError) -> tuple[int, Any]:
-    first = error.errors()[0]
-    if first["type"] == "json_invalid" or first["loc"] == ("body",):
-        return 400, form("the body is no JSON object, or its content-type is not application/json")
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
-    return 400, form(f"{place}: {first['msg'].lower()}", param=place)
-
-
-def _of_http(error: HTTPException) -> tuple[int, Any]:
-    return error.status_code, form(f"{error.detail}".lower(), code="not_found" if error.status_code == 404 else None)
-
-
-def _input(error: InputError) -> tuple[int, Any]:
-    line = " ".join(str(error).split())
-    long = "reads at most" in line
-    return 400, form(line, code="context_length_exceeded" if long else None)
-
-
-TOLD: dict[type[BaseException], Callable[[Any], tuple[int, Any]]] = {
-    Refused: _refused,
-    InputError: _input,
-    RequestValidationError: _invalid,
-    HTTPException: _of_http,
-    Busy: lambda _: (503, form("the server is full: try again in a moment", "server_error", code="overloaded")),
-    MemoryError: lambda error: (503, form(str(error) or "there is not enough memory: shorten it", "server_error")),
-    TimeoutError: lambda _: (504, form("the request took longer than this server allows (--timeout)", "server_error")),
-}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -210,6 +211,8 @@ class EngineThread:
             self._engine.close()
             self._engine = None
         full = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not full:
+            traceback.print_exception(error)  # clients are only given a line
         _deliver([(job, MemoryError(NO_MEMORY) if full else error) for job in lost])
 
 
