@@ -117,6 +117,7 @@ PIECES = {
               ("model:minilm", "trained:pretraining/novels-bert", "trained:tagging/conll2003-bilstm-crf-crf-seed-1",
                "trained:tagging/conll2003-minilm-crf-seed-1")),
         scores("novels", "novels-gpt", 4, (NOVELS,)),
+        scores("French to English, to be looked at", "tatoeba-fr-en", 4, ("data:tatoeba",)),
         Piece("ladder", "ladder.py --seeds 3 --runs {runs}/ladder", 6, (NOVELS, PTB), resumes=True),
         Piece("training", "training.py", 3, ("transformers",)),
         Piece("pictures, speed", "vit.py", 3, ("transformers",)),
