@@ -15,8 +15,8 @@ def jsonl(path, pairs):
     return [path]
 
 
-def split(folder, files, hold_out=40, source="a", target="b"):
-    found = split_corpus(files, folder / "parts", hold_out, source, target)
+def split(folder, files, hold_out=40, source="a", target="b", **how):
+    found = split_corpus(files, folder / "parts", hold_out, source, target, **how)
     assert tuple(found) == PARTS
     return {part: list(read_pairs(paths)) for part, paths in found.items()}
 
@@ -28,6 +28,14 @@ def test_every_pair_is_in_one_part_and_a_source_never_in_two(tmp_path):
     sources = [{source for source, _ in part} for part in parts.values()]
     assert sum(map(len, sources)) == len(set.union(*sources)) == 500
     assert all(15 <= len(parts[part]) <= 80 for part in ("valid", "test"))
+
+
+def test_swapped_pairs_are_held_out_by_what_stands_second(tmp_path):
+    pairs = [(f"sentence {n}", f"satz {n // 2}") for n in range(1000)]
+    parts = split(tmp_path, jsonl(tmp_path / "x.jsonl", pairs), swapped=True)
+    assert sorted((b, a) for part in parts.values() for a, b in part) == sorted(pairs)
+    sources = [{source for source, _ in part} for part in parts.values()]
+    assert sum(map(len, sources)) == len(set.union(*sources)) == 500
 
 
 def test_a_line_break_inside_a_text_shifts_no_pair(tmp_path):

@@ -26,9 +26,10 @@ Value = TypeVar("Value")
 
 
 def split_corpus(
-    files: Sequence[str | Path], folder: Path, hold_out: int, source: str, target: str
+    files: Sequence[str | Path], folder: Path, hold_out: int, source: str, target: str, swapped: bool = False
 ) -> dict[str, tuple[Path, Path]]:
-    """Write `train`, `valid` and `test` files below `folder`, about `hold_out` pairs each in the last two.
+    """Write `train`, `valid` and `test` files below `folder`, about `hold_out` pairs each in the last two. `swapped`:
+    what stands second is the source.
 
     Which part a pair belongs to is a hash of its source text: the same on every machine, and for all
     translations of one source alike.
@@ -45,6 +46,7 @@ def split_corpus(
             for part in PARTS
         }
         for pair in read_pairs(files, source, target):
+            pair = pair[::-1] if swapped else pair
             part = _part(pair[0], share)
             filled.add(part)
             blank = blank and not all(text.strip() for text in pair)

@@ -42,7 +42,8 @@ class ParallelText(DataFiles):
     """Sentence pairs: files of one's own, or names of a data set that headway knows.
 
     Without `valid`, about `hold_out` training pairs are held out for it and as many for `test`, chosen by a hash
-    of the source, so that no held-out sentence is ever trained on.
+    of the source, so that no held-out sentence is ever trained on. swapped: of each pair what stands second is the
+    source.
     """
 
     name: ClassVar[str] = "parallel-text"
@@ -50,6 +51,7 @@ class ParallelText(DataFiles):
     source: str = "source"
     target: str = "target"
     hold_out: int = 1000
+    swapped: bool = False
     text: TextOptions = field(default_factory=TextOptions)
 
     def sides(self) -> tuple[TextOptions, TextOptions]:
@@ -58,6 +60,8 @@ class ParallelText(DataFiles):
 
     def __post_init__(self) -> None:
         refuse(self.hold_out < 1, f"data.hold_out must be at least 1, not {self.hold_out}")
+        wrong = self.swapped and (self.valid or self.test)
+        refuse(wrong, "data.swapped turns round pairs of which some are held out: without it, name all files as they are")
 
 
 class Led:
@@ -137,7 +141,8 @@ class Translation(Task):
         if "valid" in files:
             return files
         if context.ranks.first:
-            split_corpus(files["train"], context.out / "data", data.hold_out, data.source, data.target)
+            names = data.source, data.target
+            split_corpus(files["train"], context.out / "data", data.hold_out, *names, data.swapped)
         held = {part: list(paths) for part, paths in held_out(context.out / "data").items()}
         return held | ({"test": files["test"]} if "test" in files else {})
 
