@@ -61,7 +61,7 @@ class ParallelText(DataFiles):
     def __post_init__(self) -> None:
         refuse(self.hold_out < 1, f"data.hold_out must be at least 1, not {self.hold_out}")
         wrong = self.swapped and (self.valid or self.test)
-        refuse(wrong, "data.swapped turns round pairs of which some are held out: with --valid name SOURCE TARGET files")
+        refuse(wrong, "data.swapped turns round pairs of which some are held out: with --valid name SOURCE TARGET")
 
 
 class Led:
