@@ -3,6 +3,7 @@
 The same folder (all-MiniLM-L6-v2), the same sentences in the same order, text in, vectors of length 1 out. headway and
 sentence-transformers sort by length each in their own way; the usual loop takes 32 sentences as they come. Times are
 seconds of the clock and of the processor (all threads), for a machine that others use too; the vectors must be equal.
+All in float32, whatever the folder has: half precision is many times slower on a CPU.
 
 sentence-transformers is no dependency of headway: without it its row is left out.
 
@@ -40,14 +41,15 @@ def sentence_transformers(folder: str, device: str) -> Embed | None:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         return None
-    model = SentenceTransformer(folder, device=device)
+    model = SentenceTransformer(folder, device=device, model_kwargs={"dtype": torch.float32})
     return lambda texts: np.asarray(model.encode(texts, batch_size=ROWS, show_progress_bar=False))
 
 
 def usual_loop(folder: str, device: str) -> Embed:
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32).to(device).eval()
 
     @torch.inference_mode()
     def embed(texts: list[str]) -> NDArray[np.float32]:

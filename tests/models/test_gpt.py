@@ -117,9 +117,12 @@ def test_rows_of_different_lengths_go_on_as_if_alone(position):
             torch.testing.assert_close(found[row], alone[0, len(ids) :], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("position", [parts.Rotary(), parts.LinearBias(), parts.RelativeBias()], ids=lambda p: p.name)
+POSITIONS = [parts.Learned(), parts.Sinusoidal(), parts.Rotary(), parts.LinearBias(), parts.RelativeBias()]
+
+
+@pytest.mark.parametrize("position", POSITIONS, ids=lambda p: p.name)
 def test_packed_documents_are_as_documents_alone(position):
-    """Where positions count distances only, a document does not know where in a window it stands."""
+    """A document does not know where in a window it stands."""
     torch.manual_seed(3)
     model = GPT(replace(CONFIG, position=position), 60).double().eval()
     documents = [torch.randint(0, 60, (n,)) for n in (4, 9, 6)]

@@ -214,7 +214,7 @@ def _named(recipe: str, pretrained: bool = False) -> Run:
 
     if recipe in RECIPES:
         needs = RECIPES[recipe].pretrained and not pretrained
-        refuse(needs, f"the recipe '{recipe}' starts from an encoder that has read much before: pass --init MODEL")
+        refuse(needs, f"the recipe '{recipe}' starts from a model that has read much before: pass --init MODEL")
         return RECIPES[recipe].make(pretrained)
     if Path(recipe).is_file() and Path(recipe).suffix != ".json":
         raise InputError(f"{recipe} is a file and no recipe; data come behind one: headway train gpt --data {recipe}")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headway.fast import step as step_kernels
 from headway.nn import tap
 from headway.nn.dropout import Dropout, WordDropout
-from headway.nn.position import Learned, Position
+from headway.nn.position import Learned, Position, within
 from headway.nn.product import product
 
 
@@ -80,7 +80,8 @@ class StepEmbedding(TokenEmbedding):
     def forward(  # type: ignore[override]
         self, ids_RT: Tensor, state: Any, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
-        return Embedded(super().forward(ids_RT, state.clock.start), lengths_R, segments_RT)
+        start = state.clock.start if segments_RT is None else within(segments_RT)
+        return Embedded(super().forward(ids_RT, start), lengths_R, segments_RT)
 
 
 class WidenedEmbedding(StepEmbedding):
@@ -97,7 +98,8 @@ class WidenedEmbedding(StepEmbedding):
     def forward(  # type: ignore[override]
         self, ids_RT: Tensor, state: Any, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
     ) -> Embedded:
-        tokens_RTD, start = self.widen(self.table(ids_RT) * self.scale), state.clock.start
+        tokens_RTD = self.widen(self.table(ids_RT) * self.scale)
+        start = state.clock.start if segments_RT is None else within(segments_RT)
         x_RTD: Tensor = self.norm(self.dropout(self.position.add(tokens_RTD, start)))
         if tap.recording():
             _tapped(self, tokens_RTD, self.position, start, x_RTD)

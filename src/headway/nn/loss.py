@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from headway.compiling import Uncompiled
 from headway.fast import cross_entropy as kernels
@@ -52,6 +53,32 @@ def paired_cross_entropy(
     by_rows = kernels.paired_rows if kernels.available(hidden_2ND) else _paired_rows
     by_rows = partial(by_rows, smoothing=smoothing, ignore=ignore, weight=weight)
     return _Chunks.apply(hidden_2ND.unflatten(0, (2, -1)), weight_VD, labels_N, partial(_by_rows, by_rows), rows)
+
+
+@Uncompiled
+def log_likelihoods(hidden_ND: Tensor, weight_VD: Tensor, labels_BT: Tensor, ignore: int) -> Tensor:
+    """(B,): Σ log p(y) of each row, of the logits hidden · weightᵀ. Some tokens at a time; for the gradient their
+    logits are computed again."""
+    labels_N = labels_BT.flatten()
+    if hidden_ND.device.type == "cpu":  # as above
+        kept = (labels_N != ignore).nonzero()[:, 0]
+        row_N = kept // labels_BT.shape[1]
+        found_N = _log_probabilities(hidden_ND.index_select(0, kept), weight_VD, labels_N.index_select(0, kept), ignore)
+        return found_N.new_zeros(len(labels_BT)).index_add(0, row_N, found_N)
+    return _log_probabilities(hidden_ND, weight_VD, labels_N, ignore).view_as(labels_BT).sum(1)
+
+
+def _log_probabilities(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, ignore: int) -> Tensor:
+    size = _rows(max(1, len(labels_N)), len(weight_VD), hidden_ND.device)
+    parts = zip(hidden_ND.split(size), labels_N.split(size), strict=True)
+    how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+    return torch.cat([checkpoint(_log_p, h_ND, weight_VD, some_N, ignore, **how) for h_ND, some_N in parts])
+
+
+def _log_p(h_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, ignore: int) -> Tensor:
+    logits_NV = h_ND @ weight_VD.T
+    wide = torch.promote_types(logits_NV.dtype, torch.float32)
+    return -F.cross_entropy(logits_NV.to(wide), labels_N, ignore_index=ignore, reduction="none")
 
 
 def _rows(count: int, vocabulary: int, device: torch.device) -> int:

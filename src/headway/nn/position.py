@@ -52,6 +52,14 @@ class Scene:
         return self.relations[name]
 
 
+def within(segments_BT: Tensor) -> Tensor:
+    """(B, T): the place of each token in its own segment, so that a text that is packed behind others is read as it is
+    read alone."""
+    place_T = torch.arange(segments_BT.shape[1], device=segments_BT.device)
+    first_BT = nn.functional.pad(segments_BT[:, 1:] != segments_BT[:, :-1], (1, 0), value=True)
+    return place_T - torch.where(first_BT, place_T, 0).cummax(1).values
+
+
 class Position(nn.Module):
     """No positions: attention then sees a set, not a sequence."""
 
@@ -74,10 +82,11 @@ def sinusoid(positions: Tensor, width: int, base: float = 10_000.0) -> Tensor:
 
 
 def _rows_at(table_PD: Tensor, start: int | Tensor, length: int) -> Tensor:
-    """The rows of `length` positions from `start`, for each row of the batch where their starts differ."""
+    """The rows of `length` positions from `start`, for each row of the batch where their starts differ; of every token
+    its own where `start` is (B, T)."""
     if isinstance(start, Tensor):
         # Not checked against the table: reading the values would wait for the device.
-        return table_PD[start[:, None] + torch.arange(length, device=start.device)]
+        return table_PD[start if start.dim() == 2 else start[:, None] + torch.arange(length, device=start.device)]
     return table_PD[start : start + length]
 
 
@@ -120,8 +129,9 @@ class Sinusoidal(Position):
 
     def add(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         length = x_BTD.shape[1]
-        if isinstance(start, int) and start + length > len(self.table_PD):
-            self.table_PD = self._rows(2 * (start + length)).to(self.table_PD)
+        end = start + length if isinstance(start, int) else length
+        if end > len(self.table_PD):
+            self.table_PD = self._rows(2 * end).to(self.table_PD)
         return x_BTD + _rows_at(self.table_PD, start, length).to(x_BTD.dtype)
 
 

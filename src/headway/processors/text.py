@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from headway.errors import refuse
+from headway.text.chat import Chat
 from headway.text.codec import Codec
 from headway.text.foreign import ForeignTokenizer
 from headway.text.tokenizer import Symbols, TextOptions, Tokenizer
@@ -17,7 +18,8 @@ from headway.text.tokenizer import Symbols, TextOptions, Tokenizer
 class TextConfig:
     """size: entries that the model has, at least those of the tokenizer. options: how the vocabulary was made.
     language: a name or a code. symbols: the ids around a text that the model writes. foreign: the tokenizer comes with
-    a model from elsewhere, and `options` say nothing of it. file: of the tokenizer in a model folder."""
+    a model from elsewhere, and `options` say nothing of it. file: of the tokenizer in a model folder. chat: the chat
+    template that it was tuned with, where the tokenizer has none."""
 
     name: ClassVar[str] = "text"
     size: int
@@ -26,6 +28,7 @@ class TextConfig:
     symbols: Symbols = field(default_factory=Symbols)
     foreign: bool = False
     file: str = "tokenizer.json"
+    chat: str = ""
 
     @property
     def summary(self) -> str:
@@ -45,6 +48,8 @@ class TextConfig:
         load: Any = ForeignTokenizer.load if self.foreign else Tokenizer.load
         tokenizer = load(folder / self.file)
         refuse(len(tokenizer) > self.size, f"{folder / self.file} has {len(tokenizer)} entries, the model {self.size}")
+        if self.chat:
+            tokenizer.chat = Chat(self.chat, {})
         return TextProcessor(self, tokenizer)
 
 

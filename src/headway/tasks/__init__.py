@@ -8,6 +8,7 @@ from headway.tasks.acting import Acting
 from headway.tasks.answers import Choosing, NextSentences, ReplacedTokens
 from headway.tasks.captioning import Captioning
 from headway.tasks.classification import Classification
+from headway.tasks.conversing import Conversing
 from headway.tasks.detection import Detection
 from headway.tasks.encoding import Embedding
 from headway.tasks.following import Following
@@ -17,6 +18,7 @@ from headway.tasks.language import Language
 from headway.tasks.masked import MaskedWords
 from headway.tasks.mixing import Mixing
 from headway.tasks.pictures import ImageClassification
+from headway.tasks.preferring import Preferring
 from headway.tasks.questions import QuestionAnswering
 from headway.tasks.reinforcement import Reinforcement
 from headway.tasks.segmentation import Segmentation
@@ -33,7 +35,7 @@ EVERY = (
     Translation, Language, Classification, WordVectors, Embedding, MaskedWords, Tagging, ImageClassification,
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
-    Transcription, Acting, Following, Reinforcement, GraphLabelling, Mixing,
+    Transcription, Acting, Following, Reinforcement, GraphLabelling, Mixing, Conversing, Preferring,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

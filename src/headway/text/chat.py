@@ -20,6 +20,13 @@ from headway.errors import InputError
 Message = dict[str, str]  # role: system, user, assistant, …; content
 SECONDS = 10.0  # that a template may take
 
+# Of a model that has no template of its own: "Human: …", "Assistant: …", with an empty line between them.
+TURNS = (
+    "{% for message in messages %}{{ '\\n\\n' if not loop.first }}"
+    "{{ {'system': 'System', 'user': 'Human', 'assistant': 'Assistant', 'tool': 'Tool'}[message.role] }}: "
+    "{{ message.content }}{% endfor %}{{ '\\n\\nAssistant:' if add_generation_prompt }}"
+)
+
 
 @dataclass(frozen=True)
 class Chat:
@@ -35,14 +42,16 @@ def conversation(text: str, system: str | None = None, before: Sequence[Message]
     return [*start, *before, {"role": "user", "content": text}]
 
 
-def rendered(chat: Chat | None, messages: Sequence[Message]) -> str:
-    """The text of a conversation, up to where the model's answer begins."""
+def rendered(chat: Chat | None, messages: Sequence[Message], answering: bool = True) -> str:
+    """The text of a conversation, up to where the model's answer begins; without `answering`, up to its last
+    message's end."""
     if chat is None:
         raise InputError("this model has no chat template: leave out --chat, and write the prompt as it was trained on")
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
             raise InputError(f"message {number} must have a role and a content, both of them text")
-    asked = {"template": chat.template, "messages": [dict(m) for m in messages], "specials": chat.specials}
+    filled = {"messages": [dict(m) for m in messages], "specials": chat.specials, "answering": answering}
+    asked = {"template": chat.template, **filled}
     found = _process.asked(asked)
     if "error" in found:
         raise InputError(found["error"])

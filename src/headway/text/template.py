@@ -58,7 +58,9 @@ def answered(asked: dict[str, Any]) -> dict[str, str]:
     except (jinja2.TemplateError, RecursionError) as error:
         return {"error": f"the model's chat template cannot be read: {_line(error)}"}
     try:
-        text = template.render(messages=asked["messages"], add_generation_prompt=True, **asked["specials"])
+        text = template.render(
+            messages=asked["messages"], add_generation_prompt=asked["answering"], **asked["specials"]
+        )
     except MemoryError:
         return {"error": f"the model's chat template takes more than {MEMORY >> 20} MiB: it is ended"}
     except Exception as error:  # of somebody else's program: whatever it does is its own fault

@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError, refuse
+from headway.text.chat import Chat
 from headway.text.codec import Codec, enclosed, hashed, readable
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -101,7 +102,7 @@ class Tokenizer(Codec):
     stops = frozenset({END})
     opening: tuple[int, ...] = ()
     closing: tuple[int, ...] = (END,)
-    chat = None
+    chat: Chat | None = None
 
     def __init__(self, inner: tokenizers.Tokenizer):
         self.inner = inner
