@@ -1,9 +1,9 @@
 """Kim's convolutional classifier (2014) on his data: MR in ten folds, TREC, SST-2; several seeds, random vectors.
 
 SST-2 is trained on the phrases of GLUE and tested on whole sentences; of MR and TREC a tenth of the training texts
-chooses the step. MR's words are those of Kim's own program. The test texts are asked once, by the weights that were
-best in validation. Many small trainings, in processes side by side; one that has ended is not trained again, one that
-was stopped is resumed: `--runs` is where they lie. With `--vectors FILE` (word2vec's text or binary form, such as
+chooses the step, and their words are those of Kim's own program. The test texts are asked once, by the weights that
+were best in validation. Many small trainings, in processes side by side; one that has ended is not trained again, one
+that was stopped is resumed: `--runs` is where they lie. With `--vectors FILE` (word2vec's text or binary form, such as
 `headway vectors` writes) the same with vectors that are static, tuned, and both.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/text_cnn.py --device cuda --seeds 3 --parallel 12
@@ -17,7 +17,7 @@ from measure import arguments, write
 import re
 import statistics
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,14 +26,14 @@ from scores import trained
 from side_by_side import grouped, mean, side_by_side, training_options
 
 from headway.data.catalog import find
-from headway.data.labelled import read_labelled
+from headway.data.labelled import Labelled, read_labelled
 from headway.text.vectors import read_vectors
 
 FOLDS = 10
 PUBLISHED = {"MR": 0.761, "TREC": 0.912, "SST-2": 0.827}  # Kim 2014, table 2, CNN-rand
 RECIPES = {"MR": "mr-cnn", "TREC": "trec-cnn", "SST-2": "sst2-cnn"}
 SHORT = r"n't|'(?:s|ve|re|d|ll)"
-WORD = re.compile(rf"{SHORT}|(?:(?!{SHORT})[a-z0-9'`])+|[(),!?]")
+WORD = re.compile(rf"{SHORT}|(?:(?!{SHORT})[A-Za-z0-9'`])+|[(),!?]")
 WAYS = {"static": "static", "tuned": "non-static", "both": "multichannel"}
 
 
@@ -51,8 +51,23 @@ class Job(NamedTuple):
 
 
 def kims_words(text: str) -> str:
-    """The words that Kim's program makes of MR: in lower case, contractions taken apart, no marks but ( ) , ! ?"""
-    return " ".join(WORD.findall(text.lower()))
+    """The words that Kim's program makes of a text: contractions taken apart, no marks but ( ) , ! ? ' and `"""
+    return " ".join(WORD.findall(text))
+
+
+def written(file: Path, texts: Sequence[Labelled], clean: Callable[[str], str]) -> Path:
+    file.write_text("".join(f"{one.label} {clean(one.text)}\n" for one in texts), encoding="utf-8")
+    return file
+
+
+def questions(runs: Path) -> list[str]:
+    """TREC: the settings that name its files."""
+    places = {part: find(f"textcls/TREC.{part}.all.gz") for part in ("train", "test")}
+    files = {
+        part: written(runs / f"trec.{part}", read_labelled([place], encoding="latin-1"), kims_words)
+        for part, place in places.items()
+    }
+    return [f"data.{part}={file}" for part, file in files.items()] + ["data.encoding=utf-8"]
 
 
 def folds(runs: Path, clean: Callable[[str], str] = str) -> list[list[str]]:
@@ -64,13 +79,15 @@ def folds(runs: Path, clean: Callable[[str], str] = str) -> list[list[str]]:
         files = {name: runs / f"mr-fold-{fold}.{name}" for name in ("train", "test")}
         for name, file in files.items():
             chosen = [one for one, at in zip(texts, part, strict=True) if (at == fold) == (name == "test")]
-            file.write_text("".join(f"{one.label} {clean(one.text)}\n" for one in chosen), encoding="utf-8")
+            written(file, chosen, clean)
         found.append([f"data.{name}={file}" for name, file in files.items()] + ["data.encoding=utf-8"])
     return found
 
 
 def jobs(options: Namespace) -> Iterator[Job]:
-    of_fold = folds(options.runs, kims_words) if "MR" in options.data else []
+    files_of: dict[str, list[list[str]]] = {"SST-2": [[]]}
+    files_of |= {"MR": folds(options.runs, kims_words)} if "MR" in options.data else {}
+    files_of |= {"TREC": [questions(options.runs)]} if "TREC" in options.data else {}
     common = [f"engine.device={options.device}", *options.settings]
     ways = {"random": list[str]()}
     if options.vectors:
@@ -82,7 +99,7 @@ def jobs(options: Namespace) -> Iterator[Job]:
     for data in options.data:
         for vectors, chosen in ways.items():
             for seed in range(1, options.seeds + 1):
-                for fold, files in enumerate(of_fold if data == "MR" else [[]]):
+                for fold, files in enumerate(files_of[data]):
                     yield Job(data, vectors, seed, fold, (f"engine.seed={seed}", *chosen, *files, *common))
 
 
