@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,14 +13,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway import load
-from headway.batch import IGNORED
+from headway.batch import IGNORED, TextInputs
 from headway.cli.train import resolve
 from headway.data.exchanges import Exchange, PackedRows, padded
 from headway.data.preference_pairs import PreferenceStore
 from headway.errors import InputError
 from headway.models.gpt import GPT, GPTConfig
+from headway.plain import change
+from headway.recipes import RECIPES
 from headway.tasks.objective import NextToken
 from headway.tasks.preferring import Dpo, DpoObjective
+from headway.tasks.ranking import ChoiceBatch
+from headway.text.chat import asked_text
 from small_runs import call, carried_out, check_resumed, train_quietly
 
 SETTINGS = (
@@ -179,3 +184,65 @@ def test_what_does_not_fit_is_left_out_and_told(tuned: Path, tmp_path: Path) -> 
         (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         carried_out("tune", tmp_path / "none", *SETTINGS, *SMALL, f"data.train={tmp_path / 'long.jsonl'}",
                     "data.hold_out=0.5")  # fmt: skip
+
+
+REWARD = (
+    "engine.device=cpu", "engine.batch=512", "engine.snapshot=4", "engine.log=5", "engine.checkpoint=3",
+    "validation.every=10", "validation.score_every=10", "schedule.warmup=2", "schedule.peak=0.01", "engine.steps=30",
+    "model.layers=1", "model.width=16", "model.inner=32", "model.heads=2", "model.max_length=64", "model.dropout=0.0",
+    "data.text.size=300", "data.text.min_count=1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def judge(tuned: Path) -> Path:
+    _, pairs = write_talk(tuned)
+    run = change(RECIPES["reward"].make(), [*REWARD, f"data.train={pairs}"])
+    train_quietly(run, tuned / "judge")
+    return tuned / "judge"
+
+
+def test_a_judge_learns_which_answers_are_liked(judge: Path) -> None:
+    chooser = load(judge)
+    card = json.loads((judge / "model" / "headway.json").read_text())
+    assert card["task"] == "multiple-choice" and card["score"]["validation accuracy"] > 0.9
+    answers = ["It is 3.", "I do not know 1 or 2!"]
+    shares = chooser.choose(("Human: What is 1 and 2?", answers))
+    assert shares[0] > 0.5 and sum(shares) == pytest.approx(1)
+
+
+def test_the_loss_of_a_judge_is_bradley_and_terrys(judge: Path) -> None:
+    torch.manual_seed(0)
+    head: Any = load(judge).model.head
+    logits = torch.randn(6, requires_grad=True)
+    batch = ChoiceBatch(TextInputs(torch.zeros(3, 1)), TextInputs(torch.zeros(3, 1)), torch.tensor([1.0, 1.0, 0.0]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(head, "choices", lambda encoded: encoded)
+        found = head.losses(logits, batch)["loss"][0]
+    expected = F.cross_entropy(logits.view(2, 3).T[:2], torch.zeros(2, dtype=torch.long), reduction="sum")
+    torch.testing.assert_close(found, expected)
+
+
+def test_training_a_judge_resumes_to_the_bit(monkeypatch: pytest.MonkeyPatch, judge: Path, tmp_path: Path) -> None:
+    def run(out: Path, resume: bool = False) -> None:
+        settings = [*REWARD, f"data.train={judge.parent / 'pairs.jsonl'}"]
+        train_quietly(change(RECIPES["reward"].make(), settings), out, resume)
+
+    check_resumed(monkeypatch, judge, tmp_path / "again", 17, run)
+
+
+def test_of_several_answers_the_judge_prefers_one(tuned: Path, judge: Path) -> None:
+    generator, chooser = load(tuned / "run"), load(judge)
+    prompt = [{"role": "user", "content": "What is 1 and 2?"}]
+    settings = {"max_new": 5, "seed": 3}
+    [found] = generator.generate([prompt], best_of=6, judge=chooser, **settings)
+    texts = [passage.text for passage in generator.generate_n([prompt], samples=6, **settings)[0]]
+    shares = chooser.choose((asked_text(prompt), texts), truncate=True)
+    assert found == texts[shares.index(max(shares))]
+    words = ["generate", tuned / "run", "--chat", "--prompt", "What is 1 and 2?", "--best-of", 6, "--max-new-tokens", 5]
+    code, out, err = call(*words, "--seed", 3, "--judge", judge)
+    assert code == 0 and out.strip() == found.strip(), err
+    code, _, err = call(*words, "--judge", tuned / "run")
+    assert code == 2 and "does not choose among texts" in err
+    code, _, err = call(*words[:-4], "--judge", judge)
+    assert code == 2 and "add --best-of" in err

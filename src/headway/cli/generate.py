@@ -45,6 +45,7 @@ def generate(
     choice: list[str] = option([], "TEXT...", "Write one of these, nothing else."),
     samples: int = option(1, "N", "Continuations of each prompt.", min=1),
     best_of: int = option(None, "N", "Generate N, print the most probable.", min=1),
+    judge: str = option(None, "MODEL", "With --best-of: print the one that this model prefers (headway train reward)."),
     beam_size: int = option(
         None, "N", "Search for the most probable text with N hypotheses instead of sampling.", min=1
     ),
@@ -60,7 +61,7 @@ def generate(
     threads: int = options.THREADS,
 ) -> None:
     """Continue a prompt with a language model."""
-    from headway.generate.generator import likeliest
+    from headway.generate.generator import best as best_answer
     from headway.tasks.loading import load
 
     options.check_model(model, "headway generate MODEL --prompt TEXT")
@@ -89,13 +90,18 @@ def generate(
         talk(load(model, device, dtype, verb="generate"), settings, chat, system)
         return
     refuse(best_of and samples > 1, "--best-of shows one of N texts, --samples shows all: pass one of them")
+    refuse(judge and not best_of, "--judge chooses among several texts: add --best-of N")
     refuse(top and not as_json, "--top needs --json: there is no place for alternatives in plain text")
     generator, prompts = load(model, device, dtype, verb="generate"), asked(prompt, "prompt")
     messages: list[Any] = [conversation(text, system) for text in prompts] if chat else prompts
     if as_json or samples > 1 or best_of or search:
         found = generator.generate_n(messages, samples=best_of or samples, top=top, **settings)
         if best_of:
-            found = [[likeliest(passages)] for passages in found]
+            judging = load(judge, device, dtype) if judge else None
+            unfit = judging is not None and "choose" not in judging.asked()
+            refuse(unfit, f"{judge} does not choose among texts: headway train reward makes a model that does")
+            pairs = zip(messages, found, strict=True)
+            found = [[best_answer(passages, prompt, judging)] for prompt, passages in pairs]
         if as_json:
             _print_json(generator, prompts, found)
         else:

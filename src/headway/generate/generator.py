@@ -21,7 +21,7 @@ from headway.generate.writing import Parts, Passage, Wishes, Writing, likeliest
 from headway.models.configs import token_tables
 from headway.models.protocols import Steps
 from headway.nn.tap import chosen
-from headway.text.chat import Message, rendered
+from headway.text.chat import Message, asked_text, conversation, rendered
 from headway.text.codec import Codec
 from headway.traces import Trace
 
@@ -31,6 +31,16 @@ Asked = str | Sequence[Message]  # a text to continue, or a conversation to answ
 def is_prompt(value: Any) -> bool:
     """Whether it is one prompt: a text, or the messages of a conversation."""
     return is_text(value) or (isinstance(value, Sequence) and len(value) > 0 and isinstance(value[0], dict))
+
+
+def best(passages: Sequence[Passage], prompt: Asked, judge: Any = None) -> Passage:
+    """The likeliest, or the one that a judge prefers as an answer to the prompt; it never prefers nothing at all."""
+    said = [passage for passage in passages if passage.text.strip()]
+    if judge is None or len(said) < 2:
+        return likeliest(said or passages)
+    asked = asked_text(conversation(prompt) if isinstance(prompt, str) else prompt)
+    shares = judge.choose((asked, [passage.text for passage in said]), truncate=True)
+    return said[shares.index(max(shares))]
 
 
 class Generator(Writing, Answering):
@@ -67,9 +77,9 @@ class Generator(Writing, Answering):
         return [name for name in super().asked() if traced or name != "trace"]
 
     @one_or_many(is_prompt)
-    def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, **settings: Any) -> list[str]:
+    def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, judge: Any = None, **settings: Any) -> list[str]:
         """A continuation of a prompt, or of each prompt of a list, in order; of `best_of` samples the one of
-        greatest mean log-probability.
+        greatest mean log-probability, or the one that `judge` prefers, a model that chooses among texts.
 
         A prompt is a text, or a conversation (`[{"role": "user", "content": "Hello"}]`) where the model has a template.
         Keywords are those of `Sampling` and `Wishes`: `temperature=0` is greedy, `stop=["\\n"]`, `max_new=50`, … With
@@ -80,7 +90,7 @@ class Generator(Writing, Answering):
         if "samples" in settings:
             raise InputError("generate gives one text of each prompt: write best_of, or use generate_n for samples")
         found = self.generate_n(prompts, samples=best_of, **settings)
-        return [likeliest(passages).text for passages in found]
+        return [best(passages, prompt, judge).text for prompt, passages in zip(prompts, found, strict=True)]
 
     @one_or_many(is_prompt)
     def generate_n(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Union
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import InputError, refuse
@@ -241,6 +242,18 @@ class MultipleChoiceHead(Head):
     def choices(self, encoded: Encoded) -> Tensor:
         logits_B1: Tensor = self(encoded)
         return logits_B1[:, 0]
+
+    def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
+        """Of pairs, all chosen texts above all rejected ones: −log σ(r − r'), r the logits."""
+        chosen_B, rejected_B = self.choices(encoded).float().chunk(2)
+        more_B = chosen_B - rejected_B
+        right, wrong = F.logsigmoid(more_B), F.logsigmoid(-more_B)
+        loss_B = -(1 - smoothing) * right - smoothing * wrong
+        return {
+            "loss": ((loss_B * batch.real_B).sum(), 1.0),
+            "nll": (-(right.detach() * batch.real_B).sum(), 0.0),
+            "accuracy": (((more_B.detach() > 0) * batch.real_B).sum(), 0.0),
+        }
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from headway.tasks.mixing import Mixing
 from headway.tasks.pictures import ImageClassification
 from headway.tasks.preferring import Preferring
 from headway.tasks.questions import QuestionAnswering
+from headway.tasks.ranking import Ranking
 from headway.tasks.reinforcement import Reinforcement
 from headway.tasks.segmentation import Segmentation
 from headway.tasks.sounds import SoundClassification
@@ -36,6 +37,7 @@ EVERY = (
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
     Transcription, Acting, Following, Reinforcement, GraphLabelling, Mixing, Conversing, Preferring,
+    Ranking,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 

@@ -19,11 +19,13 @@ from headway.errors import InputError
 
 Message = dict[str, str]  # role: system, user, assistant, …; content
 SECONDS = 10.0  # that a template may take
+RECENT = 1200  # characters of a conversation that a judge of answers reads
 
 # Of a model that has no template of its own: "Human: …", "Assistant: …", with an empty line between them.
+WHO = {"system": "System", "user": "Human", "assistant": "Assistant", "tool": "Tool"}
 TURNS = (
     "{% for message in messages %}{{ '\\n\\n' if not loop.first }}"
-    "{{ {'system': 'System', 'user': 'Human', 'assistant': 'Assistant', 'tool': 'Tool'}[message.role] }}: "
+    f"{{{{ {WHO}[message.role] }}}}: "
     "{{ message.content }}{% endfor %}{{ '\\n\\nAssistant:' if add_generation_prompt }}"
 )
 
@@ -40,6 +42,11 @@ def conversation(text: str, system: str | None = None, before: Sequence[Message]
     """The messages so far and the user's next one."""
     start = [{"role": "system", "content": system}] if system and not before else []
     return [*start, *before, {"role": "user", "content": text}]
+
+
+def asked_text(messages: Sequence[Message]) -> str:
+    """The end of a conversation, as a model reads it that judges what is answered."""
+    return "\n\n".join(f"{WHO.get(one['role'], one['role'])}: {one['content']}" for one in messages)[-RECENT:]
 
 
 def rendered(chat: Chat | None, messages: Sequence[Message], answering: bool = True) -> str:
