@@ -33,7 +33,7 @@ from media import (
     sound_arrays,
 )
 from seen_files import mixed, scenes, trajectories
-from worlds import SEEN, SMALL, labelled, pairs, questions, speech, stories, strings, tagged, text
+from worlds import SEEN, SMALL, conversations, labelled, pairs, questions, speech, stories, strings, tagged, text
 
 from headway.cli.app import main
 
@@ -68,6 +68,7 @@ STEERED = (*SHORT, "model.width=16", "model.layers=1", "model.max_length=4", "da
 GRAPHS = (*SHORT, "engine.batch=8", "model.width=16", "model.layers=1", "model.heads=2", "model.walk=3")
 MIXED = (*SHORT, "engine.batch=6", "model.image=8", "model.stem.layers=1", "model.width=16", "model.heads=2",
          "model.layers=1", "model.bins=4")  # fmt: skip
+TUNED = (*SHORT, "model.layers=1", "model.width=16", "model.heads=2", "model.max_length=64", "data.text.size=300")
 LANGUAGES = ("--source", "en", "--target", "fr")
 
 
@@ -263,6 +264,9 @@ ALL: dict[str, Kind] = {
         (train("clone", "train.npz", settings=STEERED), train("decision-transformer", "train.npz", settings=STEERED)),
     ),
     "mixtures": Kind(mixed, (train("mixture", "captions.npz", "questions.jsonl", "steps.npz", settings=MIXED),)),
+    "conversations": Kind(
+        conversations, (train("tune", "talk.jsonl", settings=TUNED), train("reward", "pairs.jsonl"))
+    ),
     "graphs": Kind(graphs, (train("graph", "train.jsonl", settings=GRAPHS),)),
     "speech": Kind(speech, (train("transcribe", "speech/all.csv", settings=SPEECH),)),
     "picture-table": Kind(picture_table, (train("classify-pictures", "all.csv", settings=PICTURES),)),

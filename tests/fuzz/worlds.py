@@ -97,6 +97,25 @@ def questions(folder: Path) -> None:
     (folder / "valid.jsonl").write_text("".join(rows), encoding="utf-8")
 
 
+def conversations(folder: Path) -> None:
+    """Conversations, and preferences between two answers."""
+    asked = [(f"what is {n % 9} and {n // 9}", f"it is {n % 9 + n // 9}", "no idea") for n in range(40)]
+    rows = [{"prompt": prompt, "chosen": chosen, "rejected": rejected} for prompt, chosen, rejected in asked]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    talks = [[("user", prompt), ("assistant", chosen)] for prompt, chosen, _ in asked]
+    lines = [json.dumps({"messages": [{"role": who, "content": text} for who, text in talk]}) for talk in talks]
+    (folder / "talk.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def conversations_and_model(folder: Path) -> None:
+    """The same, and a model to start from."""
+    from foreign_world import write_language_model
+
+    conversations(folder)
+    (folder / "base").mkdir()
+    write_language_model(folder / "base")
+
+
 def pictures(folder: Path) -> None:
     from PIL import Image
 
@@ -337,6 +356,21 @@ WORLDS: dict[str, World] = {
             ("evaluate", "MODEL", "speech/all.csv", "--device", "cpu", "--json"),
         ),
         stores=False,
+    ),
+    "tune": World(
+        conversations, ("tune", "--data", "talk.jsonl"),
+        (*ENGINE, "model.layers=1", "model.width=16", "model.heads=2", "model.max_length=64", "data.text.size=300"),
+        (("generate", "MODEL", "--chat", "--prompt", "what is 1 and 2", "--max-new-tokens", "3", "--device", "cpu"),),
+        stores=False,
+    ),
+    "prefer": World(
+        conversations_and_model, ("prefer", "--data", "pairs.jsonl", "--init", "base"), ENGINE,
+        (("generate", "MODEL", "--chat", "--prompt", "what is 1", "--max-new-tokens", "3", "--device", "cpu"),),
+        stores=False,
+    ),
+    "reward": World(
+        conversations, ("reward", "--data", "pairs.jsonl"), LABELS,
+        (("predict", "MODEL", "--text", "what is 1 and 2\tit is 3\tno idea", "--device", "cpu"),), stores=False,
     ),
     "graphs": World(
         graphs, ("graph", "--data", "train.jsonl"),

@@ -110,7 +110,7 @@ class Ranking(TextLabelling):
         return f"{len(texts) // 2:,} pairs of answers"
 
     def valid_batches(self) -> Iterable[ChoiceBatch]:
-        return self.held["valid"].epoch()  # type: ignore[no-any-return]
+        return self.held["valid"].epoch()
 
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
         return {name: losses[name] for name in ("loss", "accuracy")}
