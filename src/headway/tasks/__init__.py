@@ -25,6 +25,7 @@ from headway.tasks.reinforcement import Reinforcement
 from headway.tasks.segmentation import Segmentation
 from headway.tasks.sounds import SoundClassification
 from headway.tasks.stories import StoryAnswering
+from headway.tasks.summarising import Summarising
 from headway.tasks.tagging import Tagging
 from headway.tasks.task import Task
 from headway.tasks.transcription import Transcription
@@ -37,7 +38,7 @@ EVERY = (
     SoundClassification, Segmentation, Detection, InstanceSegmentation, Captioning,
     QuestionAnswering, NextSentences, Choosing, ReplacedTokens, StoryAnswering, Transduction,
     Transcription, Acting, Following, Reinforcement, GraphLabelling, Mixing, Conversing, Preferring,
-    Ranking,
+    Ranking, Summarising,
 )  # fmt: skip
 TASKS: dict[str, type[Task]] = {task.name: task for task in EVERY}
 
