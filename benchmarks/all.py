@@ -146,6 +146,8 @@ PIECES = {
         Piece("babi, 10k jointly", "babi.py --parts joint-10k --again", 9, (BABI,), shares=True),
         Piece("spans", "spans.py {models}/minilm --seeds 3 --parallel 6 --runs {runs}/spans", 9,
               ("model:minilm", "data:squad"), resumes=True),
+        Piece("summaries", "summaries.py --seeds 3 --parallel 6 --runs {runs}/summaries", 9,
+              ("data:aeslc", "data:scitldr"), resumes=True),
         Piece("serving", "serving.py --repeats 3", 8, ("transformers",)),
         Piece("tracing", "tracing.py --repeats 3", 2),
     ],

@@ -33,7 +33,20 @@ from media import (
     sound_arrays,
 )
 from seen_files import mixed, scenes, trajectories
-from worlds import SEEN, SMALL, conversations, labelled, pairs, questions, speech, stories, strings, tagged, text
+from worlds import (
+    SEEN,
+    SMALL,
+    conversations,
+    labelled,
+    pairs,
+    questions,
+    speech,
+    stories,
+    strings,
+    summaries,
+    tagged,
+    text,
+)
 
 from headway.cli.app import main
 
@@ -264,6 +277,7 @@ ALL: dict[str, Kind] = {
         (train("clone", "train.npz", settings=STEERED), train("decision-transformer", "train.npz", settings=STEERED)),
     ),
     "mixtures": Kind(mixed, (train("mixture", "captions.npz", "questions.jsonl", "steps.npz", settings=MIXED),)),
+    "summaries": Kind(summaries, (train("summarise", "mail.jsonl", settings=TRANSLATOR),)),
     "conversations": Kind(
         conversations, (train("tune", "talk.jsonl", settings=TUNED), train("reward", "pairs.jsonl"))
     ),

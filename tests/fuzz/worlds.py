@@ -97,6 +97,11 @@ def questions(folder: Path) -> None:
     (folder / "valid.jsonl").write_text("".join(rows), encoding="utf-8")
 
 
+def summaries(folder: Path) -> None:
+    rows = [{"text": f"the cat {n} sat on mat {n % 7}", "summary": [f"cat {n}", f"mat {n % 7}"]} for n in range(60)]
+    (folder / "mail.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def conversations(folder: Path) -> None:
     """Conversations, and preferences between two answers."""
     asked = [(f"what is {n % 9} and {n // 9}", f"it is {n % 9 + n // 9}", "no idea") for n in range(40)]
@@ -356,6 +361,15 @@ WORLDS: dict[str, World] = {
             ("evaluate", "MODEL", "speech/all.csv", "--device", "cpu", "--json"),
         ),
         stores=False,
+    ),
+    "summarise": World(
+        summaries, ("summarise", "--data", "mail.jsonl"),
+        (*ENGINE, *SMALL, "model.encoder_layers=1", "model.decoder_layers=1", "data.text.size=300",
+         "data.text.min_count=1", "search.beam=1"),
+        (
+            ("predict", "MODEL", "--text", "the cat 7 sat on mat 3", "--device", "cpu"),
+            ("evaluate", "MODEL", "mail.jsonl", "--device", "cpu", "--json"),
+        ),
     ),
     "tune": World(
         conversations, ("tune", "--data", "talk.jsonl"),

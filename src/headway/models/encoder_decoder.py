@@ -15,7 +15,7 @@ from headway.batch import TextInputs
 from headway.models.protocols import Embedded, Encoded, Steps, Tracks
 from headway.nn.block import Stack
 from headway.nn.cache import fresh_caches
-from headway.nn.embedding import Head, JoinedHead, TokenEmbedding
+from headway.nn.embedding import TokenEmbedding
 from headway.nn.mask import Causal, Padding, Scene
 from headway.nn.slots import Memory, SourceValues
 from headway.nn.state import State
@@ -38,7 +38,7 @@ class SequenceToSequence(Steps):
     }
     embed_source: TokenEmbedding
     embed_target: TokenEmbedding
-    head: Head | JoinedHead
+    head: Any  # of hidden vectors and the state
 
     def __init__(self, config: Any, *vocabularies: int) -> None:
         super().__init__(config, *vocabularies)
@@ -46,7 +46,8 @@ class SequenceToSequence(Steps):
 
     @property
     def output_weight(self) -> Tensor:
-        return self.head.weight
+        weight: Tensor = self.head.weight
+        return weight
 
     def embed(
         self, ids_RT: Tensor, state: State, segments_RT: Tensor | None = None, lengths_R: Tensor | None = None
@@ -84,7 +85,12 @@ class EncoderDecoder(SequenceToSequence):
 
     def start(self, inputs: Any, rows: int, device: torch.device, room: int | None = None) -> State:
         """The source's memory for each decoder layer, and empty caches."""
-        return self.remember(self.encode(inputs), room)
+        state = self.remember(self.encode(inputs), room)
+        return State({**state.slots, **self.of_source(inputs)}, state.clock, state.group)
+
+    def of_source(self, inputs: Any) -> dict[str, Sequence[Any]]:
+        """Slots for what else a head reads of the source."""
+        return {}
 
     def remember(self, encoded: Encoded, room: int | None = None) -> State:
         """As `start`, for what is encoded already."""

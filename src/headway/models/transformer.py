@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
-from torch import nn
+from torch import Tensor, nn
 
+from headway.errors import refuse
 from headway.models import parts
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.attention import CrossAttention, SelfAttention
 from headway.nn.block import Stack
+from headway.nn.copying import Copying
 from headway.nn.embedding import AppendOne, Head, TokenEmbedding, biased_head, token_table
+from headway.nn.slots import SourceIds
 
 
 @dataclass(frozen=True)
 class TransformerConfig:
     """`embeddings`: what has one table: source, target and head (shared), target and head (tied), source and target
     (joint). `scaled`: embeddings are multiplied by √width. `output_bias`: the logits have one, as Marian's.
-    `embedding_norm`: embeddings with their positions are normed, as BART's."""
+    `embedding_norm`: embeddings with their positions are normed, as BART's. `copying`: a word may be copied from the
+    source (See et al. 2017), which needs one vocabulary."""
 
     name: ClassVar[str] = "transformer"
     encoder_layers: int = 6
@@ -37,6 +42,7 @@ class TransformerConfig:
     scaled: bool = True
     output_bias: bool = False
     embedding_norm: bool = False
+    copying: bool = False
 
 
 TINY = TransformerConfig(encoder_layers=4, decoder_layers=4, width=128, inner=256, heads=4, dropout=0.3)
@@ -52,7 +58,7 @@ class Transformer(EncoderDecoder):
         super().__init__(config, source_vocabulary, target_vocabulary)
         width, heads, norm = config.width, config.heads, config.norm
         shared = config.embeddings in ("shared", "joint")
-        if shared and source_vocabulary != target_vocabulary:
+        if (shared or config.copying) and source_vocabulary != target_vocabulary:
             raise ValueError(f"{config.embeddings} embeddings need one joint vocabulary")
         attention = partial(SelfAttention, width, heads, config.attention_dropout)
         cross = partial(CrossAttention, width, heads, config.attention_dropout)
@@ -72,3 +78,13 @@ class Transformer(EncoderDecoder):
         self.into_head = AppendOne() if config.output_bias else nn.Identity()
         tied = target_table if config.embeddings in ("shared", "tied") else None
         self.head = (biased_head if config.output_bias else Head)(width, target_vocabulary, tied)
+        if config.copying:
+            self.head = Copying(self.head, width)
+
+    @property
+    def output_weight(self) -> Tensor:
+        refuse(self.config.copying, "a model that copies is more than one product: set objective=head-cross-entropy")
+        return super().output_weight
+
+    def of_source(self, inputs: Any) -> dict[str, Sequence[Any]]:
+        return {"source_ids": [SourceIds(inputs.ids_BT)]} if self.config.copying else {}

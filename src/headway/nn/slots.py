@@ -185,3 +185,18 @@ class Memory(SourceValues):
             # Weight 0 times what an earlier source left may be NaN.
             put(mine_BHSK[:, :, length:], 0, at, None)
             put(mine_BHSK[:, :, :length], 0, at, theirs_BHSK)
+
+
+class SourceIds(SourceValues):
+    """The ids of the sources, (B, S): what a head may copy."""
+
+    def steady(self, rows: int, capacity: int, clock: Any) -> SourceIds:
+        return SourceIds(self.tensors[0].new_full((rows, capacity), BLANK))
+
+    def first(self, rows: int, capacity: int | None, clock: Any) -> SourceIds:
+        return SourceIds(self.tensors[0][:rows, :capacity])
+
+    def insert(self, other: Any, at: Places, copies: int, used: int) -> None:
+        (mine_BS,), (theirs_BS,) = self.tensors, other.tensors
+        put(mine_BS[:, theirs_BS.shape[1] :], 0, at, None)
+        put(mine_BS[:, : theirs_BS.shape[1]], 0, at, theirs_BS)

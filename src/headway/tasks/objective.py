@@ -87,6 +87,22 @@ class TokenObjective(Objective):
 
 
 @final
+class LogitsObjective(TokenObjective):
+    """From the logits that the head gives, for heads that are more than one product."""
+
+    def forward(self, batch: TokenBatch) -> Terms:
+        ids_BT = batch.ids_BT
+        state = self.model.start(batch.inputs, len(ids_BT), ids_BT.device, room=0)
+        logits_NV = self.model.logits(ids_BT, state, batch.segments_BT)[0].flatten(0, 1)
+        wide = torch.promote_types(logits_NV.dtype, torch.float32)
+        given = logits_NV.to(wide), batch.labels_BT.flatten()
+        how: dict[str, Any] = {"ignore_index": IGNORED, "reduction": "sum"}
+        loss = F.cross_entropy(*given, label_smoothing=self.config.smoothing, **how)
+        nll = F.cross_entropy(*given, **how).detach() if self.config.smoothing else loss.detach()
+        return {"loss": (loss, 1.0), "nll": (nll, 0.0)}
+
+
+@final
 class RDropObjective(TokenObjective):
     """Two passes as one batch of twice the rows; in validation, without dropout, one pass."""
 
@@ -306,6 +322,14 @@ class CrossEntropy(Config):
     name: ClassVar[str] = "cross-entropy"
     objective: ClassVar[type[Objective]] = TokenObjective
     smoothing: float = 0.1
+
+
+@dataclass(frozen=True)
+class HeadCrossEntropy(CrossEntropy):
+    """Cross-entropy of what the head gives, for one that is more than a product: that copies."""
+
+    name: ClassVar[str] = "head-cross-entropy"
+    objective: ClassVar[type[Objective]] = LogitsObjective
 
 
 @dataclass(frozen=True)

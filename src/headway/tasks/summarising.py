@@ -24,15 +24,17 @@ from headway.text.codec import Codec
 class Summaries(ParallelText):
     """JSON lines: under the key `source` a text, or its sentences, under `target` a summary, or several. A text that is
     longer than the model reads is cut, and counted. Without `valid`, about `hold_out` texts are held out for it and as
-    many for `test`."""
+    many for `test`. judged: how many summaries of a text judge what is written (0: all)."""
 
     name: ClassVar[str] = "summaries"
     wanted: ClassVar[str] = "FILE (.jsonl with a text and its summary in each line)"
     source: str = "text"
     target: str = "summary"
+    judged: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        refuse(self.judged < 0, f"data.judged must be 0 (all) or more, not {self.judged}")
         refuse(self.swapped, "data.swapped is for sentence pairs: name the keys with --source and --target")
 
 
@@ -57,7 +59,8 @@ class Summarising(Translation):
             share = min(0.1, data.hold_out / len(parts["train"]))
             for part in [part for part in PARTS[1:] if part not in parts]:
                 parts["train"], parts[part] = _held(parts["train"], share)
-        self.references = {part: [one.summaries for one in values] for part, values in parts.items()}
+        judged = data.judged or None
+        self.references = {part: [one.summaries[:judged] for one in values] for part, values in parts.items()}
         files = {part: [folder / f"{part}.source", folder / f"{part}.target"] for part in parts}
         folder.mkdir(parents=True, exist_ok=True)
         if self.context.ranks.first:
@@ -120,7 +123,7 @@ class Summarising(Translation):
         texts = _summarised(model, [one.text for one in values], search_options(options))
         if "keep" in options:
             options["keep"](texts)
-        rouge = Rouge.of(texts, [one.summaries for one in values])
+        rouge = Rouge.of(texts, [one.summaries[: data.get("judged") or None] for one in values])
         return Report(rouge.to_dict(), rouge.lines())
 
 

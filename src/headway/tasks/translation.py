@@ -26,7 +26,7 @@ from headway.nn.embedding import ForcedFirst
 from headway.plain import to_plain
 from headway.processors.text import TextProcessor
 from headway.tasks.files import PARTS, DataFiles, found, listed, vocabularies
-from headway.tasks.objective import CrossEntropy, RDrop
+from headway.tasks.objective import CrossEntropy, HeadCrossEntropy, RDrop
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Figure, Prediction, Report, Task, entropy, random_ids, refuse_unknown, with_perplexity
 from headway.text.codec import Codec
@@ -101,7 +101,7 @@ class Translation(Task):
 
     name = "translation"
     data = ParallelText
-    objectives = (CrossEntropy, RDrop)
+    objectives = (CrossEntropy, RDrop, HeadCrossEntropy)
     roles = ("steps",)
     takes = SIDES
     headline = ("BLEU", True)

@@ -34,6 +34,7 @@ def _translator(loaded: Loaded) -> Any:
     model: Any = loaded.model
     config: TransformerConfig = model.config
     refuse(loaded.card.symbols.first is not None, "headway writes no forced first token for CTranslate2")
+    refuse(config.copying, "CTranslate2 has no head that copies: model.copying")
     refuse(config.embedding_norm, "headway writes no norm of embeddings for CTranslate2: model.embedding_norm")
     layers = config.encoder_layers, config.decoder_layers
     spec = specs.TransformerSpec.from_config(layers, config.heads, **_choices(config))

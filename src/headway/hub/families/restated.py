@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headway.errors import refuse
 from headway.models import build, parts
 from headway.models.gpt import GPTConfig
 from headway.models.transformer import TransformerConfig
@@ -55,6 +56,7 @@ def completed(family: str, config: Any, vocabularies: tuple[int, ...], weights: 
 def translator(config: TransformerConfig, sizes: tuple[int, ...], weights: Weights) -> tuple[Any, Weights]:
     """Sines first, logits with a bias: as Marian and Pegasus are. A head of its own keeps its bias beside its columns,
     which they have no place for."""
+    refuse(config.copying, "Marian and Pegasus have no head that copies: model.copying")
     config, weights = halved(config, weights)
     if not config.output_bias and config.embeddings in ("shared", "tied"):
         config = replace(config, output_bias=True)
