@@ -148,6 +148,9 @@ PIECES = {
               ("model:minilm", "data:squad"), resumes=True),
         Piece("summaries", "summaries.py --seeds 3 --parallel 6 --runs {runs}/summaries", 9,
               ("data:aeslc", "data:scitldr"), resumes=True),
+        Piece("conversations and preferences", "tuning.py novels={models}/novels-gpt minimind={models}/minimind "
+              "--judge {models}/minilm --parts train ask --parallel 3 --runs {runs}/tuning", 9,
+              ("model:novels-gpt", "model:minimind", "model:minilm", "data:hh_rlhf", "data:ifeval"), True),
         Piece("serving", "serving.py --repeats 3", 8, ("transformers",)),
         Piece("tracing", "tracing.py --repeats 3", 2),
     ],
@@ -206,6 +209,8 @@ PIECES = {
         Piece("pictures", "pictures.py {runs}/scores/demo-seed-1 --runs {runs}/pictures", 9, ("run:demo", SHAKESPEARE),
               resumes=True),
         Piece("corpus", "corpus.py --pairs 1000000", 9),
+        Piece("instructions that are followed", "tuning.py novels={models}/novels-gpt minimind={models}/minimind "
+              "--parts check --runs {runs}/tuning", 1, ("model:minimind", "data:ifeval", "lm_eval")),
     ],
 }  # fmt: skip
 WITHOUT_DEVICE = ("scores.py", "ladder.py")  # scores.py takes what the machine has

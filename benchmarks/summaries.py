@@ -1,7 +1,7 @@
 """Summaries from nothing, AESLC's subject lines and SciTLDR's sentences, beside simple answers from the text itself.
 
 A row a data set and way, ROUGE-1, -2 and -L of the test texts: AESLC's beside the subject that the e-mail had,
-SciTLDR's beside the best of several sentences. `transformer`: the recipe; `without copying`: the same with a plain head;
+SciTLDR's beside the best of several sentences. `transformer`: the recipe; `without copying`: with a plain head;
 `first words`: as many as suit the validation data; `first sentence`; `central sentence`: the one that shares most words
 with the others. Several seeds of each model.
 

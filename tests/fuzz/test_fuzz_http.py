@@ -43,6 +43,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "stream_options": {"include_usage": True},
     },
     "/v1/translate": {"model": "translator", "input": ["He drives the car"]},
+    "/v1/predict": {"model": "translator", "input": ["He drives the car"], "options": {}},
     "/v1/embeddings": {"model": "translator", "input": "He drives the car"},
 }  # fmt: skip
 SEARCH = {"text": "He drives the car", "beam": 2}

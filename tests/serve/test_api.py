@@ -210,7 +210,18 @@ def test_models_vectors_and_translations(client, address, encoder):
     assert (status, told["translations"]) == (200, [headway.load(FOLDER, "cpu").translate("He drives the car")])
 
 
+def test_predictions_are_those_of_the_models_task(address):
+    status, told = ask(address, "v1/predict", {"model": "translator", "input": ["He drives the car"]})
+    assert (status, told["predictions"][0]["text"]) == (200, "He drives the car")
+    assert told["predictions"][0]["translation"] == headway.load(FOLDER, "cpu").translate("He drives the car")
+    for model, options in (("small", {}), ("translator", {"beams": 3})):  # opened without a folder; no such option
+        status, told = ask(address, "v1/predict", {"model": model, "input": "a", "options": options})
+        assert status == 400 and told["error"]["message"]
+
+
 BAD: dict[str, tuple[str, Any, int]] = {
+    "nothing to predict": ("v1/predict", {"model": "translator", "input": []}, 400),
+    "a number to predict": ("v1/predict", {"model": "translator", "input": [3]}, 400),
     "no JSON": ("v1/completions", b"{", 400),
     "no object": ("v1/completions", [], 400),
     "an unknown model": ("v1/completions", {"model": "other", "prompt": "a"}, 404),

@@ -38,9 +38,10 @@ class Answering(Shown):
     """Abstract. What the page asks of any model that answers, and `headway.load` gives. name: how a reader calls it;
     takes: besides a text nothing ("one"), a second text that is read as one with the first ("pair"), or the text to
     write ("target"); limit: the most tokens (None: any number); tokenizers: of what is read, and of what is written,
-    where that is text."""
+    where that is text. task: that opened it from a folder."""
 
     takes: ClassVar = "one"
+    task: Any = None
     limit: Any
     tokenizers: tuple[Any, Any]
     trace: Callable[..., Trace]

@@ -219,6 +219,13 @@ def usage(read: int, written: int) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
+def task_of(model: Any) -> Any:
+    """The task that a model was trained for, where it answers texts."""
+    if model.task is None or model.task.takes not in (("text",), ("source", "target")):
+        raise InputError("this model is not asked for predictions of texts")
+    return model.task
+
+
 def check_verb(model: Any, verb: str) -> None:
     """Refuse what a model cannot do."""
     if verb not in model.asked():

@@ -5,6 +5,7 @@
     POST /v1/chat/completions  the next message of a conversation
     POST /v1/embeddings        a vector of each text
     POST /v1/translate         {"model", "input"} → {"translations"}
+    POST /v1/predict           {"model", "input"} → {"predictions"}: labels, tags, answers, summaries
     GET  /health, /metrics     whether it runs; what it counts, for Prometheus
     GET  /                     the page of `headway explore`
 
@@ -25,7 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from fastapi import Depends, FastAPI, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from headway.serve import answers
 from headway.serve.answers import Answers, Asked, RowText, prompt_logps, usage
@@ -35,9 +36,18 @@ from headway.serve.app import page
 from headway.serve.engine_thread import EngineThread, Part
 from headway.serve.limits import LOOPBACK, Limited
 from headway.serve.metrics import Metrics
-from headway.serve.schemas import ChatRequest, CompletionRequest, Drawn, EmbeddingRequest, TranslationRequest
+from headway.serve.schemas import (
+    ChatRequest,
+    CompletionRequest,
+    Drawn,
+    EmbeddingRequest,
+    ErrorForm,
+    PredictionRequest,
+    TranslationRequest,
+)
 
 Result = TypeVar("Result")
+STATUSES = (400, 401, 404, 405, 408, 413, 429, 500, 503, 504)  # of errors
 EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -68,7 +78,8 @@ class Api:
         self.since: dict[str, tuple[float, float]] = {}  # of each key: what it may still ask, and when that was
         for name, thread in self.threads.items():
             self.metrics.watch(name, lambda own=thread: len(own.jobs), lambda own=thread: len(own.queue))  # type: ignore[misc]
-        self.app = FastAPI(title="headway", docs_url=None, redoc_url=None, redirect_slashes=False)
+        told: Any = {status: {"model": ErrorForm} for status in STATUSES}
+        self.app = FastAPI(title="headway", docs_url=None, redoc_url=None, redirect_slashes=False, responses=told)
         self._routes()
         explain(self.app)
         self.app.mount("/", page(list(models.values()), workers=list(self.threads.values())))
@@ -82,13 +93,14 @@ class Api:
         app = self.app
         behind: dict[str, Any] = {"dependencies": [Depends(self._allowed)]}
         app.get("/health")(self.health)
-        app.get("/metrics")(self.counted)
+        app.get("/metrics", response_class=PlainTextResponse)(self.counted)
         app.get("/v1/models", **behind)(self.listed)
         app.get("/v1/models/{name}", **behind)(self.shown)
         app.post("/v1/completions", **behind, response_model=None)(self.completions)
         app.post("/v1/chat/completions", **behind, response_model=None)(self.chat)
         app.post("/v1/embeddings", **behind, response_model=None)(self.embeddings)
         app.post("/v1/translate", **behind, response_model=None)(self.translate)
+        app.post("/v1/predict", **behind, response_model=None)(self.predict)
         every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
         app.api_route("/v1/{rest:path}", methods=every, include_in_schema=False)(self.elsewhere)
 
@@ -281,6 +293,15 @@ class Api:
         answers.check_verb(model, "translate")
         found = await self._waited(request, thread.do(lambda: model.translate(texts)))
         return JSONResponse({"model": body.model, "translations": found})
+
+    async def predict(self, body: PredictionRequest, request: Request) -> Response:
+        """What the model's own task answers, as `headway predict` does."""
+        thread = self._thread(body.model)
+        model, given = thread.model, [body.input] if isinstance(body.input, str) else body.input
+        values = [one if isinstance(one, str) else tuple(one) for one in given]
+        task = answers.task_of(model)
+        found = await self._waited(request, thread.do(lambda: list(task.answer(model, values, dict(body.options)))))
+        return JSONResponse({"model": body.model, "predictions": [one.values for one in found]})
 
 
 def _openings(

@@ -100,3 +100,25 @@ class EmbeddingRequest(BaseModel, extra="forbid"):
 class TranslationRequest(BaseModel, extra="forbid"):
     model: str
     input: str | Annotated[list[str], Field(min_length=1, max_length=2048)]
+
+
+class PredictionRequest(BaseModel, extra="forbid"):
+    """input: texts; a list of texts for a model that reads several, such as a question and its context. options: those
+    of `headway predict`."""
+
+    model: str
+    input: str | Annotated[list[str | Annotated[list[str], Field(min_length=1)]], Field(min_length=1, max_length=2048)]
+    options: dict[str, bool | int | float | str] = {}
+
+
+class ErrorFacts(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorForm(BaseModel):
+    """Every error of the API."""
+
+    error: ErrorFacts

@@ -30,7 +30,7 @@ def load(folder: str | Path, device: str = "auto", dtype: str = "auto", *, verb:
     if verb is not None and verb not in (task.verb, *task.verbs):
         raise InputError(f"{folder} ({loaded.card.family}) does not {verb}; it answers headway {task.verb} {folder}")
     answering = task.opens(loaded, place, precision)
-    answering.name = called(folder)
+    answering.name, answering.task = called(folder), task
     # Here, and not where a model in training is asked: its weights stay as they lie.
     lay_out(loaded.model, getattr(answering, "rows", "many"))
     return answering
