@@ -97,7 +97,7 @@ def position_rows(encoder: Any, path: Path, bias_path: Path) -> list[dict[str, A
     """Similarity by distance of positions that add and that turn; what is added to the score by those that bias."""
     far = list(range(FARTHEST))
     made = sinusoid(torch.arange(512), WIDTH)
-    learned_PD = encoder.model.embed.position.table.weight.detach()
+    learned_PD = encoder.model.encoder.embed.position.table.weight.detach()
     curves = {
         "sinusoidal": added_similarity(made, far),
         "learned (MiniLM)": added_similarity(learned_PD, far),
@@ -210,7 +210,7 @@ def order_rows() -> list[dict[str, Any]]:
 def sentence_rows(encoder: Any) -> list[dict[str, Any]]:
     """Sentences of the same words in another order: the cosine of their vectors, with the model's positions and with
     one and the same place for all words."""
-    table = encoder.model.embed.position.table.weight
+    table = encoder.model.encoder.embed.position.table.weight
     kept, rows = table.detach().clone(), []
     for first, second in PAIRS:
         found = {}

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from fastapi import Depends, FastAPI, Request
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from headway.serve import answers
@@ -81,6 +82,7 @@ class Api:
         told: Any = {status: {"model": ErrorForm} for status in STATUSES}
         self.app = FastAPI(title="headway", docs_url=None, redoc_url=None, redirect_slashes=False, responses=told)
         self._routes()
+        self.app.openapi = lambda: described(self.app, list(models))  # type: ignore[method-assign]
         explain(self.app)
         self.app.mount("/", page(list(models.values()), workers=list(self.threads.values())))
         self.asgi = Limited(self.app, self.limits.hosts, form)
@@ -302,6 +304,16 @@ class Api:
         task = answers.task_of(model)
         found = await self._waited(request, thread.do(lambda: list(task.answer(model, values, dict(body.options)))))
         return JSONResponse({"model": body.model, "predictions": [one.values for one in found]})
+
+
+def described(app: FastAPI, models: list[str]) -> dict[str, Any]:
+    """The description of the API, with the names of the models that are served."""
+    if app.openapi_schema is None:
+        app.openapi_schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        for schema in app.openapi_schema["components"]["schemas"].values():
+            if "model" in schema.get("properties", {}):
+                schema["properties"]["model"]["enum"] = models
+    return app.openapi_schema
 
 
 def _openings(
