@@ -360,3 +360,4 @@ async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
     finally:
         for one in (task, left):
             one.cancel()
+        await asyncio.gather(task, left, return_exceptions=True)

@@ -16,6 +16,10 @@ Prompt = str | Ids | Annotated[list[str], Field(min_length=1)] | Annotated[list[
 Stop = str | Annotated[list[str], Field(max_length=MOST_STOPS)] | None
 
 
+# A description in JSON gives bounds as floats: one that is exact there.
+MOST_SEED = 1 << 62
+
+
 class StreamOptions(BaseModel, extra="ignore"):
     include_usage: bool = False
 
@@ -45,7 +49,7 @@ class Drawn(BaseModel, extra="forbid"):
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
     logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
     n: int | None = Field(None, ge=1, le=MOST_SAMPLES)
-    seed: int | None = Field(None, ge=0, lt=1 << 63)
+    seed: int | None = Field(None, ge=0, le=MOST_SEED)
     stop: Stop = None
     ignore_eos: bool | None = Field(None, description="a text has max_tokens tokens, whatever ends texts")
     response_format: Format | None = None
