@@ -87,7 +87,7 @@ WORKED: dict[str, list[Column]] = {
         ("key", "key", str),
         ("k", "k", str),
         ("product", "q·k", minus),
-        ("scaled", "÷ √32", minus),
+        ("scaled", "÷ √d", minus),
         ("visible", "visible", str),
         ("weight", "softmax", lambda value: f"{value:.3f}"),
         ("v", "v", str),
