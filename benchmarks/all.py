@@ -166,6 +166,8 @@ PIECES = {
         Piece("imported", "imported.py", 3, ("transformers",)),
         Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 8, ("model:multi30k-en-de", "transformers")),
         Piece("server under load", "http_serving.py", 8),
+        Piece("clients of the server", "clients.py {models}/novels-gpt {data}/multi30k/train.en.gz", 6,
+              ("model:novels-gpt", M30K, "lm_eval", "schemathesis")),
         Piece("engines", f"engines.py {{models}}/multi30k-en-de {SOURCE} {REFERENCE} --repeats 1", 8,
               ("model:multi30k-en-de", "transformers", "ctranslate2")),
         Piece("loading", "loading.py --repeats 1", 6, ("transformers",)),

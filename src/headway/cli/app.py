@@ -26,6 +26,7 @@ GROUPS = {
         "train": "Train a model on a recipe's data or yours.",
         "recipes": "What can be trained, to which score.",
         "compare": "Several recipes, one text, one budget.",
+        "scaling": "Predict a large run from small ones.",
         "runs": "Training runs, and the next command for each.",
         "plot": "Draw what training runs have logged.",
     },
@@ -163,6 +164,7 @@ USES = {
     "serve": "headway serve MODEL --port 8000",
     "chat": "headway chat MODEL --system 'Answer in one line.'",
     "plot": "headway plot runs/en-de --value bleu",
+    "scaling": "headway scaling gpt --data my.txt --operations 1e13 --dry-run",
 }
 
 

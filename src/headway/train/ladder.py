@@ -1,0 +1,98 @@
+"""A ladder of small runs for a scaling law: budgets of operations, and for each some sizes around the best share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from headway.errors import refuse
+from headway.evaluate.scaling import OPERATIONS
+
+TOKENS = 20.0  # of a weight, where the sizes of a budget have their middle (Hoffmann et al. 2022)
+BUDGETS = (1 / 16, 1 / 4, 1.0)  # shares of the largest
+SIZES = (0.35, 0.7, 1.4, 2.8)  # of the middle
+STEP, HEAD = 8, 32  # widths are multiples of it; the least width of a head
+WIDEST = 4096
+SHORTEST = 20  # steps that a run must have
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder: depth grows with width."""
+
+    layers: int
+    width: int
+
+    @property
+    def weights(self) -> int:
+        """Of its blocks: attention 4D², feed-forward 8D²."""
+        return 12 * self.layers * self.width**2
+
+    @property
+    def heads(self) -> int:
+        """As many as are at least 32 wide."""
+        return max(heads for heads in range(1, max(1, self.width // HEAD) + 1) if self.width % heads == 0)
+
+    @property
+    def settings(self) -> dict[str, int]:
+        return {"model.layers": self.layers, "model.width": self.width, "model.heads": self.heads}
+
+
+def shape_of(weights: float) -> Shape:
+    """The shape whose number of weights is nearest."""
+    every = (Shape(max(2, round(width / 32)), width) for width in range(STEP, WIDEST + 1, STEP))
+    return min(every, key=lambda shape: abs(math.log(shape.weights / weights)))
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A run: its shape, how many steps, and its rate."""
+
+    shape: Shape
+    steps: int
+    batch: int
+    peak: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.shape.layers}x{self.shape.width}-{self.steps}"
+
+    @property
+    def tokens(self) -> int:
+        return self.steps * self.batch
+
+    @property
+    def operations(self) -> float:
+        return float(OPERATIONS * self.shape.weights * self.tokens)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        steps = {"engine.steps": self.steps, "schedule.peak": self.peak, "schedule.warmup": max(1, self.steps // 20)}
+        often = {"validation.every": self.steps, "validation.score_every": self.steps, "engine.snapshot": self.steps}
+        return self.shape.settings | steps | often | {"validation.patience": 0}
+
+
+def rung_of(run: Any, weights: float, operations: float) -> Rung:
+    """Of about so many weights, for so many operations. The rate falls with the root of the width."""
+    known = {field.name for field in fields(run.model)}
+    refuse(not {"layers", "width", "heads"} <= known, f"the family '{run.model.name}' has no layers, width and heads")
+    shape, batch = shape_of(weights), run.task.tokens_a_step(run)
+    steps = round(operations / (OPERATIONS * shape.weights * batch))
+    peak = run.schedule.peak * math.sqrt(run.model.width / shape.width)
+    return Rung(shape, steps, batch, float(f"{peak:.3g}"))
+
+
+def rungs(run: Any, operations: float) -> list[Rung]:
+    """Twelve runs of at most so many operations each, the cheapest first."""
+    found = dict[str, Rung]()
+    for share in BUDGETS:
+        budget = share * operations
+        middle = math.sqrt(budget / (OPERATIONS * TOKENS))
+        for size in SIZES:
+            rung = rung_of(run, size * middle, 0.98 * budget)
+            found[rung.name] = rung
+    fewest = min(rung.steps for rung in found.values())
+    few = f"{operations:g} operations are too few for batches of {run.engine.batch} tokens"
+    refuse(fewest < SHORTEST, f"{few}: a run would have {fewest} steps. Give more, or a smaller --batch-size")
+    return sorted(found.values(), key=lambda rung: (round(math.log2(rung.operations)), rung.shape.weights))
