@@ -103,7 +103,7 @@ def _error(unknowns: Tensor, log_n: Tensor, log_d: Tensor, log_l: Tensor) -> Ten
 def _descended(start: Tensor, log_n: Tensor, log_d: Tensor, log_l: Tensor) -> tuple[float, Tensor]:
     """The error and the unknowns at the end of a descent."""
     unknowns = start.clone().requires_grad_()
-    exact = {"tolerance_grad": 1e-9, "tolerance_change": 1e-14}
+    exact: dict[str, Any] = {"tolerance_grad": 1e-9, "tolerance_change": 1e-14}
     optimiser = torch.optim.LBFGS([unknowns], max_iter=STEPS, line_search_fn="strong_wolfe", **exact)
 
     def closure() -> Tensor:
