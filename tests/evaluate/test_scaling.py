@@ -43,3 +43,5 @@ def test_too_little_to_fit_is_refused():
         fitted([Trained(1e5, 1e6 * n, 3.0) for n in range(1, 7)])
     with pytest.raises(InputError, match="no finite loss"):
         fitted([Trained(1e5 * n, 1e6 * n, math.nan) for n in range(1, 7)])
+    with pytest.raises(InputError, match="these runs show no law"):
+        fitted([Trained(weights, tokens, 1 + math.log10(weights)) for weights, tokens in GRID])

@@ -52,7 +52,11 @@ def scaling(
 
     points = [trained(rung) for rung in ladder]
     law = fitted(points)
-    rung = rung_of(run, law.best(large)[0], large)
+    best = law.best(large)[0]
+    if best < max(point.weights for point in points):
+        why = "by this law the best large run is smaller than the small ones: it is not to be trusted"
+        print(f"headway: {why}. Give more --operations", file=sys.stderr)
+    rung = rung_of(run, best, large)
     low, high = bootstrapped(points, lambda one: one.loss(rung.shape.weights, rung.tokens))
     found: dict[str, Any] = {
         "law": law.to_dict(), "runs": [vars(point) for point in points],

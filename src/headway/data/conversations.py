@@ -86,7 +86,7 @@ def _read(shape: Callable[..., Any], files: Sequence[str | Path], broken: Broken
                 yield shape(record, where)
             except InputError as error:
                 if broken == "refuse":
-                    raise
+                    raise InputError(f"{error}; --set data.broken=skip leaves such lines out") from None
                 left.append(str(error))
 
     read = list(at_least_one(found(), f"{', '.join(map(str, files))}: there is no conversation in it"))

@@ -23,6 +23,8 @@ from headway.errors import refuse
 OPERATIONS = 6  # of a weight and a token, forwards and backwards
 DELTA = 1e-3  # of the Huber loss
 EXPONENTS = torch.linspace(0.05, 1.2, 24, dtype=torch.float64)  # where a descent may begin
+SMALLEST = 1e-3  # share of the loss that each term must have somewhere
+STEEPEST = 2.0  # exponents: beyond it a term is only there for the smallest run
 LEAST = 5  # runs, as many as there are unknowns
 STEPS = 300
 
@@ -73,7 +75,10 @@ def fitted(runs: Sequence[Trained], descents: int = 4) -> Law:
     refuse(not all(math.isfinite(run.loss) and run.loss > 0 for run in runs), "a run has no finite loss above 0")
     logs = torch.tensor([(run.weights, run.tokens, run.loss) for run in runs], dtype=torch.float64).log().unbind(1)
     found = [_descended(start, *logs) for start in _beginnings(*logs)[:descents]]
-    e, a, b, alpha, beta = min(found, key=lambda pair: pair[0])[1].tolist()
+    error, unknowns = min(found, key=lambda pair: pair[0])
+    wrong = "these runs show no law: the loss must fall with the weights and with the tokens"
+    refuse(error == math.inf, f"{wrong}. Longer runs may show one")
+    e, a, b, alpha, beta = unknowns.tolist()
     return Law(math.exp(e), math.exp(a), math.exp(b), alpha, beta)
 
 
@@ -115,7 +120,10 @@ def _descended(start: Tensor, log_n: Tensor, log_d: Tensor, log_l: Tensor) -> tu
     optimiser.step(closure)
     with torch.no_grad():
         last = float(_error(unknowns, log_n, log_d, log_l))
-    sound = math.isfinite(last) and bool((unknowns[3:] > 0).all())
+        _, a, b, alpha, beta = unknowns.tolist()
+        least = min(a - alpha * float(log_n.min()), b - beta * float(log_d.min()))  # of the two terms, at most
+    falls = 0 < alpha < STEEPEST and 0 < beta < STEEPEST and least > math.log(SMALLEST) + float(log_l.min())
+    sound = math.isfinite(last) and falls
     return (last if sound else math.inf), unknowns.detach()
 
 

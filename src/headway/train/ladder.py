@@ -14,7 +14,7 @@ BUDGETS = (1 / 16, 1 / 4, 1.0)  # shares of the largest
 SIZES = (0.35, 0.7, 1.4, 2.8)  # of the middle
 STEP, HEAD = 8, 32  # widths are multiples of it; the least width of a head
 WIDEST = 4096
-SHORTEST = 20  # steps that a run must have
+SHORTEST = 100  # steps that a run must have: in fewer it learns little but its rate's rise
 
 
 @dataclass(frozen=True)
