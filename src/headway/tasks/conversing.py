@@ -60,6 +60,7 @@ class Tuning(Task):
     verb = "chat"
     verbs = ("generate", "score")
     opens = Generator.of
+    held: dict[str, Any]  # the batches of the parts that are not trained on
     reads: ClassVar[Callable[[Sequence[Any], Broken, Any], list[Any]]]
 
     def __init__(self, run: Any, context: RunContext) -> None:
@@ -118,6 +119,17 @@ class Tuning(Task):
     def prompt_of(value: Any) -> Sequence[Any]:
         raise NotImplementedError
 
+    def valid_batches(self) -> Iterable[Any]:
+        found: Iterable[Any] = self.held["valid"].epoch()
+        return found
+
+    @torch.no_grad()
+    def held_losses(self) -> dict[str, dict[str, float]]:
+        """The mean losses of the chosen weights, on the validation data and on the test data."""
+        objective = self.run.objective.build(self.model).eval()
+        named = {"valid": "validation", "test": "test"}
+        return {named[part]: self.mean_losses(objective, batches.epoch()) for part, batches in self.held.items()}
+
     @cached_property
     def generator(self) -> Generator:
         loaded = Loaded(self.model, self.card, self.processors)
@@ -143,7 +155,7 @@ class Conversing(Tuning):
         super().__init__(run, context)
         length = min(run.data.length or self.limit, self.limit, max(run.engine.batch, 1))
         packed = self.model.context is not None
-        self.held: dict[str, PackedRows] = {}
+        self.held = {}
         self.counts = np.zeros(0, np.int64)
         for part, values in self.parts.items():
             every = self.encoded(values)
@@ -158,16 +170,9 @@ class Conversing(Tuning):
             else:
                 self.held[part] = rows
 
-    def valid_batches(self) -> Iterable[TokenBatch]:
-        return self.held["valid"].epoch()
-
     def final_figures(self) -> dict[str, Any]:
         """Perplexity of held-out answers."""
-        objective = self.run.objective.build(self.model).eval()
-        found = {"validation": self.valid_losses(objective)}
-        if "test" in self.held:
-            self.held["valid"] = self.held["test"]
-            found["test"] = self.valid_losses(objective)
+        found = self.held_losses()
         return {f"{part} perplexity": round(math.exp(min(one["nll"], 700)), 4) for part, one in found.items()}
 
     def guess(self) -> float:

@@ -6,7 +6,7 @@ B pairs, T length, D width, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -107,7 +107,7 @@ class Preferring(Tuning):
             not run.init, "preferences tune a model that can answer (headway train tune makes one): pass --init MODEL"
         )
         super().__init__(run, context)
-        self.held: dict[str, BucketedBatches[PreferenceBatch]] = {}
+        self.held = {}
         for part, values in self.parts.items():
             store = self._store(part, values)
             train = part == "train"
@@ -144,9 +144,6 @@ class Preferring(Tuning):
                 show(done := done + count)
         self.model.train()
 
-    def valid_batches(self) -> Iterable[PreferenceBatch]:
-        return self.held["valid"].epoch()
-
     def shown_losses(self, losses: dict[str, float]) -> dict[str, float]:
         return {name: losses[name] for name in ("loss", "accuracy", "margin")}
 
@@ -155,11 +152,7 @@ class Preferring(Tuning):
 
     def final_figures(self) -> dict[str, Any]:
         """The share of held-out pairs in which the chosen answer gained more, and by how many nats."""
-        objective = self.run.objective.build(self.model).eval()
-        found = {"validation": self.valid_losses(objective)}
-        if "test" in self.held:
-            self.held["valid"] = self.held["test"]
-            found["test"] = self.valid_losses(objective)
+        found = self.held_losses()
         names = ("accuracy", "margin")
         return {f"{part} {name}": round(one[name], 4) for part, one in found.items() for name in names}
 

@@ -137,9 +137,13 @@ class Task:
 
     def valid_losses(self, objective: nn.Module) -> dict[str, float]:
         """The mean of every loss term over the validation data."""
+        return self.mean_losses(objective, self.valid_batches())
+
+    def mean_losses(self, objective: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
+        """The mean of every loss term over these batches, or over some of them where a run has little time."""
         sums: Counter[str] = Counter()
         counts: Counter[str] = Counter()
-        for batch in sampled(self.valid_batches(), self.share):
+        for batch in sampled(batches, self.share):
             for name, (value, _) in objective(batch.map(lambda tensor: tensor.to(self.context.device))).items():
                 sums[name] += float(value)  # type: ignore[assignment]
                 counts[name] += float(batch.counts[name])  # type: ignore[assignment]
