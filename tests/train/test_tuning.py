@@ -152,6 +152,8 @@ def test_preferences_begin_at_log_2_resume_to_the_bit_and_raise_the_chosen(
     score = json.loads((tmp_path / "run" / "model" / "headway.json").read_text())["score"]
     assert score["validation accuracy"] > 0.9 and score["validation margin"] > 0
     assert first["loss"] < math.log(2)
+    asked = [{"role": "user", "content": "What is 1 and 2?"}]
+    assert load(tmp_path / "run").ids(asked) == load(tuned / "run").ids(asked)  # the template stays
     check_resumed(monkeypatch, tmp_path / "run", tmp_path / "again", 6, run)
 
 

@@ -115,6 +115,10 @@ class Task:
             run.model.name, run.model, sizes, before.text if before else run.data.text,
             foreign=tokenizers[0].kind == "foreign", run=to_plain(run), **more,
         )  # fmt: skip
+        if before is not None:  # a chat template that the model was tuned with stays
+            kept = {name: config.chat for name, config in before.processors.items() if name in self.card.processors}
+            for name, chat in kept.items():
+                self.card.processors[name] = replace(self.card.processors[name], chat=chat)
         self.processors = with_tokenizers(self.card, *tokenizers)
 
     # Called by training.
