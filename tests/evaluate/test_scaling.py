@@ -28,6 +28,11 @@ def test_a_run_that_went_astray_hardly_matters_and_noise_gives_an_interval():
     assert low < high and low == pytest.approx(LAW.loss(2e7, 2e8), rel=0.15)
 
 
+def test_drawn_runs_that_show_no_law_are_left_out_of_the_interval():
+    rising = [Trained(weights, tokens, 1 + math.log10(weights)) for weights, tokens in GRID]
+    assert all(map(math.isnan, bootstrapped(rising, lambda law: law.e, samples=2)))
+
+
 def test_the_best_share_is_the_best():
     operations = 1e17
     weights, tokens = LAW.best(operations)

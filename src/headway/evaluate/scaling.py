@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.errors import refuse
+from headway.errors import InputError, refuse
 
 OPERATIONS = 6  # of a weight and a token, forwards and backwards
 DELTA = 1e-3  # of the Huber loss
@@ -135,7 +135,7 @@ def bootstrapped(runs: Sequence[Trained], wanted: Any, samples: int = 100, seed:
         if len({(run.weights, run.tokens) for run in some}) >= LEAST:
             try:
                 found.append(float(wanted(fitted(some, descents=1))))
-            except (ValueError, OverflowError):
+            except (InputError, OverflowError):  # these runs alone show no law
                 continue
     low, high = np.nanpercentile(found, [5, 95]) if found else (math.nan, math.nan)
     return float(low), float(high)
