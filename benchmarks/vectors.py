@@ -28,7 +28,7 @@ import torch
 
 from headway.recipes import RECIPES
 from headway.tasks.language import TextCorpus, open_text
-from headway.tasks.objective import NegativeSamplingObjective, RowStep
+from headway.tasks.negative_sampling import NegativeSamplingObjective, RowStep
 from headway.tasks.start import RunContext
 from headway.tasks.word_vectors import WordVectors
 from headway.text.tokenizer import END, SPECIALS

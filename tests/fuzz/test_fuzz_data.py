@@ -21,6 +21,7 @@ from attacked import OUT, PLACE, Attacked, Kind, drawn, make_all
 from damaged import damage
 from forked import ROUNDS, Record, call
 from graph_files import graphs
+from json_files import conversations, questions, summaries
 from labels import csv_labels, json_labels, json_tags, treebank_tags, zipped_labels
 from lines import fault
 from media import (
@@ -33,20 +34,7 @@ from media import (
     sound_arrays,
 )
 from seen_files import mixed, scenes, trajectories
-from worlds import (
-    SEEN,
-    SMALL,
-    conversations,
-    labelled,
-    pairs,
-    questions,
-    speech,
-    stories,
-    strings,
-    summaries,
-    tagged,
-    text,
-)
+from worlds import SEEN, SMALL, labelled, pairs, speech, stories, strings, tagged, text
 
 from headway.cli.app import main
 

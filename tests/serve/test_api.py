@@ -22,14 +22,8 @@ import torch
 import headway
 from browsing import served
 from encoder_folders import declare_pooling, write_encoder
-from headway.cli.talking import remembered
-from headway.errors import InputError
-from headway.generate.request import Request
-from headway.serve import engine_thread
 from headway.serve.answers import spelled
 from headway.serve.api import Api, Limits
-from headway.serve.engine_thread import EngineThread
-from headway.serve.worker import Busy
 from small_writer import small_writer
 
 FOLDER = Path(__file__).parents[1] / "folders" / "format-1"
@@ -210,18 +204,7 @@ def test_models_vectors_and_translations(client, address, encoder):
     assert (status, told["translations"]) == (200, [headway.load(FOLDER, "cpu").translate("He drives the car")])
 
 
-def test_predictions_are_those_of_the_models_task(address):
-    status, told = ask(address, "v1/predict", {"model": "translator", "input": ["He drives the car"]})
-    assert (status, told["predictions"][0]["text"]) == (200, "He drives the car")
-    assert told["predictions"][0]["translation"] == headway.load(FOLDER, "cpu").translate("He drives the car")
-    for model, options in (("small", {}), ("translator", {"beams": 3})):  # opened without a folder; no such option
-        status, told = ask(address, "v1/predict", {"model": model, "input": "a", "options": options})
-        assert status == 400 and told["error"]["message"]
-
-
 BAD: dict[str, tuple[str, Any, int]] = {
-    "nothing to predict": ("v1/predict", {"model": "translator", "input": []}, 400),
-    "a number to predict": ("v1/predict", {"model": "translator", "input": [3]}, 400),
     "no JSON": ("v1/completions", b"{", 400),
     "no object": ("v1/completions", [], 400),
     "an unknown model": ("v1/completions", {"model": "other", "prompt": "a"}, 404),
@@ -273,115 +256,6 @@ def test_an_answer_of_no_given_length_has_what_the_server_writes_at_most(gpt):
         status, told = ask(address, "v1/chat/completions", body)
     assert (status, told["usage"]["completion_tokens"]) == (200, 8)
     api.close()
-
-
-def test_a_conversation_forgets_its_oldest_messages_first(gpt, capsys):
-    said = [{"role": ("user", "assistant")[i % 2], "content": f"the cat {i}"} for i in range(7)]
-    messages = [{"role": "system", "content": "be"}, *said]
-    kept = remembered(gpt, messages)
-    assert kept[0] == messages[0] and kept[1:] == said[-len(kept) + 1 :] and 0 < len(kept) - 1 < 7
-    assert len(gpt.ids(kept)) < gpt.context and "left out" in capsys.readouterr().err
-
-
-def test_a_client_that_hangs_up_ends_its_rows(gpt):
-    thread = EngineThread(gpt, rows=2)
-    request = Request(gpt.ids("the"), max_new=10**6, window=True, stops=frozenset())
-
-    async def leave() -> None:
-        parts = thread.write(request)
-        await anext(parts)
-        await parts.aclose()
-        waiting = [thread.write(request) for _ in range(3)]
-        firsts = [asyncio.ensure_future(anext(parts)) for parts in waiting]
-        await asyncio.wait(firsts, return_when=asyncio.FIRST_COMPLETED)
-        for first in firsts:
-            first.cancel()
-        await asyncio.gather(*firsts, return_exceptions=True)
-        for parts in waiting:
-            await parts.aclose()
-
-    asyncio.run(leave())
-    thread.close()  # would not end while somebody writes
-    assert not thread.jobs and not thread.queue
-
-
-def test_what_does_not_fit_into_memory_is_told_and_the_others_are_written(gpt, monkeypatch):
-    thread = EngineThread(gpt, rows=4)
-    small, large = (Request(gpt.ids("the"), max_new=count) for count in (20, 21))
-    admit = engine_thread.Engine.admit
-
-    def full(self: Any, requests: Any, checked: bool = False) -> None:
-        if any(request is large for _, request in requests):
-            raise torch.OutOfMemoryError
-        admit(self, requests, checked)
-
-    monkeypatch.setattr(engine_thread.Engine, "admit", full)
-
-    async def both() -> int:
-        parts = thread.write(small)
-        await anext(parts)
-        with pytest.raises(MemoryError, match="--rows"):
-            await anext(thread.write(large))
-        return 1 + len([part async for part in parts])
-
-    assert asyncio.run(both()) == 20
-    thread.close()
-
-
-def test_a_failure_ends_what_is_written_and_the_next_request_is_answered(gpt, monkeypatch):
-    thread = EngineThread(gpt)
-    request = Request(gpt.ids("the"), max_new=5)
-
-    async def written() -> int:
-        return len([part async for part in thread.write(request)])
-
-    def broken(self: Any) -> None:
-        raise RuntimeError("broken")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(engine_thread.Engine, "step", broken)
-        with pytest.raises(RuntimeError, match="broken"):
-            asyncio.run(written())
-    assert asyncio.run(written()) == 5
-    thread.close()
-
-
-def test_a_pool_stays_for_the_next_request(gpt):
-    thread = EngineThread(gpt, rows=3)
-
-    async def written() -> int:
-        return len([part async for part in thread.write(Request(gpt.ids("the"), max_new=5))])
-
-    assert asyncio.run(written()) == 5
-    [pool] = thread._engine.pools  # type: ignore[union-attr]
-    assert asyncio.run(written()) == 5
-    assert thread._engine.pools == [pool] and pool.slots == 3  # type: ignore[union-attr]
-    thread.close()
-
-
-def test_ids_that_the_tokenizer_does_not_know_are_told(gpt):
-    thread = EngineThread(gpt)
-
-    async def written(ids: list[int]) -> int:
-        return len([part async for part in thread.write(Request(ids, max_new=5))])
-
-    with pytest.raises(InputError, match="not in the vocabulary"):
-        asyncio.run(written([10**6]))
-    assert asyncio.run(written([5])) == 5
-    thread.close()
-
-
-def test_a_full_queue_is_told_at_once(gpt):
-    thread = EngineThread(gpt, rows=1, waiting=1)
-    thread.queue.append(None)  # type: ignore[arg-type]
-
-    async def one() -> None:
-        await anext(thread.write(Request(gpt.ids("the"))))
-
-    with pytest.raises(Busy):
-        asyncio.run(one())
-    thread.queue.clear()
-    thread.close()
 
 
 def test_the_metrics_have_the_names_of_vllm(address, client):

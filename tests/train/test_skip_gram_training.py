@@ -16,7 +16,7 @@ from headway.generate.words import open_words
 from headway.models.skip_gram import SkipGram, SkipGramConfig, kept_share, noise
 from headway.plain import change
 from headway.recipes import RECIPES
-from headway.tasks.objective import NegativeSamplingObjective, RowStep
+from headway.tasks.negative_sampling import NegativeSamplingObjective, RowStep
 from headway.text.tokenizer import END, UNKNOWN
 from headway.text.vectors import WordVectors, write_vectors
 from headway.train.health import Diverged

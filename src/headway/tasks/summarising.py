@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,8 +15,8 @@ from headway.errors import refuse
 from headway.evaluate.rouge import Rouge
 from headway.generate.translator import Translator
 from headway.tasks.files import PARTS, found
-from headway.tasks.task import Figure, Prediction, Report, refuse_unknown
-from headway.tasks.translation import AT_ONCE, SEARCH, ParallelText, Translation, search_options
+from headway.tasks.task import Figure, Report, refuse_unknown
+from headway.tasks.translation import SEARCH, ParallelText, Translation, search_options
 from headway.text.codec import Codec
 
 
@@ -44,9 +44,10 @@ class Summarising(Translation):
     name = "summarising"
     data = Summaries
     headline = ("ROUGE-L", True)
-    unit = "tokens"
     verb = "predict"
     verbs = ("translate",)
+    what = "a model that summarises"
+    made = "summary"
 
     def _files(self) -> dict[str, list[Path]]:
         """Texts and first summaries as aligned files in the run's folder."""
@@ -106,31 +107,20 @@ class Summarising(Translation):
         return Rouge.of(*self.translated(sources, references)[1:])
 
     @classmethod
-    def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse_unknown(options, ("beam_size",), "a model that summarises")
-        search = search_options(options)
-        for start in range(0, len(values), AT_ONCE):
-            texts = values[start : start + AT_ONCE]
-            for text, summary in zip(texts, _summarised(model, texts, search), strict=True):
-                yield Prediction(" ".join(summary.split()), {"text": text, "summary": summary})
+    def written(cls, model: Translator, texts: Sequence[str], search: dict[str, Any]) -> list[str]:
+        return super().written(model, shortened(model.tokenizers[0], texts, model.source_limit), search)
 
     @classmethod
     def evaluate(cls, model: Translator, files: Sequence[str], options: dict[str, Any]) -> Report:
         """ROUGE of the summaries of these texts. `keep` is called with them."""
-        refuse_unknown(options, (*SEARCH, "keep"), "a model that summarises")
+        refuse_unknown(options, (*SEARCH, "keep"), cls.what)
         data = model.card.run.get("data", {})
         values = read_summaries(list(files), data.get("source", "text"), data.get("target", "summary"))
-        texts = _summarised(model, [one.text for one in values], search_options(options))
+        texts = cls.written(model, [one.text for one in values], search_options(options))
         if "keep" in options:
             options["keep"](texts)
         rouge = Rouge.of(texts, [one.summaries[: data.get("judged") or None] for one in values])
         return Report(rouge.to_dict(), rouge.lines())
-
-
-def _summarised(model: Translator, texts: Sequence[str], search: dict[str, Any]) -> list[str]:
-    short = shortened(model.tokenizers[0], texts, model.source_limit)
-    written: list[str] = model.translate(short, **search)
-    return written
 
 
 def _held(values: list[Summary], share: float) -> tuple[list[Summary], list[Summary]]:

@@ -97,7 +97,7 @@ def _opened(loaded: Loaded, device: torch.device, dtype: torch.dtype) -> Transla
 
 
 class Translation(Task):
-    """Judged by BLEU with the run's own search."""
+    """Judged by BLEU with the run's own search. what: a model of the task, in messages; made: what it writes."""
 
     name = "translation"
     data = ParallelText
@@ -106,6 +106,8 @@ class Translation(Task):
     takes = SIDES
     headline = ("BLEU", True)
     verb = "translate"
+    what: ClassVar[str] = "a translator"
+    made: ClassVar[str] = "translation"
     opens = staticmethod(_opened)
     shown_losses = with_perplexity
 
@@ -232,18 +234,24 @@ class Translation(Task):
         return TokenBatch(ids, ids, inputs=TextInputs(ids))
 
     @classmethod
+    def written(cls, model: Translator, texts: Sequence[str], search: dict[str, Any]) -> list[str]:
+        """What an opened model makes of each text."""
+        found: list[str] = model.translate(texts, **search)
+        return found
+
+    @classmethod
     def answer(cls, model: Translator, values: Sequence[str], options: dict[str, Any]) -> Iterator[Prediction]:
-        refuse_unknown(options, ("beam_size",), "a translator")
+        refuse_unknown(options, ("beam_size",), cls.what)
         search = search_options(options)
         for start in range(0, len(values), AT_ONCE):
             texts = values[start : start + AT_ONCE]
-            for text, translation in zip(texts, model.translate(texts, **search), strict=True):
-                yield Prediction(" ".join(translation.split()), {"text": text, "translation": translation})
+            for text, made in zip(texts, cls.written(model, texts, search), strict=True):
+                yield Prediction(" ".join(made.split()), {"text": text, cls.made: made})
 
     @classmethod
     def evaluate(cls, model: Translator, files: Sequence[str], options: dict[str, Any]) -> Report:
         """BLEU and chrF of the translations of these pairs. `keep` is called with the translations."""
-        refuse_unknown(options, ("tokenize", "lowercase", "bootstrap", *SEARCH, "keep"), "a translator")
+        refuse_unknown(options, ("tokenize", "lowercase", "bootstrap", *SEARCH, "keep"), cls.what)
         pairs = list(read_pairs(list(files), model.card.reads.language, model.card.writes.language))
         texts = model.translate([source for source, _ in pairs], **search_options(options))
         if "keep" in options:

@@ -15,7 +15,7 @@ from headway.errors import InputError, refuse
 from headway.generate.words import WordTable, table_of
 from headway.models.skip_gram import kept_share, noise
 from headway.tasks.language import TextFiles, open_text
-from headway.tasks.objective import NegativeSampling
+from headway.tasks.negative_sampling import NegativeSampling
 from headway.tasks.start import RunContext, earlier_model
 from headway.tasks.task import Prediction, Task, refuse_unknown
 from headway.text.tokenizer import TextOptions

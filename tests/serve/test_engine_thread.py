@@ -1,0 +1,122 @@
+"""The thread that steps a model's engine: who leaves, what fails and what does not fit harms nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import torch
+
+from headway.errors import InputError
+from headway.generate.request import Request
+from headway.serve import engine_thread
+from headway.serve.engine_thread import EngineThread
+from headway.serve.worker import Busy
+from small_writer import small_writer
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return small_writer()
+
+
+def test_a_client_that_hangs_up_ends_its_rows(gpt):
+    thread = EngineThread(gpt, rows=2)
+    request = Request(gpt.ids("the"), max_new=10**6, window=True, stops=frozenset())
+
+    async def leave() -> None:
+        parts = thread.write(request)
+        await anext(parts)
+        await parts.aclose()
+        waiting = [thread.write(request) for _ in range(3)]
+        firsts = [asyncio.ensure_future(anext(parts)) for parts in waiting]
+        await asyncio.wait(firsts, return_when=asyncio.FIRST_COMPLETED)
+        for first in firsts:
+            first.cancel()
+        await asyncio.gather(*firsts, return_exceptions=True)
+        for parts in waiting:
+            await parts.aclose()
+
+    asyncio.run(leave())
+    thread.close()  # would not end while somebody writes
+    assert not thread.jobs and not thread.queue
+
+
+def test_what_does_not_fit_into_memory_is_told_and_the_others_are_written(gpt, monkeypatch):
+    thread = EngineThread(gpt, rows=4)
+    small, large = (Request(gpt.ids("the"), max_new=count) for count in (20, 21))
+    admit = engine_thread.Engine.admit
+
+    def full(self: Any, requests: Any, checked: bool = False) -> None:
+        if any(request is large for _, request in requests):
+            raise torch.OutOfMemoryError
+        admit(self, requests, checked)
+
+    monkeypatch.setattr(engine_thread.Engine, "admit", full)
+
+    async def both() -> int:
+        parts = thread.write(small)
+        await anext(parts)
+        with pytest.raises(MemoryError, match="--rows"):
+            await anext(thread.write(large))
+        return 1 + len([part async for part in parts])
+
+    assert asyncio.run(both()) == 20
+    thread.close()
+
+
+def test_a_failure_ends_what_is_written_and_the_next_request_is_answered(gpt, monkeypatch):
+    thread = EngineThread(gpt)
+    request = Request(gpt.ids("the"), max_new=5)
+
+    async def written() -> int:
+        return len([part async for part in thread.write(request)])
+
+    def broken(self: Any) -> None:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_thread.Engine, "step", broken)
+        with pytest.raises(RuntimeError, match="broken"):
+            asyncio.run(written())
+    assert asyncio.run(written()) == 5
+    thread.close()
+
+
+def test_a_pool_stays_for_the_next_request(gpt):
+    thread = EngineThread(gpt, rows=3)
+
+    async def written() -> int:
+        return len([part async for part in thread.write(Request(gpt.ids("the"), max_new=5))])
+
+    assert asyncio.run(written()) == 5
+    [pool] = thread._engine.pools  # type: ignore[union-attr]
+    assert asyncio.run(written()) == 5
+    assert thread._engine.pools == [pool] and pool.slots == 3  # type: ignore[union-attr]
+    thread.close()
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_told(gpt):
+    thread = EngineThread(gpt)
+
+    async def written(ids: list[int]) -> int:
+        return len([part async for part in thread.write(Request(ids, max_new=5))])
+
+    with pytest.raises(InputError, match="not in the vocabulary"):
+        asyncio.run(written([10**6]))
+    assert asyncio.run(written([5])) == 5
+    thread.close()
+
+
+def test_a_full_queue_is_told_at_once(gpt):
+    thread = EngineThread(gpt, rows=1, waiting=1)
+    thread.queue.append(None)  # type: ignore[arg-type]
+
+    async def one() -> None:
+        await anext(thread.write(Request(gpt.ids("the"))))
+
+    with pytest.raises(Busy):
+        asyncio.run(one())
+    thread.queue.clear()
+    thread.close()
