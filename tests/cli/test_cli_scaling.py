@@ -70,5 +70,7 @@ def test_too_few_operations_and_a_small_prediction_are_refused(text: Path) -> No
     assert code == 2 and "operations are too few" in err
     code, _, err = call("scaling", "gpt", "--data", text, "--operations", 1e12, "--predict", 1e11, "--dry-run", *SMALL)
     assert code == 2 and "no larger than the small runs" in err
+    code, _, err = call("scaling", "gpt", "--data", text.with_name("none.txt"), "--dry-run")
+    assert code == 2 and "none.txt" in err
     code, _, err = call("scaling", "lstm", "--data", text, "--operations", 1e13, "--dry-run")
     assert code == 2 and "has no layers, width and heads" in err

@@ -35,11 +35,13 @@ def scaling(
     """Train small runs, fit how the loss falls with weights and tokens, and predict a large run."""
     from headway.cli.train import resolve
     from headway.evaluate.scaling import bootstrapped, fitted
+    from headway.tasks.files import look_for_own
     from headway.train.ladder import rung_of, rungs
 
     files = {"train": tuple(data), "valid": tuple(valid)}
     more = [*settings, *([f"engine.batch={batch_size}"] if batch_size else [])]
     run = resolve(recipe, {part: names for part, names in files.items() if names}, None, None, more)
+    look_for_own(run)
     large = predict or 1000 * operations
     refuse(large <= operations, f"--predict {large:g} is no larger than the small runs (--operations {operations:g})")
     ladder = rungs(run, operations)

@@ -115,7 +115,7 @@ def _conversation(record: dict[str, Any], where: str) -> Conversation:
 
 def _preference(record: dict[str, Any], where: str) -> Preference:
     for key in ("chosen", "rejected"):
-        refuse(key not in record, f"{where}: no key {key!r}, expected {EXPECTED}")
+        refuse(key not in record, f"{where}: no key {key!r}: a line has {EXPECTED}")
     if "prompt" in record:
         prompt = _prompt(record, where)
         chosen, rejected = (_answer(record, key, where)["content"] for key in ("chosen", "rejected"))
