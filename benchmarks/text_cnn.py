@@ -1,9 +1,11 @@
 """Kim's convolutional classifier (2014) on his data: MR in ten folds, TREC, SST-2; several seeds, random vectors.
 
 SST-2 is trained on the phrases of GLUE and tested on whole sentences; of MR and TREC a tenth of the training texts
-chooses the step, and their words are those of Kim's own program. The test texts are asked once, by the weights that
-were best in validation. Many small trainings, in processes side by side; one that has ended is not trained again, one
-that was stopped is resumed: `--runs` is where they lie. With `--vectors FILE` (word2vec's text or binary form, such as
+chooses the step, and their words are those of Kim's own program. How the batches are made (CANDIDATES) is chosen for
+each data set by validation, in trainings that have no test part: one seed in every fold of MR, three seeds of the
+others. The test texts are asked once, by the weights that were best in validation, of trainings of the chosen way. Many
+small trainings, in processes side by side; one that has ended is not trained again, one that was stopped is resumed:
+`--runs` is where they lie. With `--vectors FILE` (word2vec's text or binary form, such as
 `headway vectors` writes) the same with vectors that are static, tuned, and both.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/text_cnn.py --device cuda --seeds 3 --parallel 12
@@ -35,19 +37,32 @@ RECIPES = {"MR": "mr-cnn", "TREC": "trec-cnn", "SST-2": "sst2-cnn"}
 SHORT = r"n't|'(?:s|ve|re|d|ll)"
 WORD = re.compile(rf"{SHORT}|(?:(?!{SHORT})[A-Za-z0-9'`])+|[(),!?]")
 WAYS = {"static": "static", "tuned": "non-static", "both": "multichannel"}
+# Kim's batches have fifty sentences of any length: in tokens, as if all were as long as the longest.
+FIFTY = {"MR": "engine.batch=3200", "TREC": "engine.batch=2000", "SST-2": "engine.batch=2800"}
+CANDIDATES = {
+    "by length": (),
+    "mixed": ("data.order=mixed",),
+    "by length, hidden 0.1": ("data.hidden=0.1",),
+    "mixed, hidden 0.1": ("data.order=mixed", "data.hidden=0.1"),
+    "mixed, hidden 0.2": ("data.order=mixed", "data.hidden=0.2"),
+}
+SEEDS_TO_CHOOSE = {"MR": 1, "TREC": 3, "SST-2": 3}
 
 
 class Job(NamedTuple):
     data: str
     vectors: str
+    candidate: str
     seed: int
     fold: int
     settings: tuple[str, ...]
+    tested: bool
 
     @property
     def name(self) -> str:
         fold = f"-fold-{self.fold}" if self.data == "MR" else ""
-        return f"{RECIPES[self.data]}-{self.vectors}{fold}-seed-{self.seed}"
+        way = re.sub(r"[ ,.]+", "-", self.candidate)
+        return f"{RECIPES[self.data]}-{self.vectors}-{way}{fold}-seed-{self.seed}{'' if self.tested else '-choosing'}"
 
 
 def kims_words(text: str) -> str:
@@ -84,48 +99,78 @@ def folds(runs: Path, clean: Callable[[str], str] = str) -> list[list[str]]:
     return found
 
 
-def jobs(options: Namespace) -> Iterator[Job]:
-    files_of: dict[str, list[list[str]]] = {"SST-2": [[]]}
-    files_of |= {"MR": folds(options.runs, kims_words)} if "MR" in options.data else {}
-    files_of |= {"TREC": [questions(options.runs)]} if "TREC" in options.data else {}
-    common = [f"engine.device={options.device}", *options.settings]
-    ways = {"random": list[str]()}
-    if options.vectors:
-        width = read_vectors(options.vectors).width
-        ways |= {
-            name: [f"init={options.vectors}", f"model.vectors={kind}", f"model.width={width}"]
-            for kind, name in WAYS.items()
-        }
-    for data in options.data:
-        for vectors, chosen in ways.items():
-            for seed in range(1, options.seeds + 1):
-                for fold, files in enumerate(files_of[data]):
-                    yield Job(data, vectors, seed, fold, (f"engine.seed={seed}", *chosen, *files, *common))
+def files(options: Namespace) -> dict[str, list[list[str]]]:
+    """Of each data set the settings that name the files of its folds."""
+    found: dict[str, list[list[str]]] = {"SST-2": [[]]}
+    found |= {"MR": folds(options.runs, kims_words)} if "MR" in options.data else {}
+    found |= {"TREC": [questions(options.runs)]} if "TREC" in options.data else {}
+    return {data: found[data] for data in options.data}
+
+
+def vectors(options: Namespace) -> dict[str, list[str]]:
+    """The settings of each kind of word vectors."""
+    if not options.vectors:
+        return {"random": []}
+    width = read_vectors(options.vectors).width
+    return {"random": []} | {
+        name: [f"init={options.vectors}", f"model.vectors={kind}", f"model.width={width}"]
+        for kind, name in WAYS.items()
+    }
+
+
+def jobs(
+    options: Namespace, data: str, of_fold: list[list[str]], way: str, candidate: str, seeds: int, tested: bool
+) -> Iterator[Job]:
+    more = CANDIDATES[candidate]
+    more += (FIFTY[data],) if "data.order=mixed" in more else ()
+    common = [*vectors(options)[way], *more, f"engine.device={options.device}", *options.settings]
+    for seed in range(1, seeds + 1):
+        for fold, named in enumerate(of_fold):
+            without = () if tested else ("data.test=[]",)
+            settings = (f"engine.seed={seed}", *named, *without, *common)
+            yield Job(data, way, candidate, seed, fold, settings, tested)
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--vectors", type=Path, help="a file of word vectors, for three more rows of each data set")
     parser.add_argument("--data", nargs="+", choices=PUBLISHED, default=list(PUBLISHED))
+    parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     options = training_options(parser, "text-cnn")
-    every = list(jobs(options))
+    of_data, ways = files(options), list(vectors(options))
 
     def score(job: Job) -> dict[str, Any]:
         return trained(RECIPES[job.data], job.name, options.runs, job.settings)
 
+    choosing = [
+        job for data, of_fold in of_data.items() for candidate in options.candidates
+        for job in jobs(options, data, of_fold, "random", candidate, SEEDS_TO_CHOOSE[data], tested=False)
+    ]  # fmt: skip
+    validation: dict[str, dict[str, float]] = {data: {} for data in of_data}
+    tried = side_by_side(score, choosing, options.parallel)
+    for data in of_data:
+        for candidate in options.candidates:
+            own = [tried[job]["validation accuracy"] for job in choosing if job[0] == data and job[2] == candidate]
+            validation[data][candidate] = mean(own)
+    best = {data: max(tried_of, key=lambda name: tried_of[name]) for data, tried_of in validation.items()}
+    every = [
+        job for data, of_fold in of_data.items() for way in ways
+        for job in jobs(options, data, of_fold, way, best[data], options.seeds, tested=True)
+    ]  # fmt: skip
+
     rows: list[dict[str, Any]] = []
-    for (data, vectors), own in grouped(side_by_side(score, every, options.parallel)).items():
+    for (data, way), own in grouped(side_by_side(score, every, options.parallel)).items():
         seeds, scores = range(1, options.seeds + 1), own.values()
         each = [statistics.mean(own[job]["test accuracy"] for job in own if job.seed == seed) for seed in seeds]
         rows.append({
-            "data": data, "vectors": vectors, "folds": FOLDS if data == "MR" else 1,
+            "data": data, "vectors": way, "folds": FOLDS if data == "MR" else 1, "batches": best[data],
             "accuracy": mean(each), "each_seed": [round(value, 4) for value in each],
             "validation": mean(one["validation accuracy"] for one in scores),
-            "published": PUBLISHED[data] if vectors == "random" else None,
+            "published": PUBLISHED[data] if way == "random" else None,
             "seconds_each": mean((one["training seconds"] for one in scores), 1),
         })  # fmt: skip
-    case = {"seeds": options.seeds, "trainings": len(every), "at_a_time": min(options.parallel, len(every))}
-    write(f"text-cnn-{options.device}", options.device, rows, options.out, case=case)
+    case = {"seeds": options.seeds, "trainings": len(choosing) + len(every), "at_a_time": options.parallel}
+    write(f"text-cnn-{options.device}", options.device, rows, options.out, case=case, validation=validation)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import torch
 
 from headway.batch import IGNORED
 from headway.data import batches
-from headway.data.batches import buckets, pair_batches, permutation, rung
+from headway.data.batches import MixedBatches, buckets, pair_batches, permutation, rung
 from headway.data.store import prepare
 from headway.text.tokenizer import END, START, TextOptions, Tokenizer
 
@@ -160,3 +160,26 @@ def test_split_deals_all_rows_and_padding_rows_count_nowhere(pairs):
     padded = batch.pad(len(batch) + 5)
     assert padded.tokens == batch.tokens == int((padded.labels_BT != IGNORED).sum())
     assert padded.inputs.lengths_B is not None and padded.inputs.lengths_B.min() >= 1
+
+
+@pytest.mark.parametrize(("budget", "longest"), [(400, None), (400, 61), (50, None), (7, None)])
+def test_mixed_batches_have_as_many_rows_each_and_every_example_once(budget, longest):
+    lengths = np.random.default_rng(3).integers(1, 61, 500).astype(np.int32)
+
+    def collate(examples, padded):
+        return SimpleNamespace(examples=examples, padded=padded)
+
+    def epoch(number, seed=1):
+        return list(MixedBatches(((lengths, 0),), collate, budget, seed, longest=longest).epoch(number))
+
+    found = epoch(0)
+    rows = {len(batch.examples) for batch in found[:-1]}
+    assert len(rows) == 1 and max(rows) == max(1, budget // (longest or rung(60)) // 8 * 8 or budget // (longest or 64))
+    assert sorted(example for batch in found for example in batch.examples) == list(range(500))
+    for batch in found:
+        most = lengths[batch.examples].max()
+        assert most <= batch.padded[0] <= (longest or 64)
+    orders = [[*map(list, (batch.examples for batch in some))] for some in (found, epoch(0), epoch(1), epoch(0, 2))]
+    assert orders[0] == orders[1] != orders[2] != orders[3] != orders[0]
+    batches = MixedBatches(((lengths, 0),), collate, budget, 1, longest=longest)
+    assert list(batches.batch(batches.per_epoch + 1).examples) == list(epoch(1)[1].examples)

@@ -197,7 +197,8 @@ WORLDS: dict[str, World] = {
     ),
     "text-cnn": World(
         labelled, ("classify-cnn", "--data", "train.tsv", "--valid", "valid.tsv"),
-        (*ENGINE, "model.width=16", "model.composition.maps=4"),
+        (*ENGINE, "model.width=16", "model.composition.maps=4", "data.order=mixed", "data.hidden=0.2",
+         "objective=labels-r-drop"),
         (("predict", "MODEL", "--text", "good cat", "--device", "cpu"),), stores=False,
     ),
     "text-rnn": World(

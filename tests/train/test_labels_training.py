@@ -109,9 +109,12 @@ def test_columns_of_a_run_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture
         Classification.evaluate(load(tmp_path / "run", "cpu"), [str(data)], {"label_column": "other"})
 
 
-def test_two_goes_end_as_one(files: dict[str, Path], tmp_path: Path) -> None:
-    """With dropout: chance goes on too."""
-    steady = ("schedule=staircase", "schedule.peak=0.001", "schedule.factor=1.0", "model.dropout=0.2")
+@pytest.mark.parametrize(
+    "more", [(), ("data.order=mixed", "data.hidden=0.2", "objective=labels-r-drop")], ids=["plain", "noisy"]
+)
+def test_two_goes_end_as_one(files: dict[str, Path], tmp_path: Path, more: tuple[str, ...]) -> None:
+    """With dropout: the random generator is resumed too."""
+    steady = ("schedule=staircase", "schedule.peak=0.001", "schedule.factor=1.0", "model.dropout=0.2", *more)
     settings = (*steady, "engine.checkpoint=4", "validation.every=4", "validation.score_every=4")
     whole = train(files, tmp_path / "whole", "engine.steps=8", *settings)
     train(files, tmp_path / "parts", "engine.steps=4", *settings)
@@ -180,6 +183,8 @@ def test_padding_and_rows_without_a_label_count_nothing() -> None:
         (["data.train=[]"], "no training data: pass --data FILE"),
         (["engine.frozen=decoder"], r"engine\.frozen: no weight's name begins with 'decoder'"),
         (["head=words"], "needs a head: set head=classes"),
+        (["data.hidden=1"], "data.hidden must be at least 0 and below 1, not 1"),
+        (["objective=labels-r-drop", "head.answer=several"], "objective=labels-r-drop gives one label"),
         (
             ["model.max_length=1"],
             "model.max_length=1 leaves no room for text beside 2 special tokens: set it to at least 3",

@@ -7,8 +7,11 @@ import torch
 from readable_loss import readable_paired_cross_entropy
 
 from headway.batch import IGNORED, TextInputs, TokenBatch
+from headway.data.labelled import LabelBatch
+from headway.models.heads import Classes, Headed
+from headway.models.text_cnn import TextCnn, TextCnnConfig, Windows
 from headway.models.transformer import Transformer, TransformerConfig
-from headway.tasks.objective import CrossEntropy, RDrop
+from headway.tasks.objective import CrossEntropy, Labels, LabelsRDrop, RDrop
 
 CONFIG = TransformerConfig(encoder_layers=1, decoder_layers=1, width=16, inner=32, heads=2, dropout=0.0, max_length=32)
 
@@ -39,6 +42,36 @@ def test_r_drop_compares_two_passes_of_each_row_in_training_only(training):
     twice = TokenBatch.join([batch, batch])
     logits = model.head(objective.hidden(twice))
     expected = readable_paired_cross_entropy(logits, batch.labels_BT.flatten(), 0.1, IGNORED, 3.0)
+    torch.testing.assert_close((loss, nll), expected)
+    halves = logits.chunk(2)
+    assert torch.allclose(*halves) != training
+
+
+def labeller(dropout):
+    torch.manual_seed(0)
+    encoder = TextCnn(TextCnnConfig(8, Windows((2, 3), maps=4), dropout=dropout), 30)
+    ids_BT = torch.randint(4, 30, (5, 7))
+    inputs = TextInputs(ids_BT, torch.tensor([7, 2, 5, 7, 1]))
+    return Headed(encoder, Classes(("a", "b", "c"))).double(), LabelBatch(inputs, torch.tensor([0, 2, 1, IGNORED, 1]))
+
+
+def test_r_drop_of_labels_without_dropout_is_the_loss_of_labels():
+    model, batch = labeller(dropout=0.0)
+    plain, twice = Labels(0.1).build(model).train()(batch), LabelsRDrop(0.1, weight=3.0).build(model).train()(batch)
+    for name in ("loss", "nll"):
+        torch.testing.assert_close(twice[name][0], plain[name][0])
+        assert twice[name][1] == plain[name][1] == float(name == "loss")
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_r_drop_of_labels_compares_two_passes_of_each_text_in_training_only(training):
+    model, batch = labeller(dropout=0.5)
+    objective = LabelsRDrop(0.1, weight=3.0).build(model).train(training)
+    torch.manual_seed(1)
+    loss, nll = (triple[0] for triple in objective(batch).values())
+    torch.manual_seed(1)
+    logits = model.head(model.encode(TextInputs.join([batch.inputs, batch.inputs])))
+    expected = readable_paired_cross_entropy(logits, batch.labels_B, 0.1, IGNORED, 3.0)
     torch.testing.assert_close((loss, nll), expected)
     halves = logits.chunk(2)
     assert torch.allclose(*halves) != training

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -154,16 +154,18 @@ class BucketedBatches(Generic[Made]):
         if held is not None and held[0] == epoch:
             return held[1]
         self._plan = None  # two plans at once would be twice the memory
+        cuts = self._cuts(epoch)
+        self._plan = (epoch, cuts)
+        return cuts
+
+    def _cuts(self, epoch: int) -> list[tuple[Bucket, Examples]]:
         cuts: list[tuple[Bucket, Examples]] = []
         for number, bucket in enumerate(self.buckets):
             order = bucket.examples
             if self.shuffle:
                 order = order[permutation(len(order), self.seed, epoch, 1 + number)]
             cuts += [(bucket, order[at : at + bucket.rows]) for at in range(0, len(order), bucket.rows)]
-        if self.shuffle:
-            cuts = [cuts[i] for i in permutation(len(cuts), self.seed, epoch, 0)]
-        self._plan = (epoch, cuts)
-        return cuts
+        return [cuts[i] for i in permutation(len(cuts), self.seed, epoch, 0)] if self.shuffle else cuts
 
     def batch(self, step: int) -> Made:
         """The batch of training step `step`, counted from 0 over all epochs."""
@@ -176,6 +178,26 @@ class BucketedBatches(Generic[Made]):
     def _made(self, bucket: Bucket, examples: Examples) -> Made:
         batch = self.collate(examples.astype(np.int64), bucket.lengths)
         return batch.pad(bucket.rows) if self.full else batch
+
+
+class MixedBatches(BucketedBatches[Made]):
+    """Rows of any lengths together, as many in every batch as fit at the greatest length. Where rows of like length
+    share a batch, a batch of long ones has fewer, so each of them weighs more."""
+
+    def __init__(self, lengths: Lengths, *how: Any, **more: Any) -> None:
+        super().__init__(lengths, *how, **more)
+        self.rows, self.count = min(bucket.rows for bucket in self.buckets), len(lengths[0][0])
+        self.per_epoch = -(-self.count // self.rows)
+        self.padded = np.empty((self.count, len(lengths)), np.int32)
+        for bucket in self.buckets:
+            self.padded[bucket.examples] = bucket.lengths
+
+    def _cuts(self, epoch: int) -> list[tuple[Bucket, Examples]]:
+        order = order_of(self.count, self.seed, epoch, self.shuffle)
+        starts = range(0, self.count, self.rows)
+        widest = np.maximum.reduceat(self.padded[order], starts, axis=0).tolist()
+        groups = [order[at : at + self.rows] for at in starts]
+        return [(Bucket(tuple(most), some, self.rows), some) for most, some in zip(widest, groups, strict=True)]
 
 
 def pair_batches(

@@ -219,7 +219,9 @@ class LabelBatch(Batch):
 
 
 class FramedStore(Generic[Made]):
-    """Abstract. Framed texts in memory, and batches of them."""
+    """Abstract. Framed texts in memory, and batches of them. order: which texts share a batch."""
+
+    order: type[BucketedBatches[Any]] = BucketedBatches
 
     def __init__(self, framed: Sequence[Framed], pad: int) -> None:
         self.framed, self.pad = list(framed), pad
@@ -239,9 +241,8 @@ class FramedStore(Generic[Made]):
     def batches(
         self, budget: int, seed: int, shuffle: bool = True, full: bool = False, longest: int | None = None
     ) -> BucketedBatches[Made]:
-        """Endless batches, epoch after epoch, each in a new order; every batch has texts of like length, padded to no
-        more than `longest`."""
-        return BucketedBatches(((self.lengths, 0),), self.collate, budget, seed, shuffle, full, longest)
+        """Endless batches, epoch after epoch, each in a new order, padded to no more than `longest`."""
+        return self.order(((self.lengths, 0),), self.collate, budget, seed, shuffle, full, longest)
 
 
 class LabelStore(FramedStore[LabelBatch]):

@@ -34,7 +34,9 @@ class LabelsHead(Head):
     errors: str = "squared"
 
     def losses(self, encoded: Encoded, batch: Any, smoothing: float = 0.0) -> Terms:
-        logits_BL = self(encoded)
+        return self.terms(self(encoded), batch, smoothing)
+
+    def terms(self, logits_BL: Tensor, batch: Any, smoothing: float = 0.0) -> Terms:
         if self.answer == "one":
             each = (cross_entropy(logits_BL, labels_B, smoothing, weights_B) for labels_B, weights_B in batch.answers())
             first, *more = each

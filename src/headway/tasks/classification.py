@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from headway.batch import TextInputs
+from headway.data.batches import BucketedBatches, MixedBatches
 from headway.data.columns import Columns
 from headway.data.labelled import (
     LabelBatch,
@@ -23,7 +24,8 @@ from headway.data.labelled import (
     read_texts,
 )
 from headway.data.readers import UTF8, bare_suffix
-from headway.errors import Notice, refuse
+from headway.data.replaced_words import ReplacedWords, plain_words
+from headway.errors import InputError, Notice, refuse
 from headway.evaluate.labels import ERRORS
 from headway.generate.encoder import Encoder, Guess
 from headway.models import FAMILIES
@@ -34,12 +36,14 @@ from headway.tasks.files import DividedFiles
 from headway.tasks.label_kinds import KINDS, Number, OneLabel
 from headway.tasks.labelling import TextLabelling, numbers, reported, said_of_cuts
 from headway.tasks.linear import LogisticRegression, TfIdfFit, load_library
-from headway.tasks.objective import Labels
+from headway.tasks.objective import Labels, LabelsRDrop
 from headway.tasks.rule import Rung
+from headway.tasks.start import RunContext
 from headway.tasks.task import Prediction, Report, random_ids, refuse_unknown
 from headway.text.framing import Framed, frame
 from headway.text.tokenizer import TextOptions
 
+ORDERS = {"by-length": BucketedBatches, "mixed": MixedBatches}
 COLUMN_OPTIONS = ("text_column", "label_column")
 
 
@@ -76,12 +80,21 @@ class LabelledTables(DividedFiles):
 class LabelledText(LabelledTables):
     """Texts, or pairs of them, with a label each: files (.csv, .tsv, .jsonl, or label and text with a space between
     them), or names of a data set that headway knows. text: for a vocabulary of its own, where the run starts from
-    nothing. encoding: of lines of a label and a text. The rest as in `LabelledTables`."""
+    nothing. encoding: of lines of a label and a text. order: `by-length` puts texts of like length into a batch, which
+    is quicker; `mixed` gives every batch as many texts, of any length: `engine.batch` tokens, if all were as long as
+    the longest. hidden: the share of the words that are hidden in each training batch (word dropout: Iyyer et al.
+    2015): the mask stands there, or the unknown word in a vocabulary without one. The rest as in `LabelledTables`."""
 
     name: ClassVar[str] = "labelled-text"
     wanted: ClassVar[str] = "FILE (.csv, .tsv, .jsonl, or a label and a text a line)"
     text: TextOptions = field(default_factory=lambda: TextOptions(lowercase=True))
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
+    order: Literal["by-length", "mixed"] = "by-length"
+    hidden: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse(not 0 <= self.hidden < 1, f"data.hidden must be at least 0 and below 1, not {self.hidden}")
 
 
 class Classification(TextLabelling):
@@ -89,15 +102,27 @@ class Classification(TextLabelling):
 
     name = "classification"
     data: ClassVar[Any] = LabelledText
-    objectives: ClassVar[tuple[Any, ...]] = (Labels, LogisticRegression)
+    objectives: ClassVar[tuple[Any, ...]] = (Labels, LabelsRDrop, LogisticRegression)
     at_once = ("texts fitted", "fitting seconds")
     options: ClassVar[tuple[str, ...]] = ("pairs", "all", "truncate")
     evaluation_options = COLUMN_OPTIONS
+
+    def __init__(self, run: Any, context: RunContext) -> None:
+        super().__init__(run, context)
+        if share := run.data.hidden:
+            self.replaced = self._hidden(share)
 
     def open_parts(self) -> dict[str, list[Labelled]]:
         self.kind, self.written = KINDS[self.run.head.answer], tuple[str, ...]()
         self.said: set[str] = set()
         return self.divided(self._read, hold_out_labelled, self.run.data.hold_out_test)
+
+    def _hidden(self, share: float) -> ReplacedWords:
+        mask, unknown = self.tokenizer.mask, self.tokenizer.unknown
+        stand_in = unknown if mask is None else mask
+        if stand_in is None:
+            raise InputError("data.hidden needs a mask or an unknown word: this vocabulary has neither, so set it to 0")
+        return ReplacedWords(plain_words(self.tokenizer), stand_in, share, self.run.engine.seed)
 
     def _read(self, files: list[Any]) -> list[Labelled]:
         """Of the training texts first: where the labels are in other files is told by those."""
@@ -126,7 +151,10 @@ class Classification(TextLabelling):
     def store(self, part: str, texts: Sequence[Labelled], framed: Sequence[Framed]) -> Any:
         balanced = part == "train" and self.run.data.class_weights == "balanced"
         labels = [text.label for text in texts]
-        return self.kind.store(part, labels, self.written, framed, self.tokenizer.pad or 0, balanced)
+        store = self.kind.store(part, labels, self.written, framed, self.tokenizer.pad or 0, balanced)
+        if part == "train":
+            store.order = ORDERS[self.run.data.order]
+        return store
 
     def scores(self, part: str) -> Any:
         if self.kind is OneLabel:

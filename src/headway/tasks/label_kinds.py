@@ -132,7 +132,7 @@ KINDS: dict[str, type[OneLabel]] = {"one": OneLabel, "several": SeveralLabels, "
 def check(run: Any) -> None:
     """Refuse settings that mean nothing for what the head answers."""
     answer = getattr(run.head, "answer", "one")
-    refuse(answer != "one" and run.objective.one_pass, f"objective={run.objective.name} gives one label: set "
+    refuse(answer != "one" and run.objective.one_label, f"objective={run.objective.name} gives one label: set "
            "head.answer=one, or take another recipe")  # fmt: skip
     if answer != "one":
         refuse(run.objective.smoothing, f"objective.smoothing is for one label a text, not head.answer={answer}")

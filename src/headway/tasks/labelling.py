@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.batch import sampled
+from headway.data.replaced_words import ReplacedWords
 from headway.errors import InputError, Notice, nearest, refuse
 from headway.evaluate.labels import ERRORS, LabelScores
 from headway.models.configs import letters
@@ -148,9 +149,11 @@ def said_of_cuts(cut: int, texts: int, longest: int, settable: bool, what: str =
 
 
 class TextLabelling(Labelling):
-    """Abstract. Texts in memory, framed for an encoder. spans: whether a store needs the characters of each token."""
+    """Abstract. Texts in memory, framed for an encoder. spans: whether a store needs the characters of each token.
+    replaced: words that training batches read as another."""
 
     spans: ClassVar[bool] = False
+    replaced: ReplacedWords | None = None
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
@@ -172,6 +175,10 @@ class TextLabelling(Labelling):
     def open_parts(self) -> dict[str, Any]:
         """The texts of each part; sets `labels`."""
         raise NotImplementedError
+
+    def batch(self, step: int) -> Any:
+        batch: Any = super().batch(step)
+        return replace(batch, inputs=self.replaced.replaced(batch.inputs, step)) if self.replaced else batch
 
     def head(self) -> Any:
         """The config of the head, with what the data says of it."""

@@ -37,6 +37,7 @@ class LogisticRegression(Config):
     name: ClassVar[str] = "logistic-regression"
     learns: ClassVar[str] = "fitting"
     one_pass: ClassVar[bool] = True
+    one_label: ClassVar[bool] = True
     strengths: tuple[float, ...] = (1.0, 4.0, 16.0)
     judge: Judge = "accuracy"
 

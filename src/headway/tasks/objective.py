@@ -181,6 +181,26 @@ class HeadObjective(Objective):
 
 
 @final
+class LabelsRDropObjective(HeadObjective):
+    """Two passes as one batch of twice the rows; in validation, without dropout, one pass."""
+
+    def forward(self, batch: Any) -> Terms:
+        if not self.training:
+            return super().forward(batch)
+        head = self.model.head
+        pair_2BL = head(self.model.encode(type(batch.inputs).join([batch.inputs] * 2))).unflatten(0, (2, -1))
+        (one, two), smoothing = pair_2BL, self.config.smoothing
+        loss, nll = (
+            (head.terms(one, batch, smoothing)[name][0] + head.terms(two, batch, smoothing)[name][0]) / 2
+            for name in ("loss", "nll")
+        )
+        log_2BL = pair_2BL.to(torch.promote_types(pair_2BL.dtype, torch.float32)).log_softmax(-1)
+        apart_B = ((log_2BL[0].exp() - log_2BL[1].exp()) * (log_2BL[0] - log_2BL[1])).sum(-1)  # KL(p‖q) + KL(q‖p)
+        apart = (apart_B * (batch.labels_B != IGNORED)).sum() / 2
+        return {"loss": (loss + self.config.weight * apart, 1.0), "nll": (nll, 0.0)}
+
+
+@final
 class LinearStartObjective(HeadObjective):
     """The encoder is linear until a validation's loss is no lower than the lowest before it."""
 
@@ -215,7 +235,8 @@ class Config:
     """What every objective's config has.
 
     learns: how the weights are found, as a family declares it. one_pass: in one pass over the data, without steps.
-    carries: over contiguous streams, the state passed from step to step. objective: the module that it configures.
+    carries: over contiguous streams, the state passed from step to step. one_label: of heads that give one label,
+    nothing else. objective: the module that it configures.
     """
 
     name: ClassVar[str]
@@ -223,6 +244,7 @@ class Config:
     learns: ClassVar[str] = "gradients"
     one_pass: ClassVar[bool] = False
     carries: ClassVar[bool] = False
+    one_label: ClassVar[bool] = False
 
     def build(self, model: nn.Module) -> Objective:
         return self.objective(model, self)
@@ -291,6 +313,16 @@ class Labels(Config):
     objective: ClassVar[type[Objective]] = HeadObjective
     smoothing: float = 0.0
     judge: Judge = "accuracy"
+
+
+@dataclass(frozen=True)
+class LabelsRDrop(Labels):
+    """`Labels` of two passes with different dropout, and α times the distance between their answers, as in `RDrop`."""
+
+    name: ClassVar[str] = "labels-r-drop"
+    one_label: ClassVar[bool] = True
+    objective: ClassVar[type[Objective]] = LabelsRDropObjective
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from headway.batch import IGNORED, TextInputs
 from headway.card import Loaded
 from headway.data import tagged
 from headway.data.labelled import listed
-from headway.data.singletons import Singletons
+from headway.data.replaced_words import ReplacedWords, words_once
 from headway.data.tag_schemes import OUTSIDE, Scheme, rewritten, scheme_of, types_of
 from headway.data.tagged import Sentence, TaggedBatch, TaggedStore, align, aligned
 from headway.data.tagged_files import (
@@ -112,7 +112,8 @@ class Tagging(TextLabelling):
         super().__init__(run, context)
         share, seed = run.data.unknown, run.engine.seed
         texts = (one.ids for one in self.stores["train"].framed)
-        self.singletons = Singletons(texts, len(SPECIALS), UNKNOWN, share, seed) if share else None
+        if share:
+            self.replaced = ReplacedWords(words_once(texts, len(SPECIALS)), UNKNOWN, share, seed)
 
     @classmethod
     def check(cls, run: Any) -> None:
@@ -146,10 +147,6 @@ class Tagging(TextLabelling):
     def store(self, part: str, texts: Sequence[Sentence], framed: Sequence[Framed]) -> TaggedStore:
         number_of = {label: number for number, label in enumerate(self.labels)}
         return TaggedStore(texts, framed, number_of, self.tokenizer.pad or 0)
-
-    def batch(self, step: int) -> TaggedBatch:
-        batch: TaggedBatch = self.batches.batch(step)
-        return replace(batch, inputs=self.singletons.replaced(batch.inputs, step)) if self.singletons else batch
 
     def amount(self, texts: Sequence[Sentence]) -> str:
         return f"{super().amount(texts)}, {sum(len(sentence.words) for sentence in texts):,} words"

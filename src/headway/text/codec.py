@@ -19,14 +19,15 @@ SPACE_MARK = "▁"
 
 class Codec(Protocol):
     """Text to ids and back, and the ids of special tokens by their role. None: the vocabulary has no such
-    entry. stops: ids that end a text. filled: a source is padded to so many tokens, and the padding is read like text
-    (0: it is not padded)."""
+    entry. mask: stands for a token that is to be predicted. stops: ids that end a text. filled: a source is padded to
+    so many tokens, and the padding is read like text (0: it is not padded)."""
 
     inner: tokenizers.Tokenizer
     pad: int | None
     start: int | None
     end: int | None
     unknown: int | None
+    mask: int | None = None
     stops: frozenset[int]
     chat: Chat | None
     filled: int = 0
