@@ -2,8 +2,9 @@
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/choose.py fashion-mnist-vit "" "engine.steps=8000 model.width=96"
 
-Each quoted argument is one candidate: settings as `headway train --set` has them. What is chosen here is scored on the
-test part once, by scores.py. All candidates share the machine, so their seconds tell little.
+Each quoted argument is one candidate: settings as `headway train --set` has them, each trained with `--seeds` seeds,
+from the model `--init` where the recipe wants one. What is chosen here is scored on the test part once, by scores.py or
+the benchmark of its kind. All candidates share the machine, so their seconds tell little.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe")
     parser.add_argument("candidates", nargs="+", metavar="SETTINGS")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--init", default="")
     parser.add_argument("--parallel", type=int, default=8)
     parser.add_argument("--runs", type=Path, default=Path("runs/choose"))
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -32,16 +35,18 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
 
-    def row(number: int) -> dict[str, object]:
+    def row(job: tuple[int, int]) -> dict[str, object]:
+        number, seed = job
         settings = options.candidates[number]
-        name = f"{options.recipe}-{number}"
+        name, own = f"{options.recipe}-{number}-seed-{seed}", ["data.test=[]", f"engine.seed={seed}", *settings.split()]
         try:
-            score = trained(options.recipe, name, options.runs, ["data.test=[]", *settings.split()])
+            score = trained(options.recipe, name, options.runs, own, options.init)
         except Exception as error:  # the others go on
-            return {"settings": settings, "failed": str(error)}
-        return {"settings": settings, **score}
+            return {"settings": settings, "seed": seed, "failed": str(error)}
+        return {"settings": settings, "seed": seed, **score}
 
-    rows = list(side_by_side(row, range(len(options.candidates)), options.parallel).values())
+    jobs = [(number, seed) for number in range(len(options.candidates)) for seed in range(1, options.seeds + 1)]
+    rows = list(side_by_side(row, jobs, options.parallel).values())
     record = {
         "benchmark": "choose", "recipe": options.recipe, "date": datetime.date.today().isoformat(),
         "machine": machine("cuda" if torch.cuda.is_available() else "cpu"), "versions": {"torch": torch.__version__},

@@ -4,7 +4,8 @@ window of 30 s.
 The shape is Whisper base with random weights. A repeat goes from spectrograms to tokens: the encoder, keys and values
 of the source, and every step. That all write the same tokens is checked in float32 on a small size first. Repeats are
 interleaved; medians. On a GPU: bfloat16, 1 and 16 windows; transformers has three rows: as it comes, with a static
-cache, which `generate` compiles by itself, and with a static cache and the whole forward pass compiled and captured.
+cache, which `generate` compiles by itself, and with a static cache and the whole forward pass compiled and captured;
+headway has two: its own kernels, which it takes by itself, and steps through torch.compile.
 On a CPU: float32, 1 and 4 windows, beside CTranslate2, which faster-whisper runs on, in float32 and int8, where it is
 installed.
 
@@ -53,6 +54,7 @@ NEW, SECONDS, VOCABULARY, START = 128, 30.0, 51_865, 50_258
 CASES = {"cuda": [1, 16], "cpu": [1, 4]}
 PLAIN, STATIC = "transformers", "transformers, static cache"
 CAPTURED = "transformers, static cache, forward compiled"
+COMPILED = "headway, steps compiled"
 
 
 class Given(InMemory):
@@ -184,6 +186,8 @@ def works_of(windows: int, device: str) -> dict[str, Callable[[], Any]]:
             works[f"CTranslate2 (faster-whisper), {precision}"] = ctranslate2(model, values, precision)
         lay_out(model, "many")
     works["headway"] = ours(model, values)
+    if device == "cuda":
+        works[COMPILED] = ours(model, values, speed="compile")
     return works
 
 

@@ -21,7 +21,7 @@ on_each_device = pytest.mark.parametrize("device", DEVICES)
 PRECISION = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 ACTIVATIONS = [None, F.relu, F.gelu, partial(F.gelu, approximate="tanh")]
 # rows, width, outputs: odd ones, GPT-2's narrowest, wider than a tile
-SHAPES = [(1, 7, 5), (1, 48, 144), (1, 1600, 33), (3, 40, 70), (16, 130, 17)]
+SHAPES = [(1, 7, 5), (1, 48, 144), (1, 1600, 33), (3, 40, 70), (16, 130, 17), (5, 1600, 33)]
 
 
 def parts(rows, width, outputs, dtype=torch.float64, device="cpu", bias=True, shift=True):

@@ -18,6 +18,7 @@ from headway.fast.overlap import let_next_begin, overlapped, wait_for_last
 # With more rows torch's own product, on tensor cores, is faster.
 MOST_ROWS = 16
 WIDEST = 8192  # the widest row whose mean and variance one program computes
+NARROW = 1024  # the widest of several rows that a program holds at once
 
 Tiles = tuple[int, int, int]  # outputs of a program, columns of W that it loads at a time, warps
 # By outputs and width, for the products of GPT's sizes: the fastest on an H200 (benchmarks/products.py).
@@ -113,35 +114,60 @@ def _one_row(
 
 
 @jit
+def _statistics(
+    rows_R1: tensor, inside_R1: tensor, epsilon: tensor,
+    D: constexpr, COLUMNS: constexpr, WIDTH: constexpr, ROWS: constexpr, ONCE: constexpr
+) -> tuple[tensor, tensor]:  # fmt: skip
+    """Mean and 1/deviation of each row. ONCE: all its numbers are loaded at once."""
+    if ONCE:
+        d_1D = tl.arange(0, WIDTH)[None, :]
+        mask_RD = inside_R1 & (d_1D < D)
+        x_RD = tl.load(rows_R1 + d_1D, mask=mask_RD, other=0.0).to(tl.float32)
+        mean_R = tl.sum(x_RD, 1) / D
+        apart_RD = tl.where(mask_RD, x_RD - mean_R[:, None], 0.0)
+        square_R = tl.sum(apart_RD * apart_RD, 1)
+    else:
+        mean_R, square_R = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
+        for first in range(0, D, COLUMNS):
+            k_1K = first + tl.arange(0, COLUMNS)[None, :]
+            mean_R += tl.sum(tl.load(rows_R1 + k_1K, mask=inside_R1 & (k_1K < D), other=0.0).to(tl.float32), 1)
+        mean_R = mean_R / D
+        for first in range(0, D, COLUMNS):
+            k_1K = first + tl.arange(0, COLUMNS)[None, :]
+            mask_RK = inside_R1 & (k_1K < D)
+            x_RK = tl.load(rows_R1 + k_1K, mask=mask_RK, other=0.0).to(tl.float32)
+            apart_RK = tl.where(mask_RK, x_RK - mean_R[:, None], 0.0)
+            square_R += tl.sum(apart_RK * apart_RK, 1)
+    return mean_R, 1.0 / tl.sqrt(square_R / D + epsilon)
+
+
+@jit
 def _some_rows(
     x: tensor, w: tensor, bias: tensor, gain: tensor, shift: tensor, residual: tensor, y: tensor, epsilon: tensor,
     R: tensor, N: constexpr, D: constexpr, KIND: constexpr, NORM: constexpr, SHIFT: constexpr, BIAS: constexpr,
-    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, ROWS: constexpr
+    RESIDUAL: constexpr, OUTPUTS: constexpr, COLUMNS: constexpr, ROWS: constexpr, WIDTH: constexpr, ONCE: constexpr,
+    OVERLAP: constexpr
 ) -> None:  # fmt: skip
-    """Some outputs of all rows, as products of matrices."""
-    n_N = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
-    r_R = tl.arange(0, ROWS)
+    """Some outputs of all rows, as products of matrices. Bias and the first tile of W are loaded before waiting for the
+    earlier kernels; further tiles are loaded one ahead."""
+    if OVERLAP:
+        let_next_begin()
+    n_N, r_R, column_K = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS), tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     rows_R1, rows_N1 = x + r_R[:, None] * D, w + n_N.to(tl.int64)[:, None] * D
+    inside_R1, inside_N1 = (r_R < R)[:, None], (n_N < N)[:, None]
+    w_NK = tl.load(rows_N1 + column_K[None, :], mask=inside_N1 & (column_K < D)[None, :], other=0.0)
+    if BIAS:
+        bias_N = tl.load(bias + n_N, mask=n_N < N, other=0.0)
+    if OVERLAP:
+        wait_for_last()
     if NORM:
-        mean_R, square_R = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
-        for first in range(0, D, COLUMNS):
-            k_K = first + tl.arange(0, COLUMNS)
-            mask_RK = (r_R < R)[:, None] & (k_K < D)[None, :]
-            mean_R += tl.sum(tl.load(rows_R1 + k_K[None, :], mask=mask_RK, other=0.0).to(tl.float32), 1)
-        mean_R = mean_R / D
-        for first in range(0, D, COLUMNS):
-            k_K = first + tl.arange(0, COLUMNS)
-            mask_RK = (r_R < R)[:, None] & (k_K < D)[None, :]
-            x_RK = tl.load(rows_R1 + k_K[None, :], mask=mask_RK, other=0.0).to(tl.float32)
-            apart_RK = tl.where(mask_RK, x_RK - mean_R[:, None], 0.0)
-            square_R += tl.sum(apart_RK * apart_RK, 1)
-        scale_R = 1.0 / tl.sqrt(square_R / D + epsilon)
+        mean_R, scale_R = _statistics(rows_R1, inside_R1, epsilon, D, COLUMNS, WIDTH, ROWS, ONCE)
     sum_RN = tl.zeros([ROWS, OUTPUTS], tl.float32)
     for first in range(0, D, COLUMNS):
-        k_K = first + tl.arange(0, COLUMNS)
-        mask_RK = (r_R < R)[:, None] & (k_K < D)[None, :]
-        w_NK = tl.load(rows_N1 + k_K[None, :], mask=(n_N < N)[:, None] & (k_K < D)[None, :], other=0.0)
-        x_RK = tl.load(rows_R1 + k_K[None, :], mask=mask_RK, other=0.0)
+        k_K = first + column_K
+        next_K = k_K + COLUMNS
+        ahead_NK = tl.load(rows_N1 + next_K[None, :], mask=inside_N1 & (next_K < D)[None, :], other=0.0)
+        x_RK = tl.load(rows_R1 + k_K[None, :], mask=inside_R1 & (k_K < D)[None, :], other=0.0)
         if NORM:
             wide_RK = (x_RK.to(tl.float32) - mean_R[:, None]) * scale_R[:, None]
             wide_RK = wide_RK * tl.load(gain + k_K, mask=k_K < D, other=0.0).to(tl.float32)[None, :]
@@ -149,8 +175,9 @@ def _some_rows(
                 wide_RK += tl.load(shift + k_K, mask=k_K < D, other=0.0).to(tl.float32)[None, :]
             x_RK = wide_RK.to(x_RK.dtype)
         sum_RN += tl.dot(x_RK, tl.trans(w_NK), input_precision="ieee")
+        w_NK = ahead_NK
     if BIAS:
-        sum_RN += tl.load(bias + n_N, mask=n_N < N, other=0.0).to(tl.float32)[None, :]
+        sum_RN += bias_N.to(tl.float32)[None, :]
     sum_RN = _activated(sum_RN, KIND)
     at_RN, mask_RN = r_R[:, None] * N + n_N[None, :], (r_R < R)[:, None] & (n_N < N)[None, :]
     if RESIDUAL:
@@ -193,7 +220,8 @@ def _product(
         some = 16 if outputs <= 4096 else 32
         launch(
             _some_rows, (triton.cdiv(outputs, some),), x_RD, weight_ND, *places, y_RN, epsilon, rows, **settings,
-            OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, num_warps=4, num_stages=4,
+            OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, WIDTH=triton.next_power_of_2(width), ONCE=width <= NARROW,
+            num_warps=4, num_stages=4, **overlapped(x_RD),
         )  # fmt: skip
     return y_RN
 
