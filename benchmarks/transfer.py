@@ -1,8 +1,9 @@
-"""What an encoder that has read much before is worth, and how many of its weights must be trained: SST-2 eight ways.
+"""What an encoder that has read much before is worth, and how many of its weights must be trained: SST-2 in ten ways.
 
 Every way starts from MODEL (all-MiniLM-L6-v2) by the recipe `sst2-minilm`: `head` trains the head alone, `last-2` the
 last two layers too, `all` every weight, `all-mean` the same with the mean of all tokens for the text (transformers' own
-head reads the first token: such a model cannot be exported to it), `by-layer` every weight at a rate that falls from
+head reads the first token: such a model cannot be exported to it), `r-drop` that with two passes of each batch whose
+answers are drawn together (Liang et al. 2021; its weight chosen by `choose.py`), `by-layer` every weight at a rate that falls from
 layer to layer, `lora-N` adapters of rank N and the head. Then `trec-minilm`, `mr-minilm` and `cola-minilm`, `all` and
 `all-mean`. Each way has the best of its rates below by the validation figure of the first seed; the test texts are
 asked once, by the weights that were best in validation. MR has no test of its own: each seed has another tenth of its
@@ -35,6 +36,7 @@ WAYS = {
     "last-2": ["engine.last_layers=2"],
     "all": [],
     "all-mean": ["head.pooling=mean"],
+    "r-drop": ["head.pooling=mean", "objective=labels-r-drop", "objective.weight=4", "engine.layer_decay=0.8"],
     "by-layer": ["engine.layer_decay=0.8"],
     **{f"lora-{rank}": [*LORA, f"engine.adapters.rank={rank}", f"engine.adapters.alpha={2 * rank}"] for rank in (1, 4)},
     # At this rank only the attention's maps, so that at most 2 % of the weights are trained.
@@ -42,7 +44,7 @@ WAYS = {
 }
 RATES = {
     "head": (1e-3, 3e-3), "last-2": (1e-4, 2e-4), "all": (3e-5, 6e-5, 1.2e-4), "all-mean": (6e-5, 1.2e-4),
-    "by-layer": (1e-4, 2e-4),
+    "r-drop": (1e-4, 2e-4), "by-layer": (1e-4, 2e-4),
 }  # fmt: skip
 LORA_RATES = (1e-3, 2e-3)
 OTHERS = ("all", "all-mean")  # ways of the other recipes

@@ -28,6 +28,9 @@ MEASURED: dict[tuple[int, int], Tiles] = {
     (1600, 6400): (2, 2048, 4), (50304, 1600): (2, 1024, 4),
 }  # fmt: skip
 
+# Of several rows, to few and to many outputs: outputs of a program, columns of W, warps, stages; measured likewise.
+SEVERAL, SEVERAL_TO_MANY = (16, 512, 4, 1), (32, 128, 2, 4)
+
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "tanh": 3}
 
 
@@ -217,11 +220,11 @@ def _product(
             OUTPUTS=some, COLUMNS=columns, WIDTH=triton.next_power_of_2(width), num_warps=warps, **overlapped(x_RD),
         )  # fmt: skip
     else:
-        some = 16 if outputs <= 4096 else 32
+        some, columns, warps, stages = SEVERAL if outputs <= 4096 else SEVERAL_TO_MANY
         launch(
             _some_rows, (triton.cdiv(outputs, some),), x_RD, weight_ND, *places, y_RN, epsilon, rows, **settings,
-            OUTPUTS=some, COLUMNS=128, ROWS=MOST_ROWS, WIDTH=triton.next_power_of_2(width), ONCE=width <= NARROW,
-            num_warps=4, num_stages=4, **overlapped(x_RD),
+            OUTPUTS=some, COLUMNS=columns, ROWS=MOST_ROWS, WIDTH=triton.next_power_of_2(width), ONCE=width <= NARROW,
+            num_warps=warps, num_stages=stages, **overlapped(x_RD),
         )  # fmt: skip
     return y_RN
 
