@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("candidates", nargs="+", metavar="SETTINGS")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--init", default="")
+    parser.add_argument("--record", help="name of the record, choose-RECIPE where it is not given")
     parser.add_argument("--parallel", type=int, default=8)
     parser.add_argument("--runs", type=Path, default=Path("runs/choose"))
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -52,7 +53,7 @@ def main() -> None:
         "machine": machine("cuda" if torch.cuda.is_available() else "cpu"), "versions": {"torch": torch.__version__},
         "command": command(), "rows": rows,
     }  # fmt: skip
-    (options.out / f"choose-{options.recipe}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (options.out / f"{options.record or f'choose-{options.recipe}'}.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from formats import Column, code, count, number, share
 TEXT_CNN: list[Column] = [
     ("data", "data", str),
     ("vectors", "vectors", str),
+    ("batches", "batches", str),
     ("accuracy", "test accuracy", lambda value: f"{value:.3f}"),
     ("published", "quoted from Kim 2014", lambda value: f"{value:.3f}"),
     ("validation", "validation", lambda value: f"{value:.3f}"),

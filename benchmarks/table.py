@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import chosen
 import columns
 import columns_attention as attention
 import columns_encoders as encoders
@@ -247,6 +248,17 @@ def babi(results: Path) -> list[str]:
     return [*facts, table(columns.BABI, [*(rows[task] for task in sorted(rows)), *last])]
 
 
+def tried(results: Path, *names: str) -> list[str]:
+    """What was tried on validation data, record after record."""
+    rows = [row for name in names if (record := read(results, name)) for row in chosen.tried(record)]
+    return [table(chosen.TRIED, rows)] if rows else []
+
+
+def text_cnn_batches(results: Path) -> list[str]:
+    record = read(results, "text-cnn-cuda")
+    return [table(*chosen.batches(record))] if record else []
+
+
 def deck_d(results: Path, name: str) -> list[str]:
     """One of deck D's tables; of that with skips, as in the deck, only the columns that have something."""
     record = read(results, "deck-d")
@@ -307,6 +319,9 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "pretraining_labels": lambda results: speed(results, "pretraining-labels", encoders.PRETRAINING_LABELS),
     "pretraining_speed": lambda results: speed(results, "pretraining-speed", encoders.PRETRAINING_SPEED),
     "transfer": lambda results: speed(results, "transfer", encoders.TRANSFER),
+    "transfer_r_drop": lambda results: speed(results, "transfer-r-drop", encoders.TRANSFER_POOLING),
+    "sst2_tried": lambda results: tried(results, "choose-sst2-minilm", "choose-sst2-minilm-r-drop"),
+    "text_cnn_batches": text_cnn_batches,
     "transfer_pooling": lambda results: speed(results, "transfer-pooling", encoders.TRANSFER_POOLING),
     "big_bird": lambda results: speed(results, "big-bird", attention.BIG_BIRD),
     "http_serving": lambda results: speed(results, "http-serving", columns.HTTP_SERVING),

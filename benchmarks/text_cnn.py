@@ -37,14 +37,17 @@ RECIPES = {"MR": "mr-cnn", "TREC": "trec-cnn", "SST-2": "sst2-cnn"}
 SHORT = r"n't|'(?:s|ve|re|d|ll)"
 WORD = re.compile(rf"{SHORT}|(?:(?!{SHORT})[A-Za-z0-9'`])+|[(),!?]")
 WAYS = {"static": "static", "tuned": "non-static", "both": "multichannel"}
-# Kim's batches have fifty sentences of any length: in tokens, as if all were as long as the longest.
-FIFTY = {"MR": "engine.batch=3200", "TREC": "engine.batch=2000", "SST-2": "engine.batch=2800"}
+# Tokens of a batch of about fifty sentences; where sentences of any length share one, as Kim's do, as if all were as
+# long as the longest.
+BATCHES = {
+    "by-length": {"MR": 1024, "TREC": 640, "SST-2": 1024},
+    "mixed": {"MR": 3200, "TREC": 2000, "SST-2": 2800},
+}
 CANDIDATES = {
-    "by length": (),
-    "mixed": ("data.order=mixed",),
-    "by length, hidden 0.1": ("data.hidden=0.1",),
-    "mixed, hidden 0.1": ("data.order=mixed", "data.hidden=0.1"),
-    "mixed, hidden 0.2": ("data.order=mixed", "data.hidden=0.2"),
+    "by length": ("by-length", 0.0),
+    "mixed": ("mixed", 0.0),
+    "by length, hidden 0.1": ("by-length", 0.1),
+    "mixed, hidden 0.1": ("mixed", 0.1),
 }
 SEEDS_TO_CHOOSE = {"MR": 1, "TREC": 3, "SST-2": 3}
 
@@ -121,9 +124,9 @@ def vectors(options: Namespace) -> dict[str, list[str]]:
 def jobs(
     options: Namespace, data: str, of_fold: list[list[str]], way: str, candidate: str, seeds: int, tested: bool
 ) -> Iterator[Job]:
-    more = CANDIDATES[candidate]
-    more += (FIFTY[data],) if "data.order=mixed" in more else ()
-    common = [*vectors(options)[way], *more, f"engine.device={options.device}", *options.settings]
+    order, hidden = CANDIDATES[candidate]
+    batches = f"data.order={order}", f"data.hidden={hidden}", f"engine.batch={BATCHES[order][data]}"
+    common = [*vectors(options)[way], *batches, f"engine.device={options.device}", *options.settings]
     for seed in range(1, seeds + 1):
         for fold, named in enumerate(of_fold):
             without = () if tested else ("data.test=[]",)

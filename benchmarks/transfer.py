@@ -1,14 +1,14 @@
-"""What an encoder that has read much before is worth, and how many of its weights must be trained: SST-2 in ten ways.
+"""What an encoder that has read much before is worth, and how many of its weights must be trained: SST-2 in nine ways.
 
 Every way starts from MODEL (all-MiniLM-L6-v2) by the recipe `sst2-minilm`: `head` trains the head alone, `last-2` the
 last two layers too, `all` every weight, `all-mean` the same with the mean of all tokens for the text (transformers' own
-head reads the first token: such a model cannot be exported to it), `r-drop` that with two passes of each batch whose
-answers are drawn together (Liang et al. 2021; its weight chosen by `choose.py`), `by-layer` every weight at a rate that falls from
-layer to layer, `lora-N` adapters of rank N and the head. Then `trec-minilm`, `mr-minilm` and `cola-minilm`, `all` and
-`all-mean`. Each way has the best of its rates below by the validation figure of the first seed; the test texts are
-asked once, by the weights that were best in validation. MR has no test of its own: each seed has another tenth of its
-texts as one. Trainings run in processes side by side; one that has ended is not trained again, one that was stopped is
-resumed: `--runs` is where they lie.
+head reads the first token: such a model cannot be exported to it), `by-layer` every weight at a rate that falls from
+layer to layer, `r-drop` by mean and by layer with two passes of each batch whose answers are drawn together (Liang et
+al. 2021; chosen by `choose.py`: the recipe `sst2-minilm-r-drop`), `lora-N` adapters of rank N and the head. Then
+`trec-minilm`, `mr-minilm` and `cola-minilm`, `all` and `all-mean`. Each way has the best of its rates below by the
+validation figure of the first seed; the test texts are asked once, by the weights that were best in validation. MR has
+no test of its own: each seed has another tenth of its texts as one. Trainings run in processes side by side; one that
+has ended is not trained again, one that was stopped is resumed: `--runs` is where they lie.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/transfer.py MODEL --device cuda --seeds 3 --parallel 8
 """
