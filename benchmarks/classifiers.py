@@ -58,7 +58,7 @@ class Job(NamedTuple):
 
 def jobs(options: Namespace) -> Iterator[Job]:
     for data in options.data:
-        for rung in GROUPS["classifiers"]:
+        for rung in options.rungs:
             if RECIPES[rung].pretrained and not options.init:
                 continue
             once = RECIPES[rung].make().objective.one_pass
@@ -159,6 +159,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--init", help="an encoder that has read much before: its frozen and fine-tuned rungs too")
     parser.add_argument("--data", nargs="+", choices=FILES, default=list(FILES))
+    parser.add_argument("--rungs", nargs="+", choices=GROUPS["classifiers"], default=list(GROUPS["classifiers"]))
     options = training_options(parser, "classifiers")
     every = list(jobs(options))
     found = side_by_side(lambda job: learned(job, options), every, options.parallel)
